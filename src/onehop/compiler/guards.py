@@ -192,7 +192,7 @@ def _facts(tensor: Any) -> Facts | None:
         return None
     if tensor.requires_grad and (not tensor.is_leaf or tensor._backward_hooks):
         return None
-    return type(tensor), tensor.dtype, tensor.requires_grad, tensor.shape, tensor.stride(), tensor.device
+    return tensor.dtype, tensor.requires_grad, tensor.shape, tensor.stride(), tensor.device
 
 
 def _of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:

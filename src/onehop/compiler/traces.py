@@ -42,7 +42,7 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
     for argument in each:
         if not is_plain(argument.value):
             return None
-        # Of 2, 2.0 and True, and of 0.0 and -0.0, each is equal to the others.
+        # Values of several types may be equal: 1, 1.0 and True.
         arguments.append((argument.name, argument.kind, argument.at, repr(argument.value)))
     facts = []
     for at, tensor in enumerate(operands):
@@ -59,7 +59,6 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
         graph.num_edges < bounds.compiled_edges,
         bounds.message_columns,
         torch.is_grad_enabled(),
-        torch.is_inference_mode_enabled(),
         torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
         torch.get_default_dtype(),
         torch.are_deterministic_algorithms_enabled(),

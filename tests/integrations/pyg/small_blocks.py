@@ -11,6 +11,7 @@ def force(monkeypatch: pytest.MonkeyPatch, edges: int = 8, compiled: bool = Fals
     """Blocks of ``edges`` edges, however small the graph; ``compiled`` lets messages be compiled first."""
     bounds = dataclasses.replace(
         thresholds.now,
+        cached_bytes=0,
         block_bytes=0,
         block_edges=edges,
         compiled_edges=0 if compiled else 1 << 60,

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -58,6 +59,17 @@ class Doubled(torch.nn.Module):
         return x * self.factor
 
 
+class Counting(torch.nn.Module):
+    """A module that does more when it is called."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        SEEN.append(1)
+        return super().__call__(x) * OTHER.factor
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
 class Parts(gnn.MessagePassing):
     """What messages below read."""
 
@@ -69,7 +81,8 @@ class Parts(gnn.MessagePassing):
         self.steps = torch.nn.ModuleList([Linear(WIDTH, WIDTH), Doubled()])
         self.weight, self.bias = Parameter(torch.rand(WIDTH)), Parameter(torch.rand(WIDTH))
         self.register_buffer("mean", torch.rand(WIDTH))
-        self.kept = torch.rand(WIDTH)
+        self.kept = torch.rand(2, 3)
+        self.counting = Counting()
         self.rate, self.powers, self.gate, self.turned = 0.3, [1.0, 2.0], in_a_cell(1.5), False
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -95,7 +108,7 @@ class Own(Parts):
             out = out * e
         if w is not None:
             out = out * w
-        out = functional.leaky_relu(out - self.mean * self.kept, 0.1)
+        out = functional.leaky_relu(out - self.mean * self.kept.reshape(-1), 0.1)
         return -out if self.turned else scaled(self.gate(self.helped(out))) + self.powers[0]
 
 
@@ -165,7 +178,14 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
     "a deleted parameter": changed(lambda layer: (delattr(layer, "bias"), setattr(layer, "bias", None))),
     "a tied parameter": changed(tied),
     "a buffer": changed(lambda layer: setattr(layer, "mean", torch.rand(1))),
-    "a tensor": changed(lambda layer: setattr(layer, "kept", torch.rand(WIDTH))),
+    "a tensor": changed(lambda layer: setattr(layer, "kept", torch.rand(2, 3))),
+    "a tensor of another shape": changed(lambda layer: setattr(layer, "kept", torch.rand(WIDTH))),
+    "a tensor of other strides": changed(lambda layer: setattr(layer, "kept", torch.rand(3, 2).t())),
+    "a tensor of a transform that has ended": changed(lambda layer: setattr(layer, "kept", _left_over())),
+    "a parameter of another dtype": changed(
+        lambda layer: setattr(layer, "bias", Parameter(torch.rand(WIDTH, dtype=torch.float32)))
+    ),
+    "a module of another width": changed(lambda layer: setattr(layer, "lin", Linear(WIDTH, 1))),
     "a tensor with a gradient": changed(lambda layer: setattr(layer, "kept", Parameter(torch.rand(WIDTH)))),
     "a module": changed(lambda layer: setattr(layer, "act", torch.nn.ReLU())),
     "a module in a list": changed(lambda layer: layer.steps.__setitem__(0, torch.nn.Tanh())),
@@ -198,6 +218,12 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
 }
 # What changes no number.
 SAME = ("a built-in name",)
+
+
+def _left_over() -> Tensor:
+    found = []
+    torch.func.grad(lambda x: (found.append(x * 1.0), x.sum())[1])(torch.rand(2, 3))
+    return found[0]
 
 
 def _called(module: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -254,18 +280,21 @@ def test_a_change_between_two_calls_is_seen(name, edge_index, traces, monkeypatc
 
 
 def test_what_is_changed_back_is_seen(edge_index):
-    layer, x = Own(), torch.randn(NODES, WIDTH)
-    hook = None
-    for step in range(6):
-        layer.train(step % 2 == 0)
-        layer.turned = step % 3 == 0
-        if step == 2:
-            hook = layer.lin.register_forward_hook(lambda *values: values[-1] * 2)
-        elif step == 4:
-            hook.remove()
-        expected = results(layer, x, edge_index)
-        with onehop.patch():
-            assert_same(results(layer, x, edge_index), expected)
+    x, found = torch.randn(NODES, WIDTH), {}
+    first = Own()
+    for patched, layer in ((False, copy.deepcopy(first)), (True, first)):
+        found[patched] = []
+        with onehop.patch() if patched else contextlib.nullcontext():
+            for step in range(6):
+                layer.train(step % 2 == 0)
+                layer.turned = step % 3 == 0
+                if step == 2:
+                    hook = layer.lin.register_forward_hook(lambda *values: values[-1] * 2)
+                elif step == 4:
+                    hook.remove()
+                found[patched].append(results(layer, x, edge_index))
+    for ours, theirs in zip(found[True], found[False], strict=True):
+        assert_same(ours, theirs)
 
 
 CALLS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
@@ -282,20 +311,107 @@ CALLS: dict[str, Callable[[Tensor], tuple[Any, ...]]] = {
     "a number": lambda e: (None, 2.0),
     "another number": lambda e: (None, 3.0),
     "a whole number": lambda e: (None, 2),
-    "zero": lambda e: (None, 0.0),
-    "zero with a sign": lambda e: (None, -0.0),
     "a truth value": lambda e: (None, True),
 }
 
 
 def test_calls_with_other_operands(edge_index):
     layer, x, e = Own(), torch.randn(NODES, WIDTH), torch.randn(EDGES, WIDTH)
+    expected = {name: results(layer, x, edge_index, *CALLS[name](e)) for name in CALLS}
     random.seed(0)
-    order = [*CALLS, *random.sample(list(CALLS), len(CALLS)), *CALLS]
-    for name in order:
-        expected = results(layer, x, edge_index, *CALLS[name](e))
-        with onehop.patch():
-            assert_same(results(layer, x, edge_index, *CALLS[name](e)), expected)
+    with onehop.patch():
+        for name in [*CALLS, *random.sample(list(CALLS), len(CALLS)), *CALLS]:
+            assert_same(results(layer, x, edge_index, *CALLS[name](e)), expected[name])
+
+
+def asks(self, x_j: Tensor, w: Any) -> Tensor:
+    return -x_j if w is True else x_j
+
+
+def takes_an_entry(self, x_j: Tensor, w: Any) -> Tensor:
+    return x_j * float(w[1000])
+
+
+def reshapes(self, x_j: Tensor, w: Any) -> Tensor:
+    return x_j * (w.reshape(-1) * 2)
+
+
+NUMBERS = [np.arange(2000.0), np.arange(2000.0) + (np.arange(2000) == 1000)]
+
+
+@pytest.mark.parametrize(
+    ("message", "numbers"),
+    [
+        (asks, [1, True]),
+        (takes_an_entry, NUMBERS),
+        (reshapes, [torch.rand(2, 3), torch.rand(3, 2).t()]),
+    ],
+)
+def test_numbers_that_look_alike(message, numbers, edge_index):
+    layer, x = layer_of(message, Own), torch.rand(NODES, WIDTH)
+    numbers = [w.double() if isinstance(w, Tensor) else w for w in numbers]
+    expected = [layer(x, edge_index, None, w) for w in numbers]
+    assert not torch.equal(*expected)
+    with onehop.patch():
+        for w, each in zip(numbers, expected, strict=True):
+            torch.testing.assert_close(layer(x, edge_index, None, w), each)
+
+
+def uses_the_second(self, x_j: Tensor) -> Tensor:
+    return self.second(x_j)
+
+
+@pytest.mark.parametrize("shared", ["a module", "a parameter"])
+def test_what_has_two_names_may_get_two(shared, edge_index):
+    layer, x = layer_of(uses_the_second), torch.randn(NODES, WIDTH)
+    layer.first, layer.second = Linear(WIDTH, WIDTH), Linear(WIDTH, WIDTH)
+    if shared == "a module":
+        layer.second = layer.lin
+        layer.message.__func__.__code__ = uses_both.__code__
+    else:
+        layer.second = Sequential(layer.first, Linear(WIDTH, WIDTH))
+        layer.second[1].weight = layer.first.weight
+    expected = [results(layer, x, edge_index)]
+    other = copy.deepcopy(layer)
+    _separate(other, shared)
+    expected.append(results(other, x, edge_index))
+    with onehop.patch():
+        for _ in range(2):
+            assert_same(results(layer, x, edge_index), expected[0])
+        _separate(layer, shared)
+        assert_same(results(layer, x, edge_index), expected[1])
+
+
+def uses_both(self, x_j: Tensor) -> Tensor:
+    return self.second(self.lin(x_j))
+
+
+def _separate(layer: Any, shared: str) -> None:
+    if shared == "a module":
+        layer.second = copy.deepcopy(layer.second)
+        layer.second.weight.data *= 3
+    else:
+        layer.second[1].weight = Parameter(3 * layer.second[1].weight.detach())
+
+
+def test_a_method_that_was_replaced_before_is_called_each_time(edge_index, traces, monkeypatch):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    monkeypatch.setattr(Tensor, "exp", lambda self: SEEN.append(1) or self.sigmoid())
+    with onehop.patch():
+        for number in range(3):
+            before = len(SEEN)
+            layer(x, edge_index)
+            assert len(SEEN) > before
+            assert len(traces) == number + 1
+
+
+def test_a_hook_on_a_parameter_is_refused_later_too(edge_index, took_fast_path):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index) == [None]
+        layer.weight.register_hook(lambda grad: grad)
+        (reason,) = took_fast_path(layer, x, edge_index)
+    assert reason.startswith("its message uses a parameter on which a hook is registered")
 
 
 CONTEXTS: dict[str, Callable[[], Any]] = {
@@ -309,14 +425,17 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 
 def test_contexts_in_turns(edge_index):
     layer, x = Own().float(), torch.randn(NODES, WIDTH).float()
-    for name in [*CONTEXTS, *reversed(CONTEXTS), *CONTEXTS]:
-        with CONTEXTS[name]():
-            expected = layer(x, edge_index)
-            with onehop.patch():
-                found = layer(x, edge_index)
-        assert found.requires_grad == expected.requires_grad
+    order = [*CONTEXTS, *reversed(CONTEXTS), *CONTEXTS]
+    outs: dict[bool, list[Tensor]] = {False: [], True: []}
+    for patched, found in outs.items():
+        with onehop.patch() if patched else contextlib.nullcontext():
+            for name in order:
+                with CONTEXTS[name]():
+                    found.append(layer(x, edge_index))
+    for name, ours, theirs in zip(order, outs[True], outs[False], strict=True):
+        assert ours.requires_grad == theirs.requires_grad
         close = {"rtol": 0.1, "atol": 0.1} if name == "autocast" else {"rtol": 1e-4, "atol": 1e-4}
-        torch.testing.assert_close(found, expected, **close)
+        torch.testing.assert_close(ours, theirs, **close)
 
 
 @contextlib.contextmanager
@@ -337,17 +456,21 @@ def float32_by_default() -> Iterator[None]:
         torch.set_default_dtype(torch.float64)
 
 
+def in_blocks() -> Any:
+    return thresholds.changed(compiled_edges=1 << 20, cached_bytes=0)
+
+
 # What a trace may depend on, so that there is another one.
 STATES: dict[str, Callable[[], Any]] = {
     **CONTEXTS,
     "float32 by default": float32_by_default,
     "deterministic": deterministic,
-    "in blocks": lambda: thresholds.changed(compiled_edges=1 << 20),
+    "in blocks": in_blocks,
     "wide features of edges": lambda: thresholds.changed(message_columns=1),
 }
 
 
-@pytest.mark.parametrize("name", [name for name in STATES if name != "plain"])
+@pytest.mark.parametrize("name", [name for name in STATES if name not in ("plain", "inference")])
 def test_another_state_of_torch_leads_to_another_trace(name, edge_index, traces):
     layer, x = Own(), torch.randn(NODES, WIDTH)
     with onehop.patch():
@@ -370,19 +493,6 @@ def test_other_graphs_lead_to_other_traces(edges, traces):
         assert counts == [1, 2, 3, 3, 3, 3]
         layer(torch.randn(2, NODES, WIDTH)[0], few)
         assert len(traces) == 3
-
-
-def test_graphs_and_widths_in_turns(edges):
-    x = torch.randn(NODES, WIDTH)
-    wide = gnn.EdgeConv(Sequential(gnn.Linear(-1, 4)))
-    for count in (EDGES, 5, 0, EDGES, 200):
-        index = edges(NODES, NODES, count) if count > 4 else torch.empty(2, count, dtype=torch.long)
-        expected = results(wide, x, index) if count == EDGES else wide(x, index)
-        with onehop.patch():
-            if count == EDGES:
-                assert_same(results(wide, x, index), expected)
-            else:
-                torch.testing.assert_close(wide(x, index), expected)
 
 
 # Messages that no guard can know, with what they leave behind; all are traced at every call.
@@ -453,7 +563,17 @@ def calls_a_wrapper(self, x_j: Tensor) -> Tensor:
     return wrapped(x_j)
 
 
+def calls_a_module(self, x_j: Tensor) -> Tensor:
+    return self.counting(x_j)
+
+
+def by_its_store(self, x_j: Tensor) -> Tensor:
+    return x_j * self._parameters["weight"]
+
+
 UNKNOWN = [
+    calls_a_module,
+    by_its_store,
     calls_a_wrapper,
     appends, counts, prints, reads_an_object, looks, takes_a_number, makes_a_tensor, by_its_name,
     by_its_dictionary, generates, tries, without_recording,
@@ -483,12 +603,12 @@ def test_messages_that_may_do_more_are_traced_at_every_call(message, edge_index,
         assert len(set(sizes)) == len(sizes)
 
 
-def layer_of(message: Callable[..., Tensor]) -> Parts:
+def layer_of(message: Callable[..., Tensor], base: Any = Parts) -> Any:
     """A layer with a message, which PyG looks up by its name."""
     function = types.FunctionType(message.__code__, globals(), "message")
     function.__annotations__ = dict(message.__annotations__)
 
-    class Mine(Parts):
+    class Mine(base):
         message = function
 
     # PyG renders one propagate for all classes of one name.
@@ -555,16 +675,33 @@ def message_of_edges(self, x_i: Tensor, x_j: Tensor, index: Tensor, ptr: Any, si
 
 def test_dropout_draws_anew_and_follows_the_mode(edge_index, traces):
     layer, x = layer_of(message_of_edges), torch.randn(NODES, WIDTH)
-    outs = []
-    for training, rate in [(True, 0.3), (True, 0.3), (False, 0.3), (True, 0.3), (True, 0.9), (False, 0.9)]:
-        layer.train(training)
-        layer.rate = rate
-        expected = results(layer, x, edge_index)
-        with onehop.patch():
-            found = results(layer, x, edge_index)
-            outs += [layer(x, edge_index), layer(x, edge_index)]
-        assert_same(found, expected)
-    assert not torch.equal(outs[0], outs[1])
+    modes = [(True, 0.3), (True, 0.3), (False, 0.3), (True, 0.3), (True, 0.9), (False, 0.9)]
+    found: dict[bool, list[Any]] = {False: [], True: []}
+    for patched, each in found.items():
+        with onehop.patch() if patched else contextlib.nullcontext():
+            for training, layer.rate in modes:
+                layer.train(training)
+                each.append(results(layer, x, edge_index))
+    for ours, theirs in zip(found[True], found[False], strict=True):
+        assert_same(ours, theirs)
+    with onehop.patch():
+        layer.train()
+        outs = [layer(x, edge_index) for _ in range(3)]
+    assert not any(torch.equal(outs[0], each) for each in outs[1:])
+    assert len(traces) < len(modes)
+
+
+def test_a_parameter_that_learns_again_in_blocks(edge_index):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    layer.lin.weight.requires_grad_(False)
+    found: dict[bool, list[Any]] = {False: [], True: []}
+    for patched, each in found.items():
+        with onehop.patch() if patched else contextlib.nullcontext(), in_blocks():
+            for needed in (False, True, False, True):
+                layer.lin.weight.requires_grad_(needed)
+                each.append(results(layer, x, edge_index))
+    for ours, theirs in zip(found[True], found[False], strict=True):
+        assert_same(ours, theirs)
 
 
 def test_parameters_of_a_functional_call(edge_index):
@@ -629,6 +766,21 @@ def test_a_class_is_freed_with_its_layers(edge_index):
     del names
     gc.collect()
     assert freed() is None
+
+
+def test_an_id_that_is_used_again_is_another_layer(edge_index, traces):
+    layer, x = Own(), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        expected = layer(x, edge_index)
+        of = type(layer).propagate.onehop_records[Own].traces._of
+        other = copy.deepcopy(layer)
+        of[id(other)] = of[id(layer)]
+        torch.testing.assert_close(other(x, edge_index), expected)
+        assert len(traces) == 2
+        traces.clear()
+        del layer, other
+        gc.collect()
+        assert not of
 
 
 def test_threads_share_what_is_kept(edge_index):

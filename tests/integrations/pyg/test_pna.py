@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("in_doubles")
 def _small(request, monkeypatch):
     """Every degree, some, or none has a product of its own."""
     bounds = dataclasses.replace(
-        thresholds.now, block_bytes=0, block_edges=8, compiled_edges=0,
+        thresholds.now, cached_bytes=0, block_bytes=0, block_edges=8, compiled_edges=0,
         degree_rows=request.param,
     )  # fmt: skip
     monkeypatch.setattr(thresholds, "now", bounds)

@@ -14,7 +14,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop.compiler.lines import without_line
-from onehop.integrations.pyg.conditions import TOO_SMALL
+from onehop.integrations.pyg.conditions import FITS_CACHE, TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
@@ -261,7 +261,9 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(explained) == "message passing hooks are registered on it"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) is None
-    bounds(few_edges=2 * 4 * EDGES, few_work=1 << 20)
+    bounds(cached_bytes=1 << 20)
+    assert reason_of(fine) == FITS_CACHE
+    bounds(few_edges=2 * EDGES, few_work=1 << 20)
     assert reason_of(fine) == TOO_SMALL
 
 

@@ -43,6 +43,7 @@ LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
+FITS_CACHE = "its message is not compiled, and fits in the cache, where PyG's own code is as fast as blocks"
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 

@@ -45,7 +45,7 @@ def multiplying_apart(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     def forward(self, x, edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
         out = None
-        if type(edge_index) is Tensor and not in_program() and not small(edge_index, x, attends=True):
+        if type(edge_index) is Tensor and not in_program() and not small(edge_index, x):
             out = ours(self, x, edge_index, edge_attr)
         return theirs(self, x, edge_index, edge_attr) if out is None else out
 

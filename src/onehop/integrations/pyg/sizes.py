@@ -67,13 +67,13 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
 
 
 def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
-    """Return the same of messages that are no plain sums, whatever ``propagate`` gets for them."""
+    """Return the same of a layer's own messages, which read these operands of ``propagate``."""
     width = 0
     for operand in operands:
         for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
             if isinstance(each, Tensor) and each.dim():
                 width = max(width, each.numel() // (each.shape[0] or 1))
-    return is_too_small(edge_index, None, width, attends=True)
+    return is_too_small(edge_index, None, width)
 
 
 def number_of_edges(edge_index: Any) -> int:

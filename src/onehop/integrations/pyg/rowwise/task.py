@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop import thresholds
 from onehop.compiler.arguments import ENDS, SIZES, Argument, with_sizes
 from onehop.compiler.blocks import edges_of_a_block
 from onehop.compiler.executor import BlockRun
@@ -18,6 +19,7 @@ from onehop.compiler.ways import Compiled, Found, way_of
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
+    FITS_CACHE,
     LEFT_TO_PYG,
     REDUCTIONS,
     TOO_SMALL,
@@ -172,6 +174,8 @@ def _prepare(
     if isinstance(way, Compiled):
         names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
         return CompiledTask(way, layer, graph, operands, update, names)
+    if edges.number * _row_bytes(each, operands) < thresholds.now.cached_bytes:
+        return FITS_CACHE
     linear = linear_reduction(module)
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
     run = BlockRun(
@@ -219,6 +223,12 @@ def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
     num_src = sizes[j] if sizes[j] is not None else sizes[i]
     num_dst = sizes[i] if sizes[i] is not None else sizes[j]
     return (num_src, num_dst) if type(num_src) is int and type(num_dst) is int else None
+
+
+def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
+    """Bytes an edge of the widest operand."""
+    found = [operands[a.at] for a in each if a.at is not None and a.kind in ENDS]
+    return max((t.nbytes // max(t.size(0), 1) for t in found), default=0)
 
 
 def _update_arguments(
