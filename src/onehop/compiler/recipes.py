@@ -88,7 +88,7 @@ def recipe_of(wanted: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequen
     """The recipe of tensors; None if the sources and the operations do not tell how they are made.
 
     Args:
-        wanted: The tensors.
+        wanted: The tensors, to which no operation has written.
         sources: What they may be made of.
         calls: The operations that made them, among others.
     """
@@ -114,19 +114,12 @@ class _Writer:
         self._count = len(sources)
         self._places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
         self._makers = {id(out): call for call in calls for out in tree_leaves(call[3])}
-        self._written = {
-            _memory(leaf)
-            for operation, args, kwargs, _ in calls
-            if operation._schema.is_mutable
-            for leaf in tree_leaves((args, kwargs))
-            if isinstance(leaf, Tensor)
-        }
 
     def place(self, tensor: Tensor) -> _Place:
         """The place of a tensor, with the steps that make it."""
         number = id(tensor)
         if number not in self._places:
-            if number not in self._makers or _memory(tensor) in self._written:
+            if number not in self._makers:
                 raise _Unknown
             operation, args, kwargs, result = self._makers[number]
             if any(isinstance(leaf, Tensor) for leaf in tree_leaves(kwargs)):
@@ -136,8 +129,3 @@ class _Writer:
                 self._places[id(out)] = self._count + len(self.outs)
                 self.outs.append(out)
         return _Place(self._places[number])
-
-
-def _memory(tensor: Tensor) -> int:
-    storage: int = tensor.untyped_storage()._cdata
-    return storage

@@ -29,6 +29,7 @@ from onehop.integrations.pyg.rowwise import task
 
 WIDTH, NODES, EDGES = 6, 20, 90
 FACTOR, SEEN, COUNT, OTHER = 2.0, [], 0, types.SimpleNamespace(factor=2.0)
+DEFAULT, DONE = [2.0], False
 
 pytestmark = pytest.mark.usefixtures("in_doubles")
 
@@ -212,6 +213,7 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
     ),
     "a norm of a weight": changed(lambda layer: parametrizations.weight_norm(layer.lin)),
     "a spectral norm": changed(lambda layer: torch.nn.utils.spectral_norm(layer.lin.eval())),
+    "the flow": changed(lambda layer: setattr(layer, "flow", "target_to_source")),
     "another class": changed(lambda layer: setattr(layer, "__class__", _Turned)),
     "another aggregation": changed(lambda layer: setattr(layer, "aggr_module", gnn.aggr.MaxAggregation())),
     "float32": changed(lambda layer: layer.float()),
@@ -571,7 +573,32 @@ def by_its_store(self, x_j: Tensor) -> Tensor:
     return x_j * self._parameters["weight"]
 
 
+def by_a_list(x: Tensor, by: Any = DEFAULT) -> Tensor:
+    return x * by[0]
+
+
+def by_a_keyword(x: Tensor, *, by: float = 2.0) -> Tensor:
+    return x * by
+
+
+def again(x: Tensor, times: int = 2) -> Tensor:
+    return x if times == 0 else again(x * FACTOR, times - 1)
+
+
+def reads_a_default(self, x_j: Tensor) -> Tensor:
+    return by_a_list(x_j)
+
+
+def reads_a_keyword(self, x_j: Tensor) -> Tensor:
+    return by_a_keyword(x_j)
+
+
+def repeats(self, x_j: Tensor) -> Tensor:
+    return again(x_j)
+
+
 UNKNOWN = [
+    reads_a_default, reads_a_keyword, repeats,
     calls_a_module,
     by_its_store,
     calls_a_wrapper,
@@ -591,6 +618,8 @@ def test_messages_that_may_do_more_are_traced_at_every_call(message, edge_index,
             for step in range(4):
                 sizes.append((len(SEEN), COUNT, len(capsys.readouterr().out)))
                 monkeypatch.setattr(OTHER, "factor", 2.0 + step)
+                DEFAULT[0] = 2.0 + step
+                monkeypatch.setattr(by_a_keyword, "__kwdefaults__", {"by": 2.0 + step})
                 each.weight.data = each.weight.data.neg() * (step + 1)
                 each.rate += 1.0
                 found.append(results(each, x, edge_index))
@@ -601,6 +630,36 @@ def test_messages_that_may_do_more_are_traced_at_every_call(message, edge_index,
     assert len(traces) == 4
     if message in (appends, counts):
         assert len(set(sizes)) == len(sizes)
+
+
+def sets_a_global(self, x_j: Tensor) -> Tensor:
+    global DONE
+    DONE = True
+    return x_j * 2
+
+
+def test_what_a_message_sets_is_set_at_every_call(edge_index, monkeypatch):
+    layer, x = layer_of(sets_a_global), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        for _ in range(3):
+            monkeypatch.setitem(globals(), "DONE", False)
+            layer(x, edge_index)
+            assert DONE
+
+
+@pytest.mark.parametrize("message", [by_its_name, without_recording], ids=lambda message: message.__name__)
+def test_functions_of_a_trusted_package(message, edge_index):
+    """They may get attributes by texts and stop recording, which functions of others may not."""
+    layer, x = layer_of(message), torch.randn(NODES, WIDTH)
+    trusted = {**globals(), "__name__": "torch_geometric.messages"}
+    type(layer).message = types.FunctionType(message.__code__, trusted, "message")
+    found: dict[bool, list[Any]] = {False: [], True: []}
+    for patched, each in found.items():
+        with onehop.patch() if patched else contextlib.nullcontext():
+            for layer.rate in (1.0, 1.0, 2.0, 3.0):
+                each.append(results(layer, x, edge_index))
+    for ours, theirs in zip(found[True], found[False], strict=True):
+        assert_same(ours, theirs)
 
 
 def layer_of(message: Callable[..., Tensor], base: Any = Parts) -> Any:
