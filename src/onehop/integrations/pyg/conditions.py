@@ -35,7 +35,7 @@ from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.compiler.traces import Traces
 from onehop.integrations import session
-from onehop.integrations.pyg.recognise import AttentionForm, Form, message_forms
+from onehop.integrations.pyg.recognise import AttentionForm, Form, block_messages, message_forms
 from onehop.integrations.pyg.steps import Arguments, arguments_of
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
@@ -128,9 +128,10 @@ class ClassRecord:
         self.compiles = isinstance(self.form, AttentionForm) and self.form.compiles
         self.block_reason = block_class_reason(kind)
         self.arguments: Arguments | None = None
+        steps = self.form is not None or (self.block_reason is None and kind.message in block_messages())
         # PyG's steps end with its own functions.
         ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
-        if self.form is not None and ends:
+        if steps and ends:
             self.arguments = arguments_of(kind.message, self.names)
         self.message = _parameters(kind.message, 1)
         own = kind.update is not MessagePassing.update

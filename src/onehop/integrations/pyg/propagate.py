@@ -14,7 +14,7 @@ from onehop.integrations.pyg.placement import note_elsewhere
 from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
 from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
-from onehop.integrations.pyg.sizes import is_too_small
+from onehop.integrations.pyg.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.small import over_few
 from onehop.integrations.pyg.tasks import Task, begin, prepare
 from onehop.integrations.rows import stand_in
@@ -66,10 +66,10 @@ def _propagate(
         parts = parts_for(edge_index)
         if parts is not None:
             return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs)
-    small = (
-        record.form is not None
-        and context is None
-        and is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
+    small = context is None and (
+        has_small_messages(edge_index, kwargs.values())
+        if record.form is None
+        else is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
     )
     if small and not args:
         out = over_few(record, layer, edge_index, kwargs)

@@ -49,6 +49,6 @@ def _shown(record: ClassRecord, kwargs: dict[str, Any]) -> str:
     """The messages over few edges, as ``explain`` shows them."""
     form = record.form
     if not isinstance(form, Form):
-        return "attention, by PyG"
+        return "its message, by PyG" if form is None else "attention, by PyG"
     weighted = form.weight is not None and kwargs[form.weight] is not None
     return form.name if weighted else form.name.removesuffix(" * weight")
