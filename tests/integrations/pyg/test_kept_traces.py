@@ -338,6 +338,14 @@ def reshapes(self, x_j: Tensor, w: Any) -> Tensor:
     return x_j * (w.reshape(-1) * 2)
 
 
+def counts_rows(self, x_j: Tensor, w: Any) -> Tensor:
+    return x_j * w.size(0)
+
+
+def asks_for_gradients(self, x_j: Tensor, w: Any) -> Tensor:
+    return -x_j * w if w.requires_grad else x_j * w
+
+
 NUMBERS = [np.arange(2000.0), np.arange(2000.0) + (np.arange(2000) == 1000)]
 
 
@@ -347,16 +355,39 @@ NUMBERS = [np.arange(2000.0), np.arange(2000.0) + (np.arange(2000) == 1000)]
         (asks, [1, True]),
         (takes_an_entry, NUMBERS),
         (reshapes, [torch.rand(2, 3), torch.rand(3, 2).t()]),
+        (counts_rows, [torch.rand(2, 3), torch.rand(4, 3)]),
+        (asks_for_gradients, [torch.ones(EDGES, 1), torch.ones(EDGES, 1, requires_grad=True)]),
     ],
 )
 def test_numbers_that_look_alike(message, numbers, edge_index):
     layer, x = layer_of(message, Own), torch.rand(NODES, WIDTH)
-    numbers = [w.double() if isinstance(w, Tensor) else w for w in numbers]
+    numbers = [_double(w) if isinstance(w, Tensor) else w for w in numbers]
     expected = [layer(x, edge_index, None, w) for w in numbers]
     assert not torch.equal(*expected)
     with onehop.patch():
         for w, each in zip(numbers, expected, strict=True):
             torch.testing.assert_close(layer(x, edge_index, None, w), each)
+
+
+def _double(w: Tensor) -> Tensor:
+    return w.detach().double().requires_grad_(w.requires_grad)
+
+
+def test_operands_that_are_one_tensor(edge_index):
+    class Several(gnn.MessagePassing):
+        def forward(self, x: Tensor, y: Tensor, z: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x, y=y, z=z)
+
+        def message(self, x_j: Tensor, y_j: Tensor, z_j: Tensor) -> Tensor:
+            return x_j * (y_j + 2 * z_j)
+
+    layer, x, y = Several(), torch.randn(NODES, WIDTH), torch.randn(NODES, WIDTH)
+    calls = [(x, y, x), (x, y, y), (x, x, y), (x, x, x)]
+    expected = [layer(*call, edge_index) for call in calls]
+    with onehop.patch():
+        for _ in range(2):
+            for call, each in zip(calls, expected, strict=True):
+                torch.testing.assert_close(layer(*call, edge_index), each)
 
 
 def uses_the_second(self, x_j: Tensor) -> Tensor:
