@@ -102,7 +102,7 @@ def operators() -> dict[str, tuple[Call, Call]]:
 
 
 def layers() -> dict[str, tuple[Call, Call]]:
-    """PyG's layers by name, likewise; the last is one that runs PyG's own code."""
+    """PyG's layers by name, likewise; the last is one whose message is compiled."""
     from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, ResGatedGraphConv, SAGEConv
 
     edge_index = torch.randint(0, NODES, (2, EDGES), generator=torch.Generator().manual_seed(0))

@@ -75,7 +75,7 @@ def compiled(request, monkeypatch) -> bool:
     with thresholds.changed(**bounds):
         yield request.param
     assert ways
-    assert all(isinstance(way, module.Read if request.param else module.InBlocks) for way in ways)
+    assert all(isinstance(found.way, module.Compiled if request.param else module.InBlocks) for found in ways)
 
 
 @pytest.mark.parametrize("reduce", REDUCTIONS)

@@ -340,6 +340,23 @@ def _called_again(choose: Chooser) -> tuple[Any, ...]:
     return call, write(choose), dataclasses.replace(call, times=choose.of((1, 2)))
 
 
+def _alter(choose: Chooser) -> Any:
+    return lives.Alter(choose.below(2), choose.of(tuple(lives.ALTERATIONS)))
+
+
+def _altered(choose: Chooser) -> tuple[Any, ...]:
+    """The same call again and again, with a model that changes in between."""
+    call = calls.Call(*choose.target(), times=2)
+    steps: list[Any] = [call]
+    for _ in range(choose.of((1, 2, 3))):
+        change = lives.Change(call.model, choose.of(("train", "eval", "freeze", "unfreeze", "deepcopy")))
+        alter = dataclasses.replace(_alter(choose), model=call.model)
+        steps += [choose.of((alter, alter, change)), call]
+        if choose.happens(0.4):
+            steps.append(_backward(choose))
+    return tuple(steps)
+
+
 def _copy(choose: Chooser) -> Any:
     return writes.CopyFeatures(_mostly_0(choose), choose.below(100), choose.happens(0.4))
 
@@ -361,6 +378,8 @@ _MAKERS: tuple[tuple[float, Callable[[Chooser], Any]], ...] = (
     (1.2, _write_edges),
     (1.0, _write_parameters),
     (1.0, _copy),
+    (1.5, _altered),
+    (0.5, _alter),
     (1.0, lambda choose: lives.NewFeatures(_mostly_0(choose), choose.below(100))),
     (1.0, lambda choose: lives.NewEdges(_mostly_0(choose), choose.below(100))),
     (0.6, lambda choose: lives.Free(choose.happens(0.6), choose.happens(0.2))),

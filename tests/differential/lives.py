@@ -146,6 +146,87 @@ class Change(Spec):
             world.optimisers.pop(number, None)
 
 
+def _new_parameters(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        for name, each in list(module._parameters.items()):
+            if each is not None and not isinstance(each, torch.nn.UninitializedParameter):
+                setattr(module, name, torch.nn.Parameter(each.detach() * 0.5, each.requires_grad))
+
+
+def _other_numbers(model: torch.nn.Module) -> None:
+    for each in model.parameters():
+        if not isinstance(each, torch.nn.UninitializedParameter):
+            each.data = each.data * 0.5
+
+
+def _other_attributes(model: torch.nn.Module) -> None:
+    """Halves the numbers that modules have as attributes."""
+    for module in model.modules():
+        for name, value in list(vars(module).items()):
+            if type(value) is float:
+                setattr(module, name, value * 0.5)
+
+
+def _other_activations(model: torch.nn.Module) -> None:
+    for module in list(model.modules()):
+        for name, child in list(module._modules.items()):
+            if isinstance(child, torch.nn.ReLU | torch.nn.Sigmoid):
+                setattr(module, name, torch.nn.Tanh())
+
+
+def _other_linear_steps(model: torch.nn.Module) -> None:
+    for module in list(model.modules()):
+        for name, child in list(module._modules.items()):
+            if type(child) is torch.nn.Linear:
+                setattr(module, name, torch.nn.Sequential(copy.deepcopy(child), torch.nn.Tanh()))
+
+
+def _other_style(model: torch.nn.Module) -> None:
+    for module in model.modules():
+        if getattr(module, "style", None) is not None:
+            module.style = "pair" if module.style != "pair" else "heads"
+
+
+def _parts_in_evaluation(model: torch.nn.Module) -> None:
+    for module in list(model.modules())[2:]:
+        module.eval()
+
+
+def _one_part_frozen(model: torch.nn.Module) -> None:
+    for each in list(model.parameters())[:1]:
+        each.requires_grad_(not each.requires_grad)
+
+
+ALTERATIONS: dict[str, Callable[[torch.nn.Module], None]] = {
+    "new parameters": _new_parameters,
+    "other numbers": _other_numbers,
+    "other attributes": _other_attributes,
+    "other activations": _other_activations,
+    "other linear steps": _other_linear_steps,
+    "other style": _other_style,
+    "parts in evaluation": _parts_in_evaluation,
+    "one part frozen": _one_part_frozen,
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Alter(Spec):
+    """Changes what the messages of a model are made of.
+
+    Attributes:
+        model: Which.
+        how: A key of ``ALTERATIONS``.
+    """
+
+    model: int = 0
+    how: str = "new parameters"
+
+    def run(self, world: World) -> None:
+        """Changes."""
+        ALTERATIONS[self.how](world.model(self.model))
+        world.optimisers.pop(self.model % len(world.models), None)
+
+
 @dataclass(frozen=True, repr=False)
 class ResetCaches(Spec):
     """Lets layers with ``cached=True`` forget, by their own ``reset_parameters``.

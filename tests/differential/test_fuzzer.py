@@ -14,7 +14,7 @@ from tests.differential.check import difference
 from tests.differential.generate import generate
 from tests.differential.gradients import Backward
 from tests.differential.layers import KINDS
-from tests.differential.lives import CHANGES, HOOKS, PATCHES, Free
+from tests.differential.lives import ALTERATIONS, CHANGES, HOOKS, PATCHES, Free
 from tests.differential.program import Features, Layer, Model, Program, specs_in
 from tests.differential.shrink import shrunk
 from tests.differential.writes import WRITES, WriteOutput
@@ -66,7 +66,7 @@ def test_programs_meet_every_layer_context_and_idiom():
         for value in vars(spec).values()
         if isinstance(value, str)
     }
-    for table in (KINDS, CONTEXTS, CHANGES, HOOKS, PATCHES, WRITES):
+    for table in (KINDS, CONTEXTS, ALTERATIONS, CHANGES, HOOKS, PATCHES, WRITES):
         assert set(table) <= met
 
 

@@ -22,7 +22,7 @@ from onehop.compiler.rows import PARTS, BlockRows, CompiledRows, Rows, statistic
 from onehop.compiler.snapshot import Snapshot
 from onehop.compiler.trials import Trial
 from onehop.compiler.values import Read
-from onehop.compiler.ways import InBlocks, is_short, way_of
+from onehop.compiler.ways import Compiled, InBlocks, is_short, way_of
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.contexts import context_reason
@@ -108,11 +108,13 @@ def _message(
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     names = tuple(sorted({part for one in reductions for part in PARTS[one]}))
     linear = set(reductions) <= {"sum", "mean"}
-    way = way_of(trial, graph, autocast, partial(_refusal_of, names=names), linear)
+    way = way_of(trial, graph, autocast, partial(_refusal_of, names=names), linear).way
     if isinstance(way, str):
         raise ArgumentError(f"fn: {way}.")
-    if isinstance(way, Read):
-        return _reduced(CompiledRows(graph, way, names, tensors, _factors), reductions)
+    if isinstance(way, Compiled):
+        return _reduced(
+            CompiledRows(graph, way.message, names, [*tensors, *way.tensors], _factors), reductions
+        )
     return _in_blocks(graph, code, each, tensors, way, autocast)
 
 
@@ -202,12 +204,12 @@ def _in_blocks(
 ) -> Tensor:
     only = code.reductions[0] if len(code.reductions) == 1 else ""
     linear = only if only in ("sum", "mean") else None
-    key = ("message blocks", edges_of_a_block(way.permission.row_bytes), linear is not None)
+    key = ("message blocks", edges_of_a_block(way.row_bytes), linear is not None)
     with graph.lock:
         blocks: EdgeBlocks | None = graph.derived.get(key)
         if blocks is None:
             blocks = graph.derived[key] = cut_into_blocks(graph, key[1], key[2])
-    return BlockRun(code, each, graph, blocks, linear, autocast)(tensors, way.permission.parameters)
+    return BlockRun(code, each, graph, blocks, linear, autocast)(tensors, way.tensors)
 
 
 def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tensors: list[Tensor]) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from onehop import thresholds
+from onehop.compiler.arguments import position
 from onehop.compiler.edge_dims import Place
 from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
 from onehop.compiler.tracing import Watched
@@ -27,7 +28,7 @@ _MOST_SUMMANDS = 4
 
 _NUMBERS = "uses numbers of nodes, or what is made from no operand"
 
-_Products = list[tuple[Columns | EarlyProduct, Tensor]]
+_Products = list[tuple[Columns | EarlyProduct, int]]
 
 Reading = Callable[["Reader", dict[str, Any], Any], Any]
 """Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
@@ -40,8 +41,11 @@ class Reader:
         watched: What the message did with a few edges.
         rows: As in :func:`.reading.read`.
         wholes: Likewise.
-        constant: Likewise.
+        operands: Likewise.
         hoists: Likewise.
+
+    Attributes:
+        tensors: Those that terms number after the operands.
     """
 
     def __init__(
@@ -49,11 +53,13 @@ class Reader:
         watched: Watched,
         rows: dict[int, tuple[End, int]],
         wholes: dict[int, int],
-        constant: bool,
+        operands: list[Tensor],
         hoists: frozenset[End],
     ) -> None:
         self._watched = watched
-        self._constant = constant
+        self._constant = not any(operands[at].requires_grad for at in wholes.values())
+        self._operands = len(operands)
+        self.tensors: list[Tensor] = []
         self._dtype = watched.out.dtype
         self._wholes = wholes
         self._hoists = hoists
@@ -221,10 +227,12 @@ class Reader:
         if tensor.dtype is not self._dtype:
             raise NotCompiled(f"reads numbers of {tensor.dtype}")
         whole = self._wholes.get(id(tensor))
-        if whole is None and tensor.requires_grad and not self._constant:
+        if whole is not None:
+            return Fixed(end, whole, shape)
+        if tensor.requires_grad and not self._constant:
             # What the trace made of an operand leads to a copy of it.
             raise NotCompiled("computes with an operand that is the same for all edges")
-        return Fixed(end, tensor, shape, whole)
+        return Fixed(end, self._operands + position(tensor, self.tensors), shape)
 
     def are_zeros(self, tensor: Tensor) -> bool:
         """Return whether nothing has been written to a tensor of zeros."""
@@ -293,6 +301,8 @@ class Reader:
 
     def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
         """An operand's rows, of the shape of the result's."""
+        if not isinstance(operand, Tensor):
+            raise NotCompiled("computes with what is no number")
         if not self._is_known(operand):
             if operand.dim() > len(shape) and operand.size(0) == 1:
                 operand_shape = operand.shape[1:]
@@ -331,21 +341,20 @@ class Reader:
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
             if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands, width)):
-                self._fixed_term(piece, End.MATRIX, tuple(piece.shape))
                 for term, sign in summands:
+                    factor = self._fixed_term(piece if sign > 0 else -piece, End.MATRIX, tuple(piece.shape))
                     # Not added up, even of one term: infinite numbers meet as they do in the sum.
-                    of_nodes.setdefault(term.end, []).append((term, piece if sign > 0 else -piece))
+                    of_nodes.setdefault(term.end, []).append((term, factor.at))
                 continue
             if piece.numel() > _MOST_IN_MATRIX:
                 raise NotCompiled(f"multiplies edges by a matrix of {piece.size(0)} x {piece.size(1)}")
             number = self._operand(self._fixed_term(piece, End.MATRIX, tuple(piece.shape)))
             self._steps.append(Step("product", (row.value, number), width))
             parts.append(Row((width,), len(self._steps) - 1))
-        if bias is not None:
-            self._fixed_term(bias, End.FIXED, (width,))
+        added = None if bias is None else self._fixed_term(bias, End.FIXED, (width,)).at
         for end, factors in sorted(of_nodes.items(), key=lambda item: item[0] is not End.TARGET):
-            parts.append(Row((width,), self._operand(EarlyProduct(end, tuple(factors), bias, width))))
-            bias = None
+            parts.append(Row((width,), self._operand(EarlyProduct(end, tuple(factors), added, width))))
+            bias = added = None
         total = parts[0]
         for part in parts[1:]:
             total = self.emit("add", total, part)

@@ -4,6 +4,8 @@ Every operation that the message led to has its meaning here, or the message is 
 the same for all edges, whatever they were made from, are taken as they are.
 """
 
+from torch import Tensor
+
 from onehop.compiler.operations import READINGS
 from onehop.compiler.reader import Reader
 from onehop.compiler.tracing import Watched
@@ -15,10 +17,10 @@ def read(
     watched: Watched,
     rows: dict[int, tuple[End, int]],
     wholes: dict[int, int],
-    constant: bool,
+    operands: list[Tensor],
     hoists: frozenset[End],
     linear: bool,
-) -> Read:
+) -> tuple[Read, list[Tensor]]:
     """Reads a message.
 
     Args:
@@ -26,14 +28,17 @@ def read(
         rows: For the ids of its arguments with a row for every edge: where rows come from, and from which
             operand of ``propagate``.
         wholes: For the ids of its other arguments: which operand of ``propagate`` they are.
-        constant: Whether none of these needs a gradient.
+        operands: The operands of ``propagate``.
         hoists: The ends whose products with matrices are computed for nodes.
         linear: Whether its messages are added up or averaged, and no more.
+
+    Returns:
+        What it comes to, and the tensors that its terms number after the operands.
 
     Raises:
         NotCompiled: It has an operation, a shape or a dtype that programs have not.
     """
-    reader = Reader(watched, rows, wholes, constant, hoists)
+    reader = Reader(watched, rows, wholes, operands, hoists)
     for call in watched.calls:
         reader.follow(READINGS, *call)
-    return reader.finished(linear and End.TARGET in hoists)
+    return reader.finished(linear and End.TARGET in hoists), reader.tensors

@@ -127,25 +127,25 @@ class CompiledRows(Rows):
         graph: Over which edges.
         message: The message.
         names: Reductions that will be asked for.
-        operands: The tensors behind the message's arguments.
+        given: The tensors that the message's terms number.
         draw: How dropout draws.
     """
 
     def __init__(
-        self, graph: Graph, message: Read, names: Sequence[str], operands: list[Tensor], draw: Draw
+        self, graph: Graph, message: Read, names: Sequence[str], given: list[Tensor], draw: Draw
     ) -> None:
         super().__init__(graph, 1 + len(message.shape))
-        self._message = message
+        self._message, self._given = message, given
         each = {id(term): term for part in message.parts for term in part.terms}
         terms = [term for term in each.values() if not isinstance(term, Drawn)]
-        found = tensors_of(terms, operands, graph)
+        found = tensors_of(terms, given, graph)
         self._tensors = {id(term): tensor for term, tensor in zip(terms, found, strict=True)}
         self._tensors |= {id(term): drawn(term, graph, found[0].dtype, draw) for term in message.draws}
         made = self._run(message.parts, tuple(names)) if names else []
         self._pieces = dict(zip(names, made, strict=True))
         if message.behind is not None:
             self._pieces = {
-                name: (self._with_last(name, piece, message.behind, operands),)
+                name: (self._with_last(name, piece, message.behind),)
                 for name, (piece,) in self._pieces.items()
             }
         self._reduced: dict[str, Tensor] = {}
@@ -167,7 +167,11 @@ class CompiledRows(Rows):
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
         """Their sum over each row, weighted by a softmax of their own."""
-        (pieces,) = self._run([weighted(part, factor, constant) for part in self._message.parts], ("sum",))
+        at = len(self._given)
+        parts = [weighted(part, factor, constant, at) for part in self._message.parts]
+        if isinstance(factor, Tensor):
+            self._given = [*self._given, factor]
+        (pieces,) = self._run(parts, ("sum",))
         return self._shaped("sum", pieces)
 
     def _run(self, parts: Sequence[Part], names: tuple[str, ...]) -> list[tuple[Tensor, ...]]:
@@ -175,7 +179,7 @@ class CompiledRows(Rows):
         for part in parts:
             for term in part.terms:
                 if id(term) not in self._tensors and isinstance(term, Fixed):
-                    (self._tensors[id(term)],) = tensors_of([term], [], self.graph)
+                    (self._tensors[id(term)],) = tensors_of([term], self._given, self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
             rule = rule_of(part.program, names[0]) if len(names) == 1 else None
             if rule is not None and (rule.constant is None or not tensors[rule.constant].requires_grad):
@@ -184,12 +188,12 @@ class CompiledRows(Rows):
                 of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
         return list(zip(*of_parts, strict=True))
 
-    def _with_last(self, name: str, rows: Tensor, behind: Behind, operands: list[Tensor]) -> Tensor:
+    def _with_last(self, name: str, rows: Tensor, behind: Behind) -> Tensor:
         """Sums or means of messages, with the last linear step of each."""
         if behind.bias is None:
-            (matrix,) = tensors_of([behind.matrix], operands, self.graph)
+            (matrix,) = tensors_of([behind.matrix], self._given, self.graph)
             return rows @ matrix
-        matrix, bias = tensors_of([behind.matrix, behind.bias], operands, self.graph)
+        matrix, bias = tensors_of([behind.matrix, behind.bias], self._given, self.graph)
         degrees = self.graph.in_degrees
         times = degrees if name == "sum" else degrees > 0
         return torch.addmm(times.to(bias.dtype).unsqueeze(1) * bias, rows, matrix)
@@ -203,14 +207,21 @@ class CompiledRows(Rows):
         return out.view(shape).clone() if name in EXTREMA else torch.ops.aten._unsafe_view(out, shape)
 
 
-def weighted(part: Part, factor: Tensor | float, constant: bool) -> Part:
-    """The part of a message times its softmax over each destination; arguments as of :meth:`Rows.softmax`."""
+def weighted(part: Part, factor: Tensor | float, constant: bool, at: int = 0) -> Part:
+    """The part of a message times its softmax over each destination.
+
+    Args:
+        part: The part.
+        factor: As in :meth:`Rows.softmax`.
+        constant: Likewise.
+        at: The number of the factor if it is a tensor.
+    """
     count, width, x = len(part.program.operands), part.program.width, part.program.result
     operands, terms, steps = list(part.program.operands), list(part.terms), list(part.program.steps)
     if isinstance(factor, Tensor):
         # One more operand, so that the results of steps move on by one.
         operands.append(Operand(End.FIXED, width))
-        terms.append(Fixed(End.FIXED, factor, (width,)))
+        terms.append(Fixed(End.FIXED, at, (width,)))
         steps = [replace(s, inputs=tuple(v + (v >= count) for v in s.inputs)) for s in steps]
         x += x >= count
 

@@ -1,4 +1,6 @@
-"""Terms: the tensors that a compiled message reads, as they follow from the operands of ``propagate``.
+"""Terms: the tensors that a compiled message reads, as they follow from given tensors, by their numbers.
+
+The operands of ``propagate`` come first, then the tensors that the message takes from elsewhere.
 
 What depends on one end alone and is multiplied by a matrix is multiplied for nodes, once, and not for edges.
 Features of edges that have many columns are multiplied for all edges at once.
@@ -20,7 +22,7 @@ class Columns:
 
     Attributes:
         end: Whose rows they are.
-        at: Which operand.
+        at: The number of the operand.
         start: The first column.
         width: How many.
     """
@@ -41,14 +43,14 @@ class EarlyProduct:
 
     Attributes:
         end: Whose columns: one end's nodes', or the edges'.
-        parts: Columns, or another product, each with its matrix [columns, width].
-        bias: [width], added to every row; None adds nothing.
+        parts: Columns, or another product, each with the number of its matrix [columns, width].
+        bias: The number of a tensor [width], added to every row; None adds nothing.
         width: Columns of the result.
     """
 
     end: End
-    parts: "tuple[tuple[Columns | EarlyProduct, Tensor], ...]"
-    bias: Tensor | None
+    parts: "tuple[tuple[Columns | EarlyProduct, int], ...]"
+    bias: int | None
     width: int
 
 
@@ -58,15 +60,13 @@ class Fixed:
 
     Attributes:
         end: A row, or a matrix.
-        tensor: What is expanded to
-        shape: this shape, and laid out flat if it is a row.
-        whole: The operand of ``propagate`` that it is, if it is one.
+        at: The number of the tensor.
+        shape: The shape that it is expanded to; a row is then laid out flat.
     """
 
     end: End
-    tensor: Tensor
+    at: int
     shape: tuple[int, ...]
-    whole: int | None = None
 
     @property
     def width(self) -> int:
@@ -136,13 +136,13 @@ def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
 
 
 def tensors_of(
-    terms: Sequence[Columns | EarlyProduct | Fixed], operands: list[Tensor], graph: Graph
+    terms: Sequence[Columns | EarlyProduct | Fixed], given: Sequence[Tensor], graph: Graph
 ) -> list[Tensor]:
     """The tensors behind terms, differentiable.
 
     Args:
         terms: The terms, none of them drawn.
-        operands: Of ``propagate``.
+        given: The tensors that terms number.
         graph: Over which edges.
     """
     meets: dict[End, Tensor | None] = {}
@@ -157,25 +157,25 @@ def tensors_of(
             meets[end] = None if bool(has_edges.all()) else has_edges.view(-1, 1)
         return meets[end]
 
-    return [_tensor_of(term, operands, met) for term in terms]
+    return [_tensor_of(term, given, met) for term in terms]
 
 
 def _tensor_of(
-    term: Columns | EarlyProduct | Fixed, operands: list[Tensor], met: Callable[[End], Tensor | None]
+    term: Columns | EarlyProduct | Fixed, given: Sequence[Tensor], met: Callable[[End], Tensor | None]
 ) -> Tensor:
     if isinstance(term, Fixed):
-        tensor = term.tensor if term.whole is None else operands[term.whole]
+        tensor = given[term.at]
         if tensor.dim() > len(term.shape):
             tensor = tensor.squeeze(0)
         tensor = tensor.expand(term.shape)
         return tensor if term.end is End.MATRIX else tensor.reshape(-1)
     if isinstance(term, Columns):
-        operand = operands[term.at]
+        operand = given[term.at]
         flat = operand.reshape(operand.size(0), -1) if operand.dim() != 2 else operand
         return flat if term.width == flat.size(1) else flat[:, term.start : term.start + term.width]
     out: Tensor | None = None
-    for part, matrix in term.parts:
-        rows = _tensor_of(part, operands, met)
+    for part, at in term.parts:
+        rows, matrix = _tensor_of(part, given, met), given[at]
         if isinstance(part, Columns):
             # A row that no edge reads counts for nothing, not even where it is infinite.
             mask = met(term.end)
@@ -183,6 +183,6 @@ def _tensor_of(
         if out is not None:
             out = torch.addmm(out, rows, matrix)
         else:
-            out = rows @ matrix if term.bias is None else torch.addmm(term.bias, rows, matrix)
+            out = rows @ matrix if term.bias is None else torch.addmm(given[term.bias], rows, matrix)
     assert out is not None
     return out

@@ -5,7 +5,7 @@ torch that it leads to is looked at: :mod:`edge_dims` says where the edges are i
 them. What differs between the runs depends on the number of edges, which a block would get wrong. Conditions
 on sizes, on None and on the layer's settings are thus decided as they will be for the call that is about to
 happen; conditions on the data are refused, and so are random numbers and writes to what is not the message's
-own. Nothing of this is remembered: a layer that has changed is looked at as it is.
+own. A layer that has changed is looked at as it is: see :mod:`onehop.compiler.traces` for what is kept.
 """
 
 import sys
@@ -34,6 +34,8 @@ _BEHIND_THE_BACK = frozenset({
 })  # fmt: skip
 
 _READS_VALUES = frozenset({"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "item"})
+# Tags of operations whose result, or its shape, depends on numbers as no other tensor shows.
+_LOOKING = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
 
 class Refused(Exception):
@@ -74,6 +76,7 @@ class Permission:
         width: Entries an edge of the messages.
         dims: Dimensions of the messages.
         dtype: Of the messages.
+        looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
     """
 
     watched: Watched
@@ -83,6 +86,7 @@ class Permission:
     width: int
     dims: int
     dtype: torch.dtype
+    looks: bool
 
 
 def few_edges(sizes: set[int]) -> list[int]:
@@ -150,7 +154,8 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
     edges = first.run.edges
     largest = max(first.largest, out.nbytes // edges)
     sizes = {size for tensor in first.outer for size in tensor.shape}
-    return Permission(first.watched(), parameters, sizes, largest, out.numel() // edges, out.dim(), out.dtype)
+    width, looks = out.numel() // edges, first.looks or second.looks
+    return Permission(first.watched(), parameters, sizes, largest, width, out.dim(), out.dtype, looks)
 
 
 @dataclass(slots=True)
@@ -190,6 +195,7 @@ class _Watch(TorchDispatchMode):
     outer: list[Tensor] = field(default_factory=list)
     met_at: dict[int, Line | None] = field(default_factory=dict)
     largest: int = 0
+    looks: bool = False
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -312,7 +318,9 @@ class _Watch(TorchDispatchMode):
         try:
             if name in MAKERS or (name == "expand" and not touched):
                 return place_of_made(args, bound, self._place, self._edges)
+            reads = name in _READS_VALUES or not _LOOKING.isdisjoint(operation.tags)
             if not touched:
+                self.looks |= reads
                 return None
             if name in _READS_VALUES:
                 raise Refused(f"its message looks at the values of its operands ({name})")

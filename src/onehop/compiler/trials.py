@@ -16,6 +16,9 @@ from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")
 
+FAILS = "its message fails on a few of the edges"
+"""The beginning of the sentence that refuses a message for an error, which may be one of its operands."""
+
 Traced = tuple[Permission, dict[str, Any]]
 """The permission, and the arguments of the first run."""
 
@@ -109,7 +112,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
             return str(why)
         except Exception as error:  # the message is a user's, and shall report itself what it raises
             where = told(line_of_error(error.__traceback__))
-            return f"its message fails on a few of the edges ({type(error).__name__}: {error}){where}"
+            return f"{FAILS} ({type(error).__name__}: {error}){where}"
         finally:
             stored = trial.stored()
     if stored is not None:

@@ -101,7 +101,7 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A message that was read.
+    """A message that was read. It holds no tensors: its terms number them.
 
     Attributes:
         parts: Side by side, the message.

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
 from onehop.compiler.reading import read
-from onehop.compiler.tracing import Permission
-from onehop.compiler.trials import Traced, Trial, may_stay_inside, traced_alone, traced_inside
+from onehop.compiler.recipes import Call, Tape
+from onehop.compiler.trials import FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
 from onehop.compiler.values import NotCompiled, Read
 from onehop.graph import Graph
 from onehop.messages import End
@@ -18,16 +19,52 @@ from onehop.ops.message import DTYPES, fits
 
 
 @dataclass(frozen=True, slots=True)
+class Compiled:
+    """A message that is a program.
+
+    Attributes:
+        message: The program.
+        tensors: Those that its terms number after the operands.
+    """
+
+    message: Read
+    tensors: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True)
 class InBlocks:
     """A message that treats each edge on its own, and runs in blocks.
 
     Attributes:
-        permission: What the trace has shown.
+        row_bytes: Bytes an edge of the largest tensor that it makes.
+        tensors: Those that require a gradient and that it uses besides its operands.
         refusal: Why it is not compiled.
     """
 
-    permission: Permission
+    row_bytes: int
+    tensors: list[Tensor]
     refusal: str
+
+
+Way = Compiled | InBlocks | str
+"""How a message runs; or why it runs neither compiled nor in blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A way that was found by a trace.
+
+    Attributes:
+        way: The way.
+        calls: The operations of the trace; empty where the way is a sentence.
+        given: The arguments of the trace that are the same for all edges, by the operand that they copy.
+        lasts: Whether the same layer leads to the same way: no numbers of operands or tensors count.
+    """
+
+    way: Way
+    calls: list[Call]
+    given: dict[int, Tensor]
+    lasts: bool
 
 
 def way_of(
@@ -36,8 +73,8 @@ def way_of(
     autocast: torch.dtype | None,
     refusal_of: Callable[[Read], str | None],
     linear: bool,
-) -> Read | InBlocks | str:
-    """The program of a message; or that it runs in blocks; or why it does neither.
+) -> Found:
+    """Finds the way of a message by a trace of it.
 
     Args:
         trial: The message.
@@ -53,13 +90,20 @@ def way_of(
         if not isinstance(found, str):
             return found
         if any(argument.name == "ptr" for argument in trial.each):
-            return f"{asks_for('ptr')}, and is not compiled: {found}"
+            return _refused(f"{asks_for('ptr')}, and is not compiled: {found}")
     with under_autocast(autocast):
         traced = traced_alone(trial)
     if isinstance(traced, str):
-        return traced
+        return _refused(traced)
     found = _compiled(trial, traced, graph, refusal_of, linear)
-    return InBlocks(traced[0], found) if isinstance(found, str) else found
+    if not isinstance(found, str):
+        return found
+    permission = traced[0]
+    return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
+
+
+def _refused(sentence: str) -> Found:
+    return Found(sentence, [], {}, not sentence.startswith(FAILS))
 
 
 def asks_for(name: str) -> str:
@@ -74,7 +118,7 @@ def is_short(message: Read, reductions: tuple[str, ...]) -> bool:
 
 def _compiled(
     trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None], linear: bool
-) -> Read | str:
+) -> Found | str:
     """Compiles a message; or says why not."""
     permission, given = traced
     watched, operands = permission.watched, trial.operands
@@ -91,9 +135,13 @@ def _compiled(
     # A product for nodes must not be larger than that for edges.
     nodes = {End.SOURCE: graph.num_src, End.TARGET: graph.num_dst}
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
-    constant = not any(operands[at].requires_grad for at in wholes.values())
     try:
-        found = read(watched, rows, wholes, constant, hoists, linear)
+        with Tape() as tape:
+            found, tensors = read(watched, rows, wholes, operands, hoists, linear)
     except NotCompiled as why:
         return f"its message {why}"
-    return refusal_of(found) or found
+    refusal = refusal_of(found)
+    if refusal is not None:
+        return refusal
+    copies = {a.at: given[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
+    return Found(Compiled(found, tensors), [*watched.calls, *tape.calls], copies, not permission.looks)

@@ -11,6 +11,8 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
 import onehop
+from onehop import thresholds
+from onehop.integrations.pyg.conditions import TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
 from tests.integrations.pyg.test_convs import NODES, WIDTH
@@ -198,11 +200,11 @@ def test_points_attend_over_a_matrix(kind, at, values, gradients_of, took_fast_p
         assert took_fast_path(call, conv, **operands) == [None]
 
 
-def test_small_graphs_are_left_to_pyg(at, values, took_fast_path, ordinary_bounds):
+def test_small_graphs_are_left_to_pyg(at, values, took_fast_path, monkeypatch):
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
     edges = matrix("csr", at, values)
     expected = conv(x, edges)
     with onehop.patch():
         assert torch.equal(conv(x, edges), expected)
-        reason = "its edges times their width fit in the cache, where PyG's own code is as fast"
-        assert took_fast_path(conv, x, edges) == [reason]
+        assert took_fast_path(conv, x, edges) == [TOO_SMALL]

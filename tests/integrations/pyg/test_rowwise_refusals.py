@@ -14,6 +14,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop.compiler.lines import without_line
+from onehop.integrations.pyg.conditions import FITS_CACHE, TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
@@ -261,7 +262,9 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) is None
     bounds(cached_bytes=1 << 20)
-    assert "fit in the cache, where PyG's own code is as fast" in reason_of(fine)
+    assert reason_of(fine) == FITS_CACHE
+    bounds(few_edges=2 * EDGES, few_work=1 << 20)
+    assert reason_of(fine) == TOO_SMALL
 
 
 def test_no_edges_and_wrong_edges_are_left_to_pyg(monkeypatch):

@@ -18,6 +18,7 @@ Nothing here reads the data. Whatever PyG would complain about is refused withou
 PyG's error appears.
 """
 
+import inspect
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -32,6 +33,7 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.backends import refusal
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
+from onehop.compiler.traces import Traces
 from onehop.integrations import session
 from onehop.integrations.pyg.classes import (
     PLAIN_STEPS,
@@ -55,7 +57,7 @@ VALUES_ELSEWHERE = (
 )
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
-FITS_CACHE = "its edges times their width fit in the cache, where PyG's own code is as fast"
+FITS_CACHE = "its message is not compiled, and fits in the cache, where PyG's own code is as fast as blocks"
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -80,6 +82,8 @@ _MESSAGE_HOOKS = (
     "_message_and_aggregate_forward_hooks",
 )
 _module_hooks = itemgetter(*MODULE_HOOKS)
+# Attributes of a layer and its aggregation on which it depends how a message is reduced.
+_READ_BY_TASKS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
 
 
 # The class
@@ -99,7 +103,9 @@ class ClassRecord:
         first: The operand of ``propagate`` with the sources' features; empty without a form.
         names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the form.
         arguments: The arguments of its message function, where PyG's steps may run without PyG's questions.
-        noted: The refusals of layers of the class that were noted: they are not noted again.
+        message: The parameters of its message function.
+        update: Those of its ``update`` after the first; None where that is PyG's, which takes no others.
+        traces: What traces of messages of the class found out.
         selection: The layers that the patch takes, as it was when the class was looked at.
     """
 
@@ -113,11 +119,13 @@ class ClassRecord:
         "first",
         "form",
         "fuses",
+        "message",
         "names",
-        "noted",
         "plain",
         "reason",
         "selection",
+        "traces",
+        "update",
     )
 
     def __init__(self, kind: Any, theirs: Propagate) -> None:
@@ -143,7 +151,10 @@ class ClassRecord:
         ends = (kind.aggregate, kind.update) == (MessagePassing.aggregate, MessagePassing.update)
         if steps and ends and not self.plain:
             self.arguments = arguments_of(kind.message, self.names)
-        self.noted: set[str] = set()
+        self.message = _parameters(kind.message, 1)
+        own = kind.update is not MessagePassing.update
+        self.update = _parameters(kind.update, 2) if own else None
+        self.traces = Traces((MessagePassing,), _READ_BY_TASKS)
 
     def holds(self, kind: Any) -> bool:
         """Return whether the functions of the class and the selection of the patch are those looked at."""
@@ -152,6 +163,10 @@ class ClassRecord:
             and self._functions == _functions(kind)
             and self._get_attention is getattr(kind, "get_attention", None)
         )
+
+
+def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())[after:]
 
 
 # The layer as it is now

@@ -20,7 +20,8 @@ from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.conditions import REDUCTIONS
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask
-from onehop.integrations.pyg.rowwise.task import fits_cache, in_blocks_instead
+from onehop.integrations.pyg.rowwise.task import in_blocks_instead
+from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import begin, record_of
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
@@ -40,11 +41,11 @@ _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
 
 def multiplying_apart(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """PNAConv's ``forward``."""
-    ours, in_program, fits = _forward, compiling, fits_cache
+    ours, in_program, small = _forward, compiling, is_too_small
 
     def forward(self, x, edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
         out = None
-        if type(edge_index) is Tensor and not in_program() and not fits(edge_index, {"x": x}):
+        if type(edge_index) is Tensor and not in_program() and not small(edge_index, x):
             out = ours(self, x, edge_index, edge_attr)
         return theirs(self, x, edge_index, edge_attr) if out is None else out
 

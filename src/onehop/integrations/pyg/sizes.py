@@ -1,5 +1,6 @@
 """Sizes below which PyG's own steps take less time than a graph and what recognises it."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -63,6 +64,16 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
     if len(shape) > _MATRIX:
         width = x.numel() // (shape[0 if attends else -2] or 1)
     return edges * (width if columns is None else min(width, columns)) < bounds.few_work
+
+
+def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
+    """Return the same of a layer's own messages, which read these operands of ``propagate``."""
+    width = 0
+    for operand in operands:
+        for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
+            if isinstance(each, Tensor) and each.dim():
+                width = max(width, each.numel() // (each.shape[0] or 1))
+    return is_too_small(edge_index, None, width)
 
 
 def number_of_edges(edge_index: Any) -> int:

@@ -1,4 +1,4 @@
-"""Propagations that PyG's own steps serve best: over few edges, and of messages that fit in the cache."""
+"""Propagations that PyG's own steps serve best: those over few edges."""
 
 from typing import Any
 
@@ -10,7 +10,6 @@ from onehop.integrations.pyg.conditions import ClassRecord, layer_reason, reduct
 from onehop.integrations.pyg.pending import settled
 from onehop.integrations.pyg.recognise import Form
 from onehop.integrations.pyg.steps import propagated
-from onehop.ops.contexts import context_reason
 
 _SIZE = {"size"}
 _ENDS = 2
@@ -27,34 +26,9 @@ def over_few(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str,
         kwargs: what else.
     """
     reduce, reason = reduction_of(layer)
-    if reason is not None:
-        return None
-    out = _by_steps(record, layer, reduce, edge_index, kwargs)
-    if out is not None and reports.listener is not None:
-        reports.record(reports.Call(layer, None, _shown(record, kwargs), reduce, "torch", _FEW))
-    return out
-
-
-def as_pyg(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Tensor | None:
-    """The result of a ``propagate`` that was refused for its size; None where PyG's own is to run.
-
-    Args:
-        record: What is known of the layer's class.
-        layer: The layer.
-        edge_index: What ``propagate`` was called with, and
-        kwargs: what else.
-    """
-    if record.block_reason is not None or context_reason() is not None or not record.holds(type(layer)):
-        return None
-    reduce, _ = reduction_of(layer)
-    return _by_steps(record, layer, reduce, edge_index, kwargs)
-
-
-def _by_steps(
-    record: ClassRecord, layer: Any, reduce: str, edge_index: Any, kwargs: dict[str, Any]
-) -> Tensor | None:
     if (
-        record.arguments is None
+        reason is not None
+        or record.arguments is None
         or type(edge_index) is not Tensor
         or edge_index.dtype is not torch.int64
         or edge_index.layout is not torch.strided
@@ -65,13 +39,16 @@ def _by_steps(
         return None
     if record.attends:
         kwargs = settled(kwargs)
-    return propagated(layer, record.arguments, reduce, edge_index, kwargs)
+    out = propagated(layer, record.arguments, reduce, edge_index, kwargs)
+    if out is not None and reports.listener is not None:
+        reports.record(reports.Call(layer, None, _shown(record, kwargs), reduce, "torch", _FEW))
+    return out
 
 
 def _shown(record: ClassRecord, kwargs: dict[str, Any]) -> str:
     """The messages over few edges, as ``explain`` shows them."""
     form = record.form
     if not isinstance(form, Form):
-        return "attention, by PyG"
+        return "its message, by PyG" if form is None else "attention, by PyG"
     weighted = form.weight is not None and kwargs[form.weight] is not None
     return form.name if weighted else form.name.removesuffix(" * weight")

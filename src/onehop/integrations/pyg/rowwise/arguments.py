@@ -1,7 +1,7 @@
 """Arguments of a layer's message, as PyG collects them."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,24 +56,25 @@ def operands_reason(record: ClassRecord, layer: Any, kwargs: dict[str, Any], ove
 
 def arguments_of(
     layer: Any,
-    message: Callable[..., Any],
+    parameters: Sequence[inspect.Parameter],
     kwargs: dict[str, Any],
     sizes: list[int | None],
     edges: int,
     plain: bool,
 ) -> Arguments | str:
-    """The arguments that PyG would collect for ``message``, or the sentence why onehop does not.
+    """The arguments that PyG would collect for a message, or the sentence why onehop does not.
 
     Args:
         layer: The layer.
-        message: Its function.
+        parameters: Those of its message.
         kwargs: What ``propagate`` was called with.
         sizes: Numbers of nodes that are known; those of lifted operands are noted in it.
         edges: How many edges there are.
         plain: Whether the edges are a plain tensor, for which PyG passes None as ``ptr``.
     """
     found = Arguments([], [], sizes)
-    for name, parameter in list(inspect.signature(message).parameters.items())[1:]:
+    for parameter in parameters:
+        name = parameter.name
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             return f"its message takes {parameter}, and onehop collects named arguments alone"
         if name in _UNKNOWN or (name == "ptr" and not plain):

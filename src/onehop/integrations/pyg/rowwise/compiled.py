@@ -9,7 +9,7 @@ from onehop.compiler.matched import rule_of
 from onehop.compiler.rows import CompiledRows, weighted
 from onehop.compiler.terms import names_of
 from onehop.compiler.values import Read
-from onehop.compiler.ways import is_short
+from onehop.compiler.ways import Compiled, is_short
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.attention_operands import filled_with_factors
@@ -28,7 +28,7 @@ class CompiledTask:
     """One propagation with a compiled message, ready to run.
 
     Attributes:
-        message: The message.
+        way: Its message.
         layer: The layer.
         graph: Over which edges.
         operands: The tensors behind the message's arguments.
@@ -36,12 +36,17 @@ class CompiledTask:
         arguments: Names of the message's arguments, by their ends and operands.
     """
 
-    message: Read
+    way: Compiled
     layer: Any
     graph: Graph
     operands: list[Tensor]
     update: dict[str, Any]
     arguments: dict[tuple[End, int], str]
+
+    @property
+    def message(self) -> Read:
+        """The program of the message."""
+        return self.way.message
 
     @property
     def x(self) -> Tensor:
@@ -57,7 +62,8 @@ class CompiledTask:
 
     def rows(self) -> CompiledRows:
         """The messages, with these reductions of them."""
-        return CompiledRows(self.graph, self.message, self.reductions, self.operands, filled_with_factors)
+        given = [*self.operands, *self.way.tensors]
+        return CompiledRows(self.graph, self.message, self.reductions, given, filled_with_factors)
 
     def run(self) -> Any:
         """Return the result of ``propagate``."""

@@ -1,6 +1,5 @@
 """The second tier of the fast path: a propagation in blocks, or the sentence why there is none."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -8,17 +7,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
-from onehop.compiler.arguments import ENDS, SIZES, Kind, with_sizes
+from onehop.compiler.arguments import ENDS, SIZES, Argument, with_sizes
 from onehop.compiler.blocks import edges_of_a_block
 from onehop.compiler.executor import BlockRun
 from onehop.compiler.rows import BlockRows
 from onehop.compiler.snapshot import Snapshot
 from onehop.compiler.trials import Trial
-from onehop.compiler.values import Read
-from onehop.compiler.ways import way_of
+from onehop.compiler.ways import Compiled, Found, way_of
 from onehop.graph import Graph
 from onehop.integrations import reports
 from onehop.integrations.pyg.conditions import (
@@ -33,9 +30,10 @@ from onehop.integrations.pyg.conditions import (
 )
 from onehop.integrations.pyg.matrix_operands import with_values
 from onehop.integrations.pyg.rowwise.aggregators import aggregator_reason, linear_reduction, name_of, reduce
-from onehop.integrations.pyg.rowwise.arguments import Arguments, arguments_of, operands_reason
+from onehop.integrations.pyg.rowwise.arguments import arguments_of, operands_reason
 from onehop.integrations.pyg.rowwise.compiled import CompiledTask, refusal_of
-from onehop.integrations.pyg.rowwise.edges import MatrixEdges, edges_for
+from onehop.integrations.pyg.rowwise.edges import ListedEdges, MatrixEdges, edges_for
+from onehop.integrations.pyg.sizes import has_small_messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +128,10 @@ def in_blocks_instead(
     """
     known = record.form is not None and type(layer.aggr_module) in REDUCTIONS
     # Further operands, which the first tier does not expect, are not the message's.
-    if known and refusal is not OTHER_OPERANDS and (not record.compiles or refusal is TOO_SMALL):
+    if known and refusal is not OTHER_OPERANDS and not record.compiles:
         return refusal
+    if refusal is TOO_SMALL or has_small_messages(edge_index, kwargs.values()):
+        return TOO_SMALL
     reason = (
         record.block_reason
         or layer_reason(layer, record.fuses)
@@ -141,31 +141,6 @@ def in_blocks_instead(
     if reason is not None:
         return reason
     return _prepare(record, layer, edge_index, args, kwargs)
-
-
-def fits_cache(edge_index: Tensor, kwargs: dict[str, Any]) -> bool:
-    """Return whether a propagation is too small for blocks, whatever its message: all operands count.
-
-    Args:
-        edge_index: What ``propagate`` was called with, and
-        kwargs: what else.
-    """
-    shape, bound = edge_index.shape, thresholds.now.cached_bytes
-    if edge_index.layout is not torch.strided or len(shape) != 2:
-        return False
-    edges = shape[1]
-    for operand in kwargs.values():
-        # A loop and plain types, for this is all that a layer of a small graph pays.
-        for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
-            # Mostly it is small however few its rows are, which then need not be asked for.
-            if (
-                isinstance(each, Tensor)
-                and edges * each.nbytes >= bound
-                and each.dim()
-                and edges * (each.nbytes // (each.shape[0] or 1)) >= bound
-            ):
-                return False
-    return bound > 0
 
 
 def _prepare(
@@ -179,28 +154,53 @@ def _prepare(
     reason = operands_reason(record, layer, kwargs, isinstance(edges, MatrixEdges))
     if reason is not None:
         return reason
-    message = type(layer).message
     if isinstance(edges, MatrixEdges):
-        kwargs = with_values(_asked(layer), edge_index, kwargs)
-    arguments = arguments_of(layer, message, kwargs, edges.sizes, edges.number, edges.ptr_is_none)
+        kwargs = with_values(_asked(record), edge_index, kwargs)
+    arguments = arguments_of(layer, record.message, kwargs, edges.sizes, edges.number, edges.ptr_is_none)
     if isinstance(arguments, str):
         return arguments
     counts = _counts(edges.sizes, layer.flow == "source_to_target")
     if counts is None:
         return LEFT_TO_PYG
-    update = _update_arguments(layer, kwargs, counts)
+    update = _update_arguments(record, kwargs, counts)
     if isinstance(update, str):
         return update
-    if edges.number * _row_bytes(arguments) < thresholds.now.cached_bytes:
-        return FITS_CACHE
     graph = edges.graph(*counts)
     if isinstance(graph, str):
         return graph
-    snapshot = Snapshot(layer)
-    each = with_sizes(arguments.each, *counts)
-    operands = arguments.operands
+    each, operands = with_sizes(arguments.each, *counts), arguments.operands
     module = layer.aggr_module
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    way = record.traces.way(
+        layer, each, operands, graph, partial(_traced, layer, each, operands, edges, graph, autocast)
+    )
+    if isinstance(way, str):
+        return way
+    if isinstance(way, Compiled):
+        names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
+        return CompiledTask(way, layer, graph, operands, update, names)
+    if edges.number * _row_bytes(each, operands) < thresholds.now.cached_bytes:
+        return FITS_CACHE
+    linear = linear_reduction(module)
+    blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
+    run = BlockRun(
+        LayerCode(Snapshot(layer).layer, type(layer).message), each, graph, blocks, linear, autocast
+    )
+    learned = [p for p in module.parameters() if p.requires_grad]
+    parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
+    return BlockTask(run, layer, operands, parameters, update, way.refusal)
+
+
+def _traced(
+    layer: Any,
+    each: list[Argument],
+    operands: list[Tensor],
+    edges: ListedEdges | MatrixEdges,
+    graph: Graph,
+    autocast: torch.dtype | None,
+) -> Found:
+    """Traces the message of a layer; ``autocast`` is the dtype of autocast, or None."""
+    snapshot, message, module = Snapshot(layer), type(layer).message, layer.aggr_module
     own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
         partial(message, snapshot.layer),
@@ -213,24 +213,13 @@ def _prepare(
         layer.node_dim,
         snapshot.stored,
     )
-    linear = linear_reduction(module)
-    way = way_of(trial, graph, autocast, partial(refusal_of, module=module), linear is not None)
-    if isinstance(way, str):
-        return way
-    if isinstance(way, Read):
-        names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
-        return CompiledTask(way, layer, graph, operands, update, names)
-    blocks = edges.blocks(graph, edges_of_a_block(way.permission.row_bytes), linear is not None)
-    run = BlockRun(LayerCode(snapshot.layer, message), each, graph, blocks, linear, autocast)
-    learned = [p for p in module.parameters() if p.requires_grad]
-    parameters = list({id(p): p for p in (*way.permission.parameters, *learned)}.values())
-    return BlockTask(run, layer, operands, parameters, update, way.refusal)
+    linear = linear_reduction(module) is not None
+    return way_of(trial, graph, autocast, partial(refusal_of, module=module), linear)
 
 
-def _asked(layer: Any) -> set[str]:
+def _asked(record: ClassRecord) -> set[str]:
     """The names that a layer's message and update ask for."""
-    kind = type(layer)
-    return {name for each in (kind.message, kind.update) for name in inspect.signature(each).parameters}
+    return {parameter.name for parameter in (*record.message, *(record.update or ()))}
 
 
 def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
@@ -241,21 +230,22 @@ def _counts(sizes: list[int | None], forwards: bool) -> tuple[int, int] | None:
     return (num_src, num_dst) if type(num_src) is int and type(num_dst) is int else None
 
 
-def _row_bytes(arguments: Arguments) -> int:
+def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
     """Bytes an edge of the widest operand."""
-    rows = (Kind.SOURCE, Kind.TARGET, Kind.EDGE)
-    found = [arguments.operands[a.at] for a in arguments.each if a.at is not None and a.kind in rows]
+    found = [operands[a.at] for a in each if a.at is not None and a.kind in ENDS]
     return max((t.nbytes // max(t.size(0), 1) for t in found), default=0)
 
 
-def _update_arguments(layer: Any, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any] | str:
+def _update_arguments(
+    record: ClassRecord, kwargs: dict[str, Any], counts: tuple[int, int]
+) -> dict[str, Any] | str:
     """Collects the arguments of ``update``, besides its first, as PyG does."""
-    update = type(layer).update
-    if update is MessagePassing.update:
+    if record.update is None:
         return {}
     known = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
     given = {}
-    for name, parameter in list(inspect.signature(update).parameters.items())[2:]:
+    for parameter in record.update:
+        name = parameter.name
         value = known.get(name, parameter.default)
         if value is parameter.empty or name in ("size", "edge_index", "adj_t", "index", "ptr"):
             return f"its update asks for {name}"

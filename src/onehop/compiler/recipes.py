@@ -1,0 +1,131 @@
+"""Recipes of the tensors that a message uses for all edges: how they follow from those of a layer.
+
+A trace finds the tensors themselves, such as a transposed weight. A recipe has the operations that made them,
+and makes them again from the tensors that the layer has then.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any]
+"""An operation, its arguments without and with a name, and its result."""
+
+_Step = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
+
+class Tape(TorchDispatchMode):
+    """Notes the operations inside the block.
+
+    Attributes:
+        calls: The operations.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.calls: list[Call] = []
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        self.calls.append((operation, args, kwargs or {}, result))
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The place of a tensor among the sources, which come first, and the results of steps."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How tensors are made.
+
+    Attributes:
+        steps: Operations and their arguments, without and with a name.
+        results: The places of the tensors.
+    """
+
+    steps: tuple[_Step, ...]
+    results: tuple[int, ...]
+
+    def made(self, sources: Sequence[Tensor]) -> list[Tensor]:
+        """The tensors, from the sources; differentiable."""
+        values = _values(self.steps, sources)
+        return [values[at] for at in self.results]
+
+
+def _values(steps: Iterable[_Step], sources: Sequence[Tensor]) -> list[Tensor]:
+    values = list(sources)
+    for operation, args, kwargs in steps:
+        result = operation(*(_filled(arg, values) for arg in args), **kwargs)
+        values += _several(result)
+    return values
+
+
+def _filled(argument: Any, values: list[Tensor]) -> Any:
+    if type(argument) is _Place:
+        return values[argument.at]
+    return [_filled(each, values) for each in argument] if type(argument) is list else argument
+
+
+def _several(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else list(result)
+
+
+class _Unknown(Exception):
+    """A tensor has no recipe."""
+
+
+def recipe_of(wanted: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequence[Call]) -> Recipe | None:
+    """The recipe of tensors; None if the sources and the operations do not tell how they are made.
+
+    Args:
+        wanted: The tensors, to which no operation has written.
+        sources: What they may be made of.
+        calls: The operations that made them, among others.
+    """
+    writer = _Writer(sources, calls)
+    try:
+        results = tuple(writer.place(tensor).at for tensor in wanted)
+    except _Unknown:
+        return None
+    # Where no gradient was recorded on the way, one would be now.
+    again = _values(writer.steps, sources)[len(sources) :]
+    same = all(
+        one.requires_grad == other.requires_grad for one, other in zip(again, writer.outs, strict=True)
+    )
+    return Recipe(tuple(writer.steps), results) if same else None
+
+
+class _Writer:
+    """Writes the steps of a recipe. Not a function inside another, which would keep tensors by a circle."""
+
+    def __init__(self, sources: Sequence[Tensor], calls: Sequence[Call]) -> None:
+        self.steps: list[_Step] = []
+        self.outs: list[Tensor] = []
+        self._count = len(sources)
+        self._places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
+        self._makers = {id(out): call for call in calls for out in tree_leaves(call[3])}
+
+    def place(self, tensor: Tensor) -> _Place:
+        """The place of a tensor, with the steps that make it."""
+        number = id(tensor)
+        if number not in self._places:
+            if number not in self._makers:
+                raise _Unknown
+            operation, args, kwargs, result = self._makers[number]
+            if any(isinstance(leaf, Tensor) for leaf in tree_leaves(kwargs)):
+                raise _Unknown
+            self.steps.append((operation, tree_map_only(Tensor, self.place, args), kwargs))
+            for out in _several(result):
+                self._places[id(out)] = self._count + len(self.outs)
+                self.outs.append(out)
+        return _Place(self._places[number])
