@@ -223,6 +223,8 @@ class Alter(Spec):
 
     def run(self, world: World) -> None:
         """Changes."""
+        if self.how == "other numbers":
+            world.forget_recorded()  # what runs again in the backward pass would find them
         ALTERATIONS[self.how](world.model(self.model))
         world.optimisers.pop(self.model % len(world.models), None)
 

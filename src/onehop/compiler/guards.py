@@ -28,7 +28,6 @@ from onehop.compiler.functions import (
     is_trusted,
     known,
 )
-from onehop.ops.contexts import wraps
 
 _STORES = ("_parameters", "_buffers", "_modules")
 # What modules keep for themselves, or what is looked at at every call.
@@ -183,7 +182,7 @@ class Guard:
         for one, other in self._same:
             if found[one] is not found[other]:
                 return None
-        return None if wraps(*found) else found
+        return found
 
 
 def _facts(tensor: Any) -> Facts | None:

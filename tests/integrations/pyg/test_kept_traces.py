@@ -71,6 +71,13 @@ class Counting(torch.nn.Module):
         return x * 2
 
 
+class Walked(torch.nn.Module):
+    """A module that does more when it is walked through."""
+
+    def __iter__(self) -> Iterator[float]:
+        yield OTHER.factor
+
+
 class Parts(gnn.MessagePassing):
     """What messages below read."""
 
@@ -83,7 +90,7 @@ class Parts(gnn.MessagePassing):
         self.weight, self.bias = Parameter(torch.rand(WIDTH)), Parameter(torch.rand(WIDTH))
         self.register_buffer("mean", torch.rand(WIDTH))
         self.kept = torch.rand(2, 3)
-        self.counting = Counting()
+        self.counting, self.walked = Counting(), Walked()
         self.rate, self.powers, self.gate, self.turned = 0.3, [1.0, 2.0], in_a_cell(1.5), False
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -182,7 +189,6 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
     "a tensor": changed(lambda layer: setattr(layer, "kept", torch.rand(2, 3))),
     "a tensor of another shape": changed(lambda layer: setattr(layer, "kept", torch.rand(WIDTH))),
     "a tensor of other strides": changed(lambda layer: setattr(layer, "kept", torch.rand(3, 2).t())),
-    "a tensor of a transform that has ended": changed(lambda layer: setattr(layer, "kept", _left_over())),
     "a parameter of another dtype": changed(
         lambda layer: setattr(layer, "bias", Parameter(torch.rand(WIDTH, dtype=torch.float32)))
     ),
@@ -220,12 +226,6 @@ CHANGES: dict[str, Callable[[Any, pytest.MonkeyPatch], object]] = {
 }
 # What changes no number.
 SAME = ("a built-in name",)
-
-
-def _left_over() -> Tensor:
-    found = []
-    torch.func.grad(lambda x: (found.append(x * 1.0), x.sum())[1])(torch.rand(2, 3))
-    return found[0]
 
 
 def _called(module: Any, *args: Any, **kwargs: Any) -> Tensor:
@@ -600,8 +600,14 @@ def calls_a_module(self, x_j: Tensor) -> Tensor:
     return self.counting(x_j)
 
 
+def walks(self, x_j: Tensor) -> Tensor:
+    for each in self.walked:
+        x_j = x_j * each
+    return x_j
+
+
 def by_its_store(self, x_j: Tensor) -> Tensor:
-    return x_j * self._parameters["weight"]
+    return x_j * self._buffers["mean"].size(0)
 
 
 def by_a_list(x: Tensor, by: Any = DEFAULT) -> Tensor:
@@ -631,6 +637,7 @@ def repeats(self, x_j: Tensor) -> Tensor:
 UNKNOWN = [
     reads_a_default, reads_a_keyword, repeats,
     calls_a_module,
+    walks,
     by_its_store,
     calls_a_wrapper,
     appends, counts, prints, reads_an_object, looks, takes_a_number, makes_a_tensor, by_its_name,
@@ -650,6 +657,7 @@ def test_messages_that_may_do_more_are_traced_at_every_call(message, edge_index,
                 sizes.append((len(SEEN), COUNT, len(capsys.readouterr().out)))
                 monkeypatch.setattr(OTHER, "factor", 2.0 + step)
                 DEFAULT[0] = 2.0 + step
+                each.mean = torch.rand(step + 1)
                 monkeypatch.setattr(by_a_keyword, "__kwdefaults__", {"by": 2.0 + step})
                 each.weight.data = each.weight.data.neg() * (step + 1)
                 each.rate += 1.0
