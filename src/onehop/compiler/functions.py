@@ -188,9 +188,7 @@ def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
     scan, trusted = _scan(function.__code__), is_trusted(function)
     if not trusted and not (scan.computes and _all_plain(function.__defaults__ or ())):
         raise Opaque
-    names, own = set(scan.attributes), set[str]()
-    if trusted:
-        names |= scan.texts
+    names = set(scan.attributes | scan.texts if trusted else scan.attributes)
     values: list[tuple[Names, Any]] = []
     functions: list[tuple[Names, Known]] = []
     for path in scan.paths:
@@ -202,13 +200,14 @@ def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
         value = _read(function, path)
         if _is_known(value, trusted):
             values.append((path, value))
-            continue
-        inner = known(value, (*below, function.__code__))
+        elif is_trusted(value):
+            raise Opaque
+        else:
+            functions.append((path, known(value, (*below, function.__code__))))
+    own = set() if trusted else set(names)
+    for _, inner in functions:
         names |= inner.names
         own |= inner.own
-        functions.append((path, inner))
-    if not trusted:
-        own |= names
     return Known(
         function.__code__,
         function.__defaults__,
@@ -227,7 +226,11 @@ def check_of(value: Any) -> Check:
     """
     if type(value) is list and _all_plain(value):
         return functools.partial(_is_list, tuple(value))
-    return functools.partial(_is, value) if _is_known(value, False) else known(value).holds
+    if _is_known(value, False):
+        return functools.partial(_is, value)
+    if is_trusted(value):
+        raise Opaque
+    return known(value).holds
 
 
 def _is(one: Any, other: Any) -> bool:

@@ -677,13 +677,22 @@ def sets_a_global(self, x_j: Tensor) -> Tensor:
     return x_j * 2
 
 
+def seeds(self, x_j: Tensor) -> Tensor:
+    torch.manual_seed(5)
+    return x_j * 2
+
+
 def test_what_a_message_sets_is_set_at_every_call(edge_index, monkeypatch):
-    layer, x = layer_of(sets_a_global), torch.randn(NODES, WIDTH)
+    setting, seeding = layer_of(sets_a_global), layer_of(seeds)
+    x = torch.randn(NODES, WIDTH)
     with onehop.patch():
         for _ in range(3):
             monkeypatch.setitem(globals(), "DONE", False)
-            layer(x, edge_index)
+            torch.manual_seed(1)
+            setting(x, edge_index)
+            seeding(x, edge_index)
             assert DONE
+            assert torch.initial_seed() == 5
 
 
 @pytest.mark.parametrize("message", [by_its_name, without_recording], ids=lambda message: message.__name__)
