@@ -188,9 +188,7 @@ def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
     scan, trusted = _scan(function.__code__), is_trusted(function)
     if not trusted and not (scan.computes and _all_plain(function.__defaults__ or ())):
         raise Opaque
-    names, own = set(scan.attributes), set[str]()
-    if trusted:
-        names |= scan.texts
+    names = set(scan.attributes | scan.texts if trusted else scan.attributes)
     values: list[tuple[Names, Any]] = []
     functions: list[tuple[Names, Known]] = []
     for path in scan.paths:
@@ -202,13 +200,14 @@ def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
         value = _read(function, path)
         if _is_known(value, trusted):
             values.append((path, value))
-            continue
-        inner = known(value, (*below, function.__code__))
+        elif is_trusted(value):
+            raise Opaque
+        else:
+            functions.append((path, known(value, (*below, function.__code__))))
+    own = set() if trusted else set(names)
+    for _, inner in functions:
         names |= inner.names
         own |= inner.own
-        functions.append((path, inner))
-    if not trusted:
-        own |= names
     return Known(
         function.__code__,
         function.__defaults__,
@@ -227,7 +226,11 @@ def check_of(value: Any) -> Check:
     """
     if type(value) is list and _all_plain(value):
         return functools.partial(_is_list, tuple(value))
-    return functools.partial(_is, value) if _is_known(value, False) else known(value).holds
+    if _is_known(value, False):
+        return functools.partial(_is, value)
+    if is_trusted(value):
+        raise Opaque
+    return known(value).holds
 
 
 def _is(one: Any, other: Any) -> bool:
@@ -270,7 +273,7 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
     methods = {each.__name__ for each in listed[Tensor]}
     return (
-        frozenset(each for owner in owners for each in listed[owner]),
+        frozenset(_replaced_by(each) for owner in owners for each in listed[owner]),
         _OF_TENSORS.union(name for name in methods if not name.startswith("_")),
     )
 
@@ -286,11 +289,15 @@ def _is_known(value: Any, trusted: bool) -> bool:
 def _is_computing(value: Any) -> bool:
     if not isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         return False
-    if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
-        # The patch has functions of its own in the place of some.
-        value = getattr(value, "__wrapped__", value)
-    functions, _ = _of_torch()
+    value, (functions, _) = _replaced_by(value), _of_torch()
     return value in functions or value in _BUILTINS or _module_of(value) in _COMPUTING_MODULES
+
+
+def _replaced_by(value: Any) -> Any:
+    """The function that one of the patch stands in for; any other value as it is."""
+    if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
+        return getattr(value, "onehop_theirs", getattr(value, "__wrapped__", value))
+    return value
 
 
 def _is_module(value: Any) -> bool:

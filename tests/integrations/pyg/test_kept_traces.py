@@ -24,6 +24,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop import thresholds
+from onehop.compiler import functions
 from onehop.integrations import reports
 from onehop.integrations.pyg.rowwise import task
 
@@ -586,6 +587,11 @@ def without_recording(self, x_j: Tensor) -> Tensor:
     return x_j * (scale + self.bias)
 
 
+@functools.wraps(gnn.GINEConv.message)
+def wraps_a_message(self, x_j: Tensor) -> Tensor:
+    return x_j * OTHER.factor
+
+
 @functools.wraps(functional.relu)
 def wrapped(x: Tensor) -> Tensor:
     SEEN.append(1)
@@ -635,6 +641,7 @@ def repeats(self, x_j: Tensor) -> Tensor:
 
 
 UNKNOWN = [
+    wraps_a_message,
     reads_a_default, reads_a_keyword, repeats,
     calls_a_module,
     walks,
@@ -677,13 +684,22 @@ def sets_a_global(self, x_j: Tensor) -> Tensor:
     return x_j * 2
 
 
+def seeds(self, x_j: Tensor) -> Tensor:
+    torch.manual_seed(5)
+    return x_j * 2
+
+
 def test_what_a_message_sets_is_set_at_every_call(edge_index, monkeypatch):
-    layer, x = layer_of(sets_a_global), torch.randn(NODES, WIDTH)
+    setting, seeding = layer_of(sets_a_global), layer_of(seeds)
+    x = torch.randn(NODES, WIDTH)
     with onehop.patch():
         for _ in range(3):
             monkeypatch.setitem(globals(), "DONE", False)
-            layer(x, edge_index)
+            torch.manual_seed(1)
+            setting(x, edge_index)
+            seeding(x, edge_index)
             assert DONE
+            assert torch.initial_seed() == 5
 
 
 @pytest.mark.parametrize("message", [by_its_name, without_recording], ids=lambda message: message.__name__)
@@ -704,7 +720,8 @@ def test_functions_of_a_trusted_package(message, edge_index):
 def layer_of(message: Callable[..., Tensor], base: Any = Parts) -> Any:
     """A layer with a message, which PyG looks up by its name."""
     function = types.FunctionType(message.__code__, globals(), "message")
-    function.__annotations__ = dict(message.__annotations__)
+    function.__annotations__ = {**message.__annotations__, "x_j": Tensor}
+    function.__module__ = message.__module__
 
     class Mine(base):
         message = function
@@ -864,6 +881,22 @@ def test_a_class_is_freed_with_its_layers(edge_index):
     del names
     gc.collect()
     assert freed() is None
+
+
+@pytest.mark.parametrize("patched", [False, True])
+def test_functions_of_torch_are_known_under_the_patch_and_without(patched, edge_index, traces):
+    functions._of_torch.cache_clear()
+    with onehop.patch() if patched else contextlib.nullcontext():
+        assert functions.is_of_tensors("relu")
+    layer, x = layer_of(by_a_step), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        for _ in range(2):
+            layer(x, edge_index)
+    assert len(traces) == 1
+
+
+def by_a_step(self, x_j: Tensor) -> Tensor:
+    return functional.linear(self.lin(x_j), self.lin.weight)
 
 
 def test_an_id_that_is_used_again_is_another_layer(edge_index, traces):

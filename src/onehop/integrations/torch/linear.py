@@ -53,6 +53,7 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"
+    linear.onehop_theirs = theirs  # type: ignore[attr-defined]
     # TorchScript compiles the built-in operator, which it knows by the function.
     name = _builtins._find_builtin(theirs)
     if name is not None:
