@@ -22,13 +22,13 @@ PACKAGES = ("torch", "torch_geometric")
 """Packages whose functions are trusted to compute what their documentation says."""
 
 ABSENT: Any = object()
-"""What stands for a name that nothing has."""
+"""The value of a name that nothing has."""
 
 Names = tuple[str, ...]
 """A name, and those of attributes behind it."""
 
 Check = Callable[[Any], bool]
-"""Whether a value is as it was."""
+"""Returns whether a value is as it was."""
 
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _OURS = str(Path(__file__).parents[1])
@@ -64,7 +64,7 @@ class Opaque(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What the code of a function names.
+    """The names in the code of a function.
 
     Attributes:
         paths: Names from outside, each with the names of attributes that are taken from it one after another.
@@ -155,7 +155,7 @@ class Known:
 
 
 def _read(function: types.FunctionType, path: Names) -> Any:
-    """What a function finds under a name from outside, and behind it while that is a module."""
+    """The value that a function finds under a name from outside, and behind it while that is a module."""
     name = path[0]
     free = function.__code__.co_freevars
     if name in free:
@@ -219,7 +219,7 @@ def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
 
 
 def check_of(value: Any) -> Check:
-    """How a plain value, a list of these, or a function is known again.
+    """Return the check that knows a plain value, a list of these, or a function again.
 
     Raises:
         Opaque: It is none of these.

@@ -195,7 +195,7 @@ def _facts(tensor: Any) -> Facts | None:
 
 
 def _of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
-    """What a class has under a name, other than from bases that have no part in messages."""
+    """The attribute of a class, other than from bases that have no part in messages."""
     for base in kind.__mro__:
         if base not in bases and name in vars(base):
             found = vars(base)[name]
@@ -241,7 +241,7 @@ class _Reach:
             self._add_modules(module, None)
 
     def kind(self, kind: type, called: bool) -> _Kind:
-        """What counts of a class; ``called`` says that its ``forward`` does."""
+        """The part of a class that counts; ``called`` says that its ``forward`` does."""
         checks: list[tuple[str, Check]] = []
         absent = set()
         for name in self.names | _CALLED | ({"forward"} if called else set()):
@@ -257,7 +257,7 @@ class _Reach:
         return _Kind(weakref.ref(kind), checks, frozenset(absent), self._bases)
 
     def part(self, module: Module, names: frozenset[str]) -> _Part:
-        """What counts of a module: attributes of these names."""
+        """The part of a module that counts: attributes of these names."""
         state = vars(module)
         part = _Part(weakref.ref(type(module)), tuple(tuple(state[store]) for store in _STORES))
         part.absent = (names | _CALLED) - state.keys()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from onehop.graph import Graph
@@ -98,7 +99,7 @@ class _Matcher:
         def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
             x, of_edge, masked = _by_head(given[rows], heads), _at(given, edge), _at(given, mask)
             out = gat(graph, x, given[source], given[target], slope, edge_score=of_edge, edge_mask=masked)
-            return out.flatten(1)
+            return _flat(out)
 
         return Rule("GAT's attention", run, mask)
 
@@ -128,7 +129,7 @@ class _Matcher:
             both = _by_head(given[source], heads), _by_head(given[target], heads)
             vector, masked = given[att].reshape(heads, -1), _at(given, mask)
             features = None if edge is None else _by_head(given[edge], heads)
-            return gatv2(graph, *both, vector, slope, edge=features, edge_mask=masked).flatten(1)
+            return _flat(gatv2(graph, *both, vector, slope, edge=features, edge_mask=masked))
 
         return Rule("GATv2's attention", run, mask)
 
@@ -146,7 +147,7 @@ class _Matcher:
         def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
             q, k, v = (_by_head(given[each], heads) for each in (query, keys, values))
             features, masked = None if edge is None else _by_head(given[edge], heads), _at(given, mask)
-            return attention(graph, q, k, v, scale, edge=features, edge_mask=masked).flatten(1)
+            return _flat(attention(graph, q, k, v, scale, edge=features, edge_mask=masked))
 
         return Rule("dot-product attention", run, mask)
 
@@ -223,6 +224,12 @@ class _Matcher:
 
 def _by_head(rows: Tensor, heads: int) -> Tensor:
     return rows.reshape(rows.size(0), heads, -1)
+
+
+def _flat(out: Tensor) -> Tensor:
+    """[rows, heads * width]. No view, which autograd would treat otherwise."""
+    flat: Tensor = torch.ops.aten._unsafe_view(out, (out.size(0), out.size(1) * out.size(2)))
+    return flat
 
 
 def _at(given: Sequence[Tensor], operand: int | None) -> Tensor | None:

@@ -46,7 +46,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How tensors are made.
+    """The operations that make tensors.
 
     Attributes:
         steps: Operations and their arguments, without and with a name.

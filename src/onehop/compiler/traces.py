@@ -1,4 +1,4 @@
-"""What traces of messages found out, kept for as long as a trace would find the same.
+"""Results of traces of messages, kept for as long as a trace would find the same.
 
 A trace depends on the call, which the key stands for, and on the layer, which a guard looks at. For both are
 kept the way of the message, without tensors, and the recipe of the tensors that it uses. A message whose code
@@ -28,7 +28,7 @@ Key = tuple[Any, ...]
 
 
 def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> Key | None:
-    """What a trace depends on besides the layer; None if that is not known.
+    """Return all that a trace depends on besides the layer; None if that is not known.
 
     Args:
         each: The arguments of the message.
@@ -90,7 +90,7 @@ class _Kept:
 
 
 def _kept(layer: Module, guard: Guard, found: Found) -> _Kept | None:
-    """What is kept of what a trace found; None where the layer has changed meanwhile, or more may change."""
+    """The part of a result that is kept; None where the layer has changed meanwhile, or more may change."""
     tensors = guard.tensors(layer)
     if tensors is None or not found.lasts:
         return None

@@ -128,10 +128,8 @@ def in_blocks_instead(
     """
     known = record.form is not None and type(layer.aggr_module) in REDUCTIONS
     # Further operands, which the first tier does not expect, are not the message's.
-    if known and refusal is not OTHER_OPERANDS and not record.compiles:
+    if known and refusal is not OTHER_OPERANDS and (not record.compiles or refusal is TOO_SMALL):
         return refusal
-    if refusal is TOO_SMALL or has_small_messages(edge_index, kwargs.values()):
-        return TOO_SMALL
     reason = (
         record.block_reason
         or layer_reason(layer, record.fuses)
@@ -140,6 +138,8 @@ def in_blocks_instead(
     )
     if reason is not None:
         return reason
+    if refusal is TOO_SMALL or has_small_messages(edge_index, kwargs.values()):
+        return TOO_SMALL
     return _prepare(record, layer, edge_index, args, kwargs)
 
 
