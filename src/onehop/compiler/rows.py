@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from onehop.compiler.matched import rule_of
+from onehop.compiler.matched import Rule, rule_of
 from onehop.compiler.terms import Draw, Drawn, Fixed, drawn, tensors_of
 from onehop.compiler.values import Behind, Part, Read
 from onehop.graph import Graph
@@ -181,11 +181,11 @@ class CompiledRows(Rows):
                 if id(term) not in self._tensors and isinstance(term, Fixed):
                     (self._tensors[id(term)],) = tensors_of([term], self._given, self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
-            rule = rule_of(part.program, names[0]) if len(names) == 1 else None
-            if rule is not None and (rule.constant is None or not tensors[rule.constant].requires_grad):
-                of_parts.append((rule.run(self.graph, tensors),))
-            else:
+            rule = rule_for(part, names)
+            if rule is None:
                 of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
+            else:
+                of_parts.append((rule.run(self.graph, tensors),))
         return list(zip(*of_parts, strict=True))
 
     def _with_last(self, name: str, rows: Tensor, behind: Behind) -> Tensor:
@@ -205,6 +205,15 @@ class CompiledRows(Rows):
         shape = (out.size(0), *self._message.shape)
         # No view, which autograd would treat otherwise. A backward pass that reads maxima gets its own.
         return out.view(shape).clone() if name in EXTREMA else torch.ops.aten._unsafe_view(out, shape)
+
+
+def rule_for(part: Part, reductions: Sequence[str]) -> Rule | None:
+    """Return the operator that a part is, reduced in one of these ways; None if it is none, or in several."""
+    rule = rule_of(part.program, reductions[0]) if len(reductions) == 1 else None
+    if rule is None or rule.constant is None:
+        return rule
+    # The operator passes no gradient through it.
+    return rule if isinstance(part.terms[rule.constant], Drawn) else None
 
 
 def weighted(part: Part, factor: Tensor | float, constant: bool, at: int = 0) -> Part:

@@ -1,6 +1,6 @@
 """Results of traces of messages, kept for as long as a trace would find the same.
 
-A trace depends on the call, which the key stands for, and on the layer, which a guard looks at. For both are
+A trace depends on the call, which the key describes, and on the layer, which a guard checks. For both are
 kept the way of the message, without tensors, and the recipe of the tensors that it uses. A message whose code
 may depend on more, or does more than to compute, is traced at every call.
 """

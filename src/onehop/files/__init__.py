@@ -78,5 +78,5 @@ def _edges(path: str | os.PathLike[str], key: str | None) -> tuple[Tensor, tuple
     return content.edge_index, content.size
 
 
-# Graph.load lies below this package and calls the readers through this.
+# Graph.load is in a lower package and calls the readers through this.
 reading.register(_edges)

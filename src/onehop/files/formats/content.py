@@ -56,7 +56,7 @@ def matrix_from(
         shape: Numbers of rows and columns.
 
     Raises:
-        FileFormatError: An entry lies outside the matrix, or values are not one real number an entry.
+        FileFormatError: An entry is outside the matrix, or values are not one real number an entry.
     """
     size = (shape[1], shape[0])
     edge_index = edges_from(path, column, row, size)

@@ -72,7 +72,7 @@ def is_left_out(kind: Any) -> bool:
 
 
 def is_plain(theirs: Any) -> bool:
-    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain one, which nobody has wrapped."""
+    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain one, and not wrapped."""
     return getattr(theirs, "__globals__", None) is vars(message_passing) and replaced(theirs) is None
 
 

@@ -64,7 +64,7 @@ def wrap_class(kind: type) -> None:
 
 
 def _is_rendered(kind: type, name: str) -> bool:
-    """Return whether PyG rendered a function of a class, and nobody has wrapped it."""
+    """Return whether PyG rendered a function of a class, and that it is not wrapped."""
     own: Any = vars(kind)
     theirs = own.get(name)
     return (

@@ -5,8 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.compiler.matched import rule_of
-from onehop.compiler.rows import CompiledRows, weighted
+from onehop.compiler.rows import CompiledRows, rule_for, weighted
 from onehop.compiler.terms import names_of
 from onehop.compiler.values import Read
 from onehop.compiler.ways import Compiled, is_short
@@ -73,8 +72,7 @@ class CompiledTask:
         """The row of ``explain``."""
         steps = sum(len(part.program.steps) for part in self.message.parts)
         plan = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
-        names = self.reductions
-        rules = [rule_of(part.program, names[0]) if len(names) == 1 else None for part in self.message.parts]
+        rules = [rule_for(part, self.reductions) for part in self.message.parts]
         if all(rules):
             plan = f"matches {' and '.join(rule.name for rule in rules if rule is not None)}"
         texts = [part.program.text(names_of(part.terms, self.arguments)) for part in self.message.parts]
