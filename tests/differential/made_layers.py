@@ -56,7 +56,7 @@ TEXTS = {
     "default message": "pass",
     "update": "def update(self, inputs, edge_weight): return inputs if edge_weight is None else inputs.exp()",
 }
-"""What stands in the classes that are made of text."""
+"""The bodies of the classes that are made of text."""
 
 
 def executed(inp: int, out: int, text: str = "product", **options: Any) -> Module:

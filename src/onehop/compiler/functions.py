@@ -294,7 +294,7 @@ def _is_computing(value: Any) -> bool:
 
 
 def _replaced_by(value: Any) -> Any:
-    """The function that one of the patch stands in for; any other value as it is."""
+    """The function that a wrapper of the patch replaces; any other value as it is."""
     if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
         return getattr(value, "onehop_theirs", getattr(value, "__wrapped__", value))
     return value

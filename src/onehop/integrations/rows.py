@@ -65,7 +65,7 @@ def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
 
 
 def replaced(function: Any) -> Callable[..., Any] | None:
-    """The function that one of ours stands in for; None for any other.
+    """The function that a wrapper of onehop replaces; None for any other function.
 
     Others are also those that decorate one of ours, and have its attributes by ``functools.wraps``.
     """
