@@ -10,7 +10,7 @@ import torch
 import onehop
 from onehop import distributed
 from onehop.datasets import planted
-from tests.distributed.launch import run, start
+from tests.distributed.launch import ended, run, start
 from tests.distributed.test_failures import sentence
 
 pytest.importorskip("torch_geometric")
@@ -77,12 +77,11 @@ def test_traffic_is_as_counted(reports: tuple[str, dict[int, list[dict]]]) -> No
 
 def test_a_rank_that_dies_ends_the_others_with_its_name(folder: Path) -> None:
     processes = start("sampled_worker.py", 4, str(folder), "5", "3", "1")
+    reports = ended(processes, timeout=600)
+    assert reports[1].code == -signal.SIGKILL
     for rank in (0, 2, 3):
-        output, errors = processes[rank].communicate(timeout=600)
-        assert processes[rank].returncode == 1, errors
-        assert not output
-        text = sentence(errors, rank)
+        assert reports[rank].code == 1, reports[rank].errors
+        assert not reports[rank].output
+        text = sentence(reports[rank].errors, rank)
         assert f"rank 1 (process {processes[1].pid} on " in text, text
         assert "start it again from its last checkpoint" in text
-    processes[1].communicate(timeout=600)
-    assert processes[1].returncode == -signal.SIGKILL

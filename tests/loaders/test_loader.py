@@ -134,22 +134,27 @@ def test_batches_are_made_while_the_program_computes(graph: Graph, x: Tensor) ->
 
 def test_an_error_of_a_thread_is_the_programs(graph: Graph, x: Tensor) -> None:
     class Broken:
-        in_order = False
+        in_order = True
+        requests = 0
 
         def __len__(self) -> int:
             return NODES
 
         def rows(self, numbers: Tensor) -> Tensor:
+            self.requests += 1
             if 200 in numbers[:40]:
                 raise OSError("the disk is gone")
             return x[numbers]
 
-    loader = onehop.loader(NeighborSampler(graph, [3]), features={"x": Broken()}, batch_size=40)
+    broken = Broken()
+    loader = onehop.loader(NeighborSampler(graph, [3]), features={"x": broken}, batch_size=40, ahead=4)
     batches = iter(loader)
     for _ in range(5):
         next(batches)
     with pytest.raises(OSError, match="the disk is gone"):
         next(batches)
+    # The batches that were begun ahead of it are not made: other processes no longer answer.
+    assert broken.requests == 6
 
 
 def test_times_and_trees(graph: Graph, edge_index: Tensor) -> None:

@@ -138,18 +138,30 @@ class Loader:
         return map(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
 
     def _ahead_of(self, chosen: Iterator[list[int]]) -> Iterator[Data]:
-        """The batches, of which some are always being made.
+        """Yields the batches; threads make the next ones meanwhile.
 
-        As many are begun, when a program leaves its loop, on every process of a job: each has taken as many.
+        When a program leaves its loop, every process of a job has begun equally many batches. After an error,
+        no further batch is made: with a rank lost, the messages of two batches would meet.
         """
+        errors: list[BaseException] = []
+
+        def made(indices: list[int]) -> Data:
+            if errors:
+                raise errors[0]
+            try:
+                return self._made(indices)
+            except BaseException as error:
+                errors.append(error)
+                raise
+
         waiting: deque[Future[Data]] = deque()
         with ThreadPoolExecutor(self._pace.threads, "onehop.loader", native.one_thread) as pool:
             for indices in islice(chosen, self._pace.ahead):
-                waiting.append(pool.submit(self._made, indices))
+                waiting.append(pool.submit(made, indices))
             while waiting:
                 batch = waiting.popleft().result()
                 for indices in islice(chosen, 1):
-                    waiting.append(pool.submit(self._made, indices))
+                    waiting.append(pool.submit(made, indices))
                 yield batch
                 del batch  # or its memory would not be free while the next one is waited for
 
