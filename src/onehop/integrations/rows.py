@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from onehop.integrations.torchscript import share_overloads
+from onehop.ops.contexts import compiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,32 @@ class Row:
             delattr(self.owner, self.attribute)
         else:
             setattr(self.owner, self.attribute, self.theirs)
+
+
+def replacing(
+    owner: Any,
+    attribute: str,
+    body: Callable[..., Any],
+    traced: Callable[..., Any] | None = None,
+) -> Row:
+    """The row of a function or method that runs ``body`` first.
+
+    Args:
+        owner: The module or class.
+        attribute: The name of its function.
+        body: Takes the function that it replaces, then that function's arguments. If it returns None, the
+            function that it replaces runs with the same arguments.
+        traced: Runs instead of ``body`` while a program is traced; None means that neither does.
+    """
+    theirs, in_program = getattr(owner, attribute), compiling
+
+    def function(*args, **kwargs):  # type: ignore[no-untyped-def]
+        ours = traced if in_program() else body
+        out = None if ours is None else ours(theirs, *args, **kwargs)
+        return theirs(*args, **kwargs) if out is None else out
+
+    inherited = isinstance(owner, type) and attribute not in vars(owner)
+    return Row(owner, attribute, stand_in(theirs, function), theirs, inherited)
 
 
 def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -38,7 +38,7 @@ from onehop.integrations.pyg.recognise import (
     message_forms,
 )
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Row, replaced
+from onehop.integrations.rows import Row, replaced, replacing
 from onehop.integrations.settings import Settings
 from onehop.loading import is_loaded, when_loaded
 
@@ -152,6 +152,5 @@ def _rows() -> list[Row]:
     rows.extend(hgt_loader.rows())
     rows.extend(saint.rows())
     rows.extend(derived_tensors.rows())
-    naive = HeteroLinear.forward_naive
-    rows.append(Row(HeteroLinear, "forward_naive", typed_products.put_together(naive), naive))
+    rows.append(replacing(HeteroLinear, "forward_naive", typed_products.products))
     return rows

@@ -15,27 +15,16 @@ from torch.nn import Parameter
 from onehop.integrations import session
 from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.grouped import grouped_product
-from onehop.integrations.rows import stand_in
-from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.contexts import autocasts, context_reason, wraps
 
 _PLAIN = (Tensor, Parameter)
 
 
-def put_together(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """HeteroLinear's ``forward_naive``, with the same products."""
-    ours, in_program = _products, compiling
-
-    def forward_naive(self, x, type_ptr):  # type: ignore[no-untyped-def]
-        out = None if in_program() else ours(self, x, type_ptr)
-        return theirs(self, x, type_ptr) if out is None else out
-
-    return stand_in(theirs, forward_naive)
-
-
-def _products(layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
-    """[N, out_channels]; None where PyG's code is to run.
+def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
+    """Computes HeteroLinear's ``forward_naive``: [N, out_channels]; None if PyG's code has to run.
 
     Args:
+        theirs: PyG's method.
         layer: The HeteroLinear.
         x: [N, in_channels], in the order of their types.
         type_ptr: [types + 1], where the rows of each type begin, and the last ones end.
