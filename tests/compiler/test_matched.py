@@ -17,7 +17,9 @@ import onehop
 from onehop import Graph, thresholds
 from onehop.compiler import rows as compiled
 from onehop.compiler.matched import rule_of
-from onehop.integrations.pyg.recognise import _TABLE, Form, _class
+from onehop.integrations.pyg.admit import Target, Weight
+from onehop.integrations.pyg.known import layer_class
+from onehop.integrations.pyg.rules.table import TABLE, Rule
 from onehop.messages import End, Operand, Program, Step
 from onehop.ops.message import fits, reduce_messages
 from tests.compiler.test_message import edges_between, numbers
@@ -276,24 +278,26 @@ def test_a_weight_beside_the_softmax_that_has_a_gradient_gets_it(ran: list[str |
     assert found[-2].abs().sum() > 0
 
 
-PLAIN = [(kind, form) for kind, form in ((_class(m, n), f) for m, n, f in _TABLE) if isinstance(form, Form)]
+PLAIN = [(layer_class(name), rule) for name, rule in TABLE.items() if not rule.attends]
 
 
-@pytest.mark.parametrize(("kind", "form"), PLAIN, ids=[kind.__name__ for kind, _ in PLAIN])
+@pytest.mark.parametrize(("kind", "rule"), PLAIN, ids=[kind.__name__ for kind, _ in PLAIN])
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_the_trace_of_each_message_that_the_table_knows_is_its_rule(
-    kind: type, form: Form, reduce: str, ran: list[str | None]
+    kind: type, rule: Rule, reduce: str, ran: list[str | None]
 ) -> None:
-    weights = [True] if form.weight_required else [True, False] if form.weight else [False]
+    specs = {type(spec): (name, spec) for name, spec in rule.operands.items()}
+    weight, spec = specs.get(Weight, (None, None))
+    weights = [False] if weight is None else [True] if spec.required else [True, False]
     graph = Graph.from_edge_index(edges_between(SOURCES, SOURCES, EDGES), size=(SOURCES, SOURCES))
     for weighted in weights:
-        given = {name: numbers(SOURCES, WIDTH) for name in (form.source, form.subtract) if name is not None}
-        given |= {form.weight: numbers(EDGES, seed=2) if weighted else None} if form.weight else {}
+        given = {name: numbers(SOURCES, WIDTH) for kind_of, (name, _) in specs.items() if kind_of is not Weight}
+        given |= {} if weight is None else {weight: numbers(EDGES, seed=2) if weighted else None}
         with thresholds.lifted():
             onehop.message(graph, MethodType(kind.message, object()), reduce, **given)  # type: ignore[attr-defined]
     copies = {False: f"the {reduce} of sources", True: f"the weighted {reduce} of sources"}
     # A difference is two sums, and runs as such where its class is known.
-    assert ran == [None if form.subtract else copies[weighted] for weighted in weights]
+    assert ran == [None if Target in specs else copies[weighted] for weighted in weights]
 
 
 @pytest.mark.parametrize(

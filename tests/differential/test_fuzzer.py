@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch
 
-from onehop.integrations.pyg import tasks
+from onehop.integrations.pyg.rules.plain import Aggregation
 from tests.differential import isolated
 from tests.differential.calls import CONTEXTS, Call
 from tests.differential.check import difference
@@ -32,8 +32,8 @@ def broken(monkeypatch):
     """Replaces the fast path by one that changes what it gives out."""
 
     def replace(change):
-        run = tasks.Task.run
-        monkeypatch.setattr(tasks.Task, "run", lambda self: change(run(self)))
+        run = Aggregation.run
+        monkeypatch.setattr(Aggregation, "run", lambda self: change(run(self)))
 
     return replace
 

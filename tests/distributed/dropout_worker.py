@@ -15,7 +15,6 @@ from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 import onehop
 from onehop import distributed
-from onehop.integrations.pyg import parts
 from tests.distributed.cases import leave, random
 
 torch.set_num_threads(1)
@@ -37,13 +36,13 @@ LAYERS = {
 def masks_of(name: str) -> Iterator[list[torch.Tensor]]:
     """The masks of edges that a function of ``onehop.distributed`` gets from layers."""
     seen: list[torch.Tensor] = []
-    theirs = getattr(parts, name)
+    theirs = getattr(distributed, name)
 
     def watched(*args: object, edge_mask: torch.Tensor, **kwargs: object) -> torch.Tensor:
         seen.append(edge_mask)
         return theirs(*args, edge_mask=edge_mask, **kwargs)
 
-    with mock.patch.object(parts, name, watched):
+    with mock.patch.object(distributed, name, watched):
         yield seen
 
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv, SGConv, TAGConv
 
 import onehop
-from onehop.integrations.pyg import tasks
+from onehop.integrations.pyg.rules.plain import Aggregation
 
 NODES, EDGES, NARROW, WIDE = 40, 300, 5, 24
 
@@ -40,13 +40,13 @@ def edge_index() -> Tensor:
 def widths(monkeypatch):
     """The widths of the aggregations that are computed."""
     seen = []
-    compute = tasks.Task._compute
+    compute = Aggregation._compute
 
     def noting(self):
         seen.append(self.x.size(-1))
         return compute(self)
 
-    monkeypatch.setattr(tasks.Task, "_compute", noting)
+    monkeypatch.setattr(Aggregation, "_compute", noting)
     return seen
 
 

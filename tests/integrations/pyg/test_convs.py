@@ -372,7 +372,7 @@ def test_no_edges_at_all():
 
 
 def test_the_layers_that_the_documents_list_can_be_named():
-    from onehop.integrations.pyg.recognise import known_layers
+    from onehop.integrations.pyg.rules import known_layers
 
     page = Path(__file__).parents[3] / "docs" / "reference" / "pyg-layers.md"
     served = re.findall(r"^\| `(\w+)` \| (?:fast|tiered) ", page.read_text(encoding="utf-8"), re.MULTILINE)
@@ -397,7 +397,8 @@ def test_layers_that_run_in_blocks_can_be_asked_for_alone(monkeypatch):
 
 
 def test_known_layers_are_all_tested():
-    from onehop.integrations.pyg.recognise import IN_BLOCKS, known_layers
+    from onehop.integrations.pyg.known import OWN_MESSAGES
+    from onehop.integrations.pyg.rules import known_layers
 
     named = {
         module.message.__qualname__.split(".")[0]
@@ -407,7 +408,7 @@ def test_known_layers_are_all_tested():
     # In test_several_reductions.py, test_heterogeneous_attention.py, test_relational_attention.py,
     # test_heat.py, test_compiled_softmax.py and, since it needs torch_sparse, test_sparse_tensors.py.
     others = {"EGConv", "HANConv", "HEATConv", "HGTConv", "PANConv", "PointTransformerConv", "RGATConv"}
-    assert named | set(IN_BLOCKS) | others == set(known_layers())
+    assert named | set(OWN_MESSAGES) | others == set(known_layers())
 
 
 def _layers(model: torch.nn.Module) -> list[Any]:

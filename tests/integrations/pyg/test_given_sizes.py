@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG
+from onehop.integrations.pyg.leave import LEFT_TO_PYG
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 

@@ -26,7 +26,7 @@ import onehop
 from onehop import thresholds
 from onehop.compiler import functions
 from onehop.integrations import reports
-from onehop.integrations.pyg.rowwise import task
+from onehop.integrations.pyg.rules import own_message
 from onehop.loading import is_loaded
 
 WIDTH, NODES, EDGES = 6, 20, 90
@@ -40,8 +40,8 @@ pytestmark = pytest.mark.usefixtures("in_doubles")
 def traces(monkeypatch) -> list[object]:
     """An entry for each trace."""
     found: list[object] = []
-    way_of = task.way_of
-    monkeypatch.setattr(task, "way_of", lambda *args: found.append(args) or way_of(*args))
+    way_of = own_message.way_of
+    monkeypatch.setattr(own_message, "way_of", lambda *args: found.append(args) or way_of(*args))
     return found
 
 

@@ -12,7 +12,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg.conditions import TOO_SMALL
+from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
 from tests.integrations.pyg.test_convs import NODES, WIDTH

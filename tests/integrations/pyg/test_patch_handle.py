@@ -15,7 +15,7 @@ from torch_geometric.nn import conv as convs
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.hook import layer_classes
-from onehop.integrations.pyg.recognise import GCN_NORM_MODULES
+from onehop.integrations.pyg.known import GCN_NORM_MODULES
 from onehop.native import extension
 
 

@@ -8,7 +8,7 @@ from torch_geometric.nn import GCNConv, GINConv, SAGEConv, SGConv, SimpleConv
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg import tasks
+from onehop.integrations.pyg.rules.plain import Aggregation
 
 NODES, EDGES, WIDTH = 300, 8_000, 160
 assert thresholds.ORDINARY.kept_work <= EDGES * WIDTH
@@ -38,13 +38,13 @@ def x() -> Tensor:
 def sums(monkeypatch):
     """Counts the aggregations that are computed."""
     counted = []
-    compute = tasks.Task._compute
+    compute = Aggregation._compute
 
     def counting(self):
         counted.append(self)
         return compute(self)
 
-    monkeypatch.setattr(tasks.Task, "_compute", counting)
+    monkeypatch.setattr(Aggregation, "_compute", counting)
     return counted
 
 

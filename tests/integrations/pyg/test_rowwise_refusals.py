@@ -14,7 +14,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop.compiler.lines import without_line
-from onehop.integrations.pyg.conditions import FITS_CACHE, TOO_SMALL
+from onehop.integrations.pyg.leave import FITS_CACHE, TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 

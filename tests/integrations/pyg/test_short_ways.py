@@ -8,7 +8,7 @@ from torch_geometric import nn as gnn
 import onehop
 from onehop import thresholds
 from onehop.integrations import reports
-from onehop.integrations.pyg.conditions import TOO_SMALL
+from onehop.integrations.pyg.leave import TOO_SMALL
 
 WIDTH, NODES, EDGES = 8, 20, 90
 PNA = {"aggregators": ["mean", "max"], "scalers": ["identity"], "deg": torch.tensor([2, 9, 9])}

@@ -13,7 +13,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import to_torch_csr_tensor
 
 import onehop
-from onehop.integrations.pyg.conditions import FITS_CACHE
+from onehop.integrations.pyg.leave import FITS_CACHE
 from onehop.thresholds import lifted
 
 

@@ -10,7 +10,7 @@ from torch.nn.functional import normalize
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.pyg.recognise import edge_updates
+from onehop.integrations.pyg.known import edge_updates
 
 WIDTH = 6
 

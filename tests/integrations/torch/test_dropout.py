@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import onehop
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.pyg import attention_operands
+from onehop.integrations.pyg import edges
 
 OPERATOR = sys.modules["onehop.ops.dropout"]
 X = torch.randn(300, 20, generator=torch.Generator().manual_seed(7))
@@ -263,17 +263,11 @@ def test_a_backward_pass_after_the_patch_is_gone():
 @pytest.mark.parametrize("setting", [True, False])
 @pytest.mark.parametrize("p", [0.4, 1.0])
 def test_masks_of_attention_are_those_of_torch(drawn, setting, p):
-    class Layer:
-        dropout = p
-
-    class Edges:
-        num_edges = 1001
-
     torch.manual_seed(1)
     expected = torch.dropout(torch.ones(1001, 4), p, True), torch.get_rng_state()
     torch.manual_seed(1)
     with onehop.patch(dropout=setting), thresholds.lifted():
         assert session.now.settings.dropout is setting
-        found = attention_operands.dropout_factors(Layer(), Edges(), X[:, :4]), torch.get_rng_state()
+        found = edges.drawn(torch.empty(1001, 4), p), torch.get_rng_state()
     assert all(map(same, found, expected))
     assert len(drawn) == (setting and p < 1)

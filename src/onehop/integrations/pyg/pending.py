@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
-from onehop.integrations.pyg.recognise import edge_updates
+from onehop.integrations.pyg.known import edge_updates
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
@@ -58,6 +58,10 @@ class Pending:
         if self.weights is None:
             self.weights = self.theirs(self.layer, self.edge_index, **self.operands)
         return self.weights
+
+    def keep(self, weights: Tensor) -> None:
+        """Keeps the weights that a fused operator computed."""
+        self.weights = weights
 
 
 def settled(operands: dict[str, Any]) -> dict[str, Any]:

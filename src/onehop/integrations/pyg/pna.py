@@ -19,8 +19,9 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.conditions import REDUCTIONS
-from onehop.integrations.pyg.rowwise.compiled import CompiledTask
-from onehop.integrations.pyg.rowwise.task import in_blocks_instead
+from onehop.integrations.pyg.leave import Leave
+from onehop.integrations.pyg.propagate import with_own_message
+from onehop.integrations.pyg.rules.own_message import CompiledPlan
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import begin, record_of
 from onehop.integrations.rows import stand_in
@@ -65,8 +66,11 @@ def _forward(layer: Any, x: Any, edge_index: Tensor, edge_attr: Any) -> Tensor |
     if not layer.divide_input and towers > 1:
         spread = spread.repeat(1, towers, 1)
     operands = {"x": spread, "edge_attr": edge_attr}
-    task = in_blocks_instead(record.reason, record, layer, edge_index, (), operands)
-    if not isinstance(task, CompiledTask) or [part.program.width for part in task.message.parts] != (
+    try:
+        task = with_own_message(record, layer, edge_index, (), operands)
+    except Leave:
+        return None
+    if not isinstance(task, CompiledPlan) or [part.program.width for part in task.message.parts] != (
         [width] * towers
     ):
         return None

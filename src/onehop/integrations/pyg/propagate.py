@@ -1,4 +1,4 @@
-"""The entry of the patch: ``propagate`` runs a task of ours where there is one, and PyG's code elsewhere."""
+"""The entry of the patch: ``propagate`` runs a plan of ours where there is one, and PyG's code elsewhere."""
 
 from functools import partial
 from typing import Any
@@ -6,21 +6,43 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.graph import Graph
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.attention_task import AttentionTask
-from onehop.integrations.pyg.classes import Propagate
-from onehop.integrations.pyg.pending import settled
-from onehop.integrations.pyg.placement import note_elsewhere
+from onehop.integrations.pyg import machine
+from onehop.integrations.pyg.call import Call, Plan, begin
+from onehop.integrations.pyg.edges import Edges
+from onehop.integrations.pyg.edges.listed import ListedEdges
+from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
+from onehop.integrations.pyg.layer import (
+    ClassRecord,
+    Propagate,
+    Records,
+    layer_reason,
+    module_reason,
+    record_of,
+    reduction_of,
+)
+from onehop.integrations.pyg.leave import (
+    OTHER_OPERANDS,
+    OWN_PRODUCT,
+    TOO_SMALL,
+    VALUES_ELSEWHERE,
+    Leave,
+    leave_if,
+    need,
+)
+from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.processes import parts_for
-from onehop.integrations.pyg.records import Records
-from onehop.integrations.pyg.rowwise.compiled import CompiledTask
-from onehop.integrations.pyg.rowwise.task import BlockTask, in_blocks_instead
+from onehop.integrations.pyg.rules import fused_functions, own_message
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
+from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.sizes import has_small_messages, is_too_small
-from onehop.integrations.pyg.small import over_few
-from onehop.integrations.pyg.tasks import Task, begin, prepare
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
+
+_SIZE = {"size"}
+_OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_and_aggregate of its own"
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -67,30 +89,147 @@ def _propagate(
         if parts is not None:
             own = partial(_by_name, theirs, records, layer)
             return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs, own)
-    small = context is None and (
-        has_small_messages(edge_index, kwargs.values())
-        if record.form is None
-        else is_too_small(edge_index, kwargs.get(record.first), attends=record.attends)
-    )
-    if small and not args:
-        out = over_few(record, layer, edge_index, kwargs)
-        if out is not None:
-            return out
-    task: Task | AttentionTask | BlockTask | CompiledTask | str
-    task = context or prepare(record, layer, edge_index, args, kwargs, small)
-    if isinstance(task, str):
-        kwargs = settled(kwargs)
-        if context is None:
-            task = in_blocks_instead(task, record, layer, edge_index, args, kwargs)
+    try:
+        leave_if(context)
+        plan = planned(record, layer, edge_index, args, kwargs)
+    except Leave as why:
+        plan, sentence = None, why.sentence
     if session.now.machine:
-        note_elsewhere(layer, task, isinstance(task, Task))
-    if isinstance(task, str):
-        reports.refuse(layer, task)
-        return theirs(layer, edge_index, *args, **kwargs)
-    begin(task, layer)
-    return task.run()
+        where = ("", sentence) if plan is None else (plan.backend, plan.aside)
+        machine.note_elsewhere(layer, *where)
+    if plan is None:
+        reports.refuse(layer, sentence)
+        return theirs(layer, edge_index, *args, **settled(kwargs))
+    begin(plan, layer)
+    return plan.run()
 
 
 def _by_name(theirs: Propagate, records: Records, layer: Any, edge_index: Any, /, **operands: Any) -> Any:
     """Return the result of the wrapped ``propagate``, whatever a subclass makes of it."""
     return _propagate(theirs, records, layer, edge_index, (), operands)
+
+
+def planned(
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Plan | Aggregation:
+    """The plan of a propagation: by the rule of its message, or with the message itself.
+
+    Args:
+        record: What is known of the layer's class.
+        layer: The layer.
+        edge_index: The edges, as ``propagate`` got them.
+        args: Operands by place.
+        kwargs: Operands by name.
+
+    Raises:
+        Leave: PyG's own code has to run.
+    """
+    rule = record.rule
+    if rule is None:
+        need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
+    else:
+        small = is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends)
+        need(not small, TOO_SMALL)
+        try:
+            return by_rule(record, layer, edge_index, args, kwargs)
+        except Leave as why:
+            # Further operands, which a rule does not expect, are not the message's.
+            known = type(layer.aggr_module) in REDUCTIONS and why.sentence is not OTHER_OPERANDS
+            if known and not rule.compiles:
+                raise
+            kwargs = settled(kwargs)
+        need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
+    return with_own_message(record, layer, edge_index, args, kwargs)
+
+
+def with_own_message(
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Plan:
+    """The plan of a propagation that runs the layer's message on each edge.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    leave_if(
+        record.block_reason
+        or layer_reason(layer, record.fuses)
+        or aggregator_reason(layer.aggr_module)
+        or module_reason(layer)
+    )
+    need(not args, "propagate gets operands without a name")
+    edges: ListedEdges | MatrixEdges
+    if is_adjacency(edge_index):
+        need(not layer.fuse, _OWN_FUSED)
+        edges = MatrixEdges(layer, edge_index, None)
+    else:
+        edges = ListedEdges(layer, edge_index, kwargs.get("size"), record.fuses)
+    return own_message.planned(record.own, layer, edges, kwargs)
+
+
+def by_rule(
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The plan by the rule of the layer's message; it takes O(1) but for edges seen for the first time.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    rule = record.rule
+    if rule is None:
+        raise Leave(record.reason or "")
+    leave_if(layer_reason(layer, record.fuses))
+    reduce, reason = reduction_of(layer)
+    leave_if(reason)
+    need(not args and (kwargs.keys() == record.names or kwargs.keys() - _SIZE == record.names), OTHER_OPERANDS)
+    edges: Edges
+    # The layout first: this is the hot path.
+    if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):
+        edges = ListedEdges(layer, edge_index, kwargs.get("size"), record.fuses)
+    else:
+        need(not rule.listed, OWN_PRODUCT)
+        need(not (rule.attends and record.plain), VALUES_ELSEWHERE)
+        edges = MatrixEdges(layer, edge_index, fused_functions().get(type(layer).message))
+        if rule.attends:
+            kwargs = with_values(rule.operands, edge_index, kwargs)
+            weights = kwargs.get("alpha")
+            if type(weights) is Pending:
+                # PyG gives the values to edge_update likewise, which makes the weights.
+                weights.operands = with_values(weights.operands, edge_index, weights.operands)
+    call = Call(layer, reduce, edges, kwargs, session.now.backend)
+    return rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
+
+
+def aggregation_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
+    """The plan by the rule of a layer's message.
+
+    Raises:
+        Leave: There is none, or the layer's ``propagate`` is its own.
+    """
+    record = record_of(layer)
+    if record is None:
+        raise Leave("its propagate is its own")
+    return by_rule(record, layer, edge_index, (), kwargs)
+
+
+def aggregation_over(
+    graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale: Tensor | None
+) -> Aggregation:
+    """The aggregation of a layer with one operand and a weight, over a graph that is known.
+
+    Args:
+        graph: The graph.
+        layer: The layer.
+        x: [num_src, F], dense floating-point numbers on the CPU.
+        weight: [E] or None.
+        scale: [N], multiplies sources and destinations; None means 1.
+
+    Raises:
+        Leave: As :func:`aggregation_of`.
+    """
+    record = record_of(layer)
+    if record is None or record.rule is None or record.rule.attends:
+        raise Leave("its propagate is its own")
+    leave_if(layer_reason(layer, record.fuses))
+    reduce, reason = reduction_of(layer)
+    leave_if(reason)
+    return Aggregation(record.rule.name, reduce, graph, x, weight, scale)

@@ -17,19 +17,12 @@ from torch_geometric.nn.conv import gcn_conv
 
 from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.classes import (
-    PLAIN_STEPS,
-    block_class_reason,
-    class_reason,
-    rendering_reason,
-)
-from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
-from onehop.integrations.pyg.recognise import (
-    AttentionForm,
-    Form,
-    classes_returning_weights,
-    edge_updates,
-)
+from onehop.integrations.pyg.admit import Source, Target, Weight
+from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
+from onehop.integrations.pyg.layer import PLAIN_STEPS, block_class_reason, rendering_reason, rule_of
+from onehop.integrations.pyg.leave import FLOATS, Leave
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
+from onehop.integrations.pyg.rules.attention import transformer, weights_of_heads
 from onehop.integrations.rows import replaced
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -148,14 +141,14 @@ def features_reason(x: Any, dims: tuple[int, ...], edge_index: Tensor) -> str | 
 @_constant
 def class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
-    found = class_reason(kind)
-    if not isinstance(found, str):
-        theirs = replaced(kind.propagate)
-        return "" if theirs is None else rendering_reason(kind, theirs) or ""
-    # The message of a layer that runs is traced too, to run in blocks; here torch traces.
-    if block_class_reason(kind) is None:
-        found = f"{found}, and no blocks run in compiled programs"
-    return found
+    try:
+        rule_of(kind)
+    except Leave as why:
+        # The message of a layer that runs is traced too, to run in blocks; here torch traces.
+        blocks = block_class_reason(kind) is None
+        return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
+    theirs = replaced(kind.propagate)
+    return "" if theirs is None else rendering_reason(kind, theirs) or ""
 
 
 @_constant
@@ -171,12 +164,13 @@ def form_of(kind: Any) -> tuple[str, ...]:
 
     The latter is the kind of attention alone.
     """
-    found = class_reason(kind)
-    if isinstance(found, AttentionForm):
-        return (found.kind,)
-    assert isinstance(found, Form)
-    required = "required" if found.weight_required else ""
-    return found.source, found.weight or "", found.subtract or "", required
+    rule = rule_of(kind)
+    if rule.attends:
+        return ({transformer: "transformer", weights_of_heads: "weights"}.get(rule.lower, "other"),)
+    found = {type(spec): (name, spec) for name, spec in rule.operands.items()}
+    weight, spec = found.get(Weight, ("", None))
+    required = "required" if spec is not None and spec.required else ""
+    return found[Source][0], weight, found.get(Target, ("", None))[0], required
 
 
 @_constant

@@ -6,10 +6,11 @@ from torch import Tensor
 
 from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
-from onehop.integrations.pyg.conditions import FLOATS, REDUCTIONS
+from onehop.integrations.pyg.leave import FLOATS
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.edges import EdgesInProgram
 from onehop.integrations.pyg.programs.graphs import graph_in_program
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.ops.aggregate import reduce_rows
 
 _SIMPLE = 4

@@ -12,9 +12,10 @@ from torch_geometric.nn.dense import Linear
 
 from onehop.compiler.modules import modules_reason
 from onehop.graph import Graph
-from onehop.integrations.pyg.attention_operands import dtypes_reason, is_feature
-from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
+from onehop.integrations.pyg.admit import BOTH, PerEdge, Rows, alike
+from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.leave import leave_if, need
+from onehop.integrations.pyg.rules.table import rule
 from onehop.messages import End, Operand, Program, Step
 from onehop.ops import edge_softmax
 from onehop.ops.contexts import autocasts
@@ -23,25 +24,19 @@ from onehop.ops.message import DTYPES, reduce_messages
 _FORM = "W (source, features) * softmax for each head"
 
 
-def heat(call: Propagation) -> AttentionTask | str:
+@rule("HEATConv", compiles=True, listed=True, x=Rows(2, BOTH), edge_type_emb=PerEdge(2), edge_attr=PerEdge(2))
+def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
     """HEATConv over edges: W1 applied to sources, W2 to the sums of the edges' features."""
-    layer = call.layer
-    x, of_type, features = (call.operands[name] for name in ("x", "edge_type_emb", "edge_attr"))
-    if call.known is not None:
-        return "edge_index is a sparse matrix, for which PyG has its own code"
-    reason = dtypes_reason(call, 2, x, of_type, features, *layer.parameters()) or _layer_reason(call, x)
-    if reason is not None:
-        return reason
-    if not _fit(call, x, of_type, features):
-        return LEFT_TO_PYG
-    if not fits(call.sizes, 0, x.size(0)) or not fits(call.sizes, 1, x.size(0)):
-        return LEFT_TO_PYG
-    graph = call.graph(x.size(0))
-    if graph is None:
-        return OUT_OF_RANGE
+    layer, edges = call.layer, call.edges
+    alike(x, x.dtype, of_type, features, *layer.parameters())
+    _check_layer(call, x)
+    need(features.size(1) == layer.edge_attr_emb.weight.size(1))
+    embedded = layer.edge_attr_emb.weight.size(0)
+    need(layer.att.weight.size(1) == 2 * x.size(1) + of_type.size(1) + embedded)
+    need(layer.lin.weight.size(1) == x.size(1) + embedded)
+    graph = edges.graph()
     # In another order, infinities meet elsewhere.
-    if not all(map(_is_finite, (x, of_type, features))):
-        return "its features are not finite"
+    need(all(map(_is_finite, (x, of_type, features))), "its features are not finite")
 
     def run() -> Tensor:
         columns = x.size(1)
@@ -50,8 +45,8 @@ def heat(call: Propagation) -> AttentionTask | str:
             [columns, columns, of_type.size(1), given.size(1)], 1
         )
         score = linear(of_type, of_edge[0]) + linear(given, of_edge[1])
-        for end, weight in ((call.sending, of_source), (1 - call.sending, of_target)):
-            score = score + linear(x, weight).index_select(0, call.ends(end))
+        for end, weight in ((edges.sending, of_source), (1 - edges.sending, of_target)):
+            score = score + linear(x, weight).index_select(0, edges.ends(end))
         alpha = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         alpha = dropout(alpha, p=layer.dropout, training=layer.training)
         values, behind = layer.lin.weight.split([columns, given.size(1)], 1)
@@ -62,40 +57,22 @@ def heat(call: Propagation) -> AttentionTask | str:
             behind = torch.cat([behind, layer.lin.bias.unsqueeze(1)], 1)
         return out + linear(_weighted(graph, End.EDGE, given, alpha, call.reduce), behind)
 
-    return AttentionTask(_FORM, call.reduce, graph, x, run)
+    return Plan(_FORM, call.reduce, graph, x, run, backend=call.backend)
 
 
-def _layer_reason(call: Propagation, x: Tensor) -> str | None:
-    """Return why the layer, as it is set up, has no fast path over these features; None if it has."""
+def _check_layer(call: Call, x: Tensor) -> None:
+    """Leaves a layer that has no fast path over these features, as it is set up."""
     layer = call.layer
     steps = (layer.edge_attr_emb, layer.att, layer.lin)
-    if not x.is_cpu or call.backend:
-        return "its messages are computed on the CPU alone"
-    if x.dtype not in DTYPES:
-        return f"its messages are of {x.dtype}"
-    if autocasts(x):
-        return "autocast decides on the dtypes of its scores"
-    if call.num_edges == 0:
-        return "there are no edges"
-    if call.reduce not in ("sum", "mean"):
-        return "messages that a matrix multiplies are reduced by sum and mean alone"
-    without = (layer.edge_attr_emb.bias, layer.att.bias)
-    if any(type(step) is not Linear for step in steps) or any(bias is not None for bias in without):
-        return "a linear step in it was replaced"
-    return modules_reason(steps)
-
-
-def _fit(call: Propagation, x: Tensor, of_type: Tensor, features: Tensor) -> bool:
-    """Return whether all operands have the sizes that PyG's message needs."""
-    layer = call.layer
-    return (
-        is_feature(call, of_type, 2)
-        and is_feature(call, features, 2)
-        and len(of_type) == len(features) == call.num_edges
-        and features.size(1) == layer.edge_attr_emb.weight.size(1)
-        and layer.att.weight.size(1) == 2 * x.size(1) + of_type.size(1) + layer.edge_attr_emb.weight.size(0)
-        and layer.lin.weight.size(1) == x.size(1) + layer.edge_attr_emb.weight.size(0)
-    )
+    need(x.is_cpu and not call.backend, "its messages are computed on the CPU alone")
+    need(x.dtype in DTYPES, f"its messages are of {x.dtype}")
+    need(not autocasts(x), "autocast decides on the dtypes of its scores")
+    need(call.edges.count > 0, "there are no edges")
+    sums = call.reduce in ("sum", "mean")
+    need(sums, "messages that a matrix multiplies are reduced by sum and mean alone")
+    without = layer.edge_attr_emb.bias is None and layer.att.bias is None
+    need(without and all(type(step) is Linear for step in steps), "a linear step in it was replaced")
+    leave_if(modules_reason(steps))
 
 
 def _is_finite(numbers: Tensor) -> bool:

@@ -13,7 +13,15 @@ from torch_geometric.nn import aggr
 
 from onehop.compiler.rows import PARTS, BlockRows, Rows, statistic
 from onehop.compiler.values import Read
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, REDUCTIONS
+from onehop.integrations.pyg.leave import LEFT_TO_PYG
+
+# The reduction that an aggregation module computes, by its exact class.
+REDUCTIONS: dict[type, str] = {
+    aggr.SumAggregation: "sum",
+    aggr.MeanAggregation: "mean",
+    aggr.MaxAggregation: "max",
+    aggr.MinAggregation: "min",
+}
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.

@@ -10,24 +10,24 @@ from torch_geometric.nn.dense import Linear
 
 from onehop import thresholds
 from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG
+from onehop.integrations.pyg.leave import is_plain, need
 from onehop.ops.contexts import lowers
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
 
-def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | str | None:
-    """Prepares the part of GATConv's score that the edges' features give: [E, H].
+def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | None:
+    """Prepares the part of GATConv's score that the edges' features give: [E, H]; None if there is none.
 
     The score of head h is ``att_edge[h] . (W_h f)``, which is ``(W_h^T att_edge[h]) . f``: a product with K
-    numbers an edge and head in place of a row of H * C.
+    numbers an edge and head instead of a row of H * C.
 
-    Returns:
-        None where there is no such part; a sentence where PyG has to compute it.
+    Raises:
+        Leave: PyG has to compute it.
     """
     projection = projected(layer, features, edges, like) if layer.lin_edge is not None else None
-    if projection is None or isinstance(projection, str):
-        return projection
+    if projection is None:
+        return None
 
     def compute() -> Tensor:
         product = projection()
@@ -48,7 +48,7 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
 
 def edge_rows(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
-) -> Callable[[], Projection] | str | None:
+) -> Callable[[], Projection] | None:
     """Prepares what ``lin_edge`` makes of the edges' features, for a score that needs all of it.
 
     A kernel multiplies each edge's features in every sweep, and keeps nothing. That pays for few columns: of
@@ -63,11 +63,14 @@ def edge_rows(
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
     Returns:
-        As ``projected``; features of many columns are multiplied before.
+        As :func:`projected`; features of many columns are multiplied before.
+
+    Raises:
+        Leave: PyG has to go on.
     """
     projection = projected(layer, features, edges, like, widen_vectors)
-    if not callable(projection):
-        return projection
+    if projection is None:
+        return None
 
     columns = features.size(1) if features.dim() > 1 else 1
     width = layer.heads * layer.out_channels
@@ -84,7 +87,7 @@ def edge_rows(
 
 def projected(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
-) -> Callable[[], Projection] | str | None:
+) -> Callable[[], Projection] | None:
     """Prepares what ``lin_edge`` makes of the edges' features.
 
     Args:
@@ -96,29 +99,29 @@ def projected(
 
     Returns:
         A function that returns the features and the weights of a plain ``lin_edge``, to be multiplied edge by
-        edge in a kernel, or the product [E, H, C] of one that has hooks or was replaced. None where there are
-        no features; a sentence where PyG has to go on.
+        edge in a kernel, or the product [E, H, C] of one that has hooks or was replaced. None if there are no
+        features.
+
+    Raises:
+        Leave: PyG has to go on.
     """
     if features is None:
         return None
     linear = layer.lin_edge
-    if linear is None or not isinstance(linear, torch.nn.Module):
-        return LEFT_TO_PYG
-    if (type(features) is not Tensor and type(features) is not Parameter) or features.device != like.device:
-        return "the edge features are not a plain tensor on the device of the nodes'"
+    need(isinstance(linear, torch.nn.Module))
+    beside = is_plain(features) and features.device == like.device
+    need(beside, "the edge features are not a plain tensor on the device of the nodes'")
     dtype = like.dtype
     lowered = lowers(like)
-    if not _fits(features, dtype, lowered) or features.layout is not torch.strided:
-        return "the edge features are of another dtype than the nodes'"
+    same = _fits(features, dtype, lowered) and features.layout is torch.strided
+    need(same, "the edge features are of another dtype than the nodes'")
     given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
-    if given.dim() != 2 or given.size(0) != edges:
-        return LEFT_TO_PYG
+    need(given.dim() == 2 and given.size(0) == edges)
     heads, width = layer.heads, layer.out_channels
-    if not is_plain(linear):
+    if not is_product(linear):
         return lambda: linear(given).view(-1, heads, width).to(dtype)
     weight: Any = linear.weight
-    if weight.shape != (heads * width, given.size(1)) or not _fits(weight, dtype, lowered):
-        return LEFT_TO_PYG
+    need(weight.shape == (heads * width, given.size(1)) and _fits(weight, dtype, lowered))
     if given.requires_grad:
         return lambda: (given.to(dtype), weight.to(dtype))
     # The kernel saves the weight for other gradients; PyG's product of constant features does not, so that an
@@ -131,8 +134,8 @@ def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
     return tensor.dtype is dtype or (lowered and lowers(tensor))
 
 
-def is_plain(linear: Any) -> bool:
-    """Return whether it is a product with ``weight`` and nothing else."""
+def is_product(linear: Any) -> bool:
+    """Return whether a module is a product with ``weight`` and nothing else."""
     if type(linear) is not Linear or linear.bias is not None or type(linear.weight) is not Parameter:
         return False
     state = linear.__dict__

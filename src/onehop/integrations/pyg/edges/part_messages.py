@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from onehop.distributed.checks import edges_reason
 from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import DistributedGraph
-from onehop.integrations.pyg.part_weights import PartWeights
+from onehop.integrations.pyg.edges.part_weights import PartWeights
+from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.ops.contexts import WRAPPED, wraps
 
 # What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
@@ -29,7 +29,7 @@ Ends = tuple[Tensor | None, Tensor | None]
 def propagate_messages(
     layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
 ) -> Any:
-    """Return what the layer's ``propagate`` gives for the owned rows; or a sentence why it cannot run.
+    """Return what the layer's ``propagate`` gives for the owned rows.
 
     Nothing is sent before all operands have been looked at.
 
@@ -38,28 +38,25 @@ def propagate_messages(
         propagate: Its ``propagate``, for a plain graph.
         graph: The part.
         operands: What ``propagate`` gets, by name, without ``size``.
+
+    Raises:
+        Leave: It cannot run.
     """
     of_message = set(layer.inspector.get_param_names("message"))
     names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
-    asked = [name for name in _OF_THE_WHOLE if name in names]
-    if asked:
-        return f"its message asks for {asked[0]}, and this part has numbers of its own for nodes"
+    for name in _OF_THE_WHOLE:
+        need(name not in names, f"its message asks for {name}, and this part has numbers of its own for nodes")
     passed: dict[str, Any] = {}
     lifted: dict[str, Ends] = {}
     for name, value in operands.items():
         used = [end for end in ("_i", "_j") if name + end in names]
-        if used and name in names:
-            return f"its message takes {name} as it is, and by the ends of edges"
+        both = used and name in names
+        need(not both, f"its message takes {name} as it is, and by the ends of edges")
         if used:
-            found = _ends(layer, graph, name, value, used)
-            if isinstance(found, str):
-                return found
-            lifted[name] = found
+            lifted[name] = _ends(layer, graph, name, value, used)
         else:
             passed[name] = value.made() if type(value) is PartWeights else value
-            reason = _passed_reason(graph, name, passed[name], name in of_message)
-            if reason is not None:
-                return reason
+            _check_passed(graph, name, passed[name], name in of_message)
     sent = {name: ends[0] for name, ends in lifted.items() if ends[0] is not None and f"{name}_j" in names}
     received = _received(graph, sent)
     for name, (_, target) in lifted.items():
@@ -69,47 +66,39 @@ def propagate_messages(
         return propagate(edges, size=(graph.num_sources + graph.num_halo, graph.num_nodes), **passed)
 
 
-def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list[str]) -> Ends | str:
-    """The rows of the sources and of the destinations; or a sentence."""
+def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list[str]) -> Ends:
+    """The rows of the sources and of the destinations."""
     if isinstance(value, tuple | list):
-        if len(value) != _PAIR:
-            return f"{name}: expected a tensor or a pair"
+        need(len(value) == _PAIR, f"{name}: expected a tensor or a pair")
         source, target = value
-    elif graph.is_bipartite and len(used) > 1:
-        return f"{name} is one tensor, and sources and destinations are different nodes"
     else:
+        one = graph.is_bipartite and len(used) > 1
+        need(not one, f"{name} is one tensor, and sources and destinations are different nodes")
         source, target = (value if f"_{end}" in used else None for end in "ji")
-    for what, rows, tensor in (("sources", graph.num_sources, source), ("nodes", graph.num_nodes, target)):
-        reason = (
-            None if tensor is None else _rows_reason(layer, graph, tensor, rows, f"{name}: expected", what)
-        )
-        if reason is not None:
-            return reason
+    for what, rows, x in (("sources", graph.num_sources, source), ("nodes", graph.num_nodes, target)):
+        if x is None:
+            continue
+        where = f"{name}: expected"
+        need(is_plain(x), f"{where} a tensor, got {type(x).__name__}")
+        need(not wraps(x), WRAPPED)
+        need(x.layout is torch.strided, f"{where} a dense tensor")
+        rows_first = x.dim() > 0 and layer.node_dim % x.dim() == 0 and x.size(0) == rows
+        owned = f"a row for each of the {rows} {what} that rank {graph.rank} owns"
+        need(rows_first, f"{where} {owned}, got {list(x.shape)}")
+        here = f"a tensor on {graph.device}, where its part is"
+        need(x.device == graph.device, f"{where} {here}, got one on {x.device}")
     return source, target
 
 
-def _rows_reason(layer: Any, graph: DistributedGraph, x: Any, rows: int, where: str, what: str) -> str | None:
-    if type(x) is not Tensor and type(x) is not Parameter:
-        return f"{where} a tensor, got {type(x).__name__}"
-    if x.layout is not torch.strided or wraps(x):
-        return WRAPPED if wraps(x) else f"{where} a dense tensor"
-    if x.dim() == 0 or layer.node_dim % x.dim() != 0 or x.size(0) != rows:
-        return f"{where} a row for each of the {rows} {what} that rank {graph.rank} owns, got {list(x.shape)}"
-    if x.device != graph.device:
-        return f"{where} a tensor on {graph.device}, where its part is, got one on {x.device}"
-    return None
-
-
-def _passed_reason(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> str | None:
-    """Return why an operand does not fit that a function gets as it is; None if it does.
+def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> None:
+    """Leaves an operand that a function gets as it is, and that does not fit.
 
     A message's have a row for each edge; what is done with the reduced messages may have one for each node.
     """
     if not isinstance(value, Tensor) or value.dim() == 0:
-        return None
-    if not of_edges and value.size(0) == graph.num_nodes:
-        return None
-    return edges_reason(name, value, graph)
+        return
+    if of_edges or value.size(0) != graph.num_nodes:
+        leave_if(edges_reason(name, value, graph))
 
 
 def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:

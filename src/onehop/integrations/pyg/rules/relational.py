@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.integrations.pyg.attention_operands import alike_reason, dtypes_reason
-from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
-from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
-from onehop.integrations.pyg.edge_features import is_plain
+from onehop.integrations.pyg.admit import Given, alike, backend, is_feature
+from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.edges import SOURCE, TARGET
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, need
 from onehop.integrations.pyg.relation_pairs import Pairs, pairs_of
+from onehop.integrations.pyg.rules.edge_features import is_product
+from onehop.integrations.pyg.rules.table import rule
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, wraps
@@ -24,30 +26,21 @@ _FORM = "source W of its type * softmax for each head"
 _MODES = (None, "additive", "scaled", "f-additive", "f-scaled")
 
 
-def rgat(call: Propagation) -> AttentionTask | str:
+@rule("RGATConv", needs=("update",), listed=True, x=Given(), edge_type=Given(), edge_attr=Given())
+def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
     """RGATConv, with what it keeps of the weights until its ``forward`` has returned them."""
-    layer = call.layer
-    ends = _ends(call)
-    if isinstance(ends, str):
-        return ends
-    source, target = ends
-    reason = _layer_reason(call, source, target)
-    if reason is not None:
-        return reason
-    extra = _score_of_features(layer, call.operands["edge_attr"], call.num_edges, source)
-    if isinstance(extra, str):
-        return extra
-    edge_type = call.operands["edge_type"]
-    if type(edge_type) is not Tensor or not edge_type.is_cpu:
-        return LEFT_TO_PYG
-    if edge_type.dtype is not torch.int64 or call.edges.dtype is not torch.int64:
-        return "its edges or their types are not numbers of 64 bits"
-    if edge_type.shape != (call.num_edges,) or wraps(edge_type):
-        return LEFT_TO_PYG
-    num_dst = call.sizes[1] if call.sizes[1] is not None else source.size(0)
-    pairs = pairs_of(call.edges, edge_type, layer.num_relations, (source.size(0), num_dst))
+    layer, edges = call.layer, call.edges
+    need(edges.forwards, "flow='target_to_source' exchanges the ends that its matrices multiply")
+    source, target = _ends(call, x)
+    _check_layer(call, source, target)
+    extra = _score_of_features(layer, features, edges.count, source)
+    need(type(edge_type) is Tensor and edge_type.is_cpu)
+    integers = edge_type.dtype is torch.int64 and edges.index.dtype is torch.int64
+    need(integers, "its edges or their types are not numbers of 64 bits")
+    need(edge_type.shape == (edges.count,) and not wraps(edge_type))
+    pairs = pairs_of(edges.index, edge_type, layer.num_relations, edges.counts())
     if pairs is None:
-        return OUT_OF_RANGE
+        raise Leave(OUT_OF_RANGE)
 
     def run() -> Tensor:
         matrices = _matrices(layer)
@@ -64,66 +57,51 @@ def rgat(call: Propagation) -> AttentionTask | str:
         layer._alpha = alpha
         return layer.update(_reduced(call, pairs, values, alpha))  # type: ignore[no-any-return]
 
-    return AttentionTask(_FORM, call.reduce, pairs.graph, source, run)
+    return Plan(_FORM, call.reduce, pairs.graph, source, run, backend=call.backend)
 
 
-def _ends(call: Propagation) -> tuple[Tensor, Tensor] | str:
+def _ends(call: Call, x: Any) -> tuple[Tensor, Tensor]:
     """The features of sources and destinations; notes their numbers of rows as PyG does."""
-    if call.known is not None:
-        return "edge_index is a sparse matrix, for which PyG has its own code"
-    if call.sending != 0:
-        return "flow='target_to_source' exchanges the ends that its matrices multiply"
-    x = call.operands["x"]
     pair = tuple(x) if isinstance(x, tuple | list) else (x, x)
-    if len(pair) != 2:
-        return LEFT_TO_PYG
+    need(len(pair) == 2)
     for end, tensor in enumerate(pair):
-        reason = dtypes_reason(call, 2, tensor)
-        if reason is not None:
-            return reason
-        if not fits(call.sizes, end, tensor.size(0)):
-            return LEFT_TO_PYG
+        dense = is_feature(call, tensor, 2)
+        need(dense, "the features are no dense floating-point tensors of 2 dimensions where edge_index is")
+        backend(tensor, call.backend)
+        call.edges.note(SOURCE if end == 0 else TARGET, tensor.size(0))
     return pair
 
 
-def _layer_reason(call: Propagation, source: Tensor, target: Tensor) -> str | None:
-    """Return why the layer, as it is set up, has no fast path over these features; None if it has."""
+def _check_layer(call: Call, source: Tensor, target: Tensor) -> None:
+    """Leaves a layer that has no fast path over these features, as it is set up."""
     layer = call.layer
-    if not source.is_cpu or not call.edges.is_cpu:
-        return "its types of edges are put in order on the CPU alone"
-    if autocasts(source):
-        return "autocast decides on the dtypes of its scores"
-    if call.num_edges == 0:
-        return "there are no edges"
-    if layer.num_blocks is not None:
-        return "its matrices are block-diagonal"
-    if call.reduce not in ("sum", "mean"):
-        return "messages that matrices of types multiply are reduced by sum and mean alone"
-    if layer.mod not in _MODES or layer.node_dim != 0:
-        return LEFT_TO_PYG
-    if source.size(1) != layer.in_channels or target.size(1) != layer.in_channels:
-        return LEFT_TO_PYG
-    return alike_reason(source, source.dtype, (target, *layer.parameters()))
+    on_cpu = source.is_cpu and call.edges.is_cpu
+    need(on_cpu, "its types of edges are put in order on the CPU alone")
+    need(not autocasts(source), "autocast decides on the dtypes of its scores")
+    need(call.edges.count > 0, "there are no edges")
+    need(layer.num_blocks is None, "its matrices are block-diagonal")
+    sums = call.reduce in ("sum", "mean")
+    need(sums, "messages that matrices of types multiply are reduced by sum and mean alone")
+    need(layer.mod in _MODES and layer.node_dim == 0)
+    need(source.size(1) == target.size(1) == layer.in_channels)
+    alike(source, source.dtype, target, *layer.parameters())
 
 
-def _score_of_features(
-    layer: Any, features: Any, edges: int, like: Tensor
-) -> Callable[[], Tensor] | str | None:
-    """The part [E, H * dim] of scores that comes from features of edges; None where there are none."""
+def _score_of_features(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | None:
+    """The part [E, H * dim] of scores that comes from features of edges; None if there are none."""
     if features is None:
         return None
     linear = layer.lin_edge
-    if linear is None:
-        return LEFT_TO_PYG
+    need(linear is not None)
     given = features.view(-1, 1) if isinstance(features, Tensor) and features.dim() == 1 else features
-    if not isinstance(given, Tensor) or given.device != like.device or given.layout is not torch.strided:
-        return "the edge features are not a plain tensor on the device of the nodes'"
-    if given.dtype is not like.dtype or given.dim() != 2 or wraps(given):
-        return "the edge features are of another kind than the nodes'"
-    if not is_plain(linear):
-        return "lin_edge, which its scores come from, has hooks or was replaced"
-    if given.shape != (edges, linear.weight.size(1)):
-        return LEFT_TO_PYG
+    beside = (
+        isinstance(given, Tensor) and given.device == like.device and given.layout is torch.strided
+    )
+    need(beside, "the edge features are not a plain tensor on the device of the nodes'")
+    same = given.dtype is like.dtype and given.dim() == 2 and not wraps(given)
+    need(same, "the edge features are of another kind than the nodes'")
+    need(is_product(linear), "lin_edge, which its scores come from, has hooks or was replaced")
+    need(given.shape == (edges, linear.weight.size(1)))
 
     def score() -> Tensor:
         out: Tensor = given @ (linear.weight.t() @ layer.e)
@@ -156,7 +134,7 @@ def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor
     return score if extra is None else score * extra()
 
 
-def _reduced(call: Propagation, pairs: Pairs, values: Tensor, alpha: Tensor) -> Tensor:
+def _reduced(call: Call, pairs: Pairs, values: Tensor, alpha: Tensor) -> Tensor:
     """[num_dst, H, out], or [num_dst, H, dim, out] of dot products: the weighted rows, modified."""
     layer, graph = call.layer, pairs.graph
     mod, of_heads = layer.mod, values.view(-1, layer.heads, layer.out_channels)
@@ -164,7 +142,7 @@ def _reduced(call: Propagation, pairs: Pairs, values: Tensor, alpha: Tensor) -> 
     if mod == "f-additive":
         alpha = torch.where(alpha > 0, alpha + 1, alpha)
     elif mod == "f-scaled":
-        degrees = graph.in_degrees.to(alpha.dtype).index_select(0, call.ends(1))
+        degrees = graph.in_degrees.to(alpha.dtype).index_select(0, call.edges.ends(1))
         alpha = alpha * degrees.unsqueeze(-1)
     elif mod is None and layer.training and layer.dropout > 0:
         alpha = dropout(alpha, p=layer.dropout, training=True)

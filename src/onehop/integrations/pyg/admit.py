@@ -1,0 +1,251 @@
+"""Specs of operands: each admits what a rule takes, and says what is wrong with everything else.
+
+Of a pair of operands, PyG takes the first for the sources and the second for the destinations, whatever the
+flow. What PyG would complain about is left to PyG, so that its own error appears.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.backends import refusal
+from onehop.integrations.pyg.call import Call
+from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges
+from onehop.integrations.pyg.leave import (
+    BIPARTITE_BACKWARDS,
+    FLOATS,
+    LEFT_TO_PYG,
+    Leave,
+    is_plain,
+    is_transformed,
+    need,
+)
+from onehop.ops.contexts import WRAPPED, wraps
+
+_MATRIX, _BATCHED = 2, 3
+_PAIR = 2
+
+BOTH = 2
+"""The ends of edges that an operand has rows for: :data:`SOURCE`, :data:`TARGET` or both."""
+
+
+def features(x: Any, node_dim: int) -> Tensor:
+    """Admits rows of features on any device: [N, F], or [B, N, F] with ``node_dim=-2``."""
+    if not is_plain(x):
+        raise Leave(f"the features are of type {type(x).__name__}")
+    need(x.dtype in FLOATS, "the features are not floating-point numbers of 16, 32 or 64 bits")
+    need(x.layout is torch.strided, "the features are sparse")
+    if is_transformed(x):
+        raise Leave(WRAPPED)
+    dims = x.dim()
+    if not (dims == _MATRIX and node_dim in (-2, 0)) and not (dims == _BATCHED and node_dim == -2):
+        raise Leave("node_dim is not the first of two dimensions, nor the middle one of three")
+    return x  # type: ignore[no-any-return]
+
+
+def backend(x: Tensor, name: str) -> None:
+    """Leaves features that no backend runs on; ``name`` names the backend, or is empty for any."""
+    if x.is_cpu and not name:
+        return  # every dtype that has a fast path has one there
+    reason = refusal(name, x.device, x.dtype)
+    if reason is not None:
+        raise Leave(f"features of {x.dtype} on {x.device} have no backend: {reason}")
+
+
+def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> None:
+    """Leaves operands that are on several devices, or where no backend runs."""
+    on_cpu = edges.is_cpu  # which takes less time than the device
+    for each in (x, *others):
+        if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
+            raise Leave(
+                f"edge_index is on {edges.device} and an operand on {each.device}; "
+                f"PyG is left to report what does not fit"
+            )
+    backend(x, name)
+
+
+def is_feature(call: Call, tensor: Any, dims: int) -> bool:
+    """Return whether an operand is a dense floating-point tensor of so many dimensions, beside the edges."""
+    edges = call.edges
+    return (
+        is_plain(tensor)
+        and tensor.dtype in FLOATS
+        and ((tensor.is_cpu and edges.is_cpu) or tensor.device == edges.device)
+        and tensor.layout is torch.strided
+        and tensor.dim() == dims
+        and not is_transformed(tensor)
+    )
+
+
+def alike(x: Tensor, dtype: torch.dtype, *others: Any) -> None:
+    """Leaves operands that are not all of one dtype, where ``x`` is."""
+    same = all(isinstance(other, Tensor) and other.dtype is dtype for other in others)
+    need(same, "its features and parameters differ in dtype")
+    together = all(other.device == x.device for other in others)
+    need(together, "its features and parameters are on different devices, which PyG is left to report")
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """An operand that the rule looks at itself."""
+
+    def __call__(self, call: Call, name: str) -> Any:
+        """Return it as it was given."""
+        return call.operands[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Features that are gathered: a tensor, or a pair of which the first is gathered."""
+
+    def __call__(self, call: Call, name: str) -> Tensor:
+        """Return the features of the sources; notes numbers of rows as PyG does."""
+        operand, edges, dim = call.operands[name], call.edges, call.layer.node_dim
+        if not isinstance(operand, tuple | list):
+            x = features(operand, dim)
+            edges.note(edges.sending, x.size(dim))
+            return x
+        need(len(operand) == _PAIR)
+        source, target = operand
+        need(edges.forwards or target is source, BIPARTITE_BACKWARDS)
+        x = features(source, dim)
+        edges.note(SOURCE, x.size(dim))
+        if target is not None:
+            is_matrix = isinstance(target, Tensor) and target.dim() >= _MATRIX
+            need(is_matrix, "the destinations' features are no matrix")
+            edges.note(TARGET, target.size(dim))
+        return x
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Features of the destinations, which a message subtracts."""
+
+    def __call__(self, call: Call, name: str) -> Tensor:
+        """Return them; notes their number of rows."""
+        x = features(call.operands[name], call.layer.node_dim)
+        call.edges.note(1 - call.edges.sending, x.size(call.layer.node_dim))
+        return x
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """One number an edge, [E] or [E, 1].
+
+    Attributes:
+        required: Whether None is an error in PyG.
+    """
+
+    required: bool = False
+
+    def __call__(self, call: Call, name: str) -> Tensor | None:
+        """Return [E], or None; PyG's products with a sparse matrix leave it unread."""
+        weight, edges = call.operands[name], call.edges
+        if edges.fused:
+            return None
+        # PyG passes the values of a matrix for arguments of this name alone.
+        if weight is None and name == "edge_weight":
+            weight = edges.values
+        if type(weight) is edges.unmade:
+            return weight  # type: ignore[no-any-return]
+        if weight is None:
+            need(not self.required, "PyG is left to report the missing weight")
+            return None
+        if not is_plain(weight):
+            raise Leave(f"the edge weight is of type {type(weight).__name__}")
+        dense = weight.dtype in FLOATS and weight.layout is torch.strided
+        need(dense, "the edge weight is not a dense floating-point tensor")
+        if wraps(weight):
+            raise Leave(WRAPPED)
+        if weight.dim() == _MATRIX and weight.size(1) == 1:
+            weight = weight.squeeze(1)
+        fits = weight.dim() == 1 and weight.size(0) == edges.count
+        need(fits, "the edge weight is not one number an edge")
+        return weight  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of features of attention, beside the edges.
+
+    Attributes:
+        dims: Number of dimensions: 3 of rows of heads, [N, H, C], 2 of others, [N, C].
+        end: The ends of edges that the rows are of: :data:`SOURCE` and :data:`TARGET` of messages, or
+            :data:`BOTH`.
+    """
+
+    dims: int
+    end: int
+
+    def __call__(self, call: Call, name: str) -> Tensor:
+        """Return the features; notes their number of rows."""
+        x, edges = call.operands[name], call.edges
+        if not is_feature(call, x, self.dims):
+            raise Leave(f"the features {_unfit(call, self.dims)}")
+        backend(x, call.backend)
+        if self.dims == _MATRIX:
+            need(call.layer.node_dim in (-2, 0), "node_dim is not the first of two dimensions")
+        else:
+            need(call.layer.node_dim == 0)
+        rows = x.size(0)
+        if self.end == BOTH:
+            edges.note(SOURCE, rows)
+            edges.note(TARGET, rows)
+        else:
+            edges.note(edges.sending if self.end == SOURCE else 1 - edges.sending, rows)
+        return x  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Features of sources and destinations, either of which may be None.
+
+    Attributes:
+        dims: Number of dimensions.
+    """
+
+    dims: int
+
+    def __call__(self, call: Call, name: str) -> tuple[Tensor | None, Tensor | None]:
+        """Return both; notes their numbers of rows."""
+        operand, edges = call.operands[name], call.edges
+        if type(operand) is not tuple or len(operand) != _PAIR:
+            raise Leave(f"{name} is not a pair")
+        for end, tensor in enumerate(operand):
+            if tensor is None:
+                continue
+            if not is_feature(call, tensor, self.dims):
+                raise Leave(f"the operands {name} {_unfit(call, self.dims)}")
+            backend(tensor, call.backend)
+            edges.note(end, tensor.size(0))
+        sizes = edges.sizes
+        backwards = not edges.forwards and None not in sizes and sizes[0] != sizes[1]
+        need(not backwards, BIPARTITE_BACKWARDS)
+        return operand
+
+
+@dataclass(frozen=True, slots=True)
+class PerEdge:
+    """Numbers of edges.
+
+    Attributes:
+        dims: 1 for [E], 2 for [E, any].
+        sentence: What to say of everything else.
+    """
+
+    dims: int
+    sentence: str = LEFT_TO_PYG
+
+    def __call__(self, call: Call, name: str) -> Tensor:
+        """Return the numbers."""
+        numbers = call.operands[name]
+        fits = is_feature(call, numbers, self.dims) and numbers.size(0) == call.edges.count
+        need(fits, self.sentence)
+        return numbers  # type: ignore[no-any-return]
+
+
+def _unfit(call: Call, dims: int) -> str:
+    where = call.edges.device
+    return f"are no dense floating-point tensors of {dims} dimensions on {where}, where edge_index is"

@@ -1,0 +1,158 @@
+"""One call of ``propagate``, and the plan that a rule makes of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.integrations import memory, reports, session
+from onehop.integrations.pyg import machine
+from onehop.integrations.pyg.edges import Edges
+from onehop.integrations.tuning import plan_text
+
+
+@dataclass(slots=True)
+class Call:
+    """One call of ``propagate``, with what was found out about it.
+
+    Attributes:
+        layer: The layer.
+        reduce: How it reduces messages; empty where its own aggregation does.
+        edges: The edges.
+        operands: What else was given, by name.
+        backend: Who runs it, by name; empty means the first that takes the tensors.
+    """
+
+    layer: Any
+    reduce: str
+    edges: Edges
+    operands: dict[str, Any]
+    backend: str
+
+    def fused(
+        self,
+        operator: str,
+        form: str,
+        x: Tensor,
+        dtype: torch.dtype,
+        given: Callable[[], tuple[Any, ...]],
+        extras: dict[str, Callable[[], Any] | None],
+        keep: Callable[[Tensor], None] | None = None,
+        flat: bool = False,
+    ) -> "Plan":
+        """The plan of attention that one operator runs, with the layer's dropout.
+
+        Args:
+            operator: "gat", "gatv2" or "attention".
+            form: The messages, as ``explain`` shows them.
+            x: The sources' features, [num_src, H, C] or [num_src, C].
+            dtype: Of the messages.
+            given: Makes the operator's operands after the graph.
+            extras: Functions that make the operands of edges, by the operator's names for these; None makes
+                none.
+            keep: Takes the attention weights, [E, H]; None: they are not computed.
+            flat: Whether the heads' results are put side by side, [num_dst, H * C].
+        """
+        layer, edges, graph = self.layer, self.edges, self.edges.graph()
+        makers = {name: make for name, make in extras.items() if make is not None}
+        masked = bool(layer.training and getattr(layer, "dropout", 0))
+        shown = form if keep is None else f"{form}, with weights"
+        plan = Plan(shown, "sum", graph, x, lambda: None, operator, dtype, self.backend)
+        if session.now.machine:
+            plan.aside, plan.backend = machine.place_attention(
+                layer, graph, operator, x, dtype, bool(makers), masked
+            )
+
+        def run() -> Tensor:
+            options = {name: make() for name, make in makers.items()}
+            if masked:
+                mask = x.new_empty((edges.count, x.size(1)), dtype=dtype)
+                options["edge_mask"] = edges.drawn(mask, layer.dropout)
+            if keep is not None:
+                options["return_attention_weights"] = True
+            out = edges.run(operator, given(), plan.backend, options)
+            if keep is not None:
+                out, weights = out
+                # A copy: the backward pass reads the weights, and their reader may write to them.
+                keep(weights.clone())
+            if x.dim() == 2:
+                out = out.squeeze(1)
+            elif flat:
+                out = out.flatten(1)
+            # Attention's backward pass reads its result, PyG's does not: where the layer returns it as it is,
+            # the program may write to it.
+            result: Tensor = out if _adds(layer) else out.clone()
+            return result
+
+        plan.run = run
+        return plan
+
+
+def _adds(layer: Any) -> bool:
+    """Return whether a layer adds something to what ``propagate`` returns."""
+    return (
+        getattr(layer, "bias", None) is not None
+        or getattr(layer, "res", None) is not None
+        or getattr(layer, "root_weight", False)
+    )
+
+
+@dataclass(slots=True)
+class Plan:
+    """One propagation, ready to run.
+
+    Attributes:
+        form: The messages, as ``explain`` shows them.
+        reduce: How messages are reduced.
+        graph: Over which edges.
+        x: The features of the sources, or the largest operand.
+        run: Computes the result of ``propagate``.
+        operator: The operator that does it all; empty where there are several.
+        dtype: Of the messages; None means that of ``x``.
+        backend: Who runs it, by name; empty means the first that takes the tensors.
+        aside: Why a simulated machine does not run it; empty if it does.
+        shown: Makes the row of ``explain`` for a layer; None means that the other attributes say it.
+    """
+
+    form: str
+    reduce: str
+    graph: Graph
+    x: Tensor
+    run: Callable[[], Any]
+    operator: str = ""
+    dtype: torch.dtype | None = None
+    backend: str = ""
+    aside: str = machine.SEVERAL_OPERATORS
+    shown: Callable[[Any], reports.Call] | None = None
+
+    def described(self, layer: Any) -> reports.Call:
+        """The row of ``explain``."""
+        if self.shown is not None:
+            return self.shown(layer)
+        dtype, x = self.dtype or self.x.dtype, self.x
+        backend = backend_for(x.device, dtype, self.backend)
+        heads = x.size(1) if x.dim() == 3 else 1
+        operator = self.operator or self.reduce
+        plan = plan_text(backend, self.graph, operator, x.size(-1), dtype, x.device, heads)
+        return reports.Call(layer, None, self.form, self.reduce, backend.name, plan)
+
+
+def begin(plan: Any, layer: Any, order: str | None = None) -> None:
+    """Notes that a plan is about to run: for ``explain``, and for the policy of memory.
+
+    Args:
+        plan: The plan, or an aggregation.
+        layer: Whose it is.
+        order: "before" or "after" its linear step, where that is not the layer's own order.
+    """
+    if reports.listener is not None:
+        call = plan.described(layer)
+        form = call.form if order is None else f"{call.form}, {order} its linear step"
+        reports.record(replace(call, form=form))
+    if plan.x.nbytes >= thresholds.now.policy_bytes:
+        memory.gained(plan.x)

@@ -1,0 +1,161 @@
+"""The edges of a propagation, in whatever form PyG takes them; this room knows no rules and no layers' messages."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout
+
+from onehop import ops
+from onehop.graph import Graph
+from onehop.integrations import session
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, Leave
+from onehop.ops.dropout import factors, serves
+
+SOURCE, TARGET = 0, 1
+
+
+class Factors(NamedTuple):
+    """The graph of an aggregation, and what its messages are multiplied by.
+
+    Attributes:
+        graph: The edges.
+        weight: [E]; None if every edge counts as it is.
+        scale: [N], numbers whose products over the ends of the edges are the weight; or None.
+        first: Whether the gradient of a max or min goes to the first of the edges that tie.
+    """
+
+    graph: Graph
+    weight: Tensor | None = None
+    scale: Tensor | None = None
+    first: bool = False
+
+
+class Edges:
+    """The edges of one call of ``propagate``.
+
+    PyG numbers the ends of edges by the rows of ``edge_index``, whatever the flow. A rule notes the number of
+    rows of each operand; what was noted last decides the number of nodes, as in PyG.
+
+    Attributes:
+        given: What ``propagate`` was called with.
+        index: Their tensor of numbers of nodes.
+        count: E, the number of edges.
+        sizes: The number of rows at each end; None where it is unknown.
+        forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``).
+        fused: Whether PyG multiplies by a sparse matrix, and runs no message.
+        is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
+    """
+
+    __slots__ = ("count", "forwards", "given", "index", "sizes")
+    fused = False
+    unmade: type | None = None
+    """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
+    is_part = False
+
+    given: Any
+    index: Tensor
+    count: int
+    sizes: list[int | None]
+    forwards: bool
+
+    @property
+    def sending(self) -> int:
+        """The row of ``edge_index``, and the entry of a pair, that messages come from."""
+        return SOURCE if self.forwards else TARGET
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether they are on the CPU, which takes less time than the device."""
+        return self.index.is_cpu
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.index.device
+
+    @property
+    def values(self) -> Tensor | None:
+        """The numbers of edges that PyG passes for a missing weight; None if there are none."""
+        return None
+
+    def note(self, end: int, rows: int) -> None:
+        """Notes the number of rows at an end.
+
+        Raises:
+            Leave: It is known to be another number.
+        """
+        known = self.sizes[end]
+        if known is None:
+            self.sizes[end] = rows
+        elif known != rows:
+            raise Leave(LEFT_TO_PYG)
+
+    def counts(self, sentence: str = OUT_OF_RANGE) -> tuple[int, int]:
+        """The number of nodes that send, and that receive; one that is unknown equals the other.
+
+        Raises:
+            Leave: Neither is known, or one is no integer.
+        """
+        sending = self.sending
+        num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
+        if num_src is None:
+            num_src = num_dst
+        if num_dst is None:
+            num_dst = num_src
+        if type(num_src) is not int or type(num_dst) is not int:
+            raise Leave(sentence)
+        return num_src, num_dst
+
+    def graph(self) -> Graph:
+        """The graph of the edges and of the numbers of nodes that were noted.
+
+        Raises:
+            Leave: A number of a node is out of range.
+        """
+        raise NotImplementedError
+
+    def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
+        """The graph, and what the sources' features are multiplied by.
+
+        Args:
+            x: The features.
+            weight: [E], what the layer multiplies by; None without, and where PyG multiplies by a matrix.
+            reduce: "sum", "mean", "max" or "min".
+            weighted: Whether the layer's messages have a weight at all.
+
+        Raises:
+            Leave: PyG's own code has to run.
+        """
+        raise NotImplementedError
+
+    def ends(self, row: int) -> Tensor:
+        """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
+        raise NotImplementedError
+
+    def drawn(self, out: Tensor, p: float) -> Tensor:
+        """The factors of PyG's dropout, drawn as PyG would draw them now, for numbers in the order of ``out``.
+
+        Args:
+            out: Any numbers, which may be overwritten.
+            p: The probability of 0.
+        """
+        return drawn(out, p)
+
+    def run(self, operator: str, given: tuple[Any, ...], backend: str, options: dict[str, Any]) -> Any:
+        """Runs an operator of :mod:`onehop.ops` over the graph.
+
+        Args:
+            operator: Its name.
+            given: Its operands after the graph.
+            backend: Who runs it, by name; empty means the first that takes the tensors.
+            options: Its operands by name.
+        """
+        return getattr(ops, operator)(self.graph(), *given, **options, backend=backend)
+
+
+def drawn(out: Tensor, p: float) -> Tensor:
+    """The factors of PyG's dropout; as :meth:`Edges.drawn`."""
+    if session.now.settings.dropout and serves(out, p):
+        return factors(out, p)
+    return dropout(torch.ones_like(out), p=p, training=True)

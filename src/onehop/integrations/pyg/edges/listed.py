@@ -1,0 +1,96 @@
+"""Edges as a list: an ``edge_index`` [2, E], or PyG's ``EdgeIndex``."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+
+from onehop.compiler.blocks import EdgeBlocks, blocks_of
+from onehop.graph import Graph
+from onehop.integrations.pyg.edges import Edges, Factors
+from onehop.integrations.pyg.graphs import graph_of, scales_of
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, OWN_PRODUCT, Leave, is_transformed
+from onehop.ops.contexts import WRAPPED
+
+_INTEGERS = (torch.int64, torch.int32)
+_PAIR = 2
+
+
+class ListedEdges(Edges):
+    """Edges of an ``edge_index``.
+
+    Args:
+        layer: The layer.
+        edge_index: [2, E], int32 or int64, or an ``EdgeIndex``.
+        size: The numbers of rows at both ends that the caller gave, or None.
+        fuses: Whether the layer's class has a fused path of PyG's own.
+
+    Raises:
+        Leave: PyG's own code has to run.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, layer: Any, edge_index: Any, size: Any, fuses: bool) -> None:
+        if type(edge_index) is Tensor:
+            data = edge_index
+            if data.layout is not torch.strided:
+                raise Leave(OWN_PRODUCT)
+            if is_transformed(data):
+                raise Leave(WRAPPED)
+            if size is None:
+                self.sizes = [None, None]
+            elif isinstance(size, tuple | list) and len(size) == _PAIR:
+                self.sizes = list(size)
+            else:
+                raise Leave(LEFT_TO_PYG)
+        elif type(edge_index) is EdgeIndex:
+            if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
+                raise Leave("edge_index is an EdgeIndex, for which this layer has its own code")
+            # What is written to an EdgeIndex does not raise the version of the tensor inside. One that was
+            # made in inference mode has no version, and is never recognised.
+            unwritten = edge_index.is_inference() or edge_index._version == 0
+            data = edge_index.as_tensor() if unwritten else edge_index.as_tensor().clone()
+            self.sizes = [edge_index.num_rows, edge_index.num_cols]
+        else:
+            raise Leave(f"edge_index is of type {type(edge_index).__name__}")
+        shape = data.shape
+        if data.dtype not in _INTEGERS or len(shape) != _PAIR or shape[0] != _PAIR:
+            raise Leave(LEFT_TO_PYG)
+        self.given, self.index, self.count = edge_index, data, shape[1]
+        self.forwards = layer.flow == "source_to_target"
+
+    def graph(self) -> Graph:
+        """The graph of the edges, made once and found again."""
+        graph = graph_of(self.index, *self.counts(), self.forwards)
+        if graph is None:
+            raise Leave(OUT_OF_RANGE)
+        return graph
+
+    def ends(self, row: int) -> Tensor:
+        """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
+        return self.index[row]
+
+    def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
+        """The graph, and the weight; or numbers of nodes whose products over the ends of edges it is."""
+        graph = self.graph()
+        if weight is None or reduce not in ("sum", "mean"):
+            return Factors(graph, weight)
+        scale = scales_of(weight, self.index, graph.num_src, graph.num_dst, x.dtype)
+        return Factors(graph, weight if scale is None else None, scale)
+
+    @property
+    def ptr_is_none(self) -> bool:
+        """Return whether PyG passes None for ``ptr`` to a message over these edges."""
+        return self.index is self.given
+
+    def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Numbers, sources and destinations of so many edges."""
+        first = self.index[:, :count].long()
+        source, target = first.unbind() if self.forwards else first.flip(0).unbind()
+        return torch.arange(count, device="cpu"), source, target
+
+    def blocks(self, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
+        """The graph in blocks, kept with the tensor."""
+        return blocks_of(self.index, graph, block_edges, cut)

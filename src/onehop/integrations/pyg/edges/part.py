@@ -1,0 +1,187 @@
+"""Edges of one process's part of a graph: an ``edge_index`` of the class LocalEdges.
+
+What the layers do to an ``edge_index`` before they propagate, GCN's normalisation and self loops, is done to
+the part, with degrees from all processes.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch_geometric.utils.loop import compute_loop_attr
+
+from onehop import distributed
+from onehop.distributed.checks import edges_reason
+from onehop.distributed.graph import DistributedGraph, LocalEdges
+from onehop.distributed.loops import looped_rowptr, merged
+from onehop.errors import ArgumentError
+from onehop.integrations.pyg.edges import SOURCE, Edges, Factors
+from onehop.integrations.pyg.edges.part_weights import PartWeights, made_weights, normalised_weights
+from onehop.integrations.pyg.leave import Leave, leave_if
+
+
+class PartEdges(Edges):
+    """Edges that end in the owned nodes of one process, whose rules run on the operators of all processes.
+
+    Args:
+        edge_index: The edges.
+        operands: What ``propagate`` gets besides, by name.
+        size: The numbers of rows that the caller gave, or None.
+
+    Raises:
+        Leave: The size, or an operand of the edges, does not fit.
+    """
+
+    __slots__ = ("_graph",)
+    is_part = True
+    unmade = PartWeights
+
+    def __init__(self, edge_index: LocalEdges, operands: dict[str, Any], size: Any) -> None:
+        graph = self._graph = edge_index.graph
+        self.given, self.forwards, self.count = edge_index, True, graph.num_edges
+        own = (graph.num_sources, graph.num_nodes)
+        if size is not None and any(
+            given not in (None, rows) for given, rows in zip(size, own, strict=True)
+        ):
+            raise Leave(f"a size other than {own[0]} owned sources and {own[1]} owned nodes")
+        self.sizes = list(own)
+        for name in ("edge_weight", "edge_attr", "norm"):
+            value = operands.get(name)
+            if isinstance(value, Tensor) and type(value) is not PartWeights:
+                leave_if(edges_reason(name, value, graph))
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the part is on the CPU."""
+        return self._graph.device.type == "cpu"
+
+    @property
+    def device(self) -> torch.device:
+        """Where the part is."""
+        return self._graph.device
+
+    def note(self, end: int, rows: int) -> None:
+        """Leaves rows that are not those of the owned nodes."""
+        expected = self.sizes[end]
+        if rows != expected:
+            what = "sources" if end == SOURCE and self._graph.is_bipartite else "nodes"
+            raise Leave(f"its features are not a row for each of {expected} owned {what}")
+
+    def graph(self) -> Any:
+        """The part."""
+        return self._graph
+
+    def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
+        """The part, and the weight or the scales that GCN's normalisation made."""
+        graph: Any = self._graph
+        if type(weight) is not PartWeights:
+            return Factors(graph, weight)
+        if reduce == "sum" and weight.graph is graph and x.dtype is weight.dtype:
+            return Factors(graph, None, weight.scale)
+        return Factors(graph, weight.made())
+
+    def run(self, operator: str, given: tuple[Any, ...], backend: str, options: dict[str, Any]) -> Any:
+        """Runs an operator of :mod:`onehop.distributed` over the part."""
+        return getattr(distributed, operator)(self._graph, *given, **options)
+
+    def drawn(self, out: Tensor, p: float) -> Tensor:
+        """The factors of dropout, which each process of a converted model draws from its own stream."""
+        return functional.dropout(torch.ones_like(out), p)
+
+
+def rewritten_loops(
+    name: str, edge_index: LocalEdges, edge_attr: Tensor | None, fill_value: Any = None
+) -> tuple[LocalEdges, Tensor | None]:
+    """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part, and its edges' features with them.
+
+    Args:
+        name: Which.
+        edge_index: The part's edges.
+        edge_attr: [e, ...], for each of them; None means no features.
+        fill_value: The features of a loop: a number, a tensor, or how the features of the other edges that
+            end in its node are reduced, such as "mean"; None means 1.
+
+    Raises:
+        ArgumentError: The features are not those of the part's edges, or sources are other nodes.
+    """
+    graph = edge_index.graph
+    if edge_attr is not None:
+        reason = edges_reason("edge_attr", edge_attr, graph)
+        if reason is not None:
+            raise ArgumentError(f"{reason}. Take the rows with graph.edge_rows.")
+    make = graph.with_self_loops if name == "add_self_loops" else graph.without_self_loops
+    derived: DistributedGraph = graph.derived(name, make)
+    if edge_attr is None:
+        return derived.edge_index, None
+    ends = graph.ends()
+    if name == "remove_self_loops":
+        return derived.edge_index, edge_attr.index_select(0, (ends[0] != ends[1]).nonzero().squeeze(1))
+    # All edges that end in a node are in its part: what PyG's own function makes of them is what it makes in
+    # one process.
+    rowptr = looped_rowptr(graph.part.rowptr) if graph.loops else graph.part.rowptr
+    of_loops = compute_loop_attr(ends, edge_attr, graph.num_nodes, False, fill_value)
+    return derived.edge_index, merged(rowptr, edge_attr, of_loops)
+
+
+def normalised(
+    edge_index: LocalEdges,
+    edge_weight: Tensor | None,
+    improved: bool,
+    add_self_loops: bool,
+    flow: str,
+    dtype: torch.dtype | None,
+) -> tuple[LocalEdges, Tensor]:
+    """GCN's normalisation of a part, after ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
+
+    Raises:
+        ArgumentError: ``flow`` is not "source_to_target", or the weight is not one number an edge.
+    """
+    graph = edge_index.graph
+    if flow != "source_to_target":
+        raise ArgumentError("flow: 'target_to_source' has no path over several processes; flip the edges.")
+    if graph.is_bipartite:
+        raise ArgumentError(
+            "edge_index: GCN's normalisation is of graphs whose sources are their destinations."
+        )
+    if edge_weight is not None:
+        if edge_weight.shape != (graph.num_edges,):
+            raise ArgumentError(
+                f"edge_weight: expected an entry for each of the {graph.num_edges} edges that end in nodes "
+                f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
+            )
+        return _weighted(graph, edge_weight, improved, add_self_loops)
+    looped = _looped(graph, add_self_loops)
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    if dtype in (torch.float32, torch.float64):
+        return looped.edge_index, PartWeights.of(looped, dtype)
+    # In 16 bits products of scales have PyG's rounding only if they are made as it makes them.
+    return looped.edge_index, made_weights(looped, dtype)
+
+
+def _weighted(
+    graph: DistributedGraph, weight: Tensor, improved: bool, add_self_loops: bool
+) -> tuple[LocalEdges, Tensor]:
+    """The edges, and weight / sqrt(degree of the source * degree of the destination)."""
+    if add_self_loops:
+        weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
+    graph = _looped(graph, add_self_loops)
+    return graph.edge_index, normalised_weights(graph, weight)
+
+
+def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
+    """The graph with one loop at every node, if they are to be added."""
+    if not add_self_loops:
+        return graph
+    plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)
+    looped: DistributedGraph = plain.derived("add_self_loops", plain.with_self_loops)
+    return looped
+
+
+def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:
+    """The weights, where the loop of every node has that of its last loop, or ``fill``."""
+    source, target = graph.ends()
+    loop = source == target
+    of_loops = weight.new_full((graph.num_nodes,), fill)
+    of_loops[target[loop]] = weight[loop]
+    return merged(_looped(graph, True).part.rowptr, weight[~loop], of_loops)

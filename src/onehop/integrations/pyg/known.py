@@ -1,0 +1,89 @@
+"""Names of PyG's classes and functions that the patch replaces or asks about, besides the messages of layers."""
+
+import functools
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+# Layers of PyG whose messages treat each edge on its own, and so run compiled or in blocks.
+OWN_MESSAGES = (
+    "CGConv",
+    "DNAConv",
+    "DynamicEdgeConv",
+    "EdgeConv",
+    "FeaStConv",
+    "FiLMConv",
+    "GENConv",
+    "GINEConv",
+    "GMMConv",
+    "GeneralConv",
+    "GravNetConv",
+    "HypergraphConv",
+    "NNConv",
+    "PNAConv",
+    "PPFConv",
+    "PointNetConv",
+    "FastRGCNConv",
+    "RGCNConv",
+    "ResGatedGraphConv",
+)
+
+# Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
+COMPILED = ("PointTransformerConv",)
+
+
+@functools.cache
+def messages_with_softmax() -> frozenset[Callable[..., Any]]:
+    """The message functions of PyG that use ``ptr``, if they take it, for a softmax alone."""
+    return frozenset(layer_class(name).message for name in (*OWN_MESSAGES, *COMPILED))
+
+
+_CONV = "torch_geometric.nn.conv"
+_MODELS = "torch_geometric.nn.models"
+
+# Every module of PyG that holds a name bound to gcn_norm.
+GCN_NORM_MODULES = (
+    *(
+        f"{_CONV}.{name}"
+        for name in (
+            *("gcn_conv", "appnp", "arma_conv", "dna_conv", "eg_conv", "fa_conv", "gcn2_conv", "lg_conv"),
+            *("mixhop_conv", "pdn_conv", "sg_conv", "ssg_conv", "tag_conv"),
+        )
+    ),
+    f"{_MODELS}.label_prop",
+)
+
+# Modules whose layers rewrite self loops on every call, and the names of the functions that do it.
+SELF_LOOP_NAMES = (
+    (f"{_CONV}.cluster_gcn_conv", "remove_self_loops"),
+    (f"{_CONV}.cluster_gcn_conv", "add_self_loops"),
+    (f"{_CONV}.simple_conv", "add_self_loops"),
+    *(
+        (f"{_CONV}.{module}", name)
+        for module in ("gat_conv", "gatv2_conv", "agnn_conv", "supergat_conv")
+        for name in ("remove_self_loops", "add_self_loops")
+    ),
+)
+
+# The module whose layer joins the edges of all types on every call, and the function that does it.
+JOINED_EDGES = (f"{_CONV}.hgt_conv", "construct_bipartite_edge_index")
+
+# Layers that compute weights before propagate, in edge_update, and how.
+_EDGE_UPDATES = {"GATConv": "gat", "GATv2Conv": "gatv2"}
+
+
+@functools.cache
+def edge_updates() -> dict[Callable[..., Any], str]:
+    """The functions that compute attention weights before ``propagate``, and the kind of each."""
+    return {layer_class(name).edge_update: kind for name, kind in _EDGE_UPDATES.items()}
+
+
+def classes_returning_weights() -> list[Any]:
+    """The classes whose ``forward`` returns attention weights on demand, and computes them all the same without."""
+    return [layer_class(name) for name in ("GATConv", "GATv2Conv", "TransformerConv")]
+
+
+def layer_class(name: str) -> Any:
+    """The class of PyG of this name."""
+    module = "torch_geometric.nn.models.linkx" if name == "SparseLinear" else "torch_geometric.nn"
+    return getattr(importlib.import_module(module), name)

@@ -1,0 +1,294 @@
+"""Layers: the record of a class, and whether a layer as it is now can leave PyG's own code.
+
+PyG has two kinds of ``propagate``. When the first layer of a class is made, it renders one for the arguments
+of the class's functions: it reads their annotations and the source of the class, and keeps the result by the
+names of module and class. Where that fails, PyG says nothing, and layers run the plain
+``MessagePassing.propagate``: annotations do not agree, or the class was made by ``exec`` or in ``python -c``,
+where there is no source.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator
+from operator import attrgetter, itemgetter
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+from torch.nn.modules import module as torch_module
+from torch_geometric.nn import MessagePassing
+from torch_geometric.nn.conv import message_passing
+from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
+
+from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
+from onehop.integrations import session
+from onehop.integrations.pyg.leave import OTHER_OPERANDS, Leave, need
+from onehop.integrations.pyg.rules import Rule, rules
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
+from onehop.integrations.pyg.rules.own_message import OwnMessage
+from onehop.integrations.rows import replaced
+
+Propagate = Callable[..., Any]
+
+# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
+STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+PLAIN_STEPS = ("_collect", "_lift")
+
+_LEFT_OUT = "patch(only=...) leaves its class out"
+_OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
+# The functions whose arguments PyG collects, and how many others come before these.
+_FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
+_INSTANCE_OVERRIDES = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
+_MESSAGE_HOOKS = tuple(
+    f"_{function}_forward_{when}hooks"
+    for function in ("propagate", "message", "aggregate", "message_and_aggregate")
+    for when in ("pre_", "")
+)
+
+_functions = attrgetter("message", *STEPS)
+_all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
+_module_hooks = itemgetter(*MODULE_HOOKS)
+
+
+# The class
+
+
+def rule_of(kind: Any) -> Rule:
+    """The rule of the messages of a class.
+
+    Raises:
+        Leave: It has none.
+    """
+    need(not is_left_out(kind), _LEFT_OUT)
+    rule = rules().get(kind.message)
+    if rule is None:
+        raise Leave("its message function is its own, and onehop knows only those of PyG")
+    for name in (*STEPS, *PLAIN_STEPS):
+        if name not in rule.needs and getattr(kind, name) is not getattr(MessagePassing, name):
+            raise Leave(f"its class overrides {name}")
+    owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
+    for name in rule.needs:
+        if getattr(kind, name) is not getattr(owner, name):
+            raise Leave(f"its class overrides {name}")
+    return rule
+
+
+def block_class_reason(kind: Any) -> str | None:
+    """Return why layers of a class cannot run their own messages; None if the class is not in the way."""
+    if is_left_out(kind):
+        return _LEFT_OUT
+    for name in (*STEPS, *PLAIN_STEPS):
+        # An update of its own runs as it is, on the reduced messages.
+        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
+            return f"its class overrides {name}"
+    return None
+
+
+def is_left_out(kind: Any) -> bool:
+    """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
+    layers = session.now.layers
+    return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
+
+
+def is_plain(theirs: Any) -> bool:
+    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain one, and not wrapped."""
+    return getattr(theirs, "__globals__", None) is vars(message_passing) and replaced(theirs) is None
+
+
+def rendering_reason(kind: Any, theirs: Propagate) -> str | None:
+    """Return why a class has no fast path for the ``propagate`` that it runs; None if that fits.
+
+    One that was rendered for other functions passes the arguments and the defaults of those: PyG renders once
+    for all classes of the same name, and a class for which it cannot render runs that of its parent.
+    """
+    if is_plain(theirs):
+        return None
+    collect, operands = theirs.__globals__["collect"], _operands_of(theirs)
+    names = set()
+    for name, default in _arguments(kind):
+        names.add(name)
+        passed = name in operands or name.endswith(("_i", "_j")) or name in MessagePassing.special_args
+        if not passed and default is not inspect.Parameter.empty:
+            # PyG writes the text of the default into the source.
+            try:
+                rendered = f"    {name} = {default}\n" in inspect.getsource(collect)
+            except OSError:
+                rendered = False
+            if not rendered:
+                return _OTHER_ARGUMENTS
+    return None if names == set(theirs.__globals__["CollectArgs"]._fields) else _OTHER_ARGUMENTS
+
+
+def _operands_of(theirs: Propagate) -> frozenset[str]:
+    """The operands of a ``propagate`` that PyG rendered."""
+    return frozenset(inspect.signature(theirs).parameters) - {"self", "edge_index", "size"}
+
+
+def _arguments(kind: Any) -> Iterator[tuple[str, Any]]:
+    """The arguments that PyG collects for the functions of a class, with their defaults."""
+    layer = object.__new__(kind)  # for its methods alone
+    for function, by_place in _FUNCTIONS:
+        parameters = inspect.signature(getattr(layer, function)).parameters
+        for parameter in list(parameters.values())[by_place:]:
+            yield parameter.name, parameter.default
+
+
+class ClassRecord:
+    """Facts about a class of layers.
+
+    Attributes:
+        rule: That of its messages; None without one.
+        reason: Why there is none.
+        block_reason: Why its layers cannot run their own messages; None if the class is not in the way.
+        fuses: Whether the class has a fused path of PyG's own.
+        plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
+        names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the rule.
+        own: Its own message and update, for layers that run these.
+        selection: The layers that the patch takes, as it was when the class was looked at.
+    """
+
+    __slots__ = (
+        "_functions",
+        "_get_attention",
+        "block_reason",
+        "fuses",
+        "names",
+        "own",
+        "plain",
+        "reason",
+        "rule",
+        "selection",
+    )
+
+    def __init__(self, kind: Any, theirs: Propagate) -> None:
+        self._functions: Any = _functions(kind)
+        self._get_attention = getattr(kind, "get_attention", None)
+        self.selection = session.now.layers
+        self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
+        self.plain = is_plain(theirs)
+        operands, misfit = None if self.plain else _operands_of(theirs), rendering_reason(kind, theirs)
+        self.rule: Rule | None = None
+        self.reason: str | None = None
+        try:
+            rule = rule_of(kind)
+            need(misfit is None, misfit or "")
+            need(operands is None or operands == rule.operands.keys(), OTHER_OPERANDS)
+            self.rule = rule
+        except Leave as why:
+            self.reason = why.sentence
+        self.names = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
+        self.block_reason = block_class_reason(kind) or misfit
+        self.own = OwnMessage(kind, self.names, self.plain)
+
+    def holds(self, kind: Any) -> bool:
+        """Return whether the functions of the class and the selection of the patch are those looked at."""
+        return (
+            self.selection is session.now.layers
+            and self._functions == _functions(kind)
+            and self._get_attention is getattr(kind, "get_attention", None)
+        )
+
+
+class _LooseRecord(ClassRecord):
+    """A record that does not hold its class, whose functions may."""
+
+    __slots__ = ("_references",)
+
+    def __init__(self, kind: Any, theirs: Propagate) -> None:
+        super().__init__(kind, theirs)
+        self._references = [ref(function) for function in _present(kind)]
+        self._functions = self._get_attention = None  # which may hold it
+
+    def holds(self, kind: Any) -> bool:
+        """Return as :class:`ClassRecord` does."""
+        functions = [each() for each in self._references]
+        return self.selection is session.now.layers and functions == _present(kind)
+
+
+def _present(kind: Any) -> list[Any]:
+    """The functions of a class that its record depends on."""
+    return [*_all_functions(kind), *filter(None, [getattr(kind, "get_attention", None)])]
+
+
+class Records(dict[type, ClassRecord]):
+    """The records of the classes whose layers run one ``propagate`` of PyG's.
+
+    The class that the function was rendered for has its record in the dictionary, and dies with it. Classes
+    that inherit the function have theirs in ``others``, where they are not held: the plain one outlives them.
+
+    Attributes:
+        theirs: The function.
+        others: The records of classes that inherit it.
+    """
+
+    def __init__(self, theirs: Propagate) -> None:
+        super().__init__()
+        self.theirs = theirs
+        self.others: WeakKeyDictionary[type, ClassRecord] = WeakKeyDictionary()
+
+    def made(self, kind: type) -> ClassRecord:
+        """The record of a class that has none in the dictionary, or one that is out of date."""
+        record = self.others.get(kind)
+        if record is not None and record.holds(kind):
+            return record
+        if replaced(vars(kind).get("propagate")) is self.theirs:
+            record = self[kind] = ClassRecord(kind, self.theirs)
+        else:
+            record = self.others[kind] = _LooseRecord(kind, self.theirs)
+        return record
+
+
+def record_of(layer: Any) -> ClassRecord | None:
+    """Return the record of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
+    kind = type(layer)
+    records: Records | None = getattr(kind.propagate, "onehop_records", None)
+    # A decoration of ours has its attributes, and another function behind it.
+    if records is None or kind.propagate.__wrapped__ is not records.theirs:
+        return None
+    if not session.now.pyg or "propagate" in layer.__dict__:
+        return None
+    record = records.get(kind)
+    return record if record is not None and record.holds(kind) else records.made(kind)
+
+
+# The layer as it is now
+
+
+def layer_reason(layer: Any, fuses: bool) -> str | None:
+    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
+    state = layer.__dict__
+    if state.get("_explain"):
+        return "an explainer is at work on it"
+    if state.get("_decomposed_layers", 1) != 1:
+        return "decomposed_layers is not 1"
+    if not state.keys().isdisjoint(_INSTANCE_OVERRIDES):
+        return f"this instance overrides {next(name for name in _INSTANCE_OVERRIDES if name in state)}"
+    if any(map(state.get, _MESSAGE_HOOKS)):
+        return "message passing hooks are registered on it"
+    if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
+        return "its fuse switch is off"
+    return None
+
+
+def reduction_of(layer: Any) -> tuple[str, str | None]:
+    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path."""
+    module = layer.__dict__["_modules"].get("aggr_module")
+    reduce = REDUCTIONS.get(type(module))
+    if reduce is None:
+        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    state = module.__dict__
+    if any(_module_hooks(state)):
+        return "", "hooks are registered on its aggregation module"
+    if "forward" in state or "reduce" in state:
+        return "", "its aggregation module is overridden"
+    if any(global_hooks(torch_module)):
+        return "", "global module hooks are registered"
+    return reduce, None
+
+
+def module_reason(layer: Any) -> str | None:
+    """Return why the modules in a layer keep it from running its own message; None if they do not."""
+    return modules_reason(module for module in layer.modules() if module is not layer)
+
+
+def has_hooks(module: Any) -> bool:
+    """Return whether a module has hooks of its own."""
+    return any(_module_hooks(module.__dict__))

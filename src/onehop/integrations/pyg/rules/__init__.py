@@ -1,0 +1,36 @@
+"""The message functions that onehop knows, each with the rule that computes what it means.
+
+Rules know edges by their face (:class:`~onehop.integrations.pyg.edges.Edges`), and no layer's ``forward``. The
+table is keyed by the function object that a layer's class has as ``message``: a class that inherits one of
+these functions qualifies, a class that overrides it does not.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from onehop.integrations.pyg.known import COMPILED, OWN_MESSAGES, layer_class
+from onehop.integrations.pyg.rules import attention, heat, plain, relational, several
+from onehop.integrations.pyg.rules.table import TABLE, Rule
+
+__all__ = ["Rule", "attention", "heat", "plain", "relational", "several"]
+
+
+@functools.cache
+def rules() -> dict[Callable[..., Any], Rule]:
+    """The table, by function object."""
+    return {layer_class(name).message: made for name, made in TABLE.items()}
+
+
+def known_layers() -> tuple[str, ...]:
+    """The names of the classes that have a fast path: by their rules, compiled, or in blocks."""
+    return tuple(TABLE) + OWN_MESSAGES + COMPILED
+
+
+@functools.cache
+def fused_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
+    """The products with a sparse matrix that PyG runs instead of messages, by the message function."""
+    kinds = [layer_class(name) for name, made in TABLE.items() if made.name]
+    return {
+        kind.message: kind.message_and_aggregate for kind in kinds if "message_and_aggregate" in vars(kind)
+    }

@@ -1,0 +1,247 @@
+"""Messages of attention: one operator where it fits, else a weighted sum for each head.
+
+Numbers for each edge and head may be made, rows for each edge not.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import dropout, leaky_relu
+
+from onehop.integrations.pyg.admit import BOTH, Given, Pair, PerEdge, Rows, alike, is_feature
+from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.edges import SOURCE, TARGET
+from onehop.integrations.pyg.leave import Leave, need
+from onehop.integrations.pyg.pending import Pending, unasked
+from onehop.integrations.pyg.rules.edge_features import edge_rows, edge_score
+from onehop.integrations.pyg.rules.table import rule
+from onehop.ops import edge_softmax, sddmm
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts, widened
+
+SCORED = "source * softmax of scores for each head"
+
+
+@rule("GATConv", "GATv2Conv", divides=True, x=Pair(3), alpha=Given())
+def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: Any) -> Plan:
+    """GAT and GATv2: the sources' features times the weights of the heads."""
+    source = x[0]
+    if source is None:
+        raise Leave
+    need(call.layer.node_dim == 0, "node_dim is not 0")
+    graph = call.edges.graph()
+    if call.edges.is_part:
+        pending = type(alpha) is Pending and not alpha.asked
+        need(pending, "its attention weights are made outside, or asked for")
+    if type(alpha) is Pending:
+        try:
+            return _FUSED[alpha.kind](call, alpha, *x)
+        except Leave:
+            if call.edges.is_part:
+                raise
+            alpha = alpha.compute()
+    fits = is_feature(call, alpha, 2) and alpha.shape == (call.edges.count, source.size(1))
+    need(fits, "the weights are not one number an edge and head")
+
+    def run() -> Tensor:
+        return reduce_rows(graph, source, weight=alpha, reduce=call.reduce, backend=call.backend)
+
+    return Plan("source * weight for each head, weights by PyG", call.reduce, graph, source, run,
+                backend=call.backend)
+
+
+def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
+    layer, operands = call.layer, pending.operands
+    num_src, num_dst = call.edges.counts()
+    _can_fuse(call, pending, {"alpha", "edge_attr", "size"})
+    scores = operands["alpha"]
+    need(operands["size"] == call.operands.get("size") and type(scores) is tuple and len(scores) == 2)
+    of_source, of_target = scores
+    heads = source.size(1)
+    if of_target is None:
+        of_target = of_source.new_zeros(num_dst, heads)
+    dtype = of_source.dtype
+    for score, rows in ((of_source, num_src), (of_target, num_dst)):
+        need(is_feature(call, score, 2) and score.shape == (rows, heads) and score.dtype is dtype)
+    dtype = _wide(source, widened(source, dtype))
+    features = operands["edge_attr"]
+    extra = None if features is None else edge_score(layer, features, call.edges.count, of_source)
+    return call.fused(
+        "gat",
+        "GAT, fused",
+        source,
+        dtype,
+        lambda: (source.to(dtype), of_source, of_target, layer.negative_slope),
+        {"edge_score": extra},
+        pending.keep if pending.asked else None,
+    )
+
+
+def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
+    layer = call.layer
+    _can_fuse(call, pending, {"x", "edge_attr"})
+    given = pending.operands["x"]
+    need(type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target)
+    if target is None:
+        raise Leave
+    need(target.shape == (call.edges.counts()[1], *source.shape[1:]) and source.dtype is target.dtype)
+    need(layer.att.shape == (1, *source.shape[1:]) and layer.att.device == source.device)
+    dtype = _wide(source, layer.att.dtype if source.is_cpu else widened(source, layer.att.dtype))
+    features = pending.operands["edge_attr"]
+    edge = None if features is None else edge_rows(layer, features, call.edges.count, layer.att.to(dtype))
+
+    def operands() -> tuple[Any, ...]:
+        wide = source.to(dtype)
+        return wide, wide if target is source else target.to(dtype), layer.att[0], layer.negative_slope
+
+    keep = pending.keep if pending.asked else None
+    return call.fused("gatv2", "GATv2, fused", source, dtype, operands, {"edge": edge}, keep)
+
+
+_FUSED = {"gat": _gat, "gatv2": _gatv2}
+
+
+def _can_fuse(call: Call, pending: Pending, names: set[str]) -> None:
+    """Leaves weights that PyG has to compute."""
+    need(call.reduce == "sum" and call.edges.count > 0)
+    need(pending.edge_index is call.edges.given and pending.operands.keys() == names)
+
+
+def _wide(x: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The dtype of messages whose scores are of a dtype: under autocast, scores are wider than features."""
+    need(torch.promote_types(x.dtype, dtype) is dtype, "its scores are narrower than its features")
+    return dtype
+
+
+@rule("TransformerConv", divides=True,
+      query=Rows(3, TARGET), key=Rows(3, SOURCE), value=Rows(3, SOURCE), edge_attr=Given())
+def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features: Any) -> Plan:
+    """TransformerConv: dot products of queries and keys."""
+    layer = call.layer
+    alike(query, query.dtype, key, value)
+    need(call.reduce == "sum", "its aggregation is not a sum")
+    shape = (layer.heads, layer.out_channels)
+    need(query.shape[1:] == key.shape[1:] == value.shape[1:] == shape)
+    edge = edge_rows(layer, features, call.edges.count, key, widen_vectors=False)
+    need(edge is not None or layer.lin_edge is None)
+    dtype = widened(key, key.dtype)
+
+    def operands() -> tuple[Any, ...]:
+        return *(each.to(dtype) for each in (query, key, value)), 1 / math.sqrt(layer.out_channels)
+
+    def keep(weights: Tensor) -> None:
+        layer._alpha = weights
+
+    form = "dot-product attention, fused"
+    kept = None if call.edges.is_part or unasked(layer) else keep
+    return call.fused("attention", form, value, dtype, operands, {"edge": edge}, kept)
+
+
+@rule("AGNNConv", x=Rows(2, BOTH), x_norm=Given())
+def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
+    """AGNNConv: dot products of directions."""
+    layer = call.layer
+    alike(x, x.dtype, direction, layer.beta)
+    need(call.reduce == "sum" and direction.shape == x.shape and layer.beta.numel() == 1)
+    lone = direction.unsqueeze(1)
+
+    def operands() -> tuple[Any, ...]:
+        return lone * layer.beta, lone, x.unsqueeze(1), 1.0
+
+    return call.fused("attention", "dot-product attention, fused", x, x.dtype, operands, {})
+
+
+@rule("SuperGATConv", needs=("get_attention",), x=Rows(3, BOTH))
+def supergat(call: Call, x: Tensor) -> Plan:
+    """SuperGATConv: dot products of the features themselves, or times a sigmoid of them."""
+    layer, edges, backend = call.layer, call.edges, call.backend
+    parameters = [att for att in (layer.att_l, layer.att_r) if att is not None]
+    # Under autocast the features are narrower than these, which widen the messages.
+    dtype = torch.promote_types(x.dtype, parameters[0].dtype) if parameters else x.dtype
+    alike(x, dtype, *parameters)
+    dtype = widened(x, dtype)
+    need(x.shape[1:] == (layer.heads, layer.out_channels))
+    graph, sending = edges.graph(), edges.sending
+
+    def run() -> Tensor:
+        wide = x.to(dtype)
+        score = sddmm(graph, wide, wide, backend=backend)
+        if layer.attention_type == "MX":
+            of_source, of_target = (wide * layer.att_l).sum(-1), (wide * layer.att_r).sum(-1)
+            at_source = of_source.index_select(0, edges.ends(sending))
+            ends = at_source + of_target.index_select(0, edges.ends(1 - sending))
+            score = ends * score.sigmoid()
+        else:
+            score = score / math.sqrt(layer.out_channels)
+        weight = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=backend)
+        weight = dropout(weight, p=layer.dropout, training=layer.training)
+        return reduce_rows(graph, wide, weight=weight, reduce=call.reduce, backend=backend)
+
+    return Plan(SCORED, call.reduce, graph, x, run, backend=backend)
+
+
+@rule("FAConv", x=Rows(2, BOTH), alpha=Pair(2), edge_weight=PerEdge(1))
+def fa(call: Call, x: Tensor, scores: tuple[Tensor | None, Tensor | None], edge_weight: Tensor) -> Plan:
+    """FAConv: the hyperbolic tangent of scores of both ends, times the edge's weight."""
+    layer, edges = call.layer, call.edges
+    of_source, of_target = scores
+    if of_source is None or of_target is None:
+        raise Leave
+    need(of_source.size(1) == 1)
+    graph, sending = edges.graph(), edges.sending
+
+    def run() -> Tensor:
+        at_source = of_source.index_select(0, edges.ends(sending))
+        at_target = of_target.index_select(0, edges.ends(1 - sending))
+        layer._alpha = (at_source + at_target).tanh().squeeze(-1)
+        weight = dropout(layer._alpha, p=layer.dropout, training=layer.training) * edge_weight
+        return reduce_rows(graph, x, weight=weight, reduce=call.reduce, backend=call.backend)
+
+    form = "source * tanh of scores * weight"
+    return Plan(form, call.reduce, graph, x, run, backend=call.backend)
+
+
+@rule("HANConv", x=Pair(3), alpha=Pair(2))
+def han(
+    call: Call, x: tuple[Tensor | None, Tensor | None], scores: tuple[Tensor | None, Tensor | None]
+) -> Plan:
+    """HANConv over the edges of one type: GAT's attention, whose scores are added in the message."""
+    layer, source, (of_source, of_target) = call.layer, x[0], scores
+    if source is None or of_source is None or of_target is None:
+        raise Leave
+    need(call.reduce == "sum" and layer.node_dim == 0 and call.edges.count > 0)
+    heads, columns = source.shape[1:]
+    need(heads == layer.heads and heads * columns == layer.out_channels)
+    dtype = _wide(source, of_source.dtype)
+    alike(of_source, dtype, of_target)
+    dtype = widened(source, dtype)
+    need(of_source.size(1) == of_target.size(1) == heads)
+
+    def operands() -> tuple[Any, ...]:
+        return source.to(dtype), of_source, of_target, layer.negative_slope
+
+    return call.fused("gat", "GAT, fused", source, dtype, operands, {}, flat=True)
+
+
+@rule("HGTConv", k=Rows(3, SOURCE), q=Rows(3, TARGET), v=Rows(3, SOURCE), edge_attr=PerEdge(2))
+def hgt(call: Call, key: Tensor, query: Tensor, value: Tensor, factor: Tensor) -> Plan:
+    """HGTConv: dot products of queries and keys, times a factor of the edge's type, and their softmax."""
+    layer, backend = call.layer, call.backend
+    alike(query, query.dtype, key, value)
+    heads, columns = key.shape[1:]
+    need(query.shape[1:] == value.shape[1:] == key.shape[1:] and call.reduce == "sum")
+    need(heads == layer.heads and heads * columns == layer.out_channels and factor.size(1) == heads)
+    need(factor.dtype is key.dtype or autocasts(key))
+    # Under autocast the factors are wider than the keys, and widen scores and messages.
+    dtype = torch.promote_types(widened(key, key.dtype), factor.dtype)
+    graph = call.edges.graph()
+
+    def run() -> Tensor:
+        wide = [each.to(dtype) for each in (query, key, value)]
+        score = sddmm(graph, *wide[:2], backend=backend) * factor / math.sqrt(columns)
+        weight = edge_softmax(graph, score, backend=backend)
+        return reduce_rows(graph, wide[2], weight=weight, reduce="sum", backend=backend).flatten(1)
+
+    return Plan(SCORED, "sum", graph, value, run, dtype=dtype, backend=backend)

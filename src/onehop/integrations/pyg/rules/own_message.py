@@ -1,0 +1,421 @@
+"""Layers' own messages, which treat each edge on its own: compiled, or in blocks of whole rows."""
+
+import inspect
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from onehop import thresholds
+from onehop.compiler.arguments import (
+    EDGE_NUMBERS,
+    ENDS,
+    SIZES,
+    Argument,
+    Kind,
+    numbered,
+    position,
+    with_sizes,
+)
+from onehop.compiler.blocks import edges_of_a_block
+from onehop.compiler.executor import BlockRun
+from onehop.compiler.rows import BlockRows, CompiledRows, rule_for, weighted
+from onehop.compiler.snapshot import Snapshot
+from onehop.compiler.terms import names_of
+from onehop.compiler.traces import Traces
+from onehop.compiler.trials import Trial
+from onehop.compiler.values import Read
+from onehop.compiler.ways import Compiled, Found, InBlocks, asks_for, is_short, way_of
+from onehop.graph import Graph
+from onehop.integrations import reports
+from onehop.integrations.pyg.call import Plan
+from onehop.integrations.pyg.edges import Edges, drawn
+from onehop.integrations.pyg.edges.listed import ListedEdges
+from onehop.integrations.pyg.edges.matrix import MatrixEdges, with_values
+from onehop.integrations.pyg.known import messages_with_softmax
+from onehop.integrations.pyg.leave import (
+    BIPARTITE_BACKWARDS,
+    FITS_CACHE,
+    LEFT_TO_PYG,
+    VALUES_ELSEWHERE,
+    Leave,
+    is_plain,
+    leave_if,
+    need,
+)
+from onehop.integrations.pyg.machine import OWN_MESSAGES
+from onehop.integrations.pyg.rules.aggregators import (
+    is_constant,
+    linear_reduction,
+    name_of,
+    reduce,
+    simple_parts,
+    weights_reason,
+)
+from onehop.ops.contexts import WRAPPED, wraps
+
+# What the plain propagate fills with the values of a matrix.
+_VALUES = ("edge_weight", "edge_attr", "edge_type")
+_UNKNOWN = ("edge_index", "adj_t", "size")
+# Attributes of a layer and its aggregation on which it depends how a message is reduced.
+_READ_BY_REDUCTIONS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
+_TOO_LONG = "its message has too many steps"
+
+
+class OwnMessage:
+    """The message and update of a class.
+
+    Args:
+        kind: The class.
+        names: The operands that ``propagate`` gets, but for ``size``.
+        plain: Whether its ``propagate`` is PyG's plain one.
+
+    Attributes:
+        message: The parameters of its message function.
+        update: Those of its ``update`` after the first; None where that is PyG's, which takes no others.
+        traces: What traces of its messages found out.
+    """
+
+    __slots__ = ("_names", "_plain", "message", "traces", "update")
+
+    def __init__(self, kind: Any, names: Set[str], plain: bool) -> None:
+        self._names, self._plain = names, plain
+        self.message = _parameters(kind.message, 1)
+        own = kind.update is not MessagePassing.update
+        self.update = _parameters(kind.update, 2) if own else None
+        self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
+
+    def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
+        """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
+        if not self._plain:
+            need(kwargs.keys() - {"size"} == self._names)
+            return
+        taken = layer._user_args
+        for name in taken:
+            # For one that is missing, the plain propagate passes an empty value, and no default.
+            need((name[:-2] if name.endswith(("_i", "_j")) else name) in kwargs)
+        filled = [name for name in _VALUES if name in taken and kwargs[name] is None]
+        need(not (over_matrix and filled and filled != ["edge_weight"]), VALUES_ELSEWHERE)
+
+    def parameters(self) -> set[str]:
+        """The names of the parameters of its message and update."""
+        return {parameter.name for parameter in (*self.message, *(self.update or ()))}
+
+
+def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(function).parameters.values())[after:]
+
+
+def planned(own: OwnMessage, layer: Any, edges: ListedEdges | MatrixEdges, kwargs: dict[str, Any]) -> Plan:
+    """The plan of a propagation with the layer's own message: compiled if it can be, else in blocks.
+
+    Args:
+        own: The message.
+        layer: The layer, whose modules have no hooks.
+        edges: The edges.
+        kwargs: The operands of ``propagate``, by name.
+
+    Raises:
+        Leave: PyG's own code has to run.
+    """
+    need(edges.is_cpu, "edge_index is not on the CPU, where alone messages run in blocks")
+    over_matrix = isinstance(edges, MatrixEdges)
+    own.check_operands(layer, kwargs, over_matrix)
+    if over_matrix:
+        kwargs = with_values(own.parameters(), edges.given, kwargs)
+    # PyG has pointers for all matrices but COO; in its own messages they go to a softmax and nowhere else.
+    ptr_is_none = edges.ptr_is_none or (over_matrix and type(layer).message in messages_with_softmax())
+    arguments = _Arguments(layer, edges, kwargs)
+    for parameter in own.message:
+        arguments.take(parameter, ptr_is_none)
+    counts = edges.counts(LEFT_TO_PYG)
+    update = _update_arguments(own, kwargs, counts)
+    graph = edges.graph()
+    each, operands = with_sizes(arguments.each, *counts), arguments.operands
+    autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
+    way = own.traces.way(
+        layer, each, operands, graph, partial(_traced, layer, each, operands, edges, graph, autocast)
+    )
+    if isinstance(way, str):
+        raise Leave(way)
+    if isinstance(way, Compiled):
+        return _compiled(way, layer, graph, each, operands, update)
+    need(edges.count * _row_bytes(each, operands) >= thresholds.now.cached_bytes, FITS_CACHE)
+    return _in_blocks(way, layer, edges, each, operands, update, autocast)
+
+
+class _Arguments:
+    """The arguments of a message as PyG collects them, and the tensors behind them.
+
+    Attributes:
+        each: The arguments.
+        operands: The tensors, each once.
+    """
+
+    def __init__(self, layer: Any, edges: Edges, kwargs: dict[str, Any]) -> None:
+        self.each: list[Argument] = []
+        self.operands: list[Tensor] = []
+        self._dim, self._edges, self._kwargs = layer.node_dim, edges, kwargs
+
+    def take(self, parameter: inspect.Parameter, ptr_is_none: bool) -> None:
+        """Notes the argument of a parameter."""
+        name = parameter.name
+        if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            raise Leave(f"its message takes {parameter}, and onehop collects named arguments alone")
+        if name in _UNKNOWN or (name == "ptr" and not ptr_is_none):
+            raise Leave(asks_for(name))
+        if name in EDGE_NUMBERS:
+            self.each.append(numbered(name))
+        elif name == "ptr" or name in SIZES:
+            # Sizes are known only when all operands have been looked at.
+            self.each.append(Argument(name, Kind.VALUE))
+        elif name.endswith(("_i", "_j")):
+            need(name[:-2] in self._kwargs)
+            self._lift(name, self._kwargs[name[:-2]])
+        else:
+            value = self._kwargs.get(name, parameter.default)
+            need(value is not parameter.empty)
+            if not isinstance(value, Tensor):
+                self.each.append(Argument(name, Kind.VALUE, None, value))
+                return
+            _check_operand(value)
+            kind = Kind.EDGE if value.dim() > 0 and value.size(0) == self._edges.count else Kind.WHOLE
+            self._note(name, kind, value)
+
+    def _lift(self, name: str, operand: Any) -> None:
+        """Notes an argument that has a row of a node for every edge."""
+        edges, sends = self._edges, name.endswith("_j")
+        side = edges.sending if sends else 1 - edges.sending
+        if isinstance(operand, tuple | list):
+            need(len(operand) == 2)
+            need(edges.forwards or operand[0] is operand[1], BIPARTITE_BACKWARDS)
+            for end, tensor in enumerate(operand):
+                self._note_rows(tensor, end)
+            operand = operand[side]
+        else:
+            self._note_rows(operand, side)
+        if isinstance(operand, Tensor):
+            self._note(name, Kind.SOURCE if sends else Kind.TARGET, operand)
+        else:
+            self.each.append(Argument(name, Kind.VALUE))
+
+    def _note_rows(self, tensor: Any, end: int) -> None:
+        if isinstance(tensor, Tensor):
+            _check_operand(tensor)
+            dims, dim = tensor.dim(), self._dim
+            need(dims > 0 and -dims <= dim < dims)
+            need(dim % dims == 0, "node_dim is not the first dimension of its operands")
+            self._edges.note(end, tensor.size(0))
+
+    def _note(self, name: str, kind: Kind, tensor: Tensor) -> None:
+        self.each.append(Argument(name, kind, position(tensor, self.operands)))
+
+
+def _check_operand(tensor: Tensor) -> None:
+    if not is_plain(tensor):
+        raise Leave(f"an operand is of type {type(tensor).__name__}")
+    need(tensor.is_cpu, "an operand is not on the CPU")
+    need(tensor.layout is torch.strided, "an operand is sparse")
+    need(not wraps(tensor), WRAPPED)
+
+
+def _update_arguments(own: OwnMessage, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any]:
+    """Collects the arguments of ``update``, besides its first, as PyG does."""
+    known = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
+    given = {}
+    for parameter in own.update or ():
+        name = parameter.name
+        value = known.get(name, parameter.default)
+        ends = name.endswith(("_i", "_j")) and name not in SIZES
+        if value is parameter.empty or ends or name in (*_UNKNOWN, "index", "ptr"):
+            raise Leave(f"its update asks for {name}")
+        given[name] = value
+    return given
+
+
+def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
+    """Bytes an edge of the widest operand."""
+    found = [operands[a.at] for a in each if a.at is not None and a.kind in ENDS]
+    return max((t.nbytes // max(t.size(0), 1) for t in found), default=0)
+
+
+def _largest(operands: Sequence[Tensor]) -> Tensor:
+    return max(operands, key=lambda tensor: tensor.nbytes)
+
+
+# Compiled
+
+
+@dataclass(slots=True)
+class CompiledPlan(Plan):
+    """The plan of a compiled message: a program, run over tiles of edges.
+
+    Attributes:
+        message: The program.
+        tensors: What its terms number: the operands, and tensors that the message uses besides.
+        module: The aggregation module.
+    """
+
+    message: Read = field(kw_only=True)
+    tensors: list[Tensor] = field(kw_only=True)
+    module: Any = field(kw_only=True)
+
+    @property
+    def reductions(self) -> tuple[str, ...]:
+        """Names of the reductions that the aggregation module is made of."""
+        found = simple_parts(self.module)
+        assert found is not None
+        return tuple(sorted(found[0]))
+
+    def rows(self) -> CompiledRows:
+        """The messages, with these reductions of them."""
+        return CompiledRows(self.graph, self.message, self.reductions, self.tensors, drawn)
+
+
+def _compiled(
+    way: Compiled,
+    layer: Any,
+    graph: Graph,
+    each: list[Argument],
+    operands: list[Tensor],
+    update: dict[str, Any],
+) -> CompiledPlan:
+    message, module = way.message, layer.aggr_module
+
+    def run() -> Any:
+        return layer.update(reduce(plan.rows(), module), **update)
+
+    def shown(layer: Any) -> reports.Call:
+        names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
+        steps = sum(len(part.program.steps) for part in message.parts)
+        how = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
+        matched = [rule_for(part, plan.reductions) for part in message.parts]
+        if all(matched):
+            how = f"matches {' and '.join(found.name for found in matched if found is not None)}"
+        texts = [part.program.text(names_of(part.terms, names)) for part in message.parts]
+        if message.behind is not None:
+            texts.append("the sums or means of messages: times a matrix")
+        form = "its message, compiled"
+        return reports.Call(layer, None, form, name_of(module), "cpu", how, "\n".join(texts))
+
+    plan = CompiledPlan(
+        "its message, compiled",
+        name_of(module),
+        graph,
+        _largest(operands),
+        run,
+        aside=OWN_MESSAGES,
+        shown=shown,
+        message=message,
+        tensors=[*operands, *way.tensors],
+        module=module,
+    )
+    return plan
+
+
+def _traced(
+    layer: Any,
+    each: list[Argument],
+    operands: list[Tensor],
+    edges: ListedEdges | MatrixEdges,
+    graph: Graph,
+    autocast: torch.dtype | None,
+) -> Found:
+    """Traces the message of a layer; ``autocast`` is the dtype of autocast, or None."""
+    snapshot, message, module = Snapshot(layer), type(layer).message, layer.aggr_module
+    own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
+    trial = Trial(
+        partial(message, snapshot.layer),
+        message,
+        each,
+        operands,
+        own,
+        partial(edges.first, graph),
+        edges.count,
+        layer.node_dim,
+        snapshot.stored,
+    )
+    linear = linear_reduction(module) is not None
+    return way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
+
+
+def _refusal_of(message: Read, module: Any) -> str | None:
+    """Return why a compiled message cannot be reduced as an aggregation module does; None if it can."""
+    reductions = simple_parts(module)
+    if reductions is None:
+        return f"its reduction, {name_of(module)}, is not made of sums, means, extrema and softmax"
+    names, softmaxes = reductions
+    for softmax in softmaxes:
+        reason = weights_reason(message, softmax)
+        if reason is not None:
+            return reason
+    if names and not is_short(message, tuple(sorted(names))):
+        return _TOO_LONG
+    for each in softmaxes:
+        parts = tuple(weighted(part, each.t, is_constant(each)) for part in message.parts)
+        if not is_short(replace(message, parts=parts), ("sum",)):
+            return _TOO_LONG
+    return None
+
+
+# In blocks
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCode:
+    """A layer's message and its aggregation, as code.
+
+    Attributes:
+        layer: A copy of the layer.
+        function: The message.
+    """
+
+    layer: Any
+    function: Callable[..., Tensor]
+
+    def message(self, **given: Any) -> Tensor:
+        """The messages of edges."""
+        return self.function(self.layer, **given)
+
+    def reduce(self, rows: BlockRows) -> Tensor:
+        """The messages, reduced over rows."""
+        return reduce(rows, self.layer.aggr_module)
+
+    def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
+        """The same with other tensors in place of parameters."""
+        copied = Snapshot(self.layer)
+        found = copied.renamed(others)
+        return LayerCode(copied.layer, self.function), found
+
+
+def _in_blocks(
+    way: InBlocks,
+    layer: Any,
+    edges: ListedEdges | MatrixEdges,
+    each: list[Argument],
+    operands: list[Tensor],
+    update: dict[str, Any],
+    autocast: torch.dtype | None,
+) -> Plan:
+    """The plan of a message that runs in blocks, and again in the backward pass."""
+    module, graph = layer.aggr_module, edges.graph()
+    linear = linear_reduction(module)
+    blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
+    code = LayerCode(Snapshot(layer).layer, type(layer).message)
+    blocks_run = BlockRun(code, each, graph, blocks, linear, autocast)
+    learned = [p for p in module.parameters() if p.requires_grad]
+    parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
+
+    def run() -> Any:
+        return layer.update(blocks_run(operands, parameters), **update)
+
+    def shown(layer: Any) -> reports.Call:
+        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, for {way.refusal}"
+        return reports.Call(layer, None, form, name_of(module), "cpu", plan)
+
+    form = reports.IN_BLOCKS
+    return Plan(form, name_of(module), graph, _largest(operands), run, aside=OWN_MESSAGES, shown=shown)

@@ -1,0 +1,179 @@
+"""Messages that are the sources' features: copied, weighted, or less those of the destinations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.graph.lending import original
+from onehop.integrations import reports, session, tuning
+from onehop.integrations.pyg import machine, reuse
+from onehop.integrations.pyg.admit import Source, Target, Weight, placement
+from onehop.integrations.pyg.call import Call
+from onehop.integrations.pyg.leave import need
+from onehop.integrations.pyg.rules.table import rule
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.arg_extremum import arg_extremum
+
+SOURCE = "source"
+WEIGHTED = "source * weight"
+DIFFERENCE = "(source - destination) * weight"
+
+
+@dataclass(slots=True)
+class Aggregation:
+    """A plan of one aggregation, or of two where messages are differences.
+
+    Attributes:
+        form: The messages, as ``explain`` shows them.
+        reduce: How they are reduced.
+        graph: Over which edges.
+        x: [num_src, F], or [B, num_src, F].
+        weight: [E] or None.
+        scale: [N], multiplies sources and destinations; None means 1.
+        subtrahend: [num_dst, F], what every message has subtracted, or None.
+        backend: Who runs it, by name; empty means the best there is.
+        first: Whether the gradient of a max or min goes to the first of the edges that tie.
+    """
+
+    form: str
+    reduce: str
+    graph: Graph
+    x: Tensor
+    weight: Tensor | None = None
+    scale: Tensor | None = None
+    subtrahend: Tensor | None = None
+    backend: str = ""
+    first: bool = False
+
+    @property
+    def aside(self) -> str:
+        """Why a simulated machine does not run it."""
+        if self.first:
+            return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
+        return str(machine.reduction_refusal(self.x, self.reduce))
+
+    def is_constant(self) -> bool:
+        """Return whether the result may be kept, because the features need no gradient."""
+        # Small graphs, where a call would show, end here.
+        if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
+            return False
+        factor = self.scale if self.weight is None else self.weight
+        return reuse.constant(self.x, factor, self.graph.num_edges)
+
+    def run(self) -> Tensor:
+        """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
+        if not self.is_constant():
+            return self._compute()
+        # Kernels take an address, which makes a lent tensor one of its own.
+        x, factor = original(self.x), self.scale if self.weight is None else self.weight
+        kept = reuse.find(x, factor, self.graph, self.reduce)
+        if kept is not None:
+            return kept
+        out = self._compute()
+        reuse.keep(x, factor, self.graph, self.reduce, out)
+        return out
+
+    def _compute(self) -> Tensor:
+        x, batched = self.x, self.x.dim() == 3
+        if batched:
+            # Batches become columns: each edge is read once for all of them.
+            x = x.transpose(0, 1)
+        elif session.now.settings.tune == "auto" and x.is_cpu and self.backend in ("", "cpu"):
+            backward = x.requires_grad and torch.is_grad_enabled()
+            tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
+        if self.first:
+            found = arg_extremum(self.graph, x, self.weight, self.reduce)
+            return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
+        out = self._reduced(x)
+        if batched:
+            # A copy even of one batch: autograd refuses writes to views that PyG's results are not.
+            return out.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        if self.subtrahend is None:
+            return out
+        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
+        return out - self.subtrahend * self._reduced(x.new_ones(x.size(0), 1))
+
+    def _reduced(self, x: Tensor) -> Tensor:
+        return reduce_rows(
+            self.graph,
+            x,
+            weight=self.weight,
+            reduce=self.reduce,
+            src_scale=self.scale,
+            dst_scale=self.scale,
+            backend=self.backend,
+        )
+
+    def described(self, layer: Any) -> reports.Call:
+        """The row of ``explain``."""
+        backend = backend_for(self.x.device, self.x.dtype, self.backend)
+        width = self.x.numel() // max(self.graph.num_src, 1)
+        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
+        form = self.form
+        if self.scale is not None:
+            form = "scaled source, scaled destination"
+        elif self.weight is None:
+            form = form.removesuffix(" * weight")
+        if self.is_constant():
+            form += ", kept while the features do not change"
+        return reports.Call(layer, None, form, self.reduce, backend.name, plan)
+
+
+def _aggregation(
+    call: Call,
+    form: str,
+    x: Tensor,
+    weight: Tensor | None = None,
+    subtrahend: Tensor | None = None,
+    weighted: bool = True,
+) -> Aggregation:
+    edges, reduce = call.edges, call.reduce
+    backend = machine.backend_of(call.layer, x, reduce) if session.now.machine else call.backend
+    on_cpu = edges.is_cpu and x.is_cpu and (weight is None or weight.is_cpu) and subtrahend is None
+    # Some backend always runs on the CPU.
+    if backend or not on_cpu:
+        placement(backend, edges, x, weight, subtrahend)
+    graph, weight, scale, first = edges.factors(x, weight, reduce, weighted)
+    if form == SOURCE and weight is not None:
+        form = WEIGHTED
+    if first:
+        backend = session.now.backend
+    return Aggregation(form, reduce, graph, x, weight, scale, subtrahend, backend, first)
+
+
+_DIFFERENTLY = "source and destination features differ in width or dtype, or have three dimensions"
+
+
+@rule("MessagePassing", "SAGEConv", "GINConv", "MFConv", "SignedConv", name=SOURCE, attends=False, divides=True, x=Source())
+def copied(call: Call, x: Tensor) -> Aggregation:
+    """The sources' features."""
+    return _aggregation(call, SOURCE, x, weighted=False)
+
+
+_WEIGHTED = {"name": WEIGHTED, "attends": False, "divides": True}
+
+
+@rule("GCNConv", "GraphConv", "SimpleConv", "APPNP", "TAGConv", "LGConv", "GCN2Conv", "MixHopConv",
+      "GatedGraphConv", "WLConvContinuous", "LabelPropagation",
+      **_WEIGHTED, x=Source(), edge_weight=Weight())
+@rule("SGConv", "SSGConv", "ARMAConv", "PDNConv", "ClusterGCNConv", "PANConv",
+      **_WEIGHTED, x=Source(), edge_weight=Weight(required=True))
+@rule("ChebConv", **_WEIGHTED, x=Source(), norm=Weight(required=True))
+@rule("SparseLinear", **_WEIGHTED, weight=Source(), edge_weight=Weight())
+def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation:
+    """The sources' features, times a number of each edge."""
+    return _aggregation(call, WEIGHTED, x, weight)
+
+
+@rule("LEConv", name=DIFFERENCE, attends=False, a=Source(), b=Target(), edge_weight=Weight())
+def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation:
+    """The sources' features less those of the destinations, times a number of each edge."""
+    same = a.dim() == 2 and b.shape[1:] == a.shape[1:] and b.dtype is a.dtype
+    need(same, _DIFFERENTLY)
+    need(call.reduce in ("sum", "mean"), "differences are reduced by sum and mean alone")
+    return _aggregation(call, DIFFERENCE, a, weight, b)

@@ -1,0 +1,80 @@
+"""The table of rules, and how a rule enters it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch_geometric.nn import MessagePassing
+
+from onehop.errors import ConfigurationError
+from onehop.integrations.pyg.known import layer_class
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a message function means.
+
+    Attributes:
+        lower: Prepares a call; it gets the call, and each operand as its spec admits it.
+        operands: The operands of ``propagate`` and the spec of each.
+        name: The messages, as :func:`onehop.explain` shows them; empty where the plan names them.
+        attends: Whether messages are weighted by attention.
+        needs: Functions of the class's own that a subclass must not have replaced.
+        compiles: Whether the message can be compiled where the rule does not take it.
+        divides: Whether its operators run on the parts of a divided graph too.
+        listed: Whether it takes edges as a list alone; PyG runs its own code over a sparse matrix.
+    """
+
+    lower: Callable[..., Any]
+    operands: Mapping[str, Any]
+    name: str = ""
+    attends: bool = True
+    needs: tuple[str, ...] = ()
+    compiles: bool = False
+    divides: bool = False
+    listed: bool = False
+
+    @property
+    def first(self) -> str:
+        """An operand with features of the sources, of the width that is aggregated."""
+        return next((name for name in ("key", "k", "x") if name in self.operands), next(iter(self.operands)))
+
+
+TABLE: dict[str, Rule] = {}
+"""The rules, by the name of the layer that defines the message function."""
+
+
+def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Enters a function into the table as the rule of some layers' messages.
+
+    Args:
+        layers: Names of classes of PyG.
+        name: The messages, as ``explain`` shows them; empty where the plan names them.
+        options: Flags of :class:`Rule` by name; everything else is the spec of an operand of the layers'
+            ``propagate``, in the order in which they are admitted.
+    """
+    flags = ("attends", "needs", "compiles", "divides", "listed")
+    given = {key: options.pop(key) for key in flags if key in options}
+
+    def enter(lower: Callable[..., Any]) -> Callable[..., Any]:
+        made = Rule(lower, options, name, **given)
+        for layer in layers:
+            _check_operands(layer, made)
+            TABLE[layer] = made
+        return lower
+
+    return enter
+
+
+def _check_operands(layer: str, made: Rule) -> None:
+    """Raises unless a layer's functions take the operands of a rule, and no others."""
+    kind = layer_class(layer)
+    taken = set()
+    for function, before in (("message", 1), ("aggregate", 2), ("update", 2)):
+        for parameter in list(inspect.signature(getattr(kind, function)).parameters)[before:]:
+            if parameter not in MessagePassing.special_args:
+                taken.add(parameter.removesuffix("_i").removesuffix("_j"))
+    for operand in made.operands.keys() ^ taken:
+        has = "does not take" if operand in made.operands else "takes, and its rule does not name,"
+        raise ConfigurationError(f"{layer} {has} the operand {operand!r} of propagate.")
