@@ -291,7 +291,9 @@ def test_the_trace_of_each_message_that_the_table_knows_is_its_rule(
     weights = [False] if weight is None else [True] if spec.required else [True, False]
     graph = Graph.from_edge_index(edges_between(SOURCES, SOURCES, EDGES), size=(SOURCES, SOURCES))
     for weighted in weights:
-        given = {name: numbers(SOURCES, WIDTH) for kind_of, (name, _) in specs.items() if kind_of is not Weight}
+        given = {
+            name: numbers(SOURCES, WIDTH) for kind_of, (name, _) in specs.items() if kind_of is not Weight
+        }
         given |= {} if weight is None else {weight: numbers(EDGES, seed=2) if weighted else None}
         with thresholds.lifted():
             onehop.message(graph, MethodType(kind.message, object()), reduce, **given)  # type: ignore[attr-defined]

@@ -5,7 +5,7 @@ flow. What PyG would complain about is left to PyG, so that its own error appear
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -149,7 +149,7 @@ class Weight:
         if weight is None and name == "edge_weight":
             weight = edges.values
         if type(weight) is edges.unmade:
-            return weight  # type: ignore[no-any-return]
+            return cast(Tensor, weight)
         if weight is None:
             need(not self.required, "PyG is left to report the missing weight")
             return None

@@ -1,3 +1,1 @@
 """Old names, until all callers use the new ones."""
-
-from onehop.integrations.pyg.call import Plan as AttentionTask

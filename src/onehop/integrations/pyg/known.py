@@ -1,4 +1,4 @@
-"""Names of PyG's classes and functions that the patch replaces or asks about, besides the messages of layers."""
+"""Names of PyG's classes and functions that the patch replaces, or has to know."""
 
 import functools
 import importlib
@@ -79,7 +79,7 @@ def edge_updates() -> dict[Callable[..., Any], str]:
 
 
 def classes_returning_weights() -> list[Any]:
-    """The classes whose ``forward`` returns attention weights on demand, and computes them all the same without."""
+    """The classes whose ``forward`` returns attention weights on demand, and computes them without it too."""
     return [layer_class(name) for name in ("GATConv", "GATv2Conv", "TransformerConv")]
 
 

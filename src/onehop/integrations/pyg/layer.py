@@ -8,7 +8,7 @@ where there is no source.
 """
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from operator import attrgetter, itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -174,7 +174,7 @@ class ClassRecord:
             self.rule = rule
         except Leave as why:
             self.reason = why.sentence
-        self.names = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
+        self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
         self.own = OwnMessage(kind, self.names, self.plain)
 

@@ -1,4 +1,4 @@
-"""Refusals: the exception that leaves a propagation to PyG's own code, and sentences that several rules share."""
+"""Refusals: the exception that leaves a propagation to PyG's own code, and sentences of several rules."""
 
 import torch
 from torch import Tensor

@@ -10,7 +10,9 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.machines.base import AttentionSize, OperatorMachine
 
-SEVERAL_OPERATORS = "machines run reductions and attention of one operator, and this propagation takes several"
+SEVERAL_OPERATORS = (
+    "machines run reductions and attention of one operator, and this propagation takes several"
+)
 OWN_MESSAGES = "machines run reductions of rows of features and fused attention, and its messages are neither"
 
 _SUMS = ("sum", "mean")

@@ -2,7 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from onehop.integrations.pyg.edges.matrix import adjacency_reason, is_adjacency, matrix_product, tensor_product
+from onehop.integrations.pyg.edges.matrix import (
+    matrix_product,
+    tensor_product,
+)
 from onehop.integrations.pyg.leave import Leave
 
 

@@ -15,9 +15,11 @@ from onehop.distributed.graph import LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import memory, reports
 from onehop.integrations.pyg.call import Call
-from onehop.integrations.pyg.edges.part import PartEdges
-from onehop.integrations.pyg.edges.part import normalised as normalised
-from onehop.integrations.pyg.edges.part import rewritten_loops as rewritten_loops
+from onehop.integrations.pyg.edges.part import (
+    PartEdges,
+    normalised as normalised,
+    rewritten_loops as rewritten_loops,
+)
 from onehop.integrations.pyg.edges.part_messages import propagate_messages
 from onehop.integrations.pyg.layer import ClassRecord, is_left_out, layer_reason, reduction_of
 from onehop.integrations.pyg.leave import Leave, leave_if, need
@@ -81,7 +83,12 @@ def _propagated(
     edges = PartEdges(edge_index, operands, kwargs.get("size"))
     _keep_memory_for(operands)
     rule, (reduce, unknown) = record.rule, reduction_of(layer)
-    if rule is not None and rule.divides and unknown is None and _are_rows(operands.get(rule.first), rule.attends):
+    if (
+        rule is not None
+        and rule.divides
+        and unknown is None
+        and _are_rows(operands.get(rule.first), rule.attends)
+    ):
         call = Call(layer, reduce, edges, kwargs if rule.attends else operands, "")
         plan = rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
         if isinstance(plan, Aggregation):

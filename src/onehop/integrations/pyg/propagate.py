@@ -131,7 +131,8 @@ def planned(
         small = is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends)
         need(not small, TOO_SMALL)
         try:
-            return by_rule(record, layer, edge_index, args, kwargs)
+            plan: Plan | Aggregation = by_rule(record, layer, edge_index, args, kwargs)
+            return plan
         except Leave as why:
             # Further operands, which a rule does not expect, are not the message's.
             known = type(layer.aggr_module) in REDUCTIONS and why.sentence is not OTHER_OPERANDS
@@ -174,13 +175,13 @@ def by_rule(
     Raises:
         Leave: As :func:`planned`.
     """
-    rule = record.rule
+    rule, names = record.rule, record.names
     if rule is None:
         raise Leave(record.reason or "")
     leave_if(layer_reason(layer, record.fuses))
     reduce, reason = reduction_of(layer)
     leave_if(reason)
-    need(not args and (kwargs.keys() == record.names or kwargs.keys() - _SIZE == record.names), OTHER_OPERANDS)
+    need(not args and (kwargs.keys() == names or kwargs.keys() - _SIZE == names), OTHER_OPERANDS)
     edges: Edges
     # The layout first: this is the hot path.
     if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):

@@ -2,6 +2,6 @@
 
 from onehop.integrations.pyg.known import *
 from onehop.integrations.pyg.known import edge_updates as edge_updates
-from onehop.integrations.pyg.rules import known_layers as known_layers, rules as message_forms
+from onehop.integrations.pyg.rules import known_layers as known_layers
 
 MAYBE_WEIGHTED = OVER_MATRIX = "source * weight"

@@ -6,7 +6,6 @@ from onehop.integrations.pyg.call import begin as begin
 from onehop.integrations.pyg.layer import record_of as record_of
 from onehop.integrations.pyg.leave import Leave
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
-from onehop.integrations.pyg.rules.plain import Aggregation as Task
 
 
 def task_of(*args: Any) -> Any:

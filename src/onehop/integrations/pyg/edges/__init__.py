@@ -1,4 +1,4 @@
-"""The edges of a propagation, in whatever form PyG takes them; this room knows no rules and no layers' messages."""
+"""The edges of a propagation, in every form that PyG takes; this room knows no rules and no messages."""
 
 from typing import Any, NamedTuple
 
@@ -19,13 +19,13 @@ class Factors(NamedTuple):
     """The graph of an aggregation, and what its messages are multiplied by.
 
     Attributes:
-        graph: The edges.
+        graph: The edges: a :class:`onehop.Graph`, a part of a divided graph, or a graph in a program.
         weight: [E]; None if every edge counts as it is.
         scale: [N], numbers whose products over the ends of the edges are the weight; or None.
         first: Whether the gradient of a max or min goes to the first of the edges that tie.
     """
 
-    graph: Graph
+    graph: Any
     weight: Tensor | None = None
     scale: Tensor | None = None
     first: bool = False
@@ -134,7 +134,7 @@ class Edges:
         raise NotImplementedError
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
-        """The factors of PyG's dropout, drawn as PyG would draw them now, for numbers in the order of ``out``.
+        """The factors of PyG's dropout, as PyG would draw them now, for numbers in the order of ``out``.
 
         Args:
             out: Any numbers, which may be overwritten.

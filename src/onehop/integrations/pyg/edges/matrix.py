@@ -1,4 +1,4 @@
-"""Edges as a sparse matrix [num_dst, num_src]: torch's CSR, CSC and COO, and ``SparseTensor`` of torch_sparse.
+"""Edges as a sparse matrix [num_dst, num_src]: torch's CSR, CSC and COO, and torch_sparse's SparseTensor.
 
 A layer that has a fused path of PyG's own (``message_and_aggregate``) multiplies by the matrix there: every
 message is the source's features times the matrix's value, and no other operand counts. The gradient of a max

@@ -41,9 +41,7 @@ class PartEdges(Edges):
         graph = self._graph = edge_index.graph
         self.given, self.forwards, self.count = edge_index, True, graph.num_edges
         own = (graph.num_sources, graph.num_nodes)
-        if size is not None and any(
-            given not in (None, rows) for given, rows in zip(size, own, strict=True)
-        ):
+        if size is not None and any(given not in (None, rows) for given, rows in zip(size, own, strict=True)):
             raise Leave(f"a size other than {own[0]} owned sources and {own[1]} owned nodes")
         self.sizes = list(own)
         for name in ("edge_weight", "edge_attr", "norm"):
@@ -74,8 +72,8 @@ class PartEdges(Edges):
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
         """The part, and the weight or the scales that GCN's normalisation made."""
-        graph: Any = self._graph
-        if type(weight) is not PartWeights:
+        graph: Any = self.graph()
+        if not isinstance(weight, PartWeights):
             return Factors(graph, weight)
         if reduce == "sum" and weight.graph is graph and x.dtype is weight.dtype:
             return Factors(graph, None, weight.scale)

@@ -16,7 +16,7 @@ from onehop.distributed.checks import edges_reason
 from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import DistributedGraph
 from onehop.integrations.pyg.edges.part_weights import PartWeights
-from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
+from onehop.integrations.pyg.leave import is_plain, leave_if, need
 from onehop.ops.contexts import WRAPPED, wraps
 
 # What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
@@ -45,7 +45,9 @@ def propagate_messages(
     of_message = set(layer.inspector.get_param_names("message"))
     names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
     for name in _OF_THE_WHOLE:
-        need(name not in names, f"its message asks for {name}, and this part has numbers of its own for nodes")
+        need(
+            name not in names, f"its message asks for {name}, and this part has numbers of its own for nodes"
+        )
     passed: dict[str, Any] = {}
     lifted: dict[str, Ends] = {}
     for name, value in operands.items():

@@ -1,8 +1,8 @@
 """The message functions that onehop knows, each with the rule that computes what it means.
 
-Rules know edges by their face (:class:`~onehop.integrations.pyg.edges.Edges`), and no layer's ``forward``. The
-table is keyed by the function object that a layer's class has as ``message``: a class that inherits one of
-these functions qualifies, a class that overrides it does not.
+Rules know edges by their common class (:class:`~onehop.integrations.pyg.edges.Edges`), and no layer's
+``forward``. The table is keyed by the function object that a layer's class has as ``message``: a class that
+inherits one of these functions qualifies, a class that overrides it does not.
 """
 
 import functools

@@ -37,7 +37,7 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
         need(pending, "its attention weights are made outside, or asked for")
     if type(alpha) is Pending:
         try:
-            return _FUSED[alpha.kind](call, alpha, *x)
+            return _FUSED[alpha.kind](call, alpha, source, x[1])
         except Leave:
             if call.edges.is_part:
                 raise
@@ -48,8 +48,9 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
     def run() -> Tensor:
         return reduce_rows(graph, source, weight=alpha, reduce=call.reduce, backend=call.backend)
 
-    return Plan("source * weight for each head, weights by PyG", call.reduce, graph, source, run,
-                backend=call.backend)
+    return Plan(
+        "source * weight for each head, weights by PyG", call.reduce, graph, source, run, backend=call.backend
+    )
 
 
 def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
@@ -115,8 +116,14 @@ def _wide(x: Tensor, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-@rule("TransformerConv", divides=True,
-      query=Rows(3, TARGET), key=Rows(3, SOURCE), value=Rows(3, SOURCE), edge_attr=Given())
+@rule(
+    "TransformerConv",
+    divides=True,
+    query=Rows(3, TARGET),
+    key=Rows(3, SOURCE),
+    value=Rows(3, SOURCE),
+    edge_attr=Given(),
+)
 def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features: Any) -> Plan:
     """TransformerConv: dot products of queries and keys."""
     layer = call.layer

@@ -44,7 +44,6 @@ from onehop.integrations.pyg.leave import (
     VALUES_ELSEWHERE,
     Leave,
     is_plain,
-    leave_if,
     need,
 )
 from onehop.integrations.pyg.machine import OWN_MESSAGES

@@ -1,6 +1,7 @@
 """Messages that are the sources' features: copied, weighted, or less those of the destinations."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -146,25 +147,28 @@ def _aggregation(
     return Aggregation(form, reduce, graph, x, weight, scale, subtrahend, backend, first)
 
 
+sums = partial(rule, attends=False, divides=True)
 _DIFFERENTLY = "source and destination features differ in width or dtype, or have three dimensions"
 
 
-@rule("MessagePassing", "SAGEConv", "GINConv", "MFConv", "SignedConv", name=SOURCE, attends=False, divides=True, x=Source())
+_COPIED = ("MessagePassing", "SAGEConv", "GINConv", "MFConv", "SignedConv")
+_WEIGHTED = (
+    *("GCNConv", "GraphConv", "SimpleConv", "APPNP", "TAGConv", "LGConv", "GCN2Conv", "MixHopConv"),
+    *("GatedGraphConv", "WLConvContinuous", "LabelPropagation"),
+)
+_WEIGHTED_ALWAYS = ("SGConv", "SSGConv", "ARMAConv", "PDNConv", "ClusterGCNConv", "PANConv")
+
+
+@sums(*_COPIED, name=SOURCE, x=Source())
 def copied(call: Call, x: Tensor) -> Aggregation:
     """The sources' features."""
     return _aggregation(call, SOURCE, x, weighted=False)
 
 
-_WEIGHTED = {"name": WEIGHTED, "attends": False, "divides": True}
-
-
-@rule("GCNConv", "GraphConv", "SimpleConv", "APPNP", "TAGConv", "LGConv", "GCN2Conv", "MixHopConv",
-      "GatedGraphConv", "WLConvContinuous", "LabelPropagation",
-      **_WEIGHTED, x=Source(), edge_weight=Weight())
-@rule("SGConv", "SSGConv", "ARMAConv", "PDNConv", "ClusterGCNConv", "PANConv",
-      **_WEIGHTED, x=Source(), edge_weight=Weight(required=True))
-@rule("ChebConv", **_WEIGHTED, x=Source(), norm=Weight(required=True))
-@rule("SparseLinear", **_WEIGHTED, weight=Source(), edge_weight=Weight())
+@sums(*_WEIGHTED, name=WEIGHTED, x=Source(), edge_weight=Weight())
+@sums(*_WEIGHTED_ALWAYS, name=WEIGHTED, x=Source(), edge_weight=Weight(required=True))
+@sums("ChebConv", name=WEIGHTED, x=Source(), norm=Weight(required=True))
+@sums("SparseLinear", name=WEIGHTED, weight=Source(), edge_weight=Weight())
 def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation:
     """The sources' features, times a number of each edge."""
     return _aggregation(call, WEIGHTED, x, weight)

@@ -94,9 +94,7 @@ def _score_of_features(layer: Any, features: Any, edges: int, like: Tensor) -> C
     linear = layer.lin_edge
     need(linear is not None)
     given = features.view(-1, 1) if isinstance(features, Tensor) and features.dim() == 1 else features
-    beside = (
-        isinstance(given, Tensor) and given.device == like.device and given.layout is torch.strided
-    )
+    beside = isinstance(given, Tensor) and given.device == like.device and given.layout is torch.strided
     need(beside, "the edge features are not a plain tensor on the device of the nodes'")
     same = given.dtype is like.dtype and given.dim() == 2 and not wraps(given)
     need(same, "the edge features are of another kind than the nodes'")
