@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from onehop.backends import refusal
 from onehop.integrations.pyg.call import Call
@@ -24,6 +26,8 @@ from onehop.integrations.pyg.leave import (
 )
 from onehop.ops.contexts import WRAPPED, wraps
 
+# As torch.export traces tensors.
+_TRACED = (FakeTensor, FunctionalTensor)
 _MATRIX, _BATCHED = 2, 3
 _PAIR = 2
 
@@ -31,18 +35,23 @@ BOTH = 2
 """The ends of edges that an operand has rows for: :data:`SOURCE`, :data:`TARGET` or both."""
 
 
-def features(x: Any, node_dim: int) -> Tensor:
+def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     """Admits rows of features on any device: [N, F], or [B, N, F] with ``node_dim=-2``."""
-    if not is_plain(x):
+    if not _is_tensor(x, edges):
         raise Leave(f"the features are of type {type(x).__name__}")
     need(x.dtype in FLOATS, "the features are not floating-point numbers of 16, 32 or 64 bits")
     need(x.layout is torch.strided, "the features are sparse")
-    if is_transformed(x):
+    if not edges.is_traced and is_transformed(x):
         raise Leave(WRAPPED)
     dims = x.dim()
     if not (dims == _MATRIX and node_dim in (-2, 0)) and not (dims == _BATCHED and node_dim == -2):
         raise Leave("node_dim is not the first of two dimensions, nor the middle one of three")
     return x  # type: ignore[no-any-return]
+
+
+def _is_tensor(value: Any, edges: Edges) -> bool:
+    """Return whether a value is a plain tensor, or one without data while a program is traced."""
+    return is_plain(value) or (edges.is_traced and type(value) in _TRACED)
 
 
 def backend(x: Tensor, name: str) -> None:
@@ -70,12 +79,12 @@ def is_feature(call: Call, tensor: Any, dims: int) -> bool:
     """Return whether an operand is a dense floating-point tensor of so many dimensions, beside the edges."""
     edges = call.edges
     return (
-        is_plain(tensor)
+        _is_tensor(tensor, edges)
         and tensor.dtype in FLOATS
         and ((tensor.is_cpu and edges.is_cpu) or tensor.device == edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
-        and not is_transformed(tensor)
+        and (edges.is_traced or not is_transformed(tensor))
     )
 
 
@@ -104,13 +113,13 @@ class Source:
         """Return the features of the sources; notes numbers of rows as PyG does."""
         operand, edges, dim = call.operands[name], call.edges, call.layer.node_dim
         if not isinstance(operand, tuple | list):
-            x = features(operand, dim)
+            x = features(operand, edges, dim)
             edges.note(edges.sending, x.size(dim))
             return x
         need(len(operand) == _PAIR)
         source, target = operand
         need(edges.forwards or target is source, BIPARTITE_BACKWARDS)
-        x = features(source, dim)
+        x = features(source, edges, dim)
         edges.note(SOURCE, x.size(dim))
         if target is not None:
             is_matrix = isinstance(target, Tensor) and target.dim() >= _MATRIX
@@ -125,7 +134,7 @@ class Target:
 
     def __call__(self, call: Call, name: str) -> Tensor:
         """Return them; notes their number of rows."""
-        x = features(call.operands[name], call.layer.node_dim)
+        x = features(call.operands[name], call.edges, call.layer.node_dim)
         call.edges.note(1 - call.edges.sending, x.size(call.layer.node_dim))
         return x
 
@@ -153,11 +162,11 @@ class Weight:
         if weight is None:
             need(not self.required, "PyG is left to report the missing weight")
             return None
-        if not is_plain(weight):
+        if not _is_tensor(weight, edges):
             raise Leave(f"the edge weight is of type {type(weight).__name__}")
         dense = weight.dtype in FLOATS and weight.layout is torch.strided
         need(dense, "the edge weight is not a dense floating-point tensor")
-        if wraps(weight):
+        if not edges.is_traced and wraps(weight):
             raise Leave(WRAPPED)
         if weight.dim() == _MATRIX and weight.size(1) == 1:
             weight = weight.squeeze(1)

@@ -23,13 +23,14 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 class Leave(Exception):
     """Ends the preparation of a propagation: PyG's own code runs it.
 
-    Attributes:
-        sentence: Why, as :func:`onehop.explain` shows it.
+    Its one argument is the sentence that says why. Torch traces no exception with a constructor of its own.
     """
 
-    def __init__(self, sentence: str = LEFT_TO_PYG) -> None:
-        super().__init__(sentence)
-        self.sentence = sentence
+    @property
+    def sentence(self) -> str:
+        """Why, as :func:`onehop.explain` shows it."""
+        sentence: str = self.args[0]
+        return sentence
 
 
 def need(condition: object, sentence: str = LEFT_TO_PYG) -> None:

@@ -29,3 +29,6 @@ def tensor_operands(matrix, x, sizes, reduce):
         return _Found(*tensor_product(matrix, x, reduce), x)
     except Leave as why:
         return why.sentence
+
+from onehop.integrations.pyg.edges.matrix import adjacency_reason as adjacency_reason  # noqa: E402
+from onehop.integrations.pyg.edges.matrix import is_adjacency as is_adjacency  # noqa: E402

@@ -7,6 +7,10 @@ from onehop.integrations.pyg.layer import record_of as record_of
 from onehop.integrations.pyg.leave import Leave
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
 
+from onehop.integrations.pyg.rules.plain import Aggregation
+
+Task = Aggregation
+
 
 def task_of(*args: Any) -> Any:
     try:

@@ -45,6 +45,7 @@ class Edges:
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``).
         fused: Whether PyG multiplies by a sparse matrix, and runs no message.
         is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
+        is_traced: Whether a program is traced, whose tensors have no data.
     """
 
     __slots__ = ("count", "forwards", "given", "index", "sizes")
@@ -52,6 +53,7 @@ class Edges:
     unmade: type | None = None
     """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
     is_part = False
+    is_traced = False
 
     given: Any
     index: Tensor

@@ -17,12 +17,11 @@ from torch_geometric.nn.conv import gcn_conv
 
 from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.admit import Source, Target, Weight
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.layer import PLAIN_STEPS, block_class_reason, rendering_reason, rule_of
 from onehop.integrations.pyg.leave import FLOATS, Leave
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
-from onehop.integrations.pyg.rules.attention import transformer, weights_of_heads
+from onehop.integrations.pyg.rules.table import TABLE
 from onehop.integrations.rows import replaced
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -159,24 +158,18 @@ def backend_sentence(name: str, device: str, dtype: torch.dtype) -> str:
 
 
 @_constant
-def form_of(kind: Any) -> tuple[str, ...]:
-    """The operands of a class's messages: source, weight and subtrahend, empty for none; or of attention.
-
-    The latter is the kind of attention alone.
-    """
+def rule_name(kind: Any) -> str:
+    """The name in the table of the rule of a class that has one."""
     rule = rule_of(kind)
-    if rule.attends:
-        return ({transformer: "transformer", weights_of_heads: "weights"}.get(rule.lower, "other"),)
-    found = {type(spec): (name, spec) for name, spec in rule.operands.items()}
-    weight, spec = found.get(Weight, ("", None))
-    required = "required" if spec is not None and spec.required else ""
-    return found[Source][0], weight, found.get(Target, ("", None))[0], required
+    return next(name for name, each in TABLE.items() if each is rule)
 
 
 @_constant
-def scored(kind: Any) -> str:
-    """The kind of scores, "gat" or "gatv2", that a class's ``edge_update`` computes; empty for others."""
-    return edge_updates().get(kind.edge_update, "")
+def attention_kind(kind: Any) -> str:
+    """The scores of a class: "gat" or "gatv2" of its ``edge_update``, "dot"; empty for others."""
+    if rule_of(kind) is TABLE["TransformerConv"]:
+        return "dot"
+    return edge_updates().get(kind.edge_update, "") if rule_of(kind) is TABLE["GATConv"] else ""
 
 
 @_constant

@@ -10,7 +10,7 @@ from torch_geometric.nn.dense import Linear
 from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.programs import conditions
-from onehop.integrations.pyg.programs.graphs import (
+from onehop.integrations.pyg.edges.program import (
     graph_in_program,
     normalised_edges_in_program,
     normalised_graph_in_program,

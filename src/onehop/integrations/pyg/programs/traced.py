@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from onehop.integrations.pyg.programs import attention, conditions
-from onehop.integrations.pyg.programs.edges import EdgesInProgram, ScoredInProgram
+from onehop.integrations.pyg.edges.program import EdgesInProgram
+from onehop.integrations.pyg.leave import Leave
+from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.programs.propagate import propagate as in_program
 
 Function = Callable[..., Any]
@@ -14,11 +16,12 @@ def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """``propagate``: onehop's operators, or PyG's code and a note why."""
-    found = in_program(layer, edge_index, args, kwargs)
-    if not isinstance(found, str):
-        return found
-    if found:
-        conditions.refuse(layer, found)
+    try:
+        return in_program(layer, edge_index, args, kwargs)
+    except Leave as why:
+        sentence = why.sentence
+    if sentence:
+        conditions.refuse(layer, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
@@ -27,7 +30,7 @@ def edge_updater(
 ) -> Any:
     """``edge_updater``, whose work is ``propagate``'s where onehop's operators run that."""
     if type(edge_index) is EdgesInProgram:
-        return ScoredInProgram(kwargs)
+        return Pending(edge_index.kind, theirs, layer, edge_index, kwargs, False)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
@@ -48,9 +51,11 @@ def attention_forward(
         args[at] if len(args) > at else kwargs.get(name)
         for at, name in enumerate(("x", "edge_index", "edge_attr"))
     )
-    found = attention.edges_of(layer, x, edge_index, features, asked)
-    if isinstance(found, str):
-        conditions.refuse(layer, found)
+    try:
+        found = attention.edges_of(layer, x, edge_index, features, asked)
+    except Leave as why:
+        sentence = why.sentence
+        conditions.refuse(layer, sentence)
         return theirs(layer, *args, **kwargs)
     if len(args) > 1:
         return theirs(layer, args[0], found, *args[2:], **kwargs)

@@ -13,7 +13,7 @@ from torch.nn.functional import dropout, leaky_relu
 from onehop.integrations.pyg.admit import BOTH, Given, Pair, PerEdge, Rows, alike, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
-from onehop.integrations.pyg.leave import Leave, need
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, Leave, need
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.integrations.pyg.rules.edge_features import edge_rows, edge_score
 from onehop.integrations.pyg.rules.table import rule
@@ -29,7 +29,7 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
     """GAT and GATv2: the sources' features times the weights of the heads."""
     source = x[0]
     if source is None:
-        raise Leave
+        raise Leave(LEFT_TO_PYG)
     need(call.layer.node_dim == 0, "node_dim is not 0")
     graph = call.edges.graph()
     if call.edges.is_part:
@@ -86,7 +86,7 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     given = pending.operands["x"]
     need(type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target)
     if target is None:
-        raise Leave
+        raise Leave(LEFT_TO_PYG)
     need(target.shape == (call.edges.counts()[1], *source.shape[1:]) and source.dtype is target.dtype)
     need(layer.att.shape == (1, *source.shape[1:]) and layer.att.device == source.device)
     dtype = _wide(source, layer.att.dtype if source.is_cpu else widened(source, layer.att.dtype))
@@ -142,7 +142,7 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
         layer._alpha = weights
 
     form = "dot-product attention, fused"
-    kept = None if call.edges.is_part or unasked(layer) else keep
+    kept = None if call.edges.is_part or call.edges.is_traced or unasked(layer) else keep
     return call.fused("attention", form, value, dtype, operands, {"edge": edge}, kept)
 
 
@@ -195,7 +195,7 @@ def fa(call: Call, x: Tensor, scores: tuple[Tensor | None, Tensor | None], edge_
     layer, edges = call.layer, call.edges
     of_source, of_target = scores
     if of_source is None or of_target is None:
-        raise Leave
+        raise Leave(LEFT_TO_PYG)
     need(of_source.size(1) == 1)
     graph, sending = edges.graph(), edges.sending
 
@@ -217,7 +217,7 @@ def han(
     """HANConv over the edges of one type: GAT's attention, whose scores are added in the message."""
     layer, source, (of_source, of_target) = call.layer, x[0], scores
     if source is None or of_source is None or of_target is None:
-        raise Leave
+        raise Leave(LEFT_TO_PYG)
     need(call.reduce == "sum" and layer.node_dim == 0 and call.edges.count > 0)
     heads, columns = source.shape[1:]
     need(heads == layer.heads and heads * columns == layer.out_channels)

@@ -11,7 +11,7 @@ from torch_geometric.nn.dense import Linear
 from onehop import thresholds
 from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
 from onehop.integrations.pyg.leave import is_plain, need
-from onehop.ops.contexts import lowers
+from onehop.ops.contexts import compiling, lowers
 
 Projection = Tensor | tuple[Tensor, Tensor]
 
@@ -141,4 +141,4 @@ def is_product(linear: Any) -> bool:
     state = linear.__dict__
     if "forward" in state or any(state[name] for name in MODULE_HOOKS):
         return False
-    return not has_global_hooks()
+    return compiling() or not has_global_hooks()

@@ -1,10 +1,19 @@
-"""Operators that find graphs when a program runs: by its ``edge_index``, in the caches of eager layers."""
+"""Edges in a program that ``torch.compile`` or ``torch.export`` makes; operators that find their graphs.
+
+A program is traced once, with tensors that have no data, and runs many times. So nothing that eager layers
+look up can be looked up while it is traced: not the graph, nor the normalised edges, nor kept aggregates.
+Operators look them up when the program runs, in the same caches, by the ``edge_index`` that the program gets.
+How many edges there are with self loops depends on the data; shapes do not: they allow for the most that
+there can be (:mod:`onehop.graph.handle`).
+"""
 
 import weakref
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import dropout
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from onehop.graph import Graph
@@ -12,6 +21,7 @@ from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
+from onehop.integrations.pyg.edges import Edges, Factors
 from onehop.integrations.pyg.derived import Derived, remember, remembered
 from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
 from onehop.integrations.pyg.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
@@ -34,6 +44,72 @@ LIBRARY.define(
     f"{_EDGES}(Tensor edge_index, SymInt num_nodes, bool improved, bool loops, bool forwards,"
     " ScalarType dtype) -> (Tensor, Tensor)"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class EdgesInProgram:
+    """A stand-in for ``edge_index`` in the ``forward`` of an attention layer that onehop's operators run.
+
+    It is no tensor, so ``forward`` leaves its self loops alone: with them, the shape of the edges would
+    depend on the data.
+
+    Attributes:
+        edge_index: [2, E].
+        kind: Of the scores: "gat", "gatv2" or "dot".
+    """
+
+    edge_index: Tensor
+    kind: str
+
+
+class ProgramEdges(Edges):
+    """The edges of an ``edge_index`` that is traced.
+
+    Args:
+        given: What ``propagate`` got: the ``edge_index``, or what stands in for it.
+        edge_index: [2, E].
+        forwards: Whether row 0 sends to row 1.
+        sizes: The number of rows at each end, as far as it is known.
+        loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
+            edges as they are.
+    """
+
+    __slots__ = ("_graph", "_loops")
+    is_traced = True
+
+    def __init__(
+        self, given: Any, edge_index: Tensor, forwards: bool, sizes: list[int | None], loops: int = 0
+    ) -> None:
+        self.given, self.index, self.forwards, self.sizes = given, edge_index, forwards, sizes
+        self.count = edge_index.size(1) + loops
+        self._loops = loops
+        self._graph: GraphInProgram | None = None
+
+    def counts(self, sentence: str = "") -> tuple[int, int]:
+        """The number of nodes that send, and that receive; one that is unknown equals the other."""
+        sending = self.sending
+        num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
+        sources: Any = num_dst if num_src is None else num_src
+        return sources, sources if num_dst is None else num_dst
+
+    def graph(self) -> Any:
+        """The graph, to be found when the program runs."""
+        if self._graph is None:
+            num_src, num_dst = self.counts()
+            self._graph = graph_in_program(self.index, num_src, num_dst, self.forwards, self._loops)
+        return self._graph
+
+    def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
+        """The graph, and the weight."""
+        return Factors(self.graph(), weight)
+
+    def drawn(self, out: Tensor, p: float) -> Tensor:
+        """The factors of dropout.
+
+        Torch's own operator draws them outside ours, so that whatever torch does with random numbers in
+        programs (its generators, recomputation) is done with these.
+        """
+        return dropout(torch.ones_like(out), p=p, training=True)
 
 
 def graph_in_program(
