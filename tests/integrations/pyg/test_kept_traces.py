@@ -906,7 +906,7 @@ def test_an_id_that_is_used_again_is_another_layer(edge_index, traces):
     layer, x = Own(), torch.randn(NODES, WIDTH)
     with onehop.patch():
         expected = layer(x, edge_index)
-        of = type(layer).propagate.onehop_records[Own].traces._of
+        of = type(layer).propagate.onehop_records[Own].own.traces._of
         other = copy.deepcopy(layer)
         of[id(other)] = of[id(layer)]
         torch.testing.assert_close(other(x, edge_index), expected)
@@ -947,4 +947,4 @@ def test_what_is_kept_is_bounded(edge_index):
             layer(x, edge_index, None, float(number))
         with reports.recorded():
             records = type(layer).propagate.onehop_records
-        assert sum(len(kept) for _, kept in records[Own].traces._of.values()) == 16
+        assert sum(len(kept) for _, kept in records[Own].own.traces._of.values()) == 16

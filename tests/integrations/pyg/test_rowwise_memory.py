@@ -11,6 +11,7 @@ import onehop
 from onehop.compiler.blocks import blocks_of
 from onehop.graph import Graph
 from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg.leave import Leave
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
 
@@ -42,13 +43,13 @@ def test_the_largest_tensor_is_a_blocks(aggr, compiled, monkeypatch):
     layer.lin = gnn.Linear(2, WIDTH)
     tasks = []
 
-    def keep(instead, *args):
-        # The patch stands aside while a dispatch mode is at work, so the task is taken out and run under it.
-        tasks.append(instead(*args))
-        return "kept for the test"
+    def keep(*args):
+        # The patch does nothing while a dispatch mode is at work, so the plan is taken out and run under it.
+        tasks.append(planned(*args))
+        raise Leave("kept for the test")
 
-    instead = propagate.in_blocks_instead
-    monkeypatch.setattr(propagate, "in_blocks_instead", lambda *args: keep(instead, *args))
+    planned = propagate.planned
+    monkeypatch.setattr(propagate, "planned", keep)
     with onehop.patch():
         layer((x, None), edges, edge_attr, size=(NODES, NODES))
     (task,) = tasks

@@ -61,12 +61,9 @@ class Call:
         layer, edges, graph = self.layer, self.edges, self.edges.graph()
         makers = {name: make for name, make in extras.items() if make is not None}
         masked = bool(layer.training and getattr(layer, "dropout", 0))
-        shown = form if keep is None else f"{form}, with weights"
-        plan = Plan(shown, "sum", graph, x, lambda: None, operator, dtype, self.backend)
+        backend, aside = self.backend, ""
         if session.now.machine:
-            plan.aside, plan.backend = machine.place_attention(
-                layer, graph, operator, x, dtype, bool(makers), masked
-            )
+            aside, backend = machine.place_attention(layer, graph, operator, x, dtype, bool(makers), masked)
 
         def run() -> Tensor:
             options = {name: make() for name, make in makers.items()}
@@ -75,7 +72,7 @@ class Call:
                 options["edge_mask"] = edges.drawn(mask, layer.dropout)
             if keep is not None:
                 options["return_attention_weights"] = True
-            out = edges.run(operator, given(), plan.backend, options)
+            out = edges.run(operator, given(), backend, options)
             if keep is not None:
                 out, weights = out
                 # A copy: the backward pass reads the weights, and their reader may write to them.
@@ -89,8 +86,8 @@ class Call:
             result: Tensor = out if _adds(layer) else out.clone()
             return result
 
-        plan.run = run
-        return plan
+        shown = form if keep is None else f"{form}, with weights"
+        return Plan(shown, "sum", graph, x, run, operator, dtype, backend, aside)
 
 
 def _adds(layer: Any) -> bool:

@@ -30,5 +30,6 @@ def tensor_operands(matrix, x, sizes, reduce):
     except Leave as why:
         return why.sentence
 
+
 from onehop.integrations.pyg.edges.matrix import adjacency_reason as adjacency_reason  # noqa: E402
 from onehop.integrations.pyg.edges.matrix import is_adjacency as is_adjacency  # noqa: E402

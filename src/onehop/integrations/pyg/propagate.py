@@ -138,8 +138,8 @@ def planned(
             known = type(layer.aggr_module) in REDUCTIONS and why.sentence is not OTHER_OPERANDS
             if known and not rule.compiles:
                 raise
-            kwargs = settled(kwargs)
         need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
+    kwargs = settled(kwargs)
     return with_own_message(record, layer, edge_index, args, kwargs)
 
 

@@ -63,6 +63,7 @@ _UNKNOWN = ("edge_index", "adj_t", "size")
 # Attributes of a layer and its aggregation on which it depends how a message is reduced.
 _READ_BY_REDUCTIONS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
 _TOO_LONG = "its message has too many steps"
+_COMPILED = "its message, compiled"
 
 
 class OwnMessage:
@@ -266,13 +267,17 @@ class CompiledPlan(Plan):
     @property
     def reductions(self) -> tuple[str, ...]:
         """Names of the reductions that the aggregation module is made of."""
-        found = simple_parts(self.module)
-        assert found is not None
-        return tuple(sorted(found[0]))
+        return _reductions(self.module)
 
     def rows(self) -> CompiledRows:
         """The messages, with these reductions of them."""
         return CompiledRows(self.graph, self.message, self.reductions, self.tensors, drawn)
+
+
+def _reductions(module: Any) -> tuple[str, ...]:
+    found = simple_parts(module)
+    assert found is not None
+    return tuple(sorted(found[0]))
 
 
 def _compiled(
@@ -284,36 +289,28 @@ def _compiled(
     update: dict[str, Any],
 ) -> CompiledPlan:
     message, module = way.message, layer.aggr_module
+    reductions, tensors = _reductions(module), [*operands, *way.tensors]
 
     def run() -> Any:
-        return layer.update(reduce(plan.rows(), module), **update)
+        rows = CompiledRows(graph, message, reductions, tensors, drawn)
+        return layer.update(reduce(rows, module), **update)
 
     def shown(layer: Any) -> reports.Call:
         names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
         steps = sum(len(part.program.steps) for part in message.parts)
         how = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
-        matched = [rule_for(part, plan.reductions) for part in message.parts]
+        matched = [rule_for(part, reductions) for part in message.parts]
         if all(matched):
             how = f"matches {' and '.join(found.name for found in matched if found is not None)}"
         texts = [part.program.text(names_of(part.terms, names)) for part in message.parts]
         if message.behind is not None:
             texts.append("the sums or means of messages: times a matrix")
-        form = "its message, compiled"
-        return reports.Call(layer, None, form, name_of(module), "cpu", how, "\n".join(texts))
+        return reports.Call(layer, None, _COMPILED, name_of(module), "cpu", how, "\n".join(texts))
 
-    plan = CompiledPlan(
-        "its message, compiled",
-        name_of(module),
-        graph,
-        _largest(operands),
-        run,
-        aside=OWN_MESSAGES,
-        shown=shown,
-        message=message,
-        tensors=[*operands, *way.tensors],
-        module=module,
-    )
-    return plan
+    # The functions do not hold the plan, which would hold itself then, and all tensors with it.
+    x = _largest(operands)
+    own = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
+    return CompiledPlan(_COMPILED, name_of(module), graph, x, run, **own)
 
 
 def _traced(
