@@ -1,7 +1,4 @@
-"""The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them.
-
-Its products are those of :mod:`onehop.integrations.torch.products`.
-"""
+"""The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them."""
 
 import functools
 from collections.abc import Callable
@@ -37,7 +34,7 @@ def product(
         x: [N, K].
         weight: [M, K], of the same dtype, but under autocast.
         bias: [M], or [N, M] to be added to; None means 0.
-        noting: Called with X when a backward pass comes through here; None where nobody wants to know.
+        noting: Called with X when a backward pass reaches the product, or None.
 
     Returns:
         [N, M].
@@ -89,12 +86,12 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
 
 
 def _note(noting: Callable[[Tensor], None], x: Tensor, lowered: Tensor) -> None:
-    """Notes a backward pass of features that autocast made others of."""
+    """Notes a backward pass through features that autocast converted."""
     noting(x)
 
 
 def may_run_elsewhere(x: Tensor) -> bool:
-    """Return whether products may run in another library than torch's own; their sizes are not looked at."""
+    """Return whether products may run in another library than torch's own, whatever their sizes."""
     return x.is_cpu and x.dtype is torch.float32 and session.now.settings.products and may_choose()
 
 
