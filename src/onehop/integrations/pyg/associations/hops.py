@@ -46,18 +46,15 @@ def tag(theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any 
 def _powers(
     layer: Any, lins: list[Any], loops: bool | None, x: Any, edge_index: Any, edge_weight: Any
 ) -> Tensor | None:
-    """Computes the sum, and adds the bias of the layer, or of a linear step that is the only one.
+    """Computes the sum and adds the bias; None where PyG's order is cheaper or has to be kept.
 
     Args:
-        layer: The layer.
-        lins: The linear step of each power of A, None where there is none; the last one is a module.
-        loops: Whether A is normalised with self loops, or without; None means not normalised.
+        layer: The layer. Its bias is added, or that of the last linear step if it is the only one.
+        lins: The linear step of each power of A, from 0 on, or None; the last one is a module.
+        loops: Whether A is normalised with self loops; None means that it is not normalised.
         x: [N, K].
         edge_index: [2, E], or a sparse matrix.
         edge_weight: [E] or None.
-
-    Returns:
-        None where PyG's order is cheaper or has to be kept.
     """
     only = lins[0] is None
     if (

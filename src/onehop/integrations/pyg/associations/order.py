@@ -40,7 +40,7 @@ LINEAR = ("sum", "mean")
 
 
 def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
-    """Return whether a module multiplies by its weight and does nothing else; also while a program is traced.
+    """Return whether a module only multiplies by its weight; also while a program is traced.
 
     Args:
         lin: The module.
@@ -50,7 +50,7 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
     return (
         type(lin) is Linear
         and "forward" not in lin.__dict__
-        # Their number, and not whether there are any, makes torch trace anew.
+        # torch.compile guards the number of hooks, but not whether there are any.
         and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
         and len(lin._backward_hooks) + len(lin._backward_pre_hooks) == 0
         and x.dim() == 2
@@ -62,20 +62,14 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
 def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
     """Return whether an eager layer may multiply without calling the module; the context is not checked.
 
-    Args:
-        lin: The module.
-        x: Its input.
-        biased: Whether it may add a bias.
-        *others: The other tensors that the layer gets.
+    Args are those of :func:`is_product`, and other tensors that the layer gets.
     """
     if type(x) is not Tensor or x.layout is not torch.strided or not is_product(lin, x, biased):
         return False
     weight = lin.weight
     return (
         not weight.is_inference()  # it gets no gradient, although requires_grad may be set
-        and (
-            weight.dtype is x.dtype or (autocast_dtype(x) is not None and autocast_dtype(weight) is not None)
-        )
+        and (weight.dtype is x.dtype or None not in (autocast_dtype(x), autocast_dtype(weight)))
         and not wraps(x, weight, *others)
         # Both are on one device that has data, and on a GPU autocast does not decide on their dtypes.
         and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta and not autocasts(x))
@@ -83,7 +77,7 @@ def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
 
 
 def may_choose(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
-    """Return whether an eager layer's order may be chosen. Arguments are those of :func:`is_plain`."""
+    """Return whether an eager layer's order may be chosen; arguments are those of :func:`is_plain`."""
     return (
         context_reason() is None
         and not saving_is_watched()
@@ -116,7 +110,7 @@ def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
     Args:
         x: [N, K].
         weight: [M, K].
-        own_before: The result where both aggregate as many columns: whether the layer's own order is (A X) W.
+        own_before: Whether the layer's own order is (A X) W: the result where neither has fewer.
     """
     recording = torch.is_grad_enabled()
     of_x = recording and x.requires_grad
@@ -127,7 +121,7 @@ def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
 
 
 def is_kept(x: Tensor) -> bool:
-    """Return whether A X, which may be kept, is or is about to be: then it costs nothing.
+    """Return whether A X, for X that is constant, is kept or about to be: then it costs nothing.
 
     False where the features are nearly all 0: their product costs less than that of their aggregate.
     """
@@ -137,14 +131,9 @@ def is_kept(x: Tensor) -> bool:
 
 
 def first_step(
-    x: Tensor,
-    weight: Tensor,
-    before: bool,
-    own_before: bool,
-    constant: bool,
-    aggregate: Callable[[], Tensor],
+    x: Tensor, weight: Tensor, before: bool, own_before: bool, constant: bool, aggregate: Function
 ) -> tuple[Tensor, bool]:
-    """Computes what comes first, A X or X W^T.
+    """Computes what comes first, A X or X W^T, and returns whether it is A X.
 
     Where that is not finite, the layer's own order is taken: an infinite feature of a node without edges is
     in the product, but in no aggregate, and 0 times infinity, in a gradient, is NaN.
@@ -156,9 +145,6 @@ def first_step(
         own_before: Whether it does in the layer's own order.
         constant: Whether A X may be kept; then it comes first once it is.
         aggregate: Computes A X.
-
-    Returns:
-        The tensor, and whether it is A X.
     """
     before = before or (constant and is_kept(x))
     noting = reuse.note_training if constant else None
@@ -190,7 +176,7 @@ class _Finite:
     nbytes: int = 0
 
 
-# Eager layers: one aggregation
+# Eager layers of one aggregation
 
 
 def _run(
@@ -205,7 +191,7 @@ def _run(
     """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
 
     Args:
-        layer: The layer. Its bias is added if its own order is A (X W), else that of ``lin``.
+        layer: The layer. Its bias is b if its own order is A (X W), else the bias of ``lin``.
         task: The aggregation of X.
         lin: The linear step.
         own_before: Whether the layer's own order is (A X) W.
@@ -221,9 +207,9 @@ def _run(
     made, before = first_step(x, weight, before, own_before, constant, task.run)
     changed = before is not own_before
     tasks.begin(task, layer, ("before" if before else "after") if changed else None)
-    # Both products are then one step: the second is added to the first.
-    joins = own is not None and is_plain(root, own, False) and own.dtype is x.dtype
-    if joins and before and len(own) == len(made):
+    alone = own is None or root is None
+    if before and not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == len(made):
+        # Both products are one step: the second is added to the first.
         return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
     if changed and torch.is_autocast_enabled(x.device.type):
         out = _in_own_dtype(task, made, weight, bias, before)
@@ -231,39 +217,31 @@ def _run(
         out = product(made, weight, bias)
     else:
         task.x = made
-        out = task.run()
-        out = out if bias is None else out + bias
-    if own is None or root is None:
-        return out
-    if joins and len(own) == len(out):
-        return product(own, root.weight, out)
-    added: Tensor = out + root(own)
-    return added
+        out = task.run() if bias is None else task.run() + bias
+    return out if alone else out + root(own)
 
 
 def _in_own_dtype(task: Task, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool) -> Tensor:
-    """The result from what came first, under autocast, in the dtype that the layer's own order gives.
+    """The second step and the bias under autocast, in the dtype that the layer's own order gives.
 
-    A linear step that comes last gives the dtype of autocast; an aggregation that of messages, which are
-    products times a factor, and of the bias.
+    A linear step that comes last gives autocast's; an aggregation that of messages, products times a factor.
     """
-    lowered = autocast_dtype(task.x) or task.x.dtype
+    dtype = autocast_dtype(task.x) or task.x.dtype
     if before:
         factor = task.scale if task.weight is None else task.weight
-        dtype = lowered if factor is None else torch.promote_types(lowered, factor.dtype)
-        out = product(made, weight, None).to(dtype)
+        widened = dtype if factor is None else torch.promote_types(dtype, factor.dtype)
+        out = product(made, weight, None).to(widened)
     else:
         task.x = made
-        out = task.run().to(lowered)
-        bias = None if bias is None else bias.to(lowered)
+        out, bias = task.run().to(dtype), None if bias is None else bias.to(dtype)
     return out if bias is None else out + bias
 
 
 def _rows_before_leaves(graph: Graph) -> int | None:
     """After how many destinations none has edges; None for all.
 
-    In a sampled mini-batch most nodes are leaves, which have no edges and come last. None also for a graph
-    that was made on a device, because the host would have to wait.
+    In a sampled mini-batch most nodes are leaves, which have no edges and come last. Of a graph that was made
+    on a device this is not computed, because the host would have to wait.
     """
     if graph.num_dst < thresholds.now.leaf_rows or graph.made_on is not None:
         return None
@@ -284,9 +262,9 @@ def gcn(
         edge_weight: [E] or None.
     """
     lin, listed = layer._modules.get("lin"), type(edge_index) is Tensor
+    unweighted = edge_weight is None and layer.normalize and not layer.improved and not layer.cached
     # The weights are then products of a number for each node. PyG spends longer on them than the patch on
     # making and recognising a graph, however small.
-    unweighted = edge_weight is None and layer.normalize and not layer.improved and not layer.cached
     symmetric = unweighted and isinstance(x, Tensor) and x.dtype in COUNTING
     if (
         not (listed or is_sparse_tensor(edge_index))
@@ -315,41 +293,33 @@ def gcn(
     else:
         edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
         task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    # Weights that PyG normalises are new at every call, and may be others.
+    # Weights that are normalised are new at every call, and may be others.
     return _run(layer, task, lin, False, may_keep=edge_weight is None or not layer.normalize)
 
 
-def _gcn_edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Tensor | None) -> tuple[Any, Any]:
+def _gcn_edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Any) -> tuple[Any, Any]:
     """The edges and weights that GCNConv's own forward would aggregate with."""
     if not layer.normalize:
         return edge_index, edge_weight
-    if type(edge_index) is Tensor:
-        found = layer._cached_edge_index
-        if found is None:
-            found = normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
-            if layer.cached:
-                layer._cached_edge_index = found
-        return found[0], found[1]
-    matrix = layer._cached_adj_t
-    if matrix is None:
-        matrix, _ = normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
-        if layer.cached:
-            layer._cached_adj_t = matrix
-    # PyG passes the weight on, unused.
-    return matrix, edge_weight
+    listed = type(edge_index) is Tensor
+    held = layer._cached_edge_index if listed else layer._cached_adj_t
+    if held is not None:
+        return held if listed else (held, edge_weight)
+    edges = normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    if layer.cached and listed:
+        layer._cached_edge_index = edges
+    elif layer.cached:
+        layer._cached_adj_t = edges[0]
+    return edges
 
 
 def normalised(
-    layer: Any,
-    x: Tensor,
-    edge_index: Any,
-    edge_weight: Tensor | None,
-    loops: bool,
-    improved: bool = False,
+    layer: Any, x: Tensor, edge_index: Any, edge_weight: Any, loops: bool, improved: bool = False
 ) -> tuple[Any, Any]:
     """Edges and weights as GCN normalises them, from the memory that all layers share."""
     found = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
-    return (found, None) if is_sparse_tensor(found) else (found[0], found[1])
+    # PyG passes the weight beside a SparseTensor on, unused.
+    return (found, edge_weight) if is_sparse_tensor(found) else (found[0], found[1])
 
 
 def rooted(
@@ -360,7 +330,7 @@ def rooted(
     Args:
         layer: The layer.
         lin: The linear step of what it aggregates.
-        root: The linear step of the destinations' own features, or None.
+        root: The linear step of the destinations' own features T, or None.
         x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
         edge_index: [2, E], or a sparse matrix.
         size: (num_src, num_dst) or None.
@@ -382,7 +352,7 @@ def rooted(
 def sage(
     run: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None
 ) -> Tensor | None:
-    """Computes SAGEConv's ``forward``; None if PyG's code has to run."""
+    """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
     root = layer.lin_r if layer.root_weight else None
@@ -399,7 +369,7 @@ def graph_conv(
     edge_weight: Any = None,
     size: Any = None,
 ) -> Tensor | None:
-    """Computes GraphConv's ``forward``; None if PyG's code has to run."""
+    """Computes GraphConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
     if type(layer).message is not GraphConv.message:
         return None
     return run(layer, layer.lin_rel, layer.lin_root, x, edge_index, size, {"edge_weight": edge_weight})

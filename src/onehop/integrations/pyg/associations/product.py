@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from onehop import thresholds
@@ -60,14 +59,14 @@ def product(
 
 
 def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None) -> Tensor:
-    """X W^T + b, and T V^T added to its first rows.
+    """X W^T + b, and T V^T added to its first rows; under autocast in its dtype.
 
     Args:
         x: [N, K].
-        weight: [M, K].
+        weight: [M, K], of the same dtype, but under autocast; so are those that follow.
         top: [n, L], n at most N.
         top_weight: [M, L].
-        bias: [M]; None means 0.
+        bias: [M], of any dtype; None means 0.
 
     Returns:
         [N, M].
@@ -76,11 +75,8 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
     if lowered is not None:
         x, weight, top, top_weight = (each.to(lowered) for each in (x, weight, top, top_weight))
         bias = None if bias is None else bias.to(lowered)
-    dtype = x.dtype
-    alike = weight.dtype is dtype and top.dtype is dtype and top_weight.dtype is dtype
-    if not alike or (bias is not None and bias.dtype is not dtype):
-        extra = product(top, top_weight, None)
-        return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
+    if bias is not None and bias.dtype is not x.dtype:
+        return prefix_product(x, weight, top, top_weight, None) + bias
     out: Tensor = _PrefixProduct.apply(x, weight, top, top_weight, bias)  # type: ignore[no-untyped-call]
     return out
 

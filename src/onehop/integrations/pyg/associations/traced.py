@@ -127,7 +127,7 @@ def _adjacency(layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Any) -> _
     nodes, forwards, loops = x.size(0), layer.flow == "source_to_target", layer.add_self_loops
     if not layer.normalize:
         return graph_in_program(edge_index, nodes, nodes, forwards), edge_weight, None
-    if layer.cached and layer._cached_edge_index is not None:
+    if layer._cached_edge_index is not None:
         edges, weight = layer._cached_edge_index
         return graph_in_program(edges, nodes, nodes, forwards), weight, None
     if layer.cached:
