@@ -32,6 +32,7 @@ from onehop.integrations.torch.products import may_choose as may_choose_library
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 Function = Callable[..., Any]
+Run = Callable[..., Tensor | None]
 LINEAR = ("sum", "mean")
 """Reductions that commute with a linear step."""
 
@@ -185,7 +186,7 @@ def _run(
     lin: Any,
     own_before: bool,
     may_keep: bool = True,
-    own: Tensor | None = None,
+    own: Any = None,
     root: Any = None,
 ) -> Tensor | None:
     """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
@@ -349,9 +350,7 @@ def rooted(
     return _run(layer, task, lin, True, own=ends[1], root=root)
 
 
-def sage(
-    run: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None
-) -> Tensor | None:
+def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
     """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
@@ -361,7 +360,7 @@ def sage(
 
 
 def graph_conv(
-    run: Function,
+    run: Run,
     theirs: Function,
     layer: Any,
     x: Any,

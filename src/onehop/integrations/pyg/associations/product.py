@@ -31,7 +31,7 @@ def product(
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype, but under autocast.
+        weight: [M, K], of the same dtype, except under autocast.
         bias: [M], or [N, M] to be added to; None means 0.
         noting: Called with X when a backward pass reaches the product, or None.
 
@@ -63,7 +63,7 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype, but under autocast; so are those that follow.
+        weight: [M, K], of the same dtype, except under autocast; so are those that follow.
         top: [n, L], n at most N.
         top_weight: [M, L].
         bias: [M], of any dtype; None means 0.
