@@ -4,7 +4,6 @@ Where W narrows the features, the sum of A^k X W_k over k is X W_0 + A (X W_1 + 
 aggregation of the narrow features for each step.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch_geometric.nn import SGConv, TAGConv
 
 from onehop.integrations.pyg import reuse, tasks
 from onehop.integrations.pyg.associations.order import (
+    Function,
     aggregates_first,
     is_finite,
     is_kept,
@@ -23,8 +23,6 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
 from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.ops.contexts import autocast_dtype
-
-Function = Callable[..., Any]
 
 
 def sg(theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor | None:

@@ -1,6 +1,5 @@
 """GCNConv, SAGEConv and GraphConv in a program: a linear step and an aggregation as one operator."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +9,7 @@ from torch_geometric.nn import GCNConv
 from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.operator import DTYPES, linear_aggregate
-from onehop.integrations.pyg.associations.order import LINEAR, is_product
+from onehop.integrations.pyg.associations.order import LINEAR, Function, is_product
 from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.graphs import (
     graph_in_program,
@@ -28,12 +27,7 @@ _Adjacency = tuple[GraphInProgram, Tensor | None, Tensor | None]
 
 
 def gcn(
-    gcn_norm: Callable[..., Any],
-    theirs: Callable[..., Any],
-    layer: Any,
-    x: Any,
-    edge_index: Any,
-    edge_weight: Any = None,
+    gcn_norm: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
 ) -> Tensor | None:
     """Computes GCNConv's ``forward`` in a program; None if PyG's code is to be traced.
 
