@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv, GraphConv, SAGEConv, SGConv, TAGConv
+from torch_geometric.nn import GCNConv, GraphConv, Linear, SAGEConv, SGConv, TAGConv
 
 import onehop
 from onehop.integrations.pyg.rules.plain import Aggregation
@@ -179,6 +179,15 @@ def test_a_hooked_linear_step_stays_in_its_place(name, lin, edge_index, widths):
         layer(features(layer), edge_index)
     assert set(widths) == {WIDE}
     assert shapes == [NARROW if name == "GCN" else WIDE]
+
+
+def test_a_bias_at_a_step_is_added_at_that_step(edge_index):
+    layer = LAYERS["TAG"]()
+    layer.lins[1] = Linear(WIDE, NARROW)
+    x = features(layer)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_cached_layer_still_caches(edge_index):

@@ -473,6 +473,17 @@ def test_cached_layers_keep_the_edges_of_their_first_call_in_one_program(options
 
 
 @torch.no_grad()
+def test_edges_that_a_layer_holds_are_used_whatever_it_says_now(x, edge_index):
+    layer = make(lambda: gnn.GCNConv(6, 4, cached=True))
+    layer(x, edge_index)
+    layer.cached = False
+    expected = layer(x, edge_index.flip(0))
+    with onehop.patch():
+        compiled = torch.compile(layer, fullgraph=True, backend="eager")
+        torch.testing.assert_close(compiled(x, edge_index.flip(0)), expected)
+
+
+@torch.no_grad()
 def test_an_empty_cache_is_told_of_where_it_ends_a_program(caplog):
     model, x, edges = _TwoCached(), torch.randn(30, 6), torch.randint(30, (2, 200))
     with onehop.patch(), caplog.at_level("INFO", logger="onehop"):

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 
 import onehop
-from onehop.integrations.pyg.associations import rooted
+from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import prefix_product, product
 
 ROWS, IN, OUT = 37, 5, 3
@@ -120,13 +120,13 @@ def test_product_added_to_the_first_rows(top, bias):
 def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, bounds, gradients_of):
     bounds(leaf_rows=8)
     lengths = []
-    plain = rooted.prefix_product
+    plain = order.prefix_product
 
     def spy(own, weight, top, *rest):
         lengths.append(len(top))
         return plain(own, weight, top, *rest)
 
-    monkeypatch.setattr(rooted, "prefix_product", spy)
+    monkeypatch.setattr(order, "prefix_product", spy)
     generator = torch.Generator().manual_seed(0)
     edge_index = torch.stack(
         [torch.randint(0, 40, (60,), generator=generator), torch.randint(0, 9, (60,), generator=generator)]

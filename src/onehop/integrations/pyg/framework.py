@@ -27,7 +27,7 @@ from onehop.integrations.pyg import (
     typed_edges,
     typed_products,
 )
-from onehop.integrations.pyg.programs import linear_layers, traced
+from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.recognise import (
     GCN_NORM_MODULES,
     JOINED_EDGES,
@@ -136,7 +136,7 @@ def _rows() -> list[Row]:
         if theirs not in made:
             made[theirs] = makers[attribute](theirs)
         rows.append(Row(module, attribute, made[theirs], theirs))
-    rows.extend(associations.rows(made[gcn_conv.gcn_norm], linear_layers.gcn, linear_layers.rooted))
+    rows.extend(associations.rows(made[gcn_conv.gcn_norm]))
     rows.extend(
         Row(kind, "forward", pending.noting(kind.forward, traced.attention_forward), kind.forward)
         for kind in classes_returning_weights()

@@ -1,46 +1,37 @@
-"""A (X W) or (A X) W, whichever costs less: where a linear step stands beside a linear aggregation.
+"""A (X W) or (A X) W, whichever costs less: layers with a linear step beside a linear aggregation.
 
-Both orders give the same result within rounding. Each of PyG's layers has one of them written down; here the
-forward of such a layer takes the other one where that aggregates fewer columns.
+Both orders give the same result within rounding, and each of PyG's layers has one of them. Here the forward
+of such a layer takes the other one where that aggregates fewer columns.
 """
 
-import functools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from torch_geometric.nn import (
-    FastRGCNConv,
-    GCNConv,
-    GraphConv,
-    RGCNConv,
-    SAGEConv,
-    SGConv,
-    TAGConv,
-)
+from torch_geometric.nn import FastRGCNConv, GCNConv, GraphConv, RGCNConv, SAGEConv, SGConv, TAGConv
 
-from onehop.integrations.pyg.associations import gcn, hops, relational, rooted
-from onehop.integrations.rows import Row
+from onehop.integrations.pyg.associations import hops, order, relational, traced
+from onehop.integrations.rows import Row, replacing
 
 __all__ = ["rows"]
 
 
-def rows(
-    gcn_norm: Callable[..., Any], gcn_traced: Callable[..., Any], rooted_traced: Callable[..., Any]
-) -> list[Row]:
-    """The table's rows for the layers' forwards.
+def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
+    """The patch table's rows of the layers' forwards.
 
     Args:
-        gcn_norm: The normalisation that stands in for PyG's.
-        gcn_traced: What GCNConv runs while a program is traced; None from it means PyG's own.
-        rooted_traced: Likewise SAGEConv and GraphConv.
+        gcn_norm: The patch's own normalisation.
     """
-    makers: dict[Any, Callable[..., Any]] = {
-        GCNConv: functools.partial(gcn.associating, gcn_norm=gcn_norm, traced=gcn_traced),
-        SAGEConv: functools.partial(rooted.associating_sage, traced=rooted_traced),
-        GraphConv: functools.partial(rooted.associating_graph_conv, traced=rooted_traced),
-        SGConv: hops.associating_sg,
-        TAGConv: hops.associating_tag,
-        RGCNConv: relational.associating,
-        FastRGCNConv: relational.associating,
-    }
-    return [Row(kind, "forward", make(kind.forward), kind.forward) for kind, make in makers.items()]
+    return [
+        replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(traced.gcn, gcn_norm)),
+        *(
+            replacing(kind, "forward", partial(body, order.rooted), partial(body, traced.rooted))
+            for kind, body in ((SAGEConv, order.sage), (GraphConv, order.graph_conv))
+        ),
+        replacing(SGConv, "forward", hops.sg),
+        replacing(TAGConv, "forward", hops.tag),
+        *(
+            Row(kind, "forward", relational.associating(kind.forward), kind.forward)
+            for kind in (RGCNConv, FastRGCNConv)
+        ),
+    ]

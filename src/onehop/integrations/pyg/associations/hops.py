@@ -1,94 +1,84 @@
-"""SGConv and TAGConv, which aggregate several times and multiply at the end, or at every step.
+"""SGConv and TAGConv, which aggregate several times, and multiply at the end or at every step.
 
-Where W makes the features narrower, A (... (A (X W))) pays; and the sum of A^k X W_k over k is then
-X W_0 + A (X W_1 + A (X W_2 + ...)), one aggregation of the narrow features for each step.
+Where W narrows the features, the sum of A^k X W_k over k is X W_0 + A (X W_1 + A (X W_2 + ...)), with an
+aggregation of the narrow features for each step.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
-from onehop.integrations.pyg import tasks
-from onehop.integrations.pyg.associations import order
+from onehop.integrations.pyg import reuse, tasks
+from onehop.integrations.pyg.associations.order import (
+    Function,
+    aggregates_first,
+    is_finite,
+    is_kept,
+    is_linear,
+    may_choose,
+    normalised,
+)
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
-from onehop.integrations.rows import stand_in
-from onehop.ops.contexts import autocast_dtype, compiling
+from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
+from onehop.ops.contexts import autocast_dtype
 
 
-def associating_sg(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """SGConv's ``forward``, which multiplies first where that pays."""
-    ours, in_program = _sg, compiling
-
-    def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = None if in_program() else ours(self, x, edge_index, edge_weight)
-        return theirs(self, x, edge_index, edge_weight) if out is None else out
-
-    return stand_in(theirs, forward)
-
-
-def associating_tag(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """TAGConv's ``forward``, which multiplies first where that pays."""
-    ours, in_program = _tag, compiling
-
-    def forward(self, x, edge_index, edge_weight=None):  # type: ignore[no-untyped-def]
-        out = None if in_program() else ours(self, x, edge_index, edge_weight)
-        return theirs(self, x, edge_index, edge_weight) if out is None else out
-
-    return stand_in(theirs, forward)
-
-
-def _sg(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
-    lin = layer._modules.get("lin")
-    if layer.cached or layer.K < 1 or type(layer).message is not SGConv.message:
+def sg(theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor | None:
+    """Computes SGConv's ``forward``; None if PyG's code has to run."""
+    if layer.cached or type(layer).message is not SGConv.message:
         return None
-    if not _pays([lin], x, edge_index, edge_weight):
-        return None
-    edges, weight = order.normalised(layer, x, edge_index, edge_weight, layer.add_self_loops)
-    task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    if not order.linear(task):
-        return None
-    out = order.multiplied_first(x, lin.weight, None, edge_weight, number_of_edges(edge_index))
-    if not order.is_finite(out):
-        return None
-    for _ in range(layer.K):
-        tasks.begin(task, layer, "after")
-        task.x = out
-        out = task.run()
-    return out if lin.bias is None else out + lin.bias
+    lins = [None] * layer.K + [layer.lin]
+    return _powers(layer, lins, layer.add_self_loops, x, edge_index, edge_weight)
 
 
-def _tag(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> Tensor | None:
-    lins = list(layer.lins)
-    if layer.K < 1 or type(layer).message is not TAGConv.message:
+def tag(theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None) -> Tensor | None:
+    """Computes TAGConv's ``forward``; None if PyG's code has to run."""
+    if type(layer).message is not TAGConv.message:
         return None
-    if not _pays(lins, x, edge_index, edge_weight):
+    loops = False if layer.normalize else None
+    return _powers(layer, list(layer.lins), loops, x, edge_index, edge_weight)
+
+
+def _powers(
+    layer: Any, lins: list[Any], loops: bool | None, x: Any, edge_index: Any, edge_weight: Any
+) -> Tensor | None:
+    """Computes the sum and adds the bias; None where PyG's order is cheaper or has to be kept.
+
+    Args:
+        layer: The layer. Its bias is added, or that of the last linear step if it is the only one.
+        lins: The linear step of each power of A, from 0 on, or None; the last one is a module.
+        loops: Whether A is normalised with self loops; None means that it is not normalised.
+        x: [N, K].
+        edge_index: [2, E], or a sparse matrix.
+        edge_weight: [E] or None.
+    """
+    only = lins[0] is None
+    if (
+        len(lins) == 1
+        or not (type(edge_index) is Tensor or is_sparse_tensor(edge_index))
+        or is_too_small(edge_index, x)
+        or not all(lin is None or may_choose(lin, x, only) for lin in lins)
+        or autocast_dtype(x) is not None
+        or aggregates_first(x, lins[-1].weight, True)
+    ):
+        return None
+    constant = reuse.constant(x, edge_weight, number_of_edges(edge_index))
+    if constant and is_kept(x):
         return None
     edges, weight = edge_index, edge_weight
-    if layer.normalize:
-        edges, weight = order.normalised(layer, x, edge_index, edge_weight, add_self_loops=False)
+    if loops is not None:
+        edges, weight = normalised(layer, x, edge_index, edge_weight, loops)
     task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
-    if not order.linear(task):
+    if not is_linear(task):
         return None
-    out = order.multiplied_first(x, lins[-1].weight, lins[-1].bias, edge_weight, number_of_edges(edge_index))
-    if not order.is_finite(out):
+    out = product(x, lins[-1].weight, None, reuse.note_training if constant else None)
+    if not is_finite(out):
         return None
     for lin in reversed(lins[:-1]):
         tasks.begin(task, layer, "after")
         task.x = out
-        out = product(x, lin.weight, task.run())
-    return out if layer.bias is None else out + layer.bias
-
-
-def _pays(lins: list[Any], x: Any, edge_index: Any, edge_weight: Any) -> bool:
-    if (
-        not order.are_edges(edge_index)
-        or is_too_small(edge_index, x)
-        or (isinstance(x, Tensor) and autocast_dtype(x) is not None)
-        or not all(order.may_choose(lin, x) for lin in lins)
-    ):
-        return False
-    aggregating, multiplying = order.columns(x, lins[0].weight)
-    return multiplying < aggregating and not order.kept(x, edge_weight, number_of_edges(edge_index))
+        out = task.run() if lin is None else product(x, lin.weight, task.run())
+    bias = lins[-1].bias if only else layer.bias
+    return out if bias is None else out + bias

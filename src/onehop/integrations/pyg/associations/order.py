@@ -1,138 +1,164 @@
-"""Choice of the cheaper order, and the conditions of moving a layer's linear step."""
+"""The order of a layer's linear step and its aggregation: A (X W) or (A X) W, whichever costs less.
 
-import dataclasses
+The first part states the conditions and the choice, for eager layers and for programs (:mod:`.operator`). The
+second runs eager layers, which state their linear steps, their edges, and which of the two orders PyG has.
+"""
+
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
+from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop import thresholds
+from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg import reuse, tasks
+from onehop.integrations.pyg.associations.product import prefix_product, product
+from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
+from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.tasks import Task
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import may_choose as may_choose_library
-from onehop.ops.contexts import (
-    autocast_dtype,
-    autocasts,
-    context_reason,
-    saving_is_watched,
-    wraps,
-)
+from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
+
+Function = Callable[..., Any]
+Run = Callable[..., Tensor | None]
+LINEAR = ("sum", "mean")
+"""Reductions that commute with a linear step."""
 
 
-def may_choose(lin: Any, x: Any, *others: Tensor) -> bool:
-    """Return whether a linear step can be done apart from its module unnoticed, where no program is traced.
+# Conditions and choice
+
+
+def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
+    """Return whether a module only multiplies by its weight; also while a program is traced.
 
     Args:
         lin: The module.
-        x: [N, F], its input.
-        *others: What else the layer gets.
+        x: Its input.
+        biased: Whether it may add a bias.
     """
+    return (
+        type(lin) is Linear
+        and "forward" not in lin.__dict__
+        # torch.compile guards the number of hooks, but not whether there are any.
+        and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
+        and len(lin._backward_hooks) + len(lin._backward_pre_hooks) == 0
+        and x.dim() == 2
+        and lin.weight.size(1) == x.size(1)
+        and (biased or lin.bias is None)
+    )
+
+
+def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
+    """Return whether an eager layer may multiply without calling the module; the context is not checked.
+
+    Args are those of :func:`is_product`, and other tensors that the layer gets.
+    """
+    if type(x) is not Tensor or x.layout is not torch.strided or not is_product(lin, x, biased):
+        return False
+    weight = lin.weight
+    return (
+        not weight.is_inference()  # it gets no gradient, although requires_grad may be set
+        and (weight.dtype is x.dtype or None not in (autocast_dtype(x), autocast_dtype(weight)))
+        and not wraps(x, weight, *others)
+        # Both are on one device that has data, and on a GPU autocast does not decide on their dtypes.
+        and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta and not autocasts(x))
+    )
+
+
+def may_choose(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
+    """Return whether an eager layer's order may be chosen; arguments are those of :func:`is_plain`."""
     return (
         context_reason() is None
         and not saving_is_watched()
         and session.now.settings.associate
-        and is_plain(lin, x, *others)
+        and is_plain(lin, x, biased, *others)
         # On another device the host has to wait to know whether what came first is finite.
         and (x.is_cpu or x.numel() >= thresholds.now.awaited_numbers)
     )
 
 
-def is_plain(lin: Any, x: Any, *others: Tensor) -> bool:
-    """Return whether a linear step is a product with a weight and no more; the context is not looked at.
+def is_linear(task: Any) -> bool:
+    """Return whether a task is an aggregation that a linear step may precede or follow.
 
-    Args:
-        lin: The module.
-        x: [N, F], its input.
-        *others: What else the layer gets.
-    """
-    if type(x) is not Tensor or x.layout is not torch.strided or x.dim() != 2 or type(lin) is not Linear:
-        return False
-    weight, state = lin.weight, lin.__dict__
-    return (
-        not isinstance(weight, UninitializedParameter)
-        and not weight.is_inference()  # whatever it says of itself, it gets no gradient
-        and (weight.dtype is x.dtype or _both_lowered(x, weight))
-        and not wraps(x, weight, *others)
-        and weight.size(1) == x.size(1)
-        and "forward" not in state
-        and not (
-            state["_forward_hooks"]
-            or state["_forward_pre_hooks"]
-            or state["_backward_hooks"]
-            or state["_backward_pre_hooks"]
-        )
-        # Both are on one device that has data, and elsewhere autocast does not decide on their dtypes.
-        and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta)
-        and (x.is_cpu or not autocasts(x))
-    )
-
-
-def _both_lowered(x: Tensor, weight: Tensor) -> bool:
-    """Return whether autocast gives both its own dtype, so that theirs need not be the same."""
-    return autocast_dtype(x) is not None and autocast_dtype(weight) is not None
-
-
-def columns(x: Tensor, weight: Tensor) -> tuple[int, int]:
-    """Columns that are aggregated, forward and backward, by (A X) W and by A (X W).
-
-    The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
-    """
-    recording = torch.is_grad_enabled()
-    of_x = recording and x.requires_grad
-    of_product = recording and (x.requires_grad or weight.requires_grad)
-    after, before = weight.shape
-    return before * (1 + of_x), after * (1 + of_product)
-
-
-def kept(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Return whether the aggregate of these features is, or is about to be, kept: then it costs nothing.
-
-    Not so where features are nearly all 0, for their product costs less than that of their aggregate.
-    """
-    return reuse.constant(x, factor, edges) and reuse.trained_on(x) and not nearly_zero(x)
-
-
-def nearly_zero(x: Tensor) -> bool:
-    """Return whether the product of these features is a sum over the few entries that are not 0."""
-    return session.now.settings.products and may_choose_library() and sparse_features.apply(x)
-
-
-def multiplied_first(
-    x: Tensor, weight: Tensor, bias: Tensor | None, factor: Tensor | None, edges: int
-) -> Tensor:
-    """X W^T + b, to be aggregated; of features whose aggregate may be kept, a backward pass is noted."""
-    return product(x, weight, bias, reuse.note_training if reuse.constant(x, factor, edges) else None)
-
-
-def linear(task: Any) -> bool:
-    """Return whether a task goes with a linear step in either order.
-
-    Weights of a wider dtype do not: in PyG they widen the messages, and a linear step after that raises.
+    With weights of a wider dtype it may not: in PyG they widen the messages, and a linear step then raises.
     """
     return (
         isinstance(task, Task)
-        and task.reduce in ("sum", "mean")
+        and task.reduce in LINEAR
         and task.subtrahend is None
         and task.x.dim() == 2
         and (task.weight is None or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype)
     )
 
 
-def is_finite(made: Tensor) -> bool:
-    """Return whether all entries of what comes first are finite; sums that overflow count as infinite too.
+def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
+    """Return whether (A X) W aggregates fewer columns than A (X W), forward and backward.
 
-    An infinite or missing feature of a node that sends to nobody is in no aggregate, but in the product; and
-    0 times infinity, in a gradient, is NaN. So where anything is not finite, the layer's own order is kept.
-    Of a kept aggregate, it is found out once.
+    The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
+
+    Args:
+        x: [N, K].
+        weight: [M, K].
+        own_before: Whether the layer's own order is (A X) W: the result where neither has fewer.
+    """
+    recording = torch.is_grad_enabled()
+    of_x = recording and x.requires_grad
+    of_product = of_x or (recording and weight.requires_grad)
+    after, before = weight.shape
+    before, after = before * (1 + of_x), after * (1 + of_product)
+    return before <= after if own_before else before < after
+
+
+def is_kept(x: Tensor) -> bool:
+    """Return whether A X, for X that is constant, is kept or about to be: then it costs nothing.
+
+    False where the features are nearly all 0: their product costs less than that of their aggregate.
+    """
+    if not reuse.trained_on(x):
+        return False
+    return not (session.now.settings.products and may_choose_library() and sparse_features.apply(x))
+
+
+def first_step(
+    x: Tensor, weight: Tensor, before: bool, own_before: bool, constant: bool, aggregate: Function
+) -> tuple[Tensor, bool]:
+    """Computes what comes first, A X or X W^T, and returns whether it is A X.
+
+    Where that is not finite, the layer's own order is taken: an infinite feature of a node without edges is
+    in the product, but in no aggregate, and 0 times infinity, in a gradient, is NaN.
+
+    Args:
+        x: [N, K].
+        weight: [M, K].
+        before: Whether A X comes first because it has fewer columns.
+        own_before: Whether it does in the layer's own order.
+        constant: Whether A X may be kept; then it comes first once it is.
+        aggregate: Computes A X.
+    """
+    before = before or (constant and is_kept(x))
+    noting = reuse.note_training if constant else None
+    made = aggregate() if before else product(x, weight, None, noting)
+    if before is own_before or is_finite(made):
+        return made, before
+    return (aggregate() if own_before else product(x, weight, None, noting)), own_before
+
+
+def is_finite(made: Tensor) -> bool:
+    """Return whether all entries are finite; sums that overflow count as infinite too.
+
+    For an aggregate that is kept, the result is kept with it.
     """
     if (made.is_cpu and not is_shared(made)) or original(made) is made:
         return math.isfinite(float(made.detach().sum()))
@@ -143,7 +169,7 @@ def is_finite(made: Tensor) -> bool:
     return known.all
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Finite:
     """A note on a kept aggregate: whether all of its entries are finite."""
 
@@ -151,23 +177,198 @@ class _Finite:
     nbytes: int = 0
 
 
-def normalised(
+# Eager layers of one aggregation
+
+
+def _run(
     layer: Any,
-    x: Tensor,
-    edge_index: Any,
-    edge_weight: Tensor | None,
-    add_self_loops: bool,
-    improved: bool = False,
+    task: Any,
+    lin: Any,
+    own_before: bool,
+    may_keep: bool = True,
+    own: Any = None,
+    root: Any = None,
+) -> Tensor | None:
+    """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
+
+    Args:
+        layer: The layer. Its bias is b if its own order is A (X W), else the bias of ``lin``.
+        task: The aggregation of X.
+        lin: The linear step.
+        own_before: Whether the layer's own order is (A X) W.
+        may_keep: Whether A X may be kept if X is constant.
+        own: T, the destinations' own features, or None.
+        root: Their linear step, or None.
+    """
+    if not is_linear(task):
+        return None
+    x, weight, bias = task.x, lin.weight, lin.bias if own_before else layer.bias
+    before = aggregates_first(x, weight, own_before)
+    constant = not before and may_keep and task.is_constant()
+    made, before = first_step(x, weight, before, own_before, constant, task.run)
+    changed = before is not own_before
+    tasks.begin(task, layer, ("before" if before else "after") if changed else None)
+    alone = own is None or root is None
+    if before and not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == len(made):
+        # Both products are one step: the second is added to the first.
+        return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
+    if changed and torch.is_autocast_enabled(x.device.type):
+        out = _in_own_dtype(task, made, weight, bias, before)
+    elif before:
+        out = product(made, weight, bias)
+    else:
+        task.x = made
+        out = task.run() if bias is None else task.run() + bias
+    return out if alone else out + root(own)
+
+
+def _in_own_dtype(task: Task, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool) -> Tensor:
+    """The second step and the bias under autocast, in the dtype that the layer's own order gives.
+
+    A linear step that comes last gives autocast's; an aggregation that of messages, products times a factor.
+    """
+    dtype = autocast_dtype(task.x) or task.x.dtype
+    if before:
+        factor = task.scale if task.weight is None else task.weight
+        widened = dtype if factor is None else torch.promote_types(dtype, factor.dtype)
+        out = product(made, weight, None).to(widened)
+    else:
+        task.x = made
+        out, bias = task.run().to(dtype), None if bias is None else bias.to(dtype)
+    return out if bias is None else out + bias
+
+
+def _rows_before_leaves(graph: Graph) -> int | None:
+    """After how many destinations none has edges; None for all.
+
+    In a sampled mini-batch most nodes are leaves, which have no edges and come last. Of a graph that was made
+    on a device this is not computed, because the host would have to wait.
+    """
+    if graph.num_dst < thresholds.now.leaf_rows or graph.made_on is not None:
+        return None
+    return int(torch.searchsorted(graph.rowptr, graph.num_edges))
+
+
+def gcn(
+    gcn_norm: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
+) -> Tensor | None:
+    """Computes GCNConv's ``forward``; None if PyG's code has to run.
+
+    Args:
+        gcn_norm: The patch's own normalisation.
+        theirs: PyG's method.
+        layer: The layer.
+        x: [N, K].
+        edge_index: [2, E], or a sparse matrix.
+        edge_weight: [E] or None.
+    """
+    lin, listed = layer._modules.get("lin"), type(edge_index) is Tensor
+    unweighted = edge_weight is None and layer.normalize and not layer.improved and not layer.cached
+    # The weights are then products of a number for each node. PyG spends longer on them than the patch on
+    # making and recognising a graph, however small.
+    symmetric = unweighted and isinstance(x, Tensor) and x.dtype in COUNTING
+    if (
+        not (listed or is_sparse_tensor(edge_index))
+        or (not symmetric and is_too_small(edge_index, x, layer.out_channels))
+        or not may_choose(lin, x, False, *((edge_index,) if listed else ()))
+        or layer.node_dim != -2
+        or type(layer).message is not GCNConv.message
+    ):
+        return None
+    found: Symmetric | None = None
+    if (
+        symmetric
+        and listed
+        and layer._cached_edge_index is None
+        and gcn_conv.gcn_norm is gcn_norm
+        and x.is_cpu
+        and edge_index.is_cpu
+        and edge_index.layout is torch.strided
+        and not session.now.settings.backend
+    ):
+        # Most calls: from the edges to the graph at once, without a weight for each edge.
+        key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
+        found = CACHE.find(edge_index, key) or make_symmetric(edge_index, key)
+    if found is not None:
+        task = tasks.task_over(found.graph, layer, x, None, found.scale)
+    else:
+        edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
+        task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    # Weights that are normalised are new at every call, and may be others.
+    return _run(layer, task, lin, False, may_keep=edge_weight is None or not layer.normalize)
+
+
+def _gcn_edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Any) -> tuple[Any, Any]:
+    """The edges and weights that GCNConv's own forward would aggregate with."""
+    if not layer.normalize:
+        return edge_index, edge_weight
+    listed = type(edge_index) is Tensor
+    held = layer._cached_edge_index if listed else layer._cached_adj_t
+    if held is not None:
+        return held if listed else (held, edge_weight)
+    edges = normalised(layer, x, edge_index, edge_weight, layer.add_self_loops, layer.improved)
+    if layer.cached and listed:
+        layer._cached_edge_index = edges
+    elif layer.cached:
+        layer._cached_adj_t = edges[0]
+    return edges
+
+
+def normalised(
+    layer: Any, x: Tensor, edge_index: Any, edge_weight: Any, loops: bool, improved: bool = False
 ) -> tuple[Any, Any]:
     """Edges and weights as GCN normalises them, from the memory that all layers share."""
-    from torch_geometric.nn.conv import gcn_conv
-
-    found = gcn_conv.gcn_norm(
-        edge_index, edge_weight, x.size(0), improved, add_self_loops, layer.flow, x.dtype
-    )
-    return (found, None) if is_sparse_tensor(found) else (found[0], found[1])
+    found = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
+    # PyG passes the weight beside a SparseTensor on, unused.
+    return (found, edge_weight) if is_sparse_tensor(found) else (found[0], found[1])
 
 
-def are_edges(edge_index: Any) -> bool:
-    """Return whether edges are a tensor, sparse or not, or a SparseTensor: those that are looked at here."""
-    return type(edge_index) is Tensor or is_sparse_tensor(edge_index)
+def rooted(
+    layer: Any, lin: Any, root: Any, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+) -> Tensor | None:
+    """Computes (A X) W^T + b + T V^T; None if PyG's code has to run.
+
+    Args:
+        layer: The layer.
+        lin: The linear step of what it aggregates.
+        root: The linear step of the destinations' own features T, or None.
+        x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
+        edge_index: [2, E], or a sparse matrix.
+        size: (num_src, num_dst) or None.
+        weights: The edge weight by its name, if the layer takes one.
+    """
+    ends = (x, x) if type(x) is Tensor else x
+    if (
+        is_too_small(edge_index, x)
+        or type(ends) is not tuple
+        or len(ends) != 2
+        or not (type(edge_index) is Tensor or is_sparse_tensor(edge_index))
+        or not may_choose(lin, ends[0], True)
+    ):
+        return None
+    task = tasks.task_of(layer, edge_index, {"x": ends, "size": size, **weights})
+    return _run(layer, task, lin, True, own=ends[1], root=root)
+
+
+def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
+    """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
+    if layer.project or type(layer).message is not SAGEConv.message:
+        return None
+    root = layer.lin_r if layer.root_weight else None
+    out = run(layer, layer.lin_l, root, x, edge_index, size, {})
+    return F.normalize(out, p=2.0, dim=-1) if out is not None and layer.normalize else out
+
+
+def graph_conv(
+    run: Run,
+    theirs: Function,
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any = None,
+    size: Any = None,
+) -> Tensor | None:
+    """Computes GraphConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
+    if type(layer).message is not GraphConv.message:
+        return None
+    return run(layer, layer.lin_rel, layer.lin_root, x, edge_index, size, {"edge_weight": edge_weight})

@@ -1,14 +1,10 @@
-"""The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them.
-
-Its products are those of :mod:`onehop.integrations.torch.products`.
-"""
+"""The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them."""
 
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from onehop import thresholds
@@ -35,9 +31,9 @@ def product(
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype, but under autocast.
+        weight: [M, K], of the same dtype, except under autocast.
         bias: [M], or [N, M] to be added to; None means 0.
-        noting: Called with X when a backward pass comes through here; None where nobody wants to know.
+        noting: Called with X when a backward pass reaches the product, or None.
 
     Returns:
         [N, M].
@@ -63,14 +59,14 @@ def product(
 
 
 def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None) -> Tensor:
-    """X W^T + b, and T V^T added to its first rows.
+    """X W^T + b, and T V^T added to its first rows; under autocast in its dtype.
 
     Args:
         x: [N, K].
-        weight: [M, K].
+        weight: [M, K], of the same dtype, except under autocast; so are those that follow.
         top: [n, L], n at most N.
         top_weight: [M, L].
-        bias: [M]; None means 0.
+        bias: [M], of any dtype; None means 0.
 
     Returns:
         [N, M].
@@ -79,22 +75,19 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
     if lowered is not None:
         x, weight, top, top_weight = (each.to(lowered) for each in (x, weight, top, top_weight))
         bias = None if bias is None else bias.to(lowered)
-    dtype = x.dtype
-    alike = weight.dtype is dtype and top.dtype is dtype and top_weight.dtype is dtype
-    if not alike or (bias is not None and bias.dtype is not dtype):
-        extra = product(top, top_weight, None)
-        return product(x, weight, bias) + F.pad(extra, (0, 0, 0, x.size(0) - top.size(0)))
+    if bias is not None and bias.dtype is not x.dtype:
+        return prefix_product(x, weight, top, top_weight, None) + bias
     out: Tensor = _PrefixProduct.apply(x, weight, top, top_weight, bias)  # type: ignore[no-untyped-call]
     return out
 
 
 def _note(noting: Callable[[Tensor], None], x: Tensor, lowered: Tensor) -> None:
-    """Notes a backward pass of features that autocast made others of."""
+    """Notes a backward pass through features that autocast converted."""
     noting(x)
 
 
 def may_run_elsewhere(x: Tensor) -> bool:
-    """Return whether products may run in another library than torch's own; their sizes are not looked at."""
+    """Return whether products may run in another library than torch's own, whatever their sizes."""
     return x.is_cpu and x.dtype is torch.float32 and session.now.settings.products and may_choose()
 
 
