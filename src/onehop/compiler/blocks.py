@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,6 @@ class EdgeBlocks:
     each: tuple[Block, ...]
     block_edges: int
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the blocks' graphs."""
-        return sum(block.graph.nbytes for block in self.each)
-
     def __iter__(self) -> Iterator[Block]:
         """The blocks."""
         return iter(self.each)
@@ -65,12 +60,11 @@ def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> 
         block_edges: How many edges a block of several rows may have.
         cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
     """
-    rest = ("blocks", graph.number, block_edges, cut)
-    found: EdgeBlocks | None = CACHE.find(edge_index, rest)
-    if found is None:
-        found = cut_into_blocks(graph, block_edges, cut)
-        CACHE.store(edge_index, rest, found)
-    return found
+    return remembered(
+        edge_index,
+        key=("blocks", graph.number, block_edges, cut),
+        make=lambda: cut_into_blocks(graph, block_edges, cut),
+    )
 
 
 def cut_into_blocks(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:

@@ -70,3 +70,12 @@ def original(tensor: Tensor) -> Tensor:
     ):
         return tensor
     return kept
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a clone of an untouched copy, for native code.
+
+    Native code takes an address, which counts as a write: the copy would have other memory from then on, and
+    not be recognised again.
+    """
+    return tensor if original(tensor) is tensor else tensor.clone()

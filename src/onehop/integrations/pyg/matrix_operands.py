@@ -149,14 +149,14 @@ def product_operands(matrix: Tensor, x: Tensor, sizes: list[int | None], reduce:
     edges = _edges_of(matrix, values)
     if isinstance(edges, str):
         return edges
-    structure, graph = edges
+    graph = edges[1]
     differentiates = torch.is_grad_enabled() and (x.requires_grad or values.requires_grad)
     first = reduce in ("max", "min") and differentiates
     if first:
         reason = _first_reason(graph, x, values)
         if reason is not None:
             return reason
-    weight, scale = _factors(structure, values, reduce, x.dtype)
+    weight, scale = _factors(edges, values, reduce, x.dtype)
     if weight is not None and matrix.layout is torch.sparse_coo:
         # As in PyG, whose CSR of it is another: PyG itself raises the version of a COO matrix that was saved.
         weight = weight.clone()
@@ -288,12 +288,13 @@ def _of_message(
 
 
 def _factors(
-    structure: Structure, values: Tensor, reduce: str, dtype: torch.dtype
+    edges: tuple[Structure, Graph], values: Tensor, reduce: str, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
     """The weight and the scale that stand for a matrix's values."""
     if values.requires_grad:
         return values, None
-    scale = scale_of(values, structure, dtype) if reduce in ("sum", "mean") else None
+    structure, graph = edges
+    scale = scale_of(values, graph, dtype) if reduce in ("sum", "mean") else None
     if scale is not None:
         return None, scale
     if structure.are_ones(values):

@@ -2,7 +2,7 @@
 
 Features of two dimensions and values that need no gradient go to torch's own product, in the dtype of the
 features. Everything else goes to torch_sparse: a gradient reaches each value, repeated entries too, and an
-extremum is that of the numbers greater, or less, than what came before, so that NaN and infinities get lost.
+extremum compares numbers with the one before, so that NaN and infinities get lost.
 """
 
 from typing import Any
@@ -12,7 +12,8 @@ from torch import Tensor
 
 from onehop.graph import Graph
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG
-from onehop.integrations.pyg.sparse_tensors import are_ones, scale_of_values
+from onehop.integrations.pyg.graphs import degree_scale_of
+from onehop.integrations.pyg.sparse_tensors import are_ones
 
 _MATRIX, _BATCHED = 2, 3
 
@@ -23,7 +24,7 @@ def product_reason(adj_t: Any, x: Tensor, values: Tensor | None, reduce: str) ->
     Args:
         adj_t: [num_dst, num_src].
         x: [num_src, F] or [B, num_src, F].
-        values: Its values as far as they count, or None.
+        values: [E], its values; None if it has none, or the product ignores them.
         reduce: "sum", "mean", "max" or "min".
     """
     # Of no entries at all PyG gives zeros that need no gradient.
@@ -39,7 +40,7 @@ def product_reason(adj_t: Any, x: Tensor, values: Tensor | None, reduce: str) ->
 def factors_of(
     values: Tensor | None, graph: Graph, reduce: str, dtype: torch.dtype
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The weight and the scale that stand for a SparseTensor's values.
+    """The weight and the scale that are equivalent to a SparseTensor's values.
 
     Args:
         values: [E], or None.
@@ -54,7 +55,9 @@ def factors_of(
         return None, None
     if values.requires_grad:
         return values.to(dtype), None
-    scale = scale_of_values(values, graph, dtype) if reduce in ("sum", "mean") else None
-    if scale is not None:
-        return None, scale
+    # PyG rounds values to the dtype of the features first.
+    if reduce in ("sum", "mean") and values.dtype is dtype:
+        scale = degree_scale_of(values, graph)
+        if scale is not None:
+            return None, scale
     return None if are_ones(values) else values.to(dtype), None

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.pyg import reuse, tasks
@@ -22,7 +22,7 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.conditions import FLOATS
 from onehop.integrations.pyg.derived import Derived
 from onehop.integrations.pyg.gcn_norm import Unweighted, without_weight
-from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
+from onehop.integrations.pyg.graphs import COUNTING, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.rows import stand_in
@@ -141,9 +141,7 @@ def _task(
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         forwards = layer.flow == "source_to_target"
         of_edges = SymmetricKey(x.size(0), layer.add_self_loops, forwards, x.dtype)
-        found: Symmetric | None = CACHE.find(edge_index, of_edges)
-        if found is None:
-            found = make_symmetric(edge_index, of_edges)
+        found = remembered(edge_index, key=of_edges, make=lambda: normalised_graph(edge_index, of_edges))
         if found is not None:
             return tasks.task_over(found.graph, layer, x, None, found.scale)
     # The graph of the normalised edges is known by the edge_index, and needs no copy of them.
