@@ -33,7 +33,9 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
         seen.add(id(each))
         own = getattr(each, "nbytes_by_device", None)
         if own is None and (nbytes := getattr(each, "nbytes", None)) is not None:
-            own = {getattr(each, "device", _HOST): int(nbytes)}
+            device = getattr(each, "device", _HOST)
+            # NumPy's arrays have a device too, a string.
+            own = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
         if own is not None:
             for device, count in own.items():
                 found[device] = found.get(device, 0) + count
