@@ -93,7 +93,7 @@ def _blocks(graph: Graph, block_edges: int, cut: bool) -> Iterator[Block]:
             # The first rows have no edges: they go with the long row behind them.
             after += 1
         end = int(starts[after])
-        # Rows without edges behind them go along.
+        # The block includes the rows without edges behind them.
         after = _last(starts, end)
         if cut and end - begin > block_edges:
             yield from _parts(_last(starts, begin), begin, end, block_edges)

@@ -28,7 +28,7 @@ class Code(Protocol):
         ...
 
     def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
-        """The same code with other tensors in place of some, by their ids, and the ids of those."""
+        """The same code with some tensors replaced, by their ids, and the ids of those that were found."""
         ...
 
 

@@ -201,7 +201,7 @@ class IdentityCache:
         Returns:
             The kept value itself, or None. Lend its tensors to users (:func:`.lend`): they may write to them.
         """
-        # Every call of a patched layer comes here, so that little is left to other functions.
+        # The hot path of every patched layer: few function calls, and no loop over generators.
         names: tuple[_Name, ...] = ()
         own: tuple[tuple[int, Tensor], ...] = ()
         recognised = True
@@ -251,11 +251,12 @@ class IdentityCache:
         Args:
             tensors: One tensor, or several, in an order of the caller's.
             rest: The caller's part of the key.
-            value: What is kept; :func:`.bytes_held` counts its bytes, which may grow. It must not hold one of
-                the tensors, or that would never be freed; and not be None, which stands for nothing.
-            any_owner: Whether the value is for every tensor that is the same part of the same storage, such
-                as the index arrays of two sparse matrices. Each has a version counter of its own, so that
-                none is looked at: the caller that finds the value has to find out what was written.
+            value: Anything but None: a tensor, a graph, a number, or a tuple, dictionary or dataclass of
+                such. :func:`.bytes_held` counts its bytes, which may grow. It must not hold one of the
+                tensors, which would then never be freed.
+            any_owner: Whether the value belongs to every tensor that is the same part of the same storage,
+                such as the index arrays of two sparse matrices. Each has a version counter of its own, so
+                that the counters are ignored: the caller has to check the contents of what it finds.
         """
         given = tuple(original(each) for each in (tensors if isinstance(tensors, tuple) else (tensors,)))
         if any(tensor.is_inference() for tensor in given):

@@ -96,7 +96,7 @@ class _Messages:
             ties = iter(_run(graph, (ties_sweep(program, reductions),), tensors))
             for place, extremum in extrema.items():
                 _, count = next(ties)
-                # The zeros that torch's outputs start from tie too. Each share lies where the count was.
+                # The zeros that torch's outputs start from tie too. Each share overwrites the count.
                 tensors[len(known) + place] = torch.div(pulled[place], count.add_(extremum == 0), out=count)
         found: dict[int, Tensor] = {}
         for at, tensor in _run(graph, backward_sweeps(program, needs, reductions), tensors):
@@ -123,7 +123,7 @@ class _Messages:
 def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> list[tuple[int, Tensor]]:
     """Runs sweeps on numbered tensors, and adds those of steps over rows to them; returns the other results.
 
-    Each comes with what it is of.
+    Each is paired with the number of what it is of.
     """
     others = []
     first = max(tensors) + 1

@@ -103,7 +103,7 @@ def _is_plain(layer: Any) -> bool:
         and layer_reason(layer, record.fuses) is None
         and layer.flow == "source_to_target"
         and not (session.now.backend or session.now.machine)
-        # Then PyG asks for the number of hyperedges.
+        # PyG requires the number of hyperedges then.
         and not is_experimental_mode_enabled("disable_dynamic_shapes")
     )
 

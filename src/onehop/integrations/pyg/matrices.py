@@ -49,7 +49,7 @@ class Structure:
     _distinct: bool | None = None
 
     def graph(self, matrix: Tensor) -> Graph | None:
-        """The edges as a graph, made when first asked for.
+        """The edges as a graph, made at the first call.
 
         Args:
             matrix: One that has these edges.

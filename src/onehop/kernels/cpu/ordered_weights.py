@@ -1,6 +1,6 @@
 """Weights that do not change, kept in the order in which the kernels read them.
 
-The caller's weights come in the caller's edge order, and reading them through the permutation is a random
+The caller's weights are in the caller's edge order, and reading them through the permutation is a random
 access for every edge: with 2.4 million edges that takes longer than the sums of width 16. A weight that
 is met a second time is laid out once in the graph's order. Its contents are compared by fingerprint at every
 use, at the speed of a read in order, so that writes which escape the version counter are seen here.
@@ -16,7 +16,7 @@ from onehop.graph.lending import read_address
 
 
 class _Ordered(NamedTuple):
-    """The entry kept for a weight: empty after one meeting; later its fingerprint and ordered copy."""
+    """The entry kept for a weight: empty after the first call; later its fingerprint and ordered copy."""
 
     fingerprint: int = 0
     weight: Tensor | None = None
