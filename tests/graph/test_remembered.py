@@ -296,6 +296,24 @@ def test_the_bound_holds_for_what_is_made_of_several(cache):
     assert cache.remembered(*given[:2], key="k") is None
 
 
+def test_an_entry_that_is_dropped_while_its_bytes_are_counted(cache):
+    """As the garbage collector may do it at any time."""
+    holders = [torch.arange(4)]
+    armed: list[bool] = []
+
+    class Dropping:
+        @property
+        def nbytes(self) -> int:
+            if armed:
+                holders.clear()
+            return 100
+
+    cache.store(holders[0], "k", Dropping())
+    assert cache.info().bytes == 100
+    armed.append(True)
+    assert (cache.info().entries, cache.info().bytes) == (0, 0)
+
+
 def test_threads(cache):
     shared, own_key = tensors(4), "k"
     pairs = [(one, other) for one in shared for other in shared]

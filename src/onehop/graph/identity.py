@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -62,21 +62,13 @@ class CacheInfo:
     evictions: int
 
 
-class _Name(NamedTuple):
-    """The name of a tensor, in a key.
+_Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
+"""The name of a tensor in a key, a plain tuple because the hot path makes one at every call.
 
-    Attributes:
-        storage: The id of the tensor's storage.
-        owner: The id of the tensor or, for a view, of its base: every ``t[0]`` is a new object. It
-            distinguishes ``t`` from ``t.data``, which share a storage and have separate version counters.
-            0 where any tensor with this part of the storage is meant.
-        view: The part of the storage that the tensor is.
-    """
-
-    storage: int
-    owner: int
-    view: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
-
+The id of its storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a new
+object; and the part of the storage that it is. The second distinguishes ``t`` from ``t.data``, which share a
+storage and have separate version counters. It is 0 where any tensor with this part of the storage is meant.
+"""
 
 _Key = tuple[Hashable, tuple[_Name, ...]]
 """The key of an entry: the caller's part, and the tensors in order."""
@@ -105,11 +97,12 @@ class _Entry:
         self.value = value
         self.counted: dict[torch.device, int] = {}
 
-    def is_of(self, tensors: tuple[tuple[int, Tensor], ...]) -> bool:
-        """Return whether tensors, each with its place, are unchanged, as far as the settings check it."""
+    def is_of(self, tensors: tuple[Tensor | None, ...]) -> bool:
+        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
         full = config.full_check()
-        for place, tensor in tensors:
-            state = self.states[place]
+        for tensor, state in zip(tensors, self.states, strict=True):
+            if tensor is None:
+                continue
             if tensor.is_cpu and not is_shared(tensor) and tensor.is_contiguous():
                 address = tensor.data_ptr()
                 sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
@@ -155,7 +148,7 @@ class IdentityCache:
         # For each storage: its views, the least recently stored first, with the keys of their entries.
         self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
         # Entries that were found since their bytes were counted: a graph's transpose is built later.
-        self._stale_counts: set[_Key] = set()
+        self._stale_counts: set[_Entry] = set()
         self._bytes: dict[torch.device, int] = {_HOST: 0}
         self._hits = self._misses = self._evictions = 0
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
@@ -203,26 +196,29 @@ class IdentityCache:
         """
         # The hot path of every patched layer: few function calls, and no loop over generators.
         names: tuple[_Name, ...] = ()
-        own: tuple[tuple[int, Tensor], ...] = ()
-        recognised = True
+        own: tuple[Tensor | None, ...] = tensors
+        recognised, changeable = True, False
         for tensor in tensors:
-            kept = tensor if tensor.is_cpu and not is_shared(tensor) else original(tensor)
-            if kept is tensor:
-                # A cached tensor has no other owner, so it cannot have been written to.
-                own = (*own, (len(names), tensor))
+            kept = tensor
+            if not tensor.is_cpu or is_shared(tensor):
+                kept = original(tensor)
+                if kept is not tensor:
+                    # A cached tensor has no other owner, so it cannot have been written to.
+                    own = (*own[: len(names)], None, *own[len(names) + 1 :])
+            changeable = changeable or kept is tensor
             recognised = recognised and not kept.is_inference()
             base = kept._base
             view = (int(kept.storage_offset()), kept.shape, kept.stride(), kept.dtype)
             owner = 0 if any_owner else id(kept if base is None else base)
-            names = (*names, _Name(id(kept.untyped_storage()), owner, view))
+            names = (*names, (id(kept.untyped_storage()), owner, view))
         if recognised:
             place = key, names
             with self._lock:
                 entry = self._entries.get(place)
-                if entry is not None and (not own or entry.is_of(own)):
+                if entry is not None and (not changeable or entry.is_of(own)):
                     self._entries.move_to_end(place)
                     self._hits += 1
-                    self._stale_counts.add(place)
+                    self._stale_counts.add(entry)
                     if len(self._stale_counts) >= _RECOUNT_AFTER:
                         self._enforce_limit()
                     return entry.value
@@ -266,7 +262,7 @@ class IdentityCache:
             base = tensor._base
             view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
             owner = 0 if any_owner else id(tensor if base is None else base)
-            names = (*names, _Name(id(tensor.untyped_storage()), owner, view))
+            names = (*names, (id(tensor.untyped_storage()), owner, view))
         key = (rest, names)
         itself = weakref.ref(self)
 
@@ -283,7 +279,7 @@ class IdentityCache:
         with self._lock:
             self._drop(key)
             self._entries[key] = entry
-            self._stale_counts.add(key)
+            self._stale_counts.add(entry)
             for tensor, name in zip(given, names, strict=True):
                 if tensor._base is not None:
                     self._note_view(name, key)
@@ -292,7 +288,7 @@ class IdentityCache:
     def info(self) -> CacheInfo:
         """The current state."""
         with self._lock:
-            self._stale_counts.update(self._entries)
+            self._stale_counts.update(self._entries.values())
             self._recount()
             elsewhere = [each for each in self._bytes if each != _HOST]
             return CacheInfo(
@@ -318,11 +314,12 @@ class IdentityCache:
 
     def _note_view(self, name: _Name, key: _Key) -> None:
         """Notes an entry of a view, and drops those of the view that was stored longest ago."""
-        views = self._views.setdefault(name.storage, OrderedDict())
-        keys = views.setdefault(name.view, [])
+        storage, _, view = name
+        views = self._views.setdefault(storage, OrderedDict())
+        keys = views.setdefault(view, [])
         if key not in keys:
             keys.append(key)
-        views.move_to_end(name.view)
+        views.move_to_end(view)
         if len(views) > _MOST_VIEWS:
             for old in list(next(iter(views.values()))):
                 # An entry may be of more views than that.
@@ -338,23 +335,24 @@ class IdentityCache:
 
     def _drop(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
-        self._stale_counts.discard(key)
-        for name in key[1]:
-            views = self._views.get(name.storage)
-            if views is not None and key in views.get(name.view, ()):
-                views[name.view].remove(key)
-                if not views[name.view]:
-                    del views[name.view]
+        for storage, _, view in key[1]:
+            views = self._views.get(storage)
+            if views is not None and key in views.get(view, ()):
+                views[view].remove(key)
+                if not views[view]:
+                    del views[view]
                 if not views:
-                    del self._views[name.storage]
+                    del self._views[storage]
         if entry is not None:
+            self._stale_counts.discard(entry)
             self._count(entry, {})
 
     def _recount(self) -> None:
-        for key in list(self._stale_counts):
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._count(entry, entry.nbytes())
+        for entry in list(self._stale_counts):
+            now = entry.nbytes()
+            # Counting may run the garbage collector, which may drop entries, this one too.
+            if entry in self._stale_counts:
+                self._count(entry, now)
         self._stale_counts.clear()
 
     def _count(self, entry: _Entry, now: dict[torch.device, int]) -> None:

@@ -74,8 +74,7 @@ def trained_on(x: Tensor) -> bool:
 
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a layer of these features."""
-    if remembered(x, key=_TRAINED) is None:
-        CACHE.store(x, _TRAINED, True)
+    remembered(x, key=_TRAINED, make=lambda: True)
 
 
 def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:

@@ -93,8 +93,7 @@ def may_apply(x: Tensor) -> bool:
 
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a linear step of these features."""
-    if remembered(x, key=_TRAINED) is None:
-        CACHE.store(x, _TRAINED, True)
+    remembered(x, key=_TRAINED, make=lambda: True)
 
 
 def apply(x: Tensor) -> bool:
