@@ -42,6 +42,7 @@ def unpatched():
         ("_PrefixProductBackward", PRODUCTS),
         ("onehop::aggregate", AGGREGATION),
         ("_RecordedBackward", AGGREGATION),
+        ("_RecomputedBackward", AGGREGATION),
         ("aten::scatter_add_", AGGREGATION),
         ("aten::index_select", AGGREGATION),
         ("aten::relu", None),

@@ -28,7 +28,7 @@ _NAMES = (
     (
         AGGREGATION,
         re.compile(
-            r"^onehop::|^_Recorded(Backward)?$"
+            r"^onehop::|^_(Recorded|Recomputed)(Backward)?$"
             r"|^aten::_?(index_select|index_add|scatter|gather|segment_reduce|sparse\w*|spmm\w*)"
         ),
     ),

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,6 @@ class EdgeBlocks:
     each: tuple[Block, ...]
     block_edges: int
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the blocks' graphs."""
-        return sum(block.graph.nbytes for block in self.each)
-
     def __iter__(self) -> Iterator[Block]:
         """The blocks."""
         return iter(self.each)
@@ -65,12 +60,11 @@ def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> 
         block_edges: How many edges a block of several rows may have.
         cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
     """
-    rest = ("blocks", graph.number, block_edges, cut)
-    found: EdgeBlocks | None = CACHE.find(edge_index, rest)
-    if found is None:
-        found = cut_into_blocks(graph, block_edges, cut)
-        CACHE.store(edge_index, rest, found)
-    return found
+    return remembered(
+        edge_index,
+        key=("blocks", graph.number, block_edges, cut),
+        make=lambda: cut_into_blocks(graph, block_edges, cut),
+    )
 
 
 def cut_into_blocks(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
@@ -99,7 +93,7 @@ def _blocks(graph: Graph, block_edges: int, cut: bool) -> Iterator[Block]:
             # The first rows have no edges: they go with the long row behind them.
             after += 1
         end = int(starts[after])
-        # Rows without edges behind them go along.
+        # The block includes the rows without edges behind them.
         after = _last(starts, end)
         if cut and end - begin > block_edges:
             yield from _parts(_last(starts, begin), begin, end, block_edges)

@@ -1,9 +1,8 @@
 """A message and its reduction, block by block, forward and, recomputed, backward."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, Self
 
 import torch
@@ -14,7 +13,7 @@ from onehop.compiler.blocks import Block, EdgeBlocks, whole_block
 from onehop.compiler.rows import BlockRows
 from onehop.graph import Graph
 from onehop.kernels.cpu.rows import add_rows, take_rows
-from onehop.ops.batching import for_each
+from onehop.ops.recomputed import Needs, recomputed
 
 
 class Code(Protocol):
@@ -29,7 +28,7 @@ class Code(Protocol):
         ...
 
     def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
-        """The same code with other tensors in place of some, by their ids, and the ids of those."""
+        """The same code with some tensors replaced, by their ids, and the ids of those that were found."""
         ...
 
 
@@ -60,10 +59,8 @@ class BlockRun:
             operands: The tensors behind the arguments.
             parameters: Other tensors that may need a gradient.
         """
-        if torch.is_grad_enabled() and any(t.requires_grad for t in (*operands, *parameters)):
-            out: Tensor = _Recomputed.apply(self, len(operands), *operands, *parameters)  # type: ignore[no-untyped-call]
-            return out
-        return self.forward(operands)
+        out: Tensor = recomputed(_Blockwise(self, len(operands)), *operands, *parameters)
+        return out
 
     def forward(self, operands: list[Tensor]) -> Tensor:
         """The reduced messages, unrecorded."""
@@ -197,42 +194,61 @@ def _taken(operand: Tensor, index: Tensor) -> Tensor:
     return take_rows(operand, index)
 
 
-class _Recomputed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, run: BlockRun, operands: int, *tensors: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*tensors)
-        ctx.run, ctx.operands = run, operands
-        return run.forward(list(tensors[:operands]))
+@dataclass(frozen=True, slots=True)
+class _Blockwise:
+    """A propagation in blocks, of operands and, behind them, parameters.
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Any, ...]:
-        if grad is None:
-            return (None,) * len(ctx.needs_input_grad)
-        tensors = ctx.saved_tensors
-        operands, parameters = list(tensors[: ctx.operands]), list(tensors[ctx.operands :])
-        needs = ctx.needs_input_grad[2:]
-        if torch.is_grad_enabled():
-            return (None, None, *_differentiable(ctx.run, operands, parameters, needs, grad))
-        # Blocks write into memory, which a batch of gradients does not have: they go over it one by one.
-        found = iter(for_each(partial(_gradients, ctx.run, operands, parameters, needs), grad))
-        return (None, None, *(next(found) if needed else None for needed in needs))
+    Attributes:
+        run: The propagation.
+        operands: How many operands there are.
+    """
 
+    run: BlockRun
+    operands: int
 
-def _gradients(
-    run: BlockRun, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
-) -> tuple[Tensor, ...]:
-    """The gradients that are needed, block by block."""
-    tensors = [*operands, *parameters]
-    gradients = [
-        torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
-        for t, needed in zip(tensors, needs, strict=True)
-    ]
-    wanted = zip(parameters, needs[len(operands) :], strict=True)
-    with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
-        for block in run.blocks:
-            _add_gradients(run, block, operands, parameters, needs, grad, gradients)
-    return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
+        """The reduced messages; nothing is kept."""
+        return self.run.forward(list(tensors[: self.operands])), ()
+
+    def gradients(
+        self, needs: Needs, tensors: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """The gradients that are needed, block by block."""
+        (grad,) = grads
+        assert grad is not None
+        operands, parameters = list(tensors[: self.operands]), list(tensors[self.operands :])
+        gradients = [
+            torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
+            for t, needed in zip(tensors, needs, strict=True)
+        ]
+        wanted = zip(parameters, needs[self.operands :], strict=True)
+        with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
+            for block in self.run.blocks:
+                _add_gradients(self.run, block, operands, parameters, needs, grad, gradients)
+        return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
+
+    def differentiable(
+        self, needs: Needs, tensors: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients as functions that can be differentiated again, as PyG's: edges times width.
+
+        Not by :func:`.differentiated`, because the message's code holds the parameters: they get new names in
+        there, and one that cannot keeps its own.
+        """
+        run, operands, parameters = self.run, tensors[: self.operands], tensors[self.operands :]
+        # New names for them all, so that an operand that was made from another, or from a parameter, does not
+        # count for that too.
+        inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
+        others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
+        code, found = run.code.renamed(others)
+        renamed = [others[id(p)] if id(p) in found else p for p in parameters]
+        block = whole_block(run.graph)
+        chosen = Choice(run.graph, block)
+        given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
+        with under_autocast(run.autocast):
+            out = code.reduce(BlockRows(block.graph, code.message(**given)))
+        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=True) if needed]
+        return torch.autograd.grad(out, wanted, grads, create_graph=True, allow_unused=True)
 
 
 @contextmanager
@@ -290,24 +306,3 @@ def _recompute(
     # The gradient of a sum is known: every message gets that of its row.
     with torch.no_grad():
         return messages, leaves, Choice(run.graph, block).spread(here, run.linear == "mean")
-
-
-def _differentiable(
-    run: BlockRun, operands: list[Tensor], parameters: list[Tensor], needs: tuple[bool, ...], grad: Tensor
-) -> list[Tensor | None]:
-    """The gradients as functions that can be differentiated again, at the price of PyG: edges times width."""
-    # New names for them all, so that an operand that was made from another, or from a parameter, does not
-    # count for that too.
-    inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
-    others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
-    code, found = run.code.renamed(others)
-    renamed = [others[id(p)] if id(p) in found else p for p in parameters]
-    block = whole_block(run.graph)
-    chosen = Choice(run.graph, block)
-    given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
-    with under_autocast(run.autocast):
-        out = code.reduce(BlockRows(block.graph, code.message(**given)))
-    tensors = [*inputs, *renamed]
-    wanted = [t for t, needed in zip(tensors, needs, strict=True) if needed]
-    gradients = iter(torch.autograd.grad(out, wanted, grad, create_graph=True, allow_unused=True))
-    return [next(gradients) if needed else None for needed in needs]

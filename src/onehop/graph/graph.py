@@ -16,6 +16,7 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, reading
+from onehop.graph.held import bytes_held
 from onehop.graph.orders import Orders, node_orders
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.statistics import GraphStatistics
@@ -74,7 +75,7 @@ class Graph:
         # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
         self.ordered: dict[tuple[str, bool], Any] = {}
         self.orders: dict[str, Orders] = {}
-        # Data that backends derived from this graph, by keys of their own; every value has nbytes.
+        # Data that backends derived from this graph, by keys of their own.
         self.derived: dict[Hashable, Any] = {}
         if isinstance(csr, PlacedCsr):
             self.derived[_key(csr.device, False)] = csr
@@ -331,10 +332,9 @@ class Graph:
     def nbytes_by_device(self) -> dict[torch.device, int]:
         """The same for each device."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
-        found = {_HOST: sum(int(each.bytes) for each in native_graphs if each is not None)}
-        for each in list(self.derived.values()):
-            device = getattr(each, "device", _HOST)
-            found[device] = found.get(device, 0) + int(each.nbytes)
+        found = bytes_held(self.derived)
+        own = sum(int(each.bytes) for each in native_graphs if each is not None)
+        found[_HOST] = found.get(_HOST, 0) + own
         return found
 
     def __repr__(self) -> str:

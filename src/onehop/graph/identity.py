@@ -1,4 +1,6 @@
-"""The cache that recognises tensors: data derived from a tensor are found while the tensor is unchanged.
+"""The memory of what was made from tensors: it is found again while the tensors are unchanged.
+
+:func:`remembered` finds a value or makes it. Code that only finds, or only stores, uses :data:`CACHE`.
 
 A tensor is recognised by identity, never by its address: a freed tensor's memory is reused at once, with the
 same address and the same version. An untouched copy of a cached tensor counts as that tensor
@@ -16,12 +18,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor
 
 from onehop import config, native
+from onehop.graph.held import bytes_held
 from onehop.graph.lending import is_shared, original, read_address
 
 _HOST = torch.device("cpu")
@@ -31,26 +34,7 @@ _RECOUNT_AFTER = 32
 # this many different views of one tensor are remembered.
 _MOST_VIEWS = 8
 
-
-class Sized(Protocol):
-    """A value that the cache can hold: it reports its bytes, and their number may grow.
-
-    They are taken to be on its ``device`` if it has one, else on the host; a value on several devices says
-    how many
-    are on each, in ``nbytes_by_device``.
-    """
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes currently held."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A value that says no more than that it was stored, such as that features were met before."""
-
-    nbytes: int = 0
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,81 +62,76 @@ class CacheInfo:
     evictions: int
 
 
-class _Key(NamedTuple):
-    """The key of an entry.
+_Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
+"""The name of a tensor in a key, a plain tuple because the hot path makes one at every call.
 
-    Attributes:
-        storage: The id of the tensor's storage.
-        owner: The id of the tensor or, for a view, of its base: every ``t[0]`` is a new object. It
-            distinguishes ``t`` from ``t.data``, which share a storage and have separate version counters.
-            0 where any tensor with this part of the storage is meant.
-        view: The part of the storage that the tensor is, and its base.
-        rest: The caller's part of the key.
-    """
+The id of its storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a new
+object; and the part of the storage that it is. The second distinguishes ``t`` from ``t.data``, which share a
+storage and have separate version counters. It is 0 where any tensor with this part of the storage is meant.
+"""
 
-    storage: int
-    owner: int
-    view: tuple[int, torch.Size, tuple[int, ...], torch.dtype]
-    rest: Hashable
+_Key = tuple[Hashable, tuple[_Name, ...]]
+"""The key of an entry: the caller's part, and the tensors in order."""
 
 
-class _Entry:
-    __slots__ = ("address", "contents", "counted", "sample", "storage", "value", "version")
+class _State:
+    """The state of a tensor when a value was stored for it."""
+
+    __slots__ = ("address", "contents", "sample", "storage", "version")
 
     def __init__(
-        self,
-        storage: "weakref.ref[torch.UntypedStorage]",
-        tensor: Tensor,
-        contents: Tensor | None,
-        value: Sized,
-        counts_writes: bool,
+        self, storage: "weakref.ref[torch.UntypedStorage]", tensor: Tensor, counts_writes: bool
     ) -> None:
         self.storage = storage
         self.version = tensor._version if counts_writes else None
         self.address = read_address(tensor)
         self.sample = _sample(tensor)
-        self.contents = contents
+        self.contents = tensor.detach().clone() if config.full_check() else None
+
+
+class _Entry:
+    __slots__ = ("counted", "states", "value")
+
+    def __init__(self, states: tuple[_State, ...], value: Any) -> None:
+        self.states = states
         self.value = value
         self.counted: dict[torch.device, int] = {}
 
-    def is_of(self, tensor: Tensor) -> bool:
-        """Tell if the tensor is still what it was, as far as the settings have it looked at."""
-        if tensor.is_cpu and not is_shared(tensor) and tensor.is_contiguous():
-            address = tensor.data_ptr()
-            sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
-        else:
-            address, sample = read_address(tensor), _sample(tensor)
-        return (
-            self.storage() is tensor.untyped_storage()
-            and (self.version is None or self.version == tensor._version)
-            and self.address == address
-            and self.sample == sample
-            and not (
-                config.full_check() and (self.contents is None or not torch.equal(self.contents, tensor))
-            )
-        )
+    def is_of(self, tensors: tuple[Tensor | None, ...]) -> bool:
+        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
+        full = config.full_check()
+        for tensor, state in zip(tensors, self.states, strict=True):
+            if tensor is None:
+                continue
+            if tensor.is_cpu and not is_shared(tensor) and tensor.is_contiguous():
+                address = tensor.data_ptr()
+                sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
+            else:
+                address, sample = read_address(tensor), _sample(tensor)
+            if (
+                state.storage() is not tensor.untyped_storage()
+                or (state.version is not None and state.version != tensor._version)
+                or state.address != address
+                or state.sample != sample
+                or (full and (state.contents is None or not torch.equal(state.contents, tensor)))
+            ):
+                return False
+        return True
 
     def nbytes(self) -> dict[torch.device, int]:
         """Bytes on every device."""
-        value = self.value
-        found: dict[torch.device, int] | None = getattr(value, "nbytes_by_device", None)
-        if found is None:
-            found = {getattr(value, "device", _HOST): value.nbytes}
-        if self.contents is not None:
-            device = self.contents.device
-            found = {**found, device: found.get(device, 0) + self.contents.nbytes}
-        return found
+        return bytes_held((self.value, [state.contents for state in self.states]))
 
 
 class IdentityCache:
-    """An LRU cache of values, each bound to the state of a tensor; bounded in bytes on every device.
+    """An LRU cache of values, each bound to the state of one or several tensors; bounded on every device.
 
-    The key is the tensor (or its base if it is a view) with its storage, shape, stride, offset and dtype, and
-    the caller's addition (sizes, flow). The entry is dropped when the storage is freed: a weak reference to
-    the tensor itself would keep ``torch.utils.swap_tensors`` from exchanging it. The entry also holds the
-    version counter, the address and a sample of the contents; a lookup that finds others drops the entry.
-    Inference tensors have no version counter and are never recognised. Of the views of one tensor, those that
-    were stored last are remembered.
+    The key is the tensors (or their bases if they are views), in order, with their storages, shapes, strides,
+    offsets and dtypes, and the caller's addition (sizes, flow). The entry is dropped when one of the storages
+    is freed: a weak reference to the tensor itself would keep ``torch.utils.swap_tensors`` from exchanging
+    it. The entry also holds each tensor's version counter, address and a sample of its contents; a lookup
+    that finds others drops the entry. Inference tensors have no version counter and are never recognised. Of
+    the views of one tensor, those that were stored last are remembered.
 
     Args:
         limit_bytes: Returns the bound in the host's memory; called on every store.
@@ -169,66 +148,122 @@ class IdentityCache:
         # For each storage: its views, the least recently stored first, with the keys of their entries.
         self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
         # Entries that were found since their bytes were counted: a graph's transpose is built later.
-        self._stale_counts: set[_Key] = set()
+        self._stale_counts: set[_Entry] = set()
         self._bytes: dict[torch.device, int] = {_HOST: 0}
         self._hits = self._misses = self._evictions = 0
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
         self._lock = threading.RLock()
 
-    def find(self, tensor: Tensor, rest: Hashable, any_owner: bool = False) -> Any | None:
-        """The value stored for this tensor and ``rest``; None if nothing was, or the tensor has changed.
+    @overload
+    def remembered(self, *tensors: Tensor, key: Hashable, any_owner: bool = False) -> Any: ...
+
+    @overload
+    def remembered(self, *tensors: Tensor, key: Hashable, make: Callable[[], Made]) -> Made: ...
+
+    def remembered(
+        self,
+        *tensors: Tensor,
+        key: Hashable,
+        make: Callable[[], Any] | None = None,
+        any_owner: bool = False,
+    ) -> Any:
+        """Returns what is made from some tensors: found again while all of them are unchanged, else made.
+
+        For example, the edges of each relation, which are made from two tensors::
+
+            def relations_of(edge_index, edge_type, count):
+                return remembered(
+                    edge_index,
+                    edge_type,
+                    key=("relations", count),
+                    make=lambda: divide(edge_index, edge_type, count),
+                )
+
+        After a write to one of the tensors, or with other tensors or another order, the value is made anew.
+        It is dropped when one of the tensors is freed, or when the cache is full.
 
         Args:
-            tensor: The tensor.
-            rest: The caller's part of the key.
-            any_owner: Whether the value was stored with ``any_owner``.
+            *tensors: What the value is made from; at least one. What is made from tensors of inference mode
+                is not kept.
+            key: What is made, and of what besides the tensors. Begin it with a name of its own.
+            make: Makes the value, outside of inference mode and without gradients, because what inference
+                mode makes cannot be used outside it. See :meth:`store` for what it may be. A result of None
+                is not kept. Without ``make``, a value is found if one was stored, and never made.
+            any_owner: As for :meth:`store`.
+
+        Returns:
+            The kept value itself, or None. Lend its tensors to users (:func:`.lend`): they may write to them.
         """
-        # Every call of a patched layer comes here: the usual tensor is asked without further calls.
-        kept = tensor if tensor.is_cpu and not is_shared(tensor) else original(tensor)
-        if kept.is_inference():
+        # The hot path of every patched layer: few function calls, and no loop over generators.
+        names: tuple[_Name, ...] = ()
+        own: tuple[Tensor | None, ...] = tensors
+        recognised, changeable = True, False
+        for tensor in tensors:
+            kept = tensor
+            if not tensor.is_cpu or is_shared(tensor):
+                kept = original(tensor)
+                if kept is not tensor:
+                    # A cached tensor has no other owner, so it cannot have been written to.
+                    own = (*own[: len(names)], None, *own[len(names) + 1 :])
+            changeable = changeable or kept is tensor
+            recognised = recognised and not kept.is_inference()
+            base = kept._base
+            view = (int(kept.storage_offset()), kept.shape, kept.stride(), kept.dtype)
+            owner = 0 if any_owner else id(kept if base is None else base)
+            names = (*names, (id(kept.untyped_storage()), owner, view))
+        if recognised:
+            place = key, names
+            with self._lock:
+                entry = self._entries.get(place)
+                if entry is not None and (not changeable or entry.is_of(own)):
+                    self._entries.move_to_end(place)
+                    self._hits += 1
+                    self._stale_counts.add(entry)
+                    if len(self._stale_counts) >= _RECOUNT_AFTER:
+                        self._enforce_limit()
+                    return entry.value
+                if entry is not None:
+                    self._drop(place)
+                self._misses += 1
+        if make is None:
             return None
-        base = kept._base
-        view = (int(kept.storage_offset()), kept.shape, kept.stride(), kept.dtype)
-        owner = 0 if any_owner else id(kept if base is None else base)
-        key = _Key(id(kept.untyped_storage()), owner, view, rest)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is None:
-                self._misses += 1
-                return None
-            # A cached tensor has no other owner, so it cannot have been written to.
-            if kept is tensor and not entry.is_of(tensor):
-                self._drop(key)
-                self._misses += 1
-                return None
-            self._entries.move_to_end(key)
-            self._hits += 1
-            self._stale_counts.add(key)
-            if len(self._stale_counts) >= _RECOUNT_AFTER:
-                self._enforce_limit()
-            return entry.value
+        with torch.inference_mode(False), torch.no_grad():
+            made = make()
+        if made is not None and recognised:
+            self.store(tensors, key, made)
+        return made
 
-    def store(self, tensor: Tensor, rest: Hashable, value: Sized, any_owner: bool = False) -> None:
-        """Keeps ``value`` for this tensor, as long as the tensor lives unchanged and the bound allows.
+    def find(self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, any_owner: bool = False) -> Any:
+        """Returns the value stored for these tensors and ``rest``; None if there is none, or one changed."""
+        if isinstance(tensors, Tensor):
+            tensors = (tensors,)
+        return self.remembered(*tensors, key=rest, any_owner=any_owner)
 
-        The value must not hold the tensor, or neither would ever be freed.
+    def store(
+        self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, value: Any, any_owner: bool = False
+    ) -> None:
+        """Keeps a value for these tensors, as long as all live unchanged and the bound allows.
 
         Args:
-            tensor: The tensor.
+            tensors: One tensor, or several, in an order of the caller's.
             rest: The caller's part of the key.
-            value: What is kept.
-            any_owner: Whether the value is for every tensor that is the same part of the same storage, such
-                as the index arrays of two sparse matrices. Each has a version counter of its own, so that
-                none is looked at: whoever finds the value has to find out what was written.
+            value: Anything but None: a tensor, a graph, a number, or a tuple, dictionary or dataclass of
+                such. :func:`.bytes_held` counts its bytes, which may grow. It must not hold one of the
+                tensors, which would then never be freed.
+            any_owner: Whether the value belongs to every tensor that is the same part of the same storage,
+                such as the index arrays of two sparse matrices. Each has a version counter of its own, so
+                that the counters are ignored: the caller has to check the contents of what it finds.
         """
-        tensor = original(tensor)
-        if tensor.is_inference():
+        given = tuple(original(each) for each in (tensors if isinstance(tensors, tuple) else (tensors,)))
+        if any(tensor.is_inference() for tensor in given):
             return
-        base = tensor._base
-        view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
-        owner = 0 if any_owner else id(tensor if base is None else base)
-        key = _Key(id(tensor.untyped_storage()), owner, view, rest)
-        contents = tensor.detach().clone() if config.full_check() else None
+        names: tuple[_Name, ...] = ()
+        for tensor in given:
+            base = tensor._base
+            view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
+            owner = 0 if any_owner else id(tensor if base is None else base)
+            names = (*names, (id(tensor.untyped_storage()), owner, view))
+        key = (rest, names)
         itself = weakref.ref(self)
 
         def forget(dead: "weakref.ref[torch.UntypedStorage]") -> None:
@@ -236,20 +271,24 @@ class IdentityCache:
             if cache is not None:
                 cache._forget(key, dead)
 
-        dead = weakref.ref(tensor.untyped_storage(), forget)
-        entry = _Entry(dead, tensor, contents, value, counts_writes=not any_owner)
+        states = [
+            _State(weakref.ref(tensor.untyped_storage(), forget), tensor, counts_writes=not any_owner)
+            for tensor in given
+        ]
+        entry = _Entry(tuple(states), value)
         with self._lock:
             self._drop(key)
             self._entries[key] = entry
-            self._stale_counts.add(key)
-            if tensor._base is not None:
-                self._note_view(key)
+            self._stale_counts.add(entry)
+            for tensor, name in zip(given, names, strict=True):
+                if tensor._base is not None:
+                    self._note_view(name, key)
             self._enforce_limit()
 
     def info(self) -> CacheInfo:
         """The current state."""
         with self._lock:
-            self._stale_counts.update(self._entries)
+            self._stale_counts.update(self._entries.values())
             self._recount()
             elsewhere = [each for each in self._bytes if each != _HOST]
             return CacheInfo(
@@ -273,40 +312,47 @@ class IdentityCache:
             self._bytes = {_HOST: 0}
         del dropped
 
-    def _note_view(self, key: _Key) -> None:
-        """Notes an entry of a view, and drops those of a view that was stored long ago."""
-        views = self._views.setdefault(key.storage, OrderedDict())
-        views.setdefault(key.view, []).append(key)
-        views.move_to_end(key.view)
+    def _note_view(self, name: _Name, key: _Key) -> None:
+        """Notes an entry of a view, and drops those of the view that was stored longest ago."""
+        storage, _, view = name
+        views = self._views.setdefault(storage, OrderedDict())
+        keys = views.setdefault(view, [])
+        if key not in keys:
+            keys.append(key)
+        views.move_to_end(view)
         if len(views) > _MOST_VIEWS:
             for old in list(next(iter(views.values()))):
-                self._drop(old)
+                # An entry may be of more views than that.
+                if old != key:
+                    self._drop(old)
 
     def _forget(self, key: _Key, dead: "weakref.ref[torch.UntypedStorage]") -> None:
         with self._lock:
             entry = self._entries.get(key)
             # A newer tensor may have the same id, and so the same key.
-            if entry is not None and entry.storage is dead:
+            if entry is not None and any(state.storage is dead for state in entry.states):
                 self._drop(key)
 
     def _drop(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
-        self._stale_counts.discard(key)
-        views = self._views.get(key.storage)
-        if views is not None and key in views.get(key.view, ()):
-            views[key.view].remove(key)
-            if not views[key.view]:
-                del views[key.view]
-            if not views:
-                del self._views[key.storage]
+        for storage, _, view in key[1]:
+            views = self._views.get(storage)
+            if views is not None and key in views.get(view, ()):
+                views[view].remove(key)
+                if not views[view]:
+                    del views[view]
+                if not views:
+                    del self._views[storage]
         if entry is not None:
+            self._stale_counts.discard(entry)
             self._count(entry, {})
 
     def _recount(self) -> None:
-        for key in list(self._stale_counts):
-            entry = self._entries.get(key)
-            if entry is not None:
-                self._count(entry, entry.nbytes())
+        for entry in list(self._stale_counts):
+            now = entry.nbytes()
+            # Counting may run the garbage collector, which may drop entries, this one too.
+            if entry in self._stale_counts:
+                self._count(entry, now)
         self._stale_counts.clear()
 
     def _count(self, entry: _Entry, now: dict[torch.device, int]) -> None:
@@ -360,6 +406,9 @@ def _span_bytes(tensor: Tensor) -> int:
 
 CACHE = IdentityCache(config.graph_cache_bytes)
 """The process's cache: graphs made from edge_index tensors, and tensors derived from them."""
+
+remembered = CACHE.remembered
+"""The memory of the process: see :meth:`IdentityCache.remembered`."""
 
 # Without this, a child forked while another thread holds the lock would wait for ever.
 os.register_at_fork(before=CACHE.hold, after_in_parent=CACHE.release, after_in_child=CACHE.release)

@@ -7,6 +7,6 @@ from onehop.graph.identity import CACHE
 
 
 def note_graph(edge_index: Tensor, graph: Graph) -> None:
-    """Lets whoever asks for the graph of ``edge_index``, [2, E], find this one while it is unchanged."""
-    # As integrations/pyg/graphs.py looks for it, in the hot path, where a function more would be felt.
+    """Notes the graph of ``edge_index``, [2, E], so that layers find it while that is unchanged."""
+    # The key under which integrations/pyg/graphs.py looks, in the hot path.
     CACHE.store(edge_index, ("graph", graph.num_src, graph.num_dst, True), graph)

@@ -1,4 +1,4 @@
-"""Lending of cached tensors: each borrower gets its own copy, which is free until somebody writes.
+"""Lending of cached tensors: each borrower gets its own copy, which costs nothing until it is written to.
 
 A cached tensor must never be written to by its users, and two of them must not get one tensor. A real copy at
 every use would cost more than much of the caching saves. PyTorch's copy-on-write tensors share memory until
@@ -21,13 +21,13 @@ _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary(
 _cloned = WeakIdKeyDictionary()
 
 is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
-"""Return whether a tensor on the CPU or a GPU is a copy that shares memory while nobody writes."""
+"""Return whether a tensor on the CPU or a GPU is a copy that shares memory until a write."""
 
 _storage_address: Callable[[Tensor], int] = torch._C._data_address  # type: ignore[attr-defined]
 
 
 def read_address(tensor: Tensor) -> int:
-    """The place of a tensor's first entry, for reading: asking for ``data_ptr()`` counts as a write."""
+    """The place of a tensor's first entry, for reading: a call of ``data_ptr()`` counts as a write."""
     if not is_shared(tensor):
         return tensor.data_ptr()
     return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
@@ -45,7 +45,7 @@ def lend(kept: Tensor) -> Tensor:
         _cloned[copy] = kept, copy._version
         return copy
     copy = torch._lazy_clone(kept)
-    # As read_address says, for by now the memory is shared.
+    # As read_address computes it, because the memory is shared by now.
     _lent[_storage_address(kept) + int(kept.storage_offset()) * kept.element_size()] = kept
     return copy
 
@@ -70,3 +70,12 @@ def original(tensor: Tensor) -> Tensor:
     ):
         return tensor
     return kept
+
+
+def readable(tensor: Tensor) -> Tensor:
+    """The tensor itself, or a clone of an untouched copy, for native code.
+
+    Native code takes an address, which counts as a write: the copy would have other memory from then on, and
+    not be recognised again.
+    """
+    return tensor if original(tensor) is tensor else tensor.clone()

@@ -8,7 +8,6 @@ multiplied by all matrices, and then scaled. A few rows at a time, nothing wider
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +18,9 @@ from onehop.graph import Graph
 from onehop.graph.degrees import RowBlock, RowsByDegree, rows_by_degree
 from onehop.kernels.cpu.rows import take_rows
 from onehop.kernels.products import Product
-from onehop.ops.batching import for_each
 from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
 from onehop.ops.moments import deviation, variance
+from onehop.ops.recomputed import Needs, differentiated, recomputed
 from onehop.reference.scaled_statistics import scaled_statistics as reference
 
 _OF_MEANS = {"var": variance, "std": deviation}
@@ -52,15 +51,12 @@ def scaled_statistics(
     Returns:
         [num_dst, M].
     """
-    operands = (weight, *reduced.values())
     # As many rows as two blocks of messages: products of fewer do not fill the libraries' own blocks.
     most = 2 * thresholds.now.block_bytes // max(weight.size(1) * weight.element_size(), 1)
     by_degree = rows_by_degree(graph, thresholds.now.degree_rows, max(most, thresholds.now.block_edges))
     run = _Run(by_degree, tuple(reduced), tuple(statistics), scales.detach(), fastest)
-    if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        out: Tensor = _Scaled.apply(run, *operands)  # type: ignore[no-untyped-call]
-        return out
-    return run.forward(*operands)
+    out: Tensor = recomputed(run, weight, *reduced.values())
+    return out
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +77,9 @@ class _Run:
     scales: Tensor
     fastest: bool
 
-    def forward(self, weight: Tensor, *reduced: Tensor) -> Tensor:
-        """The product, unrecorded."""
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
+        """The product of the weight and what statistics are made of, unrecorded."""
+        weight, *reduced = operands
         with torch.no_grad():
             turned, times = weight.transpose(1, 2).contiguous(), self._library(FORWARD, weight.shape)
             wide = turned.flatten(0, 1)
@@ -95,11 +92,14 @@ class _Run:
                     of_each = times(side, wide, None).view(len(rows), weight.size(0), weight.size(2))
                     made = (of_each * take_rows(self.scales, rows).unsqueeze(2)).sum(1)
                 out.index_copy_(0, rows, made)
-        return out
+        return out, ()
 
-    def gradients(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+    def gradients(
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """The gradients of those of the weight, and of what statistics are made of, that need one."""
-        weight, *reduced = operands
+        (weight, *reduced), (grad,) = operands, grads
+        assert grad is not None
         scales_count, height, width = weight.shape
         wide, grad = _side_by_side(weight), grad.contiguous()
         times = self._library(FORWARD, (scales_count, width, height))
@@ -135,14 +135,16 @@ class _Run:
                     out.index_copy_(0, rows, part)
         return (*([of_weight] if needs[0] else []), *of_reduced)
 
-    def differentiable(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """The gradients as functions that can be differentiated again, with all statistics side by side."""
-        # New names for them all, so that an operand that was made from another does not count for that too.
-        weight, *reduced = (t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True))
-        named = dict(zip(self.names, reduced, strict=True))
-        out = reference(named, self.statistics, self.scales, weight)
-        wanted = [t for t, need in zip((weight, *reduced), needs, strict=True) if need]
-        return torch.autograd.grad(out, wanted, grad, create_graph=True, materialize_grads=True)
+
+        def whole(weight: Tensor, *reduced: Tensor) -> Tensor:
+            named = dict(zip(self.names, reduced, strict=True))
+            return reference(named, self.statistics, self.scales, weight)
+
+        return differentiated(whole, needs, operands, grads)
 
     def _blocks(self) -> Iterator[tuple[RowBlock, Tensor]]:
         for block in self.by_degree.blocks:
@@ -173,25 +175,3 @@ class _Run:
 def _side_by_side(weight: Tensor) -> Tensor:
     """[statistics * F, S * M]."""
     return weight.transpose(0, 1).flatten(1)
-
-
-class _Scaled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, run: _Run, *operands: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*operands)
-        ctx.run = run
-        return run.forward(*operands)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-        needs = ctx.needs_input_grad[1:]
-        if grad is None:
-            return (None,) * (1 + len(needs))
-        if torch.is_grad_enabled():
-            found = ctx.run.differentiable(needs, grad, *ctx.saved_tensors)
-        else:
-            # Rows are read from memory, which a batch of gradients does not have: they go one by one.
-            found = for_each(partial(ctx.run.gradients, needs), grad, *ctx.saved_tensors)
-        left = iter(found)
-        return (None, *(next(left) if needed else None for needed in needs))

@@ -1,7 +1,7 @@
 """Memory of the rewrites of an edge_index."""
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,21 +10,19 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import remembered
 from onehop.graph.lending import lend
 from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
-
-_HOST = torch.device("cpu")
 
 
 @dataclass(slots=True)
 class Derived:
-    """Tensors that were made from an edge_index, which nobody else has.
+    """Tensors that were made from an edge_index, and that only the cache has.
 
     Attributes:
-        tensors: The tensors; None stands for the edge_index itself, which the cache must not hold.
-        scale: [N], numbers whose products over the ends of the edges the second tensor is; None where it is
-            none, or they are not known.
+        tensors: The tensors; None is the edge_index itself, which the cache must not hold.
+        scale: [N], numbers whose products over the ends of the edges the second tensor is; None if it is no
+            such product, or they are not known.
         graph: The graph of the first tensor, once a layer has aggregated over it. The cache of graphs holds
             it.
     """
@@ -33,24 +31,14 @@ class Derived:
     scale: Tensor | None = None
     graph: "weakref.ref[Graph] | None" = None
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the tensors."""
-        return next((each.device for each in (*self.tensors, self.scale) if each is not None), _HOST)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors."""
-        return sum(each.nbytes for each in (*self.tensors, self.scale) if each is not None)
-
 
 def can_remember(edge_index: Any, least: int | None = None) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered.
 
     Args:
-        edge_index: What is to be recognised.
-        least: The fewest numbers in it; None means as many as it is worth it for, since few edges are
-            rewritten as fast as they are recognised (:func:`.sizes.is_too_small`).
+        edge_index: What has to be recognised.
+        least: The fewest numbers in it; None means as many as pay, since few edges are rewritten as fast as
+            they are recognised (:func:`.sizes.is_too_small`).
     """
     return (
         type(edge_index) is Tensor
@@ -64,28 +52,25 @@ def can_remember(edge_index: Any, least: int | None = None) -> bool:
     )
 
 
-def remembered(edge_index: Tensor, rest: Hashable) -> tuple[Tensor, ...] | None:
-    """Copies of the tensors made from this edge_index before; PyG may hand them to its users."""
-    found: Derived | None = CACHE.find(edge_index, rest)
-    if found is None:
-        return None
-    lent: tuple[Tensor, ...] = ()
-    for tensor in found.tensors:
-        lent += (edge_index if tensor is None else lend(tensor),)
-    return lent
-
-
-def remember(
-    edge_index: Tensor, rest: Hashable, tensors: tuple[Tensor, ...], scale: Tensor | None = None
+def rewritten(
+    edge_index: Tensor, key: Hashable, make: Callable[[], tuple[Tensor, ...] | Derived]
 ) -> tuple[Tensor, ...]:
-    """Keeps the tensors made from this edge_index, and returns copies.
+    """Returns copies of the tensors made from this edge_index, from memory; PyG may give them to its users.
 
     Args:
         edge_index: The edge_index.
-        rest: What else they were made from.
-        tensors: The tensors.
-        scale: [N], numbers whose products the second tensor is, or None.
+        key: What is made, and of what besides.
+        make: Makes the tensors, as :func:`.remembered` calls it; the edge_index itself may be among them.
     """
-    made = Derived(tuple(None if tensor is edge_index else tensor for tensor in tensors), scale)
-    CACHE.store(edge_index, rest, made)
-    return tuple([edge_index if tensor is None else lend(tensor) for tensor in made.tensors])
+
+    def derived() -> Derived:
+        made = make()
+        if not isinstance(made, Derived):
+            made = Derived(made)
+        made.tensors = tuple(None if tensor is edge_index else tensor for tensor in made.tensors)
+        return made
+
+    lent: tuple[Tensor, ...] = ()
+    for tensor in remembered(edge_index, key=key, make=derived).tensors:
+        lent += (edge_index if tensor is None else lend(tensor),)
+    return lent

@@ -7,24 +7,18 @@ were made from is unchanged, and every caller gets a SparseTensor of copies of i
 
 from collections.abc import Callable, Hashable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch_geometric.typing
 from torch import Tensor
 
-from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import remembered
 from onehop.graph.lending import lend
-from onehop.integrations.pyg.sparse_tensors import (
-    graph_of_tensor,
-    is_sparse_tensor,
-    note_scale,
-    sparse_tensor_reason,
-)
-from onehop.integrations.rows import Row, stand_in
-from onehop.ops.contexts import compiling, context_reason
+from onehop.integrations.pyg.graphs import note_degree_scale
+from onehop.integrations.pyg.sparse_tensors import graph_of_tensor, is_sparse_tensor, sparse_tensor_reason
+from onehop.integrations.rows import Row, replacing
+from onehop.ops.contexts import context_reason
 
 # Whether one is being made: what PyG makes on the way to it is not kept as well.
 _making: ContextVar[bool] = ContextVar("onehop_making_a_sparse_tensor", default=False)
@@ -32,25 +26,18 @@ _making: ContextVar[bool] = ContextVar("onehop_making_a_sparse_tensor", default=
 _INDEX = ("row", "rowptr", "col", "rowcount", "colptr", "colcount", "csr2csc", "csc2csr")
 
 
-@dataclass(frozen=True, slots=True)
-class _Derived:
-    """A SparseTensor that was made from another one, which nobody else has.
+class _Kept(NamedTuple):
+    """A SparseTensor that was made from another one, and that only the cache has.
 
     Attributes:
-        index: Its index arrays, by name; None where they are those of the one that it was made from.
+        arrays: Its index arrays, by name; None where they are those of the one that it was made from.
         values: Its values, or None.
         sizes: Rows and columns.
     """
 
-    index: dict[str, Tensor] | None
+    arrays: dict[str, Tensor] | None
     values: Tensor | None
     sizes: tuple[int, int]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors."""
-        own = 0 if self.values is None else self.values.nbytes
-        return own + sum(array.nbytes for array in (self.index or {}).values())
 
 
 def derived_tensor(adj_t: Any, key: Hashable, make: Callable[[], Any]) -> Any | None:
@@ -72,20 +59,15 @@ def derived_tensor(adj_t: Any, key: Hashable, make: Callable[[], Any]) -> Any | 
     graph = graph_of_tensor(adj_t)
     if graph is None:
         return None
-    owner = adj_t.storage._col if values is None else values
-    rest = ("made of a SparseTensor", graph.number, key)
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
+    # Copies made in inference mode would not be recognised.
     with torch.inference_mode(False), torch.no_grad():
-        found: _Derived | None = CACHE.find(owner, rest)
-        if found is None:
-            before = _making.set(True)
-            try:
-                made = make()
-            finally:
-                _making.reset(before)
-            found = _kept(made, adj_t)
-            CACHE.store(owner, rest, found)
-        return _lent(found, adj_t)
+        kept = remembered(
+            adj_t.storage._col if values is None else values,
+            key=("made of a SparseTensor", graph.number, key),
+            make=lambda: _kept(make, adj_t),
+        )
+        index = None if kept.arrays is None else {name: lend(array) for name, array in kept.arrays.items()}
+        return _of(kept, adj_t, index, None if kept.values is None else lend(kept.values))
 
 
 def rows() -> list[Row]:
@@ -93,80 +75,50 @@ def rows() -> list[Row]:
     if not torch_geometric.typing.WITH_TORCH_SPARSE:
         return []
     module = torch_geometric.typing.torch_sparse
-    made = {"set_diag": _remembering_set, "fill_diag": _remembering_fill}
-    return [
-        Row(module, name, maker(getattr(module, name)), getattr(module, name)) for name, maker in made.items()
-    ]
+    return [replacing(module, "set_diag", _set_diag), replacing(module, "fill_diag", _fill_diag)]
 
 
-def _remembering_set(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch_sparse.set_diag`` with a memory of loops that weigh 1."""
-    ours, in_program = _remembered, compiling
-
-    def set_diag(src, values=None, k=0):  # type: ignore[no-untyped-def]
-        if in_program() or values is not None or type(k) is not int:
-            return theirs(src, values, k)
-        return ours(src, ("set_diag", k), lambda: theirs(src, None, k))
-
-    return stand_in(theirs, set_diag)
+def _set_diag(theirs: Callable[..., Any], src: Any, values: Any = None, k: Any = 0) -> Any:
+    """``torch_sparse.set_diag`` with loops that weigh 1, from memory; None if its code has to run."""
+    if values is not None or type(k) is not int or not _may_keep(src):
+        return None
+    return derived_tensor(src, ("set_diag", k), lambda: theirs(src, None, k))
 
 
-def _remembering_fill(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch_sparse.fill_diag`` with a memory."""
-    ours, in_program = _remembered, compiling
-
-    def fill_diag(src, fill_value, k=0):  # type: ignore[no-untyped-def]
-        if in_program() or type(fill_value) not in (int, float) or type(k) is not int:
-            return theirs(src, fill_value, k)
-        return ours(src, ("fill_diag", fill_value, k), lambda: theirs(src, fill_value, k))
-
-    return stand_in(theirs, fill_diag)
+def _fill_diag(theirs: Callable[..., Any], src: Any, fill_value: Any, k: Any = 0) -> Any:
+    """``torch_sparse.fill_diag``, from memory; None if its code has to run."""
+    if type(fill_value) not in (int, float) or type(k) is not int or not _may_keep(src):
+        return None
+    return derived_tensor(src, ("fill_diag", fill_value, k), lambda: theirs(src, fill_value, k))
 
 
-def _remembered(src: Any, key: Hashable, make: Callable[[], Any]) -> Any:
-    if not is_sparse_tensor(src) or _making.get() or context_reason() is not None:
-        return make()
-    made = derived_tensor(src, key, make)
-    return make() if made is None else made
+def _may_keep(src: Any) -> bool:
+    return is_sparse_tensor(src) and not _making.get() and context_reason() is None
 
 
-def _kept(made: Any, adj_t: Any) -> _Derived:
-    """Copies of what was made; the cache must not hold the caller's own arrays, or they would never go."""
-    storage = made.storage
-    index = None
+def _kept(make: Callable[[], Any], adj_t: Any) -> _Kept:
+    """Copies of what is made: the cache must not hold the caller's own arrays, which would never be freed."""
+    before = _making.set(True)
+    try:
+        made = make()
+    finally:
+        _making.reset(before)
+    storage, index = made.storage, None
     if storage._col is not adj_t.storage._col:
         arrays = {name: getattr(storage, f"_{name}") for name in _INDEX}
         index = {name: array.clone() for name, array in arrays.items() if array is not None}
     values = None if storage._value is None else storage._value.clone()
-    kept = _Derived(index, values, storage._sparse_sizes)
+    kept = _Kept(index, values, storage._sparse_sizes)
     if values is not None:
-        whole = _of(kept, adj_t, index, values)
-        graph = graph_of_tensor(whole)
-        scale = None if graph is None else _scale(graph, values)
-        if graph is not None and scale is not None:
-            note_scale(values, graph, scale)
+        graph = graph_of_tensor(_of(kept, adj_t, index, values))
+        if graph is not None:
+            note_degree_scale(values, graph)
     return kept
 
 
-def _scale(graph: Graph, values: Tensor) -> Tensor | None:
-    """[N]: ``deg ** -1/2``, if the values are its products, as GCN's are where every edge weighed 1."""
-    if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
-        return None
-    scale = graph.in_degrees.to(values.dtype).pow_(-0.5)
-    scale.masked_fill_(scale == float("inf"), 0)
-    source, target = graph.edge_index()
-    return scale if torch.equal(scale[source] * scale[target], values) else None
-
-
-def _lent(found: _Derived, adj_t: Any) -> Any:
-    """A SparseTensor of copies."""
-    index = None if found.index is None else {name: lend(array) for name, array in found.index.items()}
-    return _of(found, adj_t, index, None if found.values is None else lend(found.values))
-
-
-def _of(found: _Derived, adj_t: Any, index: dict[str, Tensor] | None, values: Tensor | None) -> Any:
+def _of(kept: _Kept, adj_t: Any, index: dict[str, Tensor] | None, values: Tensor | None) -> Any:
     """A SparseTensor of these arrays, or with those of the one that it was made from; nothing is checked."""
     given = adj_t.storage
     arrays = {name: getattr(given, f"_{name}") for name in _INDEX} if index is None else index
-    storage = type(given)(value=values, sparse_sizes=found.sizes, is_sorted=True, trust_data=True, **arrays)
+    storage = type(given)(value=values, sparse_sizes=kept.sizes, is_sorted=True, trust_data=True, **arrays)
     return adj_t.from_storage(storage)

@@ -141,9 +141,7 @@ def _rows() -> list[Row]:
         Row(kind, "forward", pending.noting(kind.forward, traced.attention_forward), kind.forward)
         for kind in classes_returning_weights()
     )
-    rows.append(
-        Row(HypergraphConv, "forward", hyperedges.attending(HypergraphConv.forward), HypergraphConv.forward)
-    )
+    rows.append(replacing(HypergraphConv, "forward", hyperedges.forward))
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
     rows.append(Row(PNAConv, "forward", pna.multiplying_apart(PNAConv.forward), PNAConv.forward))
     rows.extend(direct.rows())

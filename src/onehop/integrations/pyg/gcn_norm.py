@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.derived import Derived, can_remember, rewritten
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.derived_tensors import derived_tensor
 from onehop.integrations.pyg.graphs import note_scales
@@ -29,7 +29,7 @@ Normalise = Callable[..., Any]
 
 
 class Unweighted(NamedTuple):
-    """The key of the normalised edges, and their weights, of edges that had no weight."""
+    """The key of the normalised edges, and their weights, of edges without weight."""
 
     num_nodes: int | None
     improved: bool
@@ -39,7 +39,7 @@ class Unweighted(NamedTuple):
 
 
 def normalisation() -> Normalise:
-    """PyG's own ``gcn_norm``, whether or not something stands in for it."""
+    """PyG's own ``gcn_norm``, whether or not it is patched."""
     function: Any = gcn_conv.gcn_norm
     return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
 
@@ -48,16 +48,9 @@ def remembering(theirs: Normalise) -> Normalise:
     """PyG's ``gcn_norm`` with a memory."""
     ours = _normalise
 
-    def gcn_norm(  # type: ignore[no-untyped-def]
-        edge_index,
-        edge_weight=None,
-        num_nodes=None,
-        improved=False,
-        add_self_loops=True,
-        flow="source_to_target",
-        dtype=None,
-    ):
-        return ours(theirs, edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
+    def gcn_norm(*args, **kwargs):  # type: ignore[no-untyped-def]
+        out = ours(theirs, *args, **kwargs)
+        return theirs(*args, **kwargs) if out is None else out
 
     return stand_in(theirs, gcn_norm)
 
@@ -65,51 +58,49 @@ def remembering(theirs: Normalise) -> Normalise:
 def _normalise(
     theirs: Normalise,
     edge_index: Any,
-    edge_weight: Any,
-    num_nodes: Any,
-    improved: bool,
-    add_self_loops: bool,
-    flow: str,
-    dtype: Any,
+    edge_weight: Any = None,
+    num_nodes: Any = None,
+    improved: bool = False,
+    add_self_loops: bool = True,
+    flow: str = "source_to_target",
+    dtype: Any = None,
 ) -> Any:
+    """The normalised edges; None if PyG's code has to run."""
     if torch.compiler.is_compiling() or contexts.as_program:
-        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
-    is_plain = type(edge_index) is Tensor and edge_index.layout is torch.strided
-    if (
-        not is_plain
-        and is_matrix(edge_index)
-        and context_reason() is None
-        and edge_index.shape == (num_nodes, num_nodes)
-    ):
+        return None
+    if can_remember(edge_index):
+        if edge_weight is None:
+            key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
+            return without_weight(theirs, edge_index, key)
+        if (
+            not add_self_loops
+            or not _is_vector(edge_weight, edge_index)
+            or num_nodes is None
+            or edge_index.dtype is not torch.int64
+        ):
+            return None
+        edges, weight = _looped(edge_index, edge_weight, num_nodes, improved)
+        return theirs(edges, weight, num_nodes, improved, False, flow, dtype)
+    if type(edge_index) is not Tensor:
+        parts = parts_for(edge_index)
+        if parts is not None:
+            return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
+        if is_sparse_tensor(edge_index) and context_reason() is None:
+            # PyG ignores the other arguments then.
+            return derived_tensor(
+                edge_index,
+                ("gcn_norm", improved, add_self_loops, dtype),
+                lambda: theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype),
+            )
+        return None
+    if is_matrix(edge_index) and edge_index.shape == (num_nodes, num_nodes) and context_reason() is None:
         made = derived(
             edge_index,
             ("gcn_norm", improved, add_self_loops),
             lambda: theirs(edge_index, None, num_nodes, improved, add_self_loops)[0],
         )
-        if made is not None:
-            return made, None
-    if is_sparse_tensor(edge_index):
-        # PyG looks at no other argument then.
-        made = None
-        if context_reason() is None:
-            made = derived_tensor(
-                edge_index,
-                ("gcn_norm", improved, add_self_loops, dtype),
-                lambda: theirs(edge_index, None, num_nodes, improved, add_self_loops, flow, dtype),
-            )
-        if made is not None:
-            return made
-    if not can_remember(edge_index):
-        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
-        if parts is not None:
-            return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
-        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
-    if edge_weight is None:
-        key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
-        return without_weight(theirs, edge_index, key)
-    if not add_self_loops or not _is_vector(edge_weight, edge_index):
-        return theirs(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)
-    return _with_weight(theirs, edge_index, edge_weight, num_nodes, improved, flow, dtype)
+        return None if made is None else (made, None)
+    return None
 
 
 def without_weight(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
@@ -120,19 +111,16 @@ def without_weight(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> tu
         edge_index: [2, E].
         key: The other arguments.
     """
-    found = remembered(edge_index, key)
-    if found is not None:
-        return found
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
-    with torch.inference_mode(False), torch.no_grad():
-        made = _computed(edge_index, key)
-        if made is None:
-            edges, weight = theirs(edge_index, None, *key)
-            scale = None
-        else:
-            edges, weight, scale = made
-            note_scales(weight, edges, scale)
-    return remember(edge_index, key, (edges, weight), scale)
+    return rewritten(edge_index, key, lambda: _normalised(theirs, edge_index, key))
+
+
+def _normalised(theirs: Normalise, edge_index: Tensor, key: Unweighted) -> Derived:
+    made = _computed(edge_index, key)
+    if made is None:
+        return Derived(theirs(edge_index, None, *key))
+    edges, weight, scale = made
+    note_scales(weight, edges, scale)
+    return Derived((edges, weight), scale)
 
 
 def _computed(edge_index: Tensor, key: Unweighted) -> tuple[Tensor, Tensor, Tensor] | None:
@@ -146,7 +134,7 @@ def _computed(edge_index: Tensor, key: Unweighted) -> tuple[Tensor, Tensor, Tens
         return None
     edges = edge_index
     if key.add_self_loops:
-        # A loop for every node comes last, in place of those that are there.
+        # A loop for every node comes last and replaces the loops that are there.
         keep = edge_index[0] != edge_index[1]
         loops = torch.arange(nodes, device=edge_index.device).expand(2, -1)
         edges = torch.cat([edge_index if bool(keep.all()) else edge_index[:, keep], loops], dim=1)
@@ -162,34 +150,21 @@ def _is_vector(edge_weight: Any, edge_index: Tensor) -> bool:
     return type(edge_weight) in (Tensor, torch.nn.Parameter) and edge_weight.shape == edge_index.shape[1:]
 
 
-def _with_weight(
-    theirs: Normalise,
-    edge_index: Tensor,
-    edge_weight: Tensor,
-    num_nodes: int | None,
-    improved: bool,
-    flow: str,
-    dtype: torch.dtype | None,
-) -> Any:
-    """The edges from memory, the weights anew.
+def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: bool) -> tuple[Tensor, Tensor]:
+    """The edges with self loops, from memory, and their weights before normalisation, made anew.
 
     ``add_remaining_self_loops`` keeps the edges that are no loops, in their order, and appends a loop for
     every node: it weighs what the node's last loop weighed before, or, without one, 2 if ``improved``, else
     1.
     """
-    if num_nodes is None or edge_index.dtype != torch.int64:
-        return theirs(edge_index, edge_weight, num_nodes, improved, True, flow, dtype)
-    rest = ("self loops", num_nodes)
-    found = remembered(edge_index, rest)
-    if found is None:
-        with torch.inference_mode(False), torch.no_grad():
-            keep = edge_index[0] != edge_index[1]
-            loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
-            made = torch.cat([edge_index[:, keep], loops], dim=1), keep
-        found = remember(edge_index, rest, made)
-    edges, keep = found
+
+    def make() -> tuple[Tensor, Tensor]:
+        keep = edge_index[0] != edge_index[1]
+        loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
+        return torch.cat([edge_index[:, keep], loops], dim=1), keep
+
+    edges, keep = rewritten(edge_index, ("self loops", num_nodes), make)
     loop_weight = edge_weight.new_full((num_nodes,), 2.0 if improved else 1.0)
     is_loop = ~keep
     loop_weight[edge_index[0][is_loop]] = edge_weight[is_loop]
-    weight = torch.cat([edge_weight[keep], loop_weight])
-    return theirs(edges, weight, num_nodes, improved, False, flow, dtype)
+    return edges, torch.cat([edge_weight[keep], loop_weight])

@@ -1,6 +1,5 @@
 """The graph of an edge_index, made once and found again."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -8,8 +7,8 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
-from onehop.graph.lending import original
+from onehop.graph.identity import CACHE, remembered
+from onehop.graph.lending import readable
 from onehop.graph.self_loops import one_loop_each
 
 
@@ -23,21 +22,21 @@ def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> 
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
 
     Returns:
-        None if a node number is out of range or there are too many nodes, which PyG is to report.
+        None if a node number is out of range or there are too many nodes, which PyG has to report.
     """
-    given, rest = edge_index, ("graph", num_src, num_dst, forwards)
-    found = CACHE.find(edge_index, rest)
-    if found is not None:
-        return found  # type: ignore[no-any-return]
-    if original(edge_index) is not edge_index:
-        # Native code takes an address, which counts as a write: what was read would be a copy no more.
-        edge_index = edge_index.clone()
+    return remembered(
+        edge_index,
+        key=("graph", num_src, num_dst, forwards),
+        make=lambda: _graph(edge_index, (num_src, num_dst), forwards),
+    )
+
+
+def _graph(edge_index: Tensor, size: tuple[int, int], forwards: bool) -> Graph | None:
+    edge_index = readable(edge_index)
     try:
-        graph = Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
+        return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=size)
     except ArgumentError:
         return None
-    CACHE.store(given, rest, graph)
-    return graph
 
 
 class SymmetricKey(NamedTuple):
@@ -49,8 +48,7 @@ class SymmetricKey(NamedTuple):
     dtype: torch.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Symmetric:
+class Symmetric(NamedTuple):
     """GCN's normalised adjacency matrix of edges without weight: no weight for each edge is needed.
 
     Attributes:
@@ -61,11 +59,6 @@ class Symmetric:
     graph: Graph
     scale: Tensor
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of both."""
-        return self.graph.nbytes + self.scale.nbytes
-
 
 COUNTING = (torch.float32, torch.float64)
 """Dtypes of features for which PyG's degrees, which it counts in them, are exact."""
@@ -75,13 +68,12 @@ _EXACT_DEGREES = 1 << 24
 
 
 def symmetric_of(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
-    """The normalised adjacency matrix of these edges: found, or made as by :func:`make_symmetric`."""
-    found: Symmetric | None = CACHE.find(edge_index, key)
-    return make_symmetric(edge_index, key) if found is None else found
+    """The normalised adjacency matrix of these edges: found, or made as by :func:`normalised_graph`."""
+    return remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
 
 
-def make_symmetric(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
-    """Makes the normalised adjacency matrix of these edges, and keeps it under its key.
+def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
+    """Makes the normalised adjacency matrix of these edges.
 
     The formula is PyG's, for edges of weight 1, so that the products agree with its weights bit for bit.
 
@@ -91,55 +83,30 @@ def make_symmetric(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
             (``flow="source_to_target"``) or the other way round; and a dtype among :data:`COUNTING`.
 
     Returns:
-        None if there is an edge that PyG is to complain about, or so many that float32 cannot count them.
+        None if there is an edge that PyG has to complain about, or so many that float32 cannot count them.
     """
     num_nodes, add_self_loops, forwards, dtype = key
     if edge_index.size(1) + num_nodes > _EXACT_DEGREES:
         return None
-    given = edge_index
-    if original(edge_index) is not edge_index:
-        # As in graph_of.
-        edge_index = edge_index.clone()
-    try:
-        size = (num_nodes, num_nodes)
-        graph = (
-            one_loop_each(edge_index, num_nodes, forwards)
-            if add_self_loops
-            else Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=size)
-        )
-    except ArgumentError:
-        return None
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
-    with torch.inference_mode(False), torch.no_grad():
-        scale = graph.in_degrees.to(dtype).pow_(-0.5)
-        if not add_self_loops:
-            scale.masked_fill_(scale == float("inf"), 0)
-    found = Symmetric(graph, scale)
-    CACHE.store(given, key, found)
-    return found
+    if not add_self_loops:
+        graph = _graph(edge_index, (num_nodes, num_nodes), forwards)
+    else:
+        try:
+            graph = one_loop_each(readable(edge_index), num_nodes, forwards)
+        except ArgumentError:
+            return None
+    return None if graph is None else Symmetric(graph, degree_scale(graph, dtype))
 
 
-@dataclass(frozen=True, slots=True)
-class Scales:
-    """A weight that is the product of one number per node at either end of the edge.
-
-    Attributes:
-        weight: [E], kept.
-        scale: [N], the numbers.
-    """
-
-    weight: Tensor
-    scale: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the numbers; those of the weight count where it is kept."""
-        return self.scale.nbytes
+def degree_scale(graph: Graph, dtype: torch.dtype) -> Tensor:
+    """[num_dst]: ``deg ** -1/2``, and 0 for destinations without edges."""
+    scale = graph.in_degrees.to(dtype).pow_(-0.5)
+    return scale.masked_fill_(scale == float("inf"), 0)
 
 
 def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
     """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges, of a kept weight."""
-    CACHE.store(edge_index, ("scales", id(weight)), Scales(weight, scale))
+    CACHE.store((weight, edge_index), "scales", scale)
 
 
 def scales_of(
@@ -152,8 +119,24 @@ def scales_of(
     """
     if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
         return None
-    kept = original(weight)
-    found: Scales | None = None if kept is weight else CACHE.find(edge_index, ("scales", id(kept)))
-    if found is None or found.scale.size(0) != num_src or num_src != num_dst:
-        return None
-    return found.scale
+    scale: Tensor | None = remembered(weight, edge_index, key="scales")
+    return scale if scale is not None and scale.size(0) == num_src == num_dst else None
+
+
+def note_degree_scale(values: Tensor, graph: Graph) -> None:
+    """Notes values, one an edge, that are the products of their ends' ``deg ** -1/2``.
+
+    GCN's are, where every edge weighed 1. Other values are not noted.
+    """
+    if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
+        return
+    scale = degree_scale(graph, values.dtype)
+    source, target = graph.edge_index()
+    if torch.equal(scale[source] * scale[target], values):
+        CACHE.store(values, ("scale", graph.number), scale)
+
+
+def degree_scale_of(values: Tensor, graph: Graph) -> Tensor | None:
+    """The numbers that :func:`note_degree_scale` noted for these values, or for what they are a copy of."""
+    scale: Tensor | None = remembered(values, key=("scale", graph.number))
+    return scale

@@ -7,7 +7,6 @@ pass; between the groups there are numbers of edges and heads, which the softmax
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -16,7 +15,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.ops import edge_softmax, sddmm
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.batching import for_each
+from onehop.ops.recomputed import Needs, differentiated, recomputed
 
 Rows = Callable[[list[Tensor], Tensor], Tensor]
 """Makes [rows, H, D] of each relation's sources' rows [N, H, D] and of the matrices [relations, H, D, D]."""
@@ -36,11 +35,6 @@ class Group:
     edges: tuple[int, int]
     graph: Graph
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the graph."""
-        return self.graph.nbytes
-
 
 @dataclass(frozen=True, slots=True)
 class Groups:
@@ -51,11 +45,6 @@ class Groups:
     """
 
     each: tuple[Group, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all graphs."""
-        return sum(group.nbytes for group in self.each)
 
 
 def groups_of(graph: Graph, rows: Sequence[int], edges: Sequence[int], most: int) -> Groups:
@@ -122,16 +111,12 @@ class GroupedAttention:
             of_keys: [relations, H, D, D], by which keys are multiplied.
             of_values: Likewise.
         """
-        operands = (query, of_keys, of_values, *keys, *values)
-        if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-            out: Tensor = _Grouped.apply(self, *operands)  # type: ignore[no-untyped-call]
-            return out
-        return self.recorded(*operands)[0]
+        out: Tensor = recomputed(self, query, of_keys, of_values, *keys, *values)
+        return out
 
-    def recorded(
-        self, query: Tensor, of_keys: Tensor, of_values: Tensor, *ends: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The attended values and the scores [E, H], with all rows kept if a gradient is recorded."""
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        """The attended values, and the scores [E, H]; all rows are kept only if a gradient is recorded."""
+        query, of_keys, of_values, *ends = operands
         keys, values = ends[: self.types], ends[self.types :]
         each = [sddmm(group.graph, query, self._rows(group, keys, of_keys)) for group in self.groups.each]
         scores = torch.cat(each) * self.scale
@@ -142,7 +127,7 @@ class GroupedAttention:
             part = reduce_rows(group.graph, rows, weight=alpha[slice(*group.edges)], reduce="sum")
             out = part if out is None else out + part
         assert out is not None
-        return out, scores
+        return out, (scores,)
 
     def _rows(self, group: Group, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
         relations = range(*group.relations)
@@ -151,16 +136,11 @@ class GroupedAttention:
         )
 
     def gradients(
-        self, needs: tuple[bool, ...], grad: Tensor, scores: Tensor, *operands: Tensor
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of those of the operands that are needed.
-
-        Args:
-            needs: Which.
-            grad: Of the attended values.
-            scores: [E, H].
-            operands: As of :meth:`recorded`.
-        """
+        """The gradients of those of the operands of :meth:`forward` that are needed."""
+        (scores,), (grad,) = kept, grads
+        assert grad is not None
         query, of_keys, of_values, *ends = operands
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
         first = 3 + self.types
@@ -193,13 +173,11 @@ class GroupedAttention:
             rows = self.rows([leaves[number] for number in numbers], of_group)
         return _Made(rows, leaves, of_group)
 
-    def differentiable(self, needs: tuple[bool, ...], grad: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """The gradients as functions that can be differentiated again, with the rows of all groups."""
-        # New names for them all, so that an operand that was made from another does not count for that too.
-        inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
-        wanted = [t for t, need in zip(inputs, needs, strict=True) if need]
-        out, _ = self.recorded(*inputs)
-        return torch.autograd.grad(out, wanted, grad, create_graph=True, materialize_grads=True)
+        return differentiated(lambda *inputs: self.forward(inputs)[0], needs, operands, grads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,27 +200,3 @@ class _Made:
         of_matrices += of_group
         for number, part in zip(self.leaves, found, strict=True):
             of_ends[number].add_(part)
-
-
-class _Grouped(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, attention: GroupedAttention, *operands: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        out, scores = attention.recorded(*operands)
-        ctx.save_for_backward(scores, *operands)
-        ctx.attention = attention
-        return out
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-        needs = ctx.needs_input_grad[1:]
-        if grad is None:
-            return (None,) * (1 + len(needs))
-        scores, *operands = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            found = ctx.attention.differentiable(needs, grad, *operands)
-        else:
-            # Rows are read from memory, which a batch of gradients does not have: they go one by one.
-            found = for_each(partial(ctx.attention.gradients, needs), grad, scores, *operands)
-        left = iter(found)
-        return (None, *(next(left) if needed else None for needed in needs))

@@ -20,42 +20,38 @@ from torch_geometric.utils import scatter
 from onehop.integrations import session
 from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.conditions import layer_reason
-from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.derived import can_remember, rewritten
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
-from onehop.integrations.rows import stand_in
 from onehop.ops import edge_softmax
-from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.contexts import autocasts, context_reason, wraps
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)
 
-# The key of entries with their rows exchanged.
-_TURNED = "turned"
 
-
-def attending(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """HypergraphConv's ``forward``, with attention from numbers of both ends."""
-    ours, in_program = _forward, compiling
-
-    def forward(  # type: ignore[no-untyped-def]
-        self, x, hyperedge_index, hyperedge_weight=None, hyperedge_attr=None, num_edges=None
-    ):
-        out = None
-        if not in_program():
-            out = ours(self, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
-        if out is not None:
-            return out
-        return theirs(self, x, hyperedge_index, hyperedge_weight, hyperedge_attr, num_edges)
-
-    return stand_in(theirs, forward)
-
-
-def _forward(
-    layer: Any, x: Any, entries: Any, weight: Any, attributes: Any, num_edges: int | None
+def forward(
+    theirs: Callable[..., Any],
+    layer: Any,
+    x: Any,
+    hyperedge_index: Any,
+    hyperedge_weight: Any = None,
+    hyperedge_attr: Any = None,
+    num_edges: int | None = None,
 ) -> Tensor | None:
-    """The layer's result; None where PyG's code is to run."""
+    """HypergraphConv's ``forward``, with attention from numbers of both ends; None if PyG's code has to run.
+
+    Args:
+        theirs: PyG's method, and what it gets:
+        layer: The HypergraphConv.
+        x: [N, in_channels], the nodes' features.
+        hyperedge_index: [2, E]: nodes above hyperedges.
+        hyperedge_weight: [hyperedges], or None for ones.
+        hyperedge_attr: [hyperedges, in_channels], for attention; else None.
+        num_edges: Number of hyperedges; None means one more than the largest in ``hyperedge_index``.
+    """
+    entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
     if context_reason() is not None or not _is_plain(layer) or not _are_entries(entries):
         return None
     if not _are_features(x, layer) or (layer.use_attention and not _are_features(attributes, layer)):
@@ -68,7 +64,7 @@ def _forward(
     if weight is not None and not _are_weights(weight, x, count):
         return None
     nodes = x.size(0)
-    (turned,) = remembered(entries, _TURNED) or remember(entries, _TURNED, (entries.flip(0),))
+    (turned,) = rewritten(entries, "turned", lambda: (entries.flip(0),))
     graph, back = graph_of(entries, nodes, count, True), graph_of(turned, count, nodes, True)
     if graph is None or back is None:
         return None
@@ -107,7 +103,7 @@ def _is_plain(layer: Any) -> bool:
         and layer_reason(layer, record.fuses) is None
         and layer.flow == "source_to_target"
         and not (session.now.backend or session.now.machine)
-        # Then PyG asks for the number of hyperedges.
+        # PyG requires the number of hyperedges then.
         and not is_experimental_mode_enabled("disable_dynamic_shapes")
     )
 

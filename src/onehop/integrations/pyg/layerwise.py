@@ -32,8 +32,8 @@ def infer(
     connections between two layers are computed for some rows at a time. So PyG's ``GCN`` and ``GraphSAGE``
     run, and modules of one's own that ``torch.fx`` can trace.
 
-    A run that was interrupted goes on with the step it was at when it is called again with the same model and
-    files. What is on the way lies in ``out.layers`` beside the result.
+    After an interruption, a call with the same model and files continues with the interrupted step.
+    Intermediate results are in ``out.layers`` beside the result.
 
     Args:
         model: In evaluation mode, with parameters of the dtype of ``x`` (float32 for those of 16 bits).

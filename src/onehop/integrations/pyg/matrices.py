@@ -1,15 +1,16 @@
-"""Sparse matrices in place of an edge_index: torch's CSR, CSC and COO, rows destinations, columns sources.
+"""Sparse matrices as edges: torch's CSR, CSC and COO; rows are destinations, columns are sources.
 
-A matrix's graph is made from its index arrays as they stand, and found again by their memory, for PyG makes
-new matrices of the same arrays and of other values. Every matrix has its own version counter, so that none
-tells what was written through another one: an unchanged matrix that was met before is taken to have the same
-edges, and for every other the arrays are compared, by fingerprints of all of their contents.
+A matrix's graph is made from its index arrays and found again by their memory, because PyG makes new matrices
+of the same arrays and of other values. Every matrix has its own version counter, so that none tells what was
+written through another one. So an unchanged matrix that was met before is taken to have the same edges; for
+every other matrix the arrays are compared, by fingerprints of all of their contents.
 
-Values are never kept. Where all of them are 1, as PyG fills them in, the messages need no weight; that too is
-found out by a fingerprint of all of them, at every call.
+Values are never kept. Where all of them are 1, as PyG fills them in, the messages need no weight. That is
+checked by a fingerprint of all of them, at every call.
 """
 
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -19,17 +20,18 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onehop import config, native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Sized
-from onehop.graph.lending import original, read_address
+from onehop.graph.identity import CACHE, remembered
+from onehop.graph.lending import read_address, readable
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 LAYOUTS = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_coo))
-"""Layouts that PyG takes for an adjacency."""
+"""Layouts that PyG accepts for an adjacency."""
 
 _STRUCTURE = "edges of a sparse matrix"
 _MATRIX = 2
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Structure:
     """The edges of sparse matrices with the same index arrays, in the order of their values.
 
@@ -38,25 +40,16 @@ class Structure:
         derived: What was made from these edges and a matrix's values, by keys of who made it.
     """
 
-    __slots__ = ("__weakref__", "_distinct", "_graph", "_matrices", "_of_ones", "contents", "derived")
-
-    def __init__(self, contents: tuple[int, ...]) -> None:
-        self.contents = contents
-        self.derived: dict[Hashable, Sized] = {}
-        self._graph: Graph | None = None
-        # The matrices that have these edges, and their versions when that was seen.
-        self._matrices: Any = WeakIdKeyDictionary()
-        self._of_ones: dict[torch.dtype, int] = {}
-        self._distinct: bool | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the graph, and of what was derived."""
-        own = 0 if self._graph is None else self._graph.nbytes
-        return own + sum(each.nbytes for each in list(self.derived.values()))
+    contents: tuple[int, ...]
+    derived: dict[Hashable, Any] = field(default_factory=dict)
+    _graph: Graph | None = None
+    # The matrices that have these edges, and their versions when that was seen.
+    _matrices: Any = field(default_factory=WeakIdKeyDictionary)
+    _of_ones: dict[torch.dtype, int] = field(default_factory=dict)
+    _distinct: bool | None = None
 
     def graph(self, matrix: Tensor) -> Graph | None:
-        """The edges as a graph, made when first asked for.
+        """The edges as a graph, made at the first call.
 
         Args:
             matrix: One that has these edges.
@@ -66,7 +59,7 @@ class Structure:
             order.
         """
         if self._graph is None:
-            self._graph = _graph_of(matrix, index_arrays(matrix))
+            self._graph = _graph_of(matrix)
         return self._graph
 
     def note(self, matrix: Tensor) -> None:
@@ -83,7 +76,7 @@ class Structure:
             return False
         known = self._of_ones.get(values.dtype)
         if known is None:
-            # Two entries tell weights from ones, which are not worth their memory then.
+            # Two entries tell most weights from ones, so that no ones have to be made for them.
             if values.numel() and not (float(values[0]) == 1 and float(values[-1]) == 1):
                 return False
             known = self._of_ones[values.dtype] = fingerprint(torch.ones_like(values, device="cpu"))
@@ -127,10 +120,10 @@ def matrix_reason(matrix: Tensor) -> str | None:
 
 
 def structure_of(matrix: Tensor) -> Structure:
-    """The edges of a sparse matrix for which :func:`matrix_reason` has nothing to say: found, or noted."""
+    """The edges of a sparse matrix for which :func:`matrix_reason` returns None: found, or noted."""
     arrays = index_arrays(matrix)
     rest = (_STRUCTURE, matrix.layout, matrix.shape)
-    found: Structure | None = CACHE.find(arrays[0], rest, any_owner=True)
+    found: Structure | None = remembered(arrays[0], key=rest, any_owner=True)
     if found is not None and found.is_noted(matrix):
         return found
     contents = tuple(fingerprint(array) for array in arrays)
@@ -142,7 +135,7 @@ def structure_of(matrix: Tensor) -> Structure:
 
 
 def index_arrays(matrix: Tensor) -> tuple[Tensor, ...]:
-    """The arrays that say where a sparse matrix has entries; the first has a column an entry."""
+    """The arrays that say where a sparse matrix has entries; the first has one column for each entry."""
     return _ARRAYS[matrix.layout](matrix)
 
 
@@ -171,29 +164,16 @@ def fingerprint(array: Tensor) -> int:
     return native.extension.fingerprint(read_address(array), array.nbytes, native.threads())
 
 
-def _rows(matrix: Tensor) -> tuple[Tensor, ...]:
-    return matrix.col_indices(), matrix.crow_indices()
-
-
-def _columns(matrix: Tensor) -> tuple[Tensor, ...]:
-    return matrix.row_indices(), matrix.ccol_indices()
-
-
-def _entries(matrix: Tensor) -> tuple[Tensor, ...]:
-    return (matrix.indices(),)
-
-
 _ARRAYS: dict[torch.layout, Callable[[Tensor], tuple[Tensor, ...]]] = {
-    torch.sparse_csr: _rows,
-    torch.sparse_csc: _columns,
-    torch.sparse_coo: _entries,
+    torch.sparse_csr: lambda matrix: (matrix.col_indices(), matrix.crow_indices()),
+    torch.sparse_csc: lambda matrix: (matrix.row_indices(), matrix.ccol_indices()),
+    torch.sparse_coo: lambda matrix: (matrix.indices(),),
 }
 
 
-def _graph_of(matrix: Tensor, arrays: tuple[Tensor, ...]) -> Graph | None:
+def _graph_of(matrix: Tensor) -> Graph | None:
     num_dst, num_src = matrix.shape[:_MATRIX]
-    # Native code takes an address, which counts as a write: lent arrays would be copies no more.
-    arrays = tuple(array.clone() if original(array) is not array else array for array in arrays)
+    arrays = [readable(array) for array in index_arrays(matrix)]
     try:
         if matrix.layout is torch.sparse_csr:
             return Graph.from_csr(arrays[1], arrays[0], num_src)
@@ -202,5 +182,5 @@ def _graph_of(matrix: Tensor, arrays: tuple[Tensor, ...]) -> Graph | None:
         graph = Graph.from_edge_index(arrays[0].flip(0), size=(num_src, num_dst))
     except ArgumentError:
         return None
-    # Whoever says that entries are coalesced may be wrong, and torch believes it.
+    # A matrix may be marked as coalesced although it is not, and torch believes the mark.
     return graph if graph.perm is None else None

@@ -1,7 +1,7 @@
 """Aggregates of constant features, kept: in full-batch training the first layer's are the same every epoch.
 
 Features that need no gradient are marked when they are met, and their aggregate is kept when they are met
-again. From then on layers get copies of it, which share its memory until somebody writes
+again. From then on layers get copies of it, which share its memory until one of them is written to
 (:mod:`onehop.graph.lending`), while neither the features nor the weights have been written to: by their
 version counters, and by fingerprints of their contents, which see writes that escape the counters.
 
@@ -12,14 +12,14 @@ a layer was trained on are taken to come again.
 """
 
 import weakref
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from onehop import config, native, thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Mark
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import lend, read_address
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
@@ -29,12 +29,11 @@ _LARGEST_SHARE = 8
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(NamedTuple):
     """An aggregate, and what it was made from.
 
     Attributes:
-        out: The aggregate, which nobody else has.
+        out: The aggregate, which only the cache has.
         graph: Over which it was made.
         contents: Fingerprint of the features.
         factor: Fingerprint of the weights or scales, with their dtype; None where there are none.
@@ -44,18 +43,6 @@ class _Kept:
     graph: "weakref.ref[Graph]"
     contents: int
     factor: tuple[int, torch.dtype] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Aggregates:
-    """The aggregates of some features, by the graph's number and the reduction."""
-
-    each: dict[tuple[int, str], _Kept]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the aggregates."""
-        return sum(kept.out.nbytes for kept in self.each.values())
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
@@ -82,13 +69,12 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
 
 def trained_on(x: Tensor) -> bool:
     """Return whether a backward pass has gone through a layer of these features, as they are."""
-    return thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None
+    return thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None
 
 
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a layer of these features."""
-    if CACHE.find(x, _TRAINED) is None:
-        CACHE.store(x, _TRAINED, Mark())
+    remembered(x, key=_TRAINED, make=lambda: True)
 
 
 def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:
@@ -100,8 +86,8 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
         graph: The graph.
         reduce: The reduction.
     """
-    kept: _Aggregates | None = CACHE.find(x, _AGGREGATES)
-    found = None if kept is None else kept.each.get((graph.number, reduce))
+    kept: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
+    found = kept.get((graph.number, reduce))
     if found is None or found.factor != _of_factor(factor) or found.contents != _contents(x):
         return None
     return lend(found.out)
@@ -111,22 +97,20 @@ def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tenso
     """Keeps a copy of the aggregate of features that were met often enough."""
     if not _met_before(x):
         return
-    before: _Aggregates | None = CACHE.find(x, _AGGREGATES)
+    before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
     # Mini-batches of constant features have graphs that do not come again.
-    living = (
-        {} if before is None else {at: kept for at, kept in before.each.items() if kept.graph() is not None}
-    )
+    living = {at: kept for at, kept in before.items() if kept.graph() is not None}
     # Inference mode would make a copy that is of no use outside.
     with torch.inference_mode(False):
         kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
-    CACHE.store(x, _AGGREGATES, _Aggregates({**living, (graph.number, reduce): kept}))
+    CACHE.store(x, _AGGREGATES, {**living, (graph.number, reduce): kept})
 
 
 def _met_before(x: Tensor) -> bool:
     """Return whether these features, as they are, were met before; marks them if not."""
-    if trained_on(x) or CACHE.find(x, _MET) is not None:
+    if trained_on(x) or remembered(x, key=_MET) is not None:
         return True
-    CACHE.store(x, _MET, Mark())
+    CACHE.store(x, _MET, True)
     return False
 
 

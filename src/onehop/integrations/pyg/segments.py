@@ -5,7 +5,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Mark
+from onehop.graph.identity import remembered
 
 _SAMPLES = 1000
 
@@ -15,37 +15,27 @@ def segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
 
     Args:
         index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
-        num_rows: How many rows there are to be; None means up to the last in the index.
+        num_rows: Number of rows of the result; None means one more than the last number in the index.
 
     Returns:
-        None if the index does not ascend, or leaves the range.
+        None if the index does not ascend, or leaves the range; that is remembered too.
     """
-    # An index that does not ascend is asked once.
-    if CACHE.find(index, "no segments") is not None:
-        return None
-    if num_rows is None:
-        num_rows = int(index[-1]) + 1
-    rest = ("segments", num_rows)
-    found: Graph | None = CACHE.find(index, rest)
-    if found is not None:
-        return found
+    found = remembered(index, key=("segments", num_rows), make=lambda: _segments(index, num_rows))
+    return found if isinstance(found, Graph) else None
+
+
+def _segments(index: Tensor, num_rows: int | None) -> Graph | bool:
     # A few entries tell most others from those that ascend.
     sample = index[:: max(index.size(0) // _SAMPLES, 1)]
     if not (_ascends(sample) and _ascends(index)):
-        CACHE.store(index, "no segments", Mark())
-        return None
-    if int(index[0]) < 0 or int(index[-1]) >= num_rows:
-        return None
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
-    with torch.inference_mode(False), torch.no_grad():
-        # It reads the index as if its entries lay side by side.
-        rowptr = torch._convert_indices_from_coo_to_csr(index.contiguous(), num_rows)
-        try:
-            made = Graph.from_csr(rowptr, torch.arange(index.size(0), device="cpu"), index.size(0))
-        except ArgumentError:
-            return None
-    CACHE.store(index, rest, made)
-    return made
+        return False
+    last = int(index[-1])
+    rows = last + 1 if num_rows is None else num_rows
+    if int(index[0]) < 0 or last >= rows:
+        return False
+    # It reads the index as if its entries lay side by side.
+    rowptr = torch._convert_indices_from_coo_to_csr(index.contiguous(), rows)
+    return _from_bounds(rowptr, index.size(0)) or False
 
 
 def segments_between(ptr: Tensor, rows: int) -> Graph | None:
@@ -53,22 +43,20 @@ def segments_between(ptr: Tensor, rows: int) -> Graph | None:
 
     Args:
         ptr: [segments + 1], int64, on the CPU, not made in inference mode: where each segment begins, and the
-            last one ends; one segment at least.
-        rows: E, how many rows there are; at least 1.
+            last one ends; at least one segment.
+        rows: E, the number of rows; at least 1.
 
     Returns:
         None if ``ptr`` does not ascend from 0 to E.
     """
-    found: Graph | None = CACHE.find(ptr, "segments")
-    if found is not None and found.num_edges == rows:
-        return found
-    with torch.inference_mode(False), torch.no_grad():
-        try:
-            made = Graph.from_csr(ptr.clone(), torch.arange(rows, device="cpu"), rows)
-        except ArgumentError:
-            return None
-    CACHE.store(ptr, "segments", made)
-    return made
+    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr.clone(), rows))
+
+
+def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
+    try:
+        return Graph.from_csr(ptr, torch.arange(rows, device="cpu"), rows)
+    except ArgumentError:
+        return None
 
 
 def _ascends(index: Tensor) -> bool:

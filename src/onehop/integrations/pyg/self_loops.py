@@ -1,7 +1,7 @@
 """Self loops added and removed, remembered, for the layers that do it on every call.
 
-Edge attributes, which may need gradients, are rewritten every time by PyG; the edges that come with them are
-those remembered, so that their graph is found again. Sparse matrices are kept with their values.
+Edge attributes, which may need gradients, are rewritten by PyG every time. The edges are remembered, so that
+their graph is found again. Sparse matrices are kept with their values.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.derived import can_remember, remember, remembered
+from onehop.integrations.pyg.derived import can_remember, rewritten
 from onehop.integrations.pyg.derived_matrices import derived
 from onehop.integrations.pyg.matrices import is_matrix
 from onehop.integrations.pyg.processes import parts_for
@@ -46,7 +46,7 @@ def remembering_remove(theirs: Rewrite) -> Rewrite:
 
 
 REMEMBERING = {"add_self_loops": remembering_add, "remove_self_loops": remembering_remove}
-"""Makers of the stand-ins, by the name of the function."""
+"""Makers of the patched functions, by the name of the function."""
 
 
 def _rewrite(
@@ -55,26 +55,19 @@ def _rewrite(
     rest = () if name == "remove_self_loops" else (fill_value, num_nodes)
     if torch.compiler.is_compiling() or contexts.as_program:
         return theirs(edge_index, edge_attr, *rest)
-    if not can_remember(edge_index):
-        if type(edge_index) is Tensor and edge_index.layout is torch.strided:
-            return theirs(edge_index, edge_attr, *rest)
-        if is_matrix(edge_index) and edge_attr is None and context_reason() is None and _is_plain(*rest):
-            made = derived(edge_index, (name, *rest), lambda: theirs(edge_index, None, *rest)[0])
-            if made is not None:
-                return made, None
-        parts = None if type(edge_index) is Tensor else parts_for(edge_index)
+    if can_remember(edge_index):
+        attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
+        (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
+        return edges, attributes
+    if type(edge_index) is not Tensor:
+        parts = parts_for(edge_index)
         if parts is not None:
             return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
-        return theirs(edge_index, edge_attr, *rest)
-    attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
-    found = remembered(edge_index, (name, num_nodes))
-    if found is None:
-        with torch.inference_mode(False), torch.no_grad():
-            edges, _ = theirs(edge_index, None, *rest)
-        found = remember(edge_index, (name, num_nodes), (edges,))
-    return found[0], attributes
-
-
-def _is_plain(fill_value: Any = None, num_nodes: Any = None) -> bool:
-    """Return whether the fill value says by itself what it is, as a tensor does not."""
-    return fill_value is None or isinstance(fill_value, int | float | str)
+    # A tensor as the fill value would not do as a key.
+    elif is_matrix(edge_index) and edge_attr is None and isinstance(fill_value, int | float | str | None):
+        made = None
+        if context_reason() is None:
+            made = derived(edge_index, (name, *rest), lambda: theirs(edge_index, None, *rest)[0])
+        if made is not None:
+            return made, None
+    return theirs(edge_index, edge_attr, *rest)

@@ -21,7 +21,7 @@ from onehop import config, native, thresholds
 from onehop.backends import run
 from onehop.calls import Aggregate
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Mark
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import read_address
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
@@ -50,11 +50,6 @@ class SparseFeatures:
     graph: Graph
     values: Tensor
     contents: int
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the graph and the entries."""
-        return self.graph.nbytes + self.values.nbytes
 
     def times_transposed(self, weight: Tensor) -> Tensor | None:
         """[N, M]: X W^T, for W of [M, K]; None where an entry of W is not finite, and 0 times it is NaN."""
@@ -98,8 +93,7 @@ def may_apply(x: Tensor) -> bool:
 
 def note_training(x: Tensor) -> None:
     """Notes that a backward pass goes through a linear step of these features."""
-    if CACHE.find(x, _TRAINED) is None:
-        CACHE.store(x, _TRAINED, Mark())
+    remembered(x, key=_TRAINED, make=lambda: True)
 
 
 def apply(x: Tensor) -> bool:
@@ -113,29 +107,27 @@ def find(x: Tensor) -> SparseFeatures | None:
     if found is None or found.contents == _contents(x):
         return found
     # Written to past the version counter: what was noted is of other features.
-    CACHE.store(x, _GRAPH, Mark())
+    CACHE.store(x, _GRAPH, False)
     return None
 
 
 def _features(x: Tensor) -> SparseFeatures | None:
-    known: SparseFeatures | Mark | None = CACHE.find(x, _GRAPH)
-    if known is None and (thresholds.now.meetings <= 1 or CACHE.find(x, _TRAINED) is not None):
-        known = _made(x)
-        CACHE.store(x, _GRAPH, known)
+    known: SparseFeatures | bool | None = remembered(x, key=_GRAPH)
+    if known is None and (thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None):
+        known = remembered(x, key=_GRAPH, make=lambda: _made(x))
     return known if isinstance(known, SparseFeatures) else None
 
 
-def _made(x: Tensor) -> "SparseFeatures | Mark":
-    # Inference mode would make tensors that are of no use outside.
-    with torch.inference_mode(False), torch.no_grad():
-        per_row = _entries_per_row(x)
-        if int(per_row.sum()) * _ONE_IN >= x.numel():
-            return Mark()
-        rowptr = torch.zeros(x.size(0) + 1, dtype=torch.int64, device="cpu")
-        torch.cumsum(per_row, 0, out=rowptr[1:])
-        rows, columns = torch.nonzero(x, as_tuple=True)
-        graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
-        return SparseFeatures(graph, x[rows, columns], _contents(x))
+def _made(x: Tensor) -> SparseFeatures | bool:
+    """The graph; False, which is remembered too, if too many entries are other than 0."""
+    per_row = _entries_per_row(x)
+    if int(per_row.sum()) * _ONE_IN >= x.numel():
+        return False
+    rowptr = torch.zeros(x.size(0) + 1, dtype=torch.int64, device="cpu")
+    torch.cumsum(per_row, 0, out=rowptr[1:])
+    rows, columns = torch.nonzero(x, as_tuple=True)
+    graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
+    return SparseFeatures(graph, x[rows, columns], _contents(x))
 
 
 def _entries_per_row(x: Tensor) -> Tensor:

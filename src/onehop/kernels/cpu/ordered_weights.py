@@ -1,32 +1,25 @@
 """Weights that do not change, kept in the order in which the kernels read them.
 
-The caller's weights come in the caller's edge order, and reading them through the permutation is a random
+The caller's weights are in the caller's edge order, and reading them through the permutation is a random
 access for every edge: with 2.4 million edges that takes longer than the sums of width 16. A weight that
 is met a second time is laid out once in the graph's order. Its contents are compared by fingerprint at every
 use, at the speed of a read in order, so that writes which escape the version counter are seen here.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from onehop import native, thresholds
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import read_address
 
 
-@dataclass(frozen=True, slots=True)
-class _Ordered:
-    """The entry kept for a weight: empty after one meeting; later its fingerprint and ordered copy."""
+class _Ordered(NamedTuple):
+    """The entry kept for a weight: empty after the first call; later its fingerprint and ordered copy."""
 
     fingerprint: int = 0
     weight: Tensor | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the copy."""
-        return 0 if self.weight is None else self.weight.nbytes
 
 
 def in_graph_order(
@@ -44,7 +37,7 @@ def in_graph_order(
     if csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
-    found: _Ordered | None = CACHE.find(weight, rest)
+    found: _Ordered | None = remembered(weight, key=rest)
     if found is None and thresholds.now.meetings > 1:
         CACHE.store(weight, rest, _Ordered())
         return weight, False

@@ -6,7 +6,6 @@ second runs eager layers, which state their linear steps, their edges, and which
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,12 +17,12 @@ from torch_geometric.nn.dense.linear import Linear
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import remembered
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
 from onehop.integrations.pyg import reuse, tasks
 from onehop.integrations.pyg.associations.product import prefix_product, product
-from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, make_symmetric
+from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, symmetric_of
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.tasks import Task
@@ -162,19 +161,7 @@ def is_finite(made: Tensor) -> bool:
     """
     if (made.is_cpu and not is_shared(made)) or original(made) is made:
         return math.isfinite(float(made.detach().sum()))
-    known: _Finite | None = CACHE.find(made, "finite")
-    if known is None:
-        known = _Finite(math.isfinite(float(made.detach().sum())))
-        CACHE.store(made, "finite", known)
-    return known.all
-
-
-@dataclass(frozen=True, slots=True)
-class _Finite:
-    """A note on a kept aggregate: whether all of its entries are finite."""
-
-    all: bool
-    nbytes: int = 0
+    return remembered(made, key="finite", make=lambda: math.isfinite(float(made.detach().sum())))
 
 
 # Eager layers of one aggregation
@@ -288,7 +275,7 @@ def gcn(
     ):
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
-        found = CACHE.find(edge_index, key) or make_symmetric(edge_index, key)
+        found = symmetric_of(edge_index, key)
     if found is not None:
         task = tasks.task_over(found.graph, layer, x, None, found.scale)
     else:

@@ -5,8 +5,8 @@ where there are more than nodes, only those of some destinations are made at onc
 backward pass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.grouped import gradient_of_matrices, grouped_product
 from onehop.kernels.cpu.rows import take_rows
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.batching import for_each
+from onehop.ops.recomputed import Needs, differentiated, recomputed
 
 
 class NotFinite(Exception):
@@ -50,10 +50,8 @@ class RelationSums:
         """
         if len(self.relations.blocks) == 1:
             return self.recorded(x, matrices)
-        if torch.is_grad_enabled() and (x.requires_grad or matrices.requires_grad):
-            out: Tensor = _InBlocks.apply(self, x, matrices)  # type: ignore[no-untyped-call]
-            return out
-        return self.forward(x, matrices)
+        out: Tensor = recomputed(self, x, matrices)
+        return out
 
     def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
         """The sums, with the aggregated rows of all blocks kept if a gradient is recorded."""
@@ -66,17 +64,20 @@ class RelationSums:
             raise NotFinite
         return reduce_rows(block.ends, grouped_product(aggregated, matrices, block.counts), reduce="sum")
 
-    def forward(self, x: Tensor, matrices: Tensor) -> Tensor:
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
         """The sums, of which nothing is kept."""
+        x, matrices = operands
         out = x.new_empty(self.relations.blocks[-1].last, matrices.size(2))
         for block in self.relations.blocks:
             out[block.first : block.last] = self._of_block(block, x, matrices)
-        return out
+        return out, ()
 
     def gradients(
-        self, needs: tuple[bool, bool], grad: Tensor, x: Tensor, matrices: Tensor
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """The gradients of the rows and of the matrices, of those that are needed."""
+        (x, matrices), (grad,) = operands, grads
+        assert grad is not None
         of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
         of_matrices = torch.zeros_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
         turned = matrices.transpose(1, 2)
@@ -95,32 +96,7 @@ class RelationSums:
         return tuple(each for each in (of_x, of_matrices) if each is not None)
 
     def differentiable(
-        self, needs: tuple[bool, bool], grad: Tensor, x: Tensor, matrices: Tensor
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """The gradients as functions that can be differentiated again, with all aggregated rows."""
-        # New names, so that one that was made from the other does not count for that too.
-        x, matrices = (t.view_as(t) if need else t for t, need in zip((x, matrices), needs, strict=True))
-        wanted = [t for t, need in zip((x, matrices), needs, strict=True) if need]
-        return torch.autograd.grad(self.recorded(x, matrices), wanted, grad, create_graph=True)
-
-
-class _InBlocks(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, sums: RelationSums, x: Tensor, matrices: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x, matrices)
-        ctx.sums = sums
-        return sums.forward(x, matrices)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
-        if grad is None:
-            return None, None, None
-        needs = ctx.needs_input_grad[1:]
-        if torch.is_grad_enabled():
-            found = ctx.sums.differentiable(needs, grad, *ctx.saved_tensors)
-        else:
-            # Rows are read from memory, which a batch of gradients does not have: they go one by one.
-            found = for_each(partial(ctx.sums.gradients, needs), grad, *ctx.saved_tensors)
-        left = iter(found)
-        return (None, *(next(left) if needed else None for needed in needs))
+        return differentiated(self.recorded, needs, operands, grads)

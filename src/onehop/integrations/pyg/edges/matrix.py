@@ -18,6 +18,7 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.derived_matrices import scale_of
 from onehop.integrations.pyg.edges import Edges, Factors
+from onehop.integrations.pyg.graphs import degree_scale_of
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, leave_if, need
 from onehop.integrations.pyg.matrices import Structure, is_matrix, matrix_reason, structure_of
 from onehop.integrations.pyg.sizes import number_of_edges
@@ -25,7 +26,6 @@ from onehop.integrations.pyg.sparse_tensors import (
     are_ones,
     graph_of_tensor,
     is_sparse_tensor,
-    scale_of_values,
     sparse_tensor_reason,
 )
 from onehop.ops.arg_extremum import MOST_EDGES
@@ -208,7 +208,9 @@ def tensor_product(adj_t: Any, x: Tensor, reduce: str, weighted: bool = True) ->
         return Factors(graph, first=first)
     if values.requires_grad:
         return Factors(graph, values.to(x.dtype), first=first)
-    scale = scale_of_values(values, graph, x.dtype) if reduce in ("sum", "mean") else None
+    # PyG rounds values to the dtype of the features first.
+    rounded = reduce not in ("sum", "mean") or values.dtype is not x.dtype
+    scale = None if rounded else degree_scale_of(values, graph)
     weight = None if scale is not None or are_ones(values) else values.to(x.dtype)
     return Factors(graph, weight, scale, first)
 
@@ -238,7 +240,7 @@ def matrix_product(matrix: Tensor, x: Tensor, reduce: str) -> Factors:
     weight: Tensor | None = values
     scale = None
     if not values.requires_grad:
-        scale = scale_of(values, structure, x.dtype) if reduce in ("sum", "mean") else None
+        scale = scale_of(values, graph, x.dtype) if reduce in ("sum", "mean") else None
         if scale is not None or structure.are_ones(values):
             weight = None
     if weight is not None and matrix.layout is torch.sparse_coo:

@@ -21,8 +21,8 @@ from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
+from onehop.integrations.pyg.derived import Derived, rewritten
 from onehop.integrations.pyg.edges import Edges, Factors
-from onehop.integrations.pyg.derived import Derived, remember, remembered
 from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
 from onehop.integrations.pyg.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
 from onehop.ops.library import LIBRARY
@@ -214,20 +214,11 @@ def _handle(graph: Graph, edge_index: Tensor) -> Tensor:
 
 def _looped(edge_index: Tensor, loops: int) -> Tensor:
     """The edges as attention layers rewrite them, remembered where those look."""
-    steps = (("remove_self_loops", None), ("add_self_loops", loops))
-    edges = edge_index
-    for rest in steps:
-        found = remembered(edges, rest)
-        if found is None:
-            with torch.inference_mode(False), torch.no_grad():
-                made = (
-                    remove_self_loops(edges)[0]
-                    if rest[1] is None
-                    else add_self_loops(edges, num_nodes=rest[1])[0]
-                )
-            found = remember(edges, rest, (made,))
-        edges = found[0]
-    return edges
+    (edges,) = rewritten(edge_index, ("remove_self_loops", None), lambda: remove_self_loops(edge_index)[:1])
+    (looped,) = rewritten(
+        edges, ("add_self_loops", loops), lambda: add_self_loops(edges, num_nodes=loops)[:1]
+    )
+    return looped
 
 
 def _normalise(
@@ -268,12 +259,9 @@ def _normalised_edges(
 
 
 def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    rest = ("places of looped edges", num_nodes)
-    found = remembered(edge_index, rest)
-    if found is None:
-        with torch.inference_mode(False), torch.no_grad():
-            found = remember(edge_index, rest, (_made_places(edge_index, num_nodes),))
-    return found[0]
+    key = ("places of looped edges", num_nodes)
+    (places,) = rewritten(edge_index, key, lambda: (_made_places(edge_index, num_nodes),))
+    return places
 
 
 def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:

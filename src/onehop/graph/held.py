@@ -1,0 +1,50 @@
+"""Counts the bytes of whatever is kept."""
+
+from typing import Any
+
+import torch
+
+_HOST = torch.device("cpu")
+# What most fields are; left out first.
+_BARE = (int, float, bool, str, torch.dtype, type(None))
+
+
+def bytes_held(value: Any) -> dict[torch.device, int]:
+    """Count the bytes of the tensors, graphs and other arrays in a value, on each device.
+
+    An object that has ``nbytes_by_device`` counts as that says, one that has ``nbytes``, such as a tensor, as
+    so many bytes on its ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
+    count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
+    numbers and weak references.
+
+    Args:
+        value: Any object.
+
+    Returns:
+        The bytes by device.
+    """
+    found: dict[torch.device, int] = {}
+    seen: set[int] = set()
+    waiting = [value]
+    while waiting:
+        each = waiting.pop()
+        if type(each) in _BARE or id(each) in seen:
+            continue
+        seen.add(id(each))
+        own = getattr(each, "nbytes_by_device", None)
+        if own is None and (nbytes := getattr(each, "nbytes", None)) is not None:
+            device = getattr(each, "device", _HOST)
+            # NumPy's arrays have a device too, a string.
+            own = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
+        if own is not None:
+            for device, count in own.items():
+                found[device] = found.get(device, 0) + count
+        elif isinstance(each, tuple | list):
+            waiting += each
+        elif isinstance(each, dict):
+            # A copy, because another thread may add to it meanwhile.
+            waiting += list(each.values())
+        else:
+            fields = getattr(type(each), "__dataclass_fields__", ())
+            waiting += [getattr(each, name) for name in fields]
+    return found
