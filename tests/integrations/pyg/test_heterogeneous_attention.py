@@ -95,7 +95,7 @@ def test_edges_are_joined_once(x, edges, monkeypatch):
         for layer in layers:
             layer(x, edges)
         known = onehop.cache_info()
-        monkeypatch.setattr(typed_edges, "_Joined", lambda *_: pytest.fail("the edges were joined again"))
+        monkeypatch.setattr(typed_edges, "_Note", lambda *_: pytest.fail("the edges were joined again"))
         for layer in layers:
             layer(x, edges)
         assert onehop.cache_info().entries == known.entries

@@ -15,7 +15,7 @@ from onehop.integrations.pyg.attention_operands import alike_reason, dtypes_reas
 from onehop.integrations.pyg.attention_task import AttentionTask, Propagation
 from onehop.integrations.pyg.conditions import LEFT_TO_PYG, OUT_OF_RANGE, fits
 from onehop.integrations.pyg.edge_features import is_plain
-from onehop.integrations.pyg.relation_pairs import Pairs, pairs_of
+from onehop.integrations.pyg.typed_edges import PairsOfEdges, pairs_of
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, wraps
@@ -156,7 +156,7 @@ def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor
     return score if extra is None else score * extra()
 
 
-def _reduced(call: Propagation, pairs: Pairs, values: Tensor, alpha: Tensor) -> Tensor:
+def _reduced(call: Propagation, pairs: PairsOfEdges, values: Tensor, alpha: Tensor) -> Tensor:
     """[num_dst, H, out], or [num_dst, H, dim, out] of dot products: the weighted rows, modified."""
     layer, graph = call.layer, pairs.graph
     mod, of_heads = layer.mod, values.view(-1, layer.heads, layer.out_channels)

@@ -186,9 +186,6 @@ SELF_LOOP_NAMES = (
     ),
 )
 
-# The module whose layer joins the edges of all types on every call, and the function that does it.
-JOINED_EDGES = (f"{_CONV}.hgt_conv", "construct_bipartite_edge_index")
-
 # Layers whose forward returns attention weights on demand, and computes them all the same without.
 _RETURNING_WEIGHTS = (
     (f"{_CONV}.gat_conv", "GATConv"),

@@ -19,7 +19,7 @@ from torch_geometric.nn import (
 )
 
 from onehop.integrations.pyg.associations import gcn, hops, relational, rooted
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, replacing
 
 __all__ = ["rows"]
 
@@ -40,7 +40,6 @@ def rows(
         GraphConv: functools.partial(rooted.associating_graph_conv, traced=rooted_traced),
         SGConv: hops.associating_sg,
         TAGConv: hops.associating_tag,
-        RGCNConv: relational.associating,
-        FastRGCNConv: relational.associating,
     }
-    return [Row(kind, "forward", make(kind.forward), kind.forward) for kind, make in makers.items()]
+    found = [Row(kind, "forward", make(kind.forward), kind.forward) for kind, make in makers.items()]
+    return found + [replacing(kind, "forward", relational.forward) for kind in (RGCNConv, FastRGCNConv)]
