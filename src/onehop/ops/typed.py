@@ -118,10 +118,9 @@ def multiply(parts: Sequence[Tensor], matrices: Tensor, fastest: bool) -> Tensor
     _, heads, inputs, outputs = matrices.shape
     sizes = [len(part) for part in parts]
     out = matrices.new_empty(sum(sizes), heads * outputs)
-    places = out.view(len(out), heads, outputs).split(sizes)
-    for part, of_type, place in zip(parts, matrices.unbind(), places, strict=True):
+    for part, of_type, place in zip(parts, matrices.unbind(), out.split(sizes), strict=True):
         run = library_of(FORWARD, len(part), inputs, outputs, out.dtype, fastest)
-        for rows, matrix, made in zip(_heads(part, heads), of_type.unbind(), place.unbind(1), strict=True):
+        for rows, matrix, made in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
             if run is libraries(FORWARD)[TORCH]:
                 torch.mm(rows, matrix, out=made)
             else:
@@ -144,9 +143,7 @@ def gradient_of_matrices(
     found = torch.empty_like(like, memory_format=torch.contiguous_format)
     for part, of_part, of_type in zip(parts, of_parts, found.unbind(), strict=True):
         run = library_of(TO_WEIGHT, len(part), outputs, inputs, like.dtype, fastest)
-        for rows, gradient, made in zip(
-            _heads(part, heads), _heads(of_part, heads), of_type.unbind(), strict=True
-        ):
+        for rows, gradient, made in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
             if run is libraries(TO_WEIGHT)[TORCH]:
                 torch.mm(rows.t(), gradient, out=made)
             else:
@@ -155,8 +152,8 @@ def gradient_of_matrices(
 
 
 def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """[N, K] for each head, of [N, H * K]."""
-    return rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
+    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
+    return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from torch_geometric.nn import FastRGCNConv, RGCNConv
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg import typed_edges
 from onehop.integrations.pyg.associations import relational
 
 NODES, EDGES, WIDTH, OUT, RELATIONS = 20, 90, 6, 4, 5
@@ -164,8 +163,8 @@ def test_edges_are_divided_once(edge_index, edge_type, monkeypatch):
         divided.append(args)
         return real(*args)
 
-    real = typed_edges.typed_edges
-    monkeypatch.setattr(typed_edges, "typed_edges", counting)
+    real = relational.typed_edges
+    monkeypatch.setattr(relational, "typed_edges", counting)
     layers, x = [kind(WIDTH, OUT, RELATIONS) for kind in KINDS], torch.randn(NODES, WIDTH)
     with onehop.patch():
         for _ in range(3):

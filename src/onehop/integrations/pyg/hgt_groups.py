@@ -109,18 +109,13 @@ class GroupedAttention:
     ) -> tuple[Tensor, Tensor]:
         """The attended values, and the scores [E, H]."""
         keys, values = ends[: self.types], ends[self.types :]
-
-        def rows(group: Group, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
-            made = typed_product(self._parts(group, ends), matrices[group.relations], fastest=self.fastest)
-            return made.view(-1, *query.shape[1:])
-
-        each = [sddmm(group.graph, query, rows(group, keys, of_keys)) for group in self.groups.each]
+        each = [sddmm(one.graph, query, self._rows(one, query, keys, of_keys)) for one in self.groups.each]
         scores = torch.cat(each) * self.scale
         alpha = edge_softmax(self.graph, scores)
         out: Tensor | None = None
         for group in self.groups.each:
-            made = rows(group, values, of_values)
-            part = reduce_rows(group.graph, made, weight=alpha[group.edges], reduce="sum")
+            rows = self._rows(group, query, values, of_values)
+            part = reduce_rows(group.graph, rows, weight=alpha[group.edges], reduce="sum")
             out = part if out is None else out + part
         assert out is not None
         return out, scores
@@ -129,46 +124,50 @@ class GroupedAttention:
         """The gradients of those of the operands that need one."""
         *operands, scores = saved
         query, of_keys, of_values, *ends = operands
+        keys, values = ends[: self.types], ends[self.types :]
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
-        of_query, of_key_matrices, of_value_matrices, *of_ends = found
+        of_query, keys_matrices, values_matrices, *of_ends = found
         leaf = scores.detach().requires_grad_()
         with torch.enable_grad():
             alpha = edge_softmax(self.graph, leaf)
         weights, of_weights = alpha.detach(), torch.empty_like(scores)
         for group in self.groups.each:
-            parts, matrices = self._parts(group, ends[self.types :]), of_values[group.relations]
-            rows = multiply(parts, matrices, self.fastest).view(-1, *query.shape[1:])
+            rows = self._rows(group, query, values, of_values)
             of_weights[group.edges] = sddmm(group.graph, grad, rows)
             del rows
             pulled = reduce_rows(group.graph.transpose(), grad, weight=weights[group.edges], reduce="sum")
-            self._go_back(group, pulled, parts, matrices, of_ends[self.types :], of_value_matrices)
+            self._go_back(group, pulled, values, of_values, of_ends[self.types :], values_matrices)
         (of_scores,) = torch.autograd.grad(alpha, leaf, of_weights)
         of_scores = of_scores * self.scale
         for group in self.groups.each:
-            parts, matrices = self._parts(group, ends[: self.types]), of_keys[group.relations]
-            rows = multiply(parts, matrices, self.fastest).view(-1, *query.shape[1:])
+            rows = self._rows(group, query, keys, of_keys)
             of_query += reduce_rows(group.graph, rows, weight=of_scores[group.edges], reduce="sum")
             del rows
             pulled = reduce_rows(group.graph.transpose(), query, weight=of_scores[group.edges], reduce="sum")
-            self._go_back(group, pulled, parts, matrices, of_ends[: self.types], of_key_matrices)
+            self._go_back(group, pulled, keys, of_keys, of_ends[: self.types], keys_matrices)
         return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
 
-    def _parts(self, group: Group, ends: Sequence[Tensor]) -> list[Tensor]:
-        """The rows of the sources of each relation in a group."""
-        return [ends[number] for number in self.sources[group.relations]]
+    def _rows(self, group: Group, query: Tensor, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
+        """[rows, H, D]: the rows of a group, of the keys or values ``ends``."""
+        parts = [ends[number] for number in self.sources[group.relations]]
+        made = typed_product(parts, matrices[group.relations], fastest=self.fastest)
+        return made.view(-1, *query.shape[1:])
 
     def _go_back(
         self,
         group: Group,
         pulled: Tensor,
-        parts: Sequence[Tensor],
+        ends: Sequence[Tensor],
         matrices: Tensor,
         of_ends: Sequence[Tensor],
         of_matrices: Tensor,
     ) -> None:
-        """Adds the gradients of a group's sources and matrices, given that of its rows, to all of them."""
+        """Adds to the gradients ``of_ends`` and ``of_matrices`` what the gradient of a group's rows gives."""
+        numbers = self.sources[group.relations]
+        parts = [ends[number] for number in numbers]
         of_parts = pulled.flatten(1).split([len(part) for part in parts])
-        of_matrices[group.relations] = gradient_of_matrices(parts, of_parts, matrices, self.fastest)
-        made = multiply(of_parts, matrices.mT, self.fastest).split([len(part) for part in parts])
-        for number, part in zip(self.sources[group.relations], made, strict=True):
+        of_group = matrices[group.relations]
+        of_matrices[group.relations] = gradient_of_matrices(parts, of_parts, of_group, self.fastest)
+        made = multiply(of_parts, of_group.mT, self.fastest).split([len(part) for part in parts])
+        for number, part in zip(numbers, made, strict=True):
             of_ends[number].add_(part)

@@ -1,4 +1,4 @@
-"""Edges of several types, remembered: the joint edges of HGTConv, and the pairs of a type and a node."""
+"""Memory of what is made from edges and their types: HGTConv's joint edges; pairs of a type and a node."""
 
 import itertools
 from collections.abc import Callable, Hashable, Sequence
@@ -13,9 +13,9 @@ from onehop import thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE, Sized
-from onehop.graph.lending import lend, original
+from onehop.graph.lending import lend
 from onehop.integrations.pyg.derived import can_remember
-from onehop.ops.typed import Pairs, TypedEdges, pairs_of as pairs_at, typed_edges
+from onehop.ops.typed import Pairs, pairs_of as pairs_at
 
 Value = TypeVar("Value", bound=Sized)
 
@@ -40,20 +40,26 @@ class _Note:
         return 0 if self.value is None else int(self.value.nbytes)
 
 
-def of_all(tensors: Sequence[Tensor], key: Hashable, make: Callable[[], Value]) -> Value:
-    """What was made of several tensors, which must be recognisable; found, or made now.
+def of_all(tensors: Sequence[Tensor], key: Hashable, make: Callable[[], Value]) -> Value | None:
+    """Finds or makes what several tensors determine together.
 
     Args:
-        tensors: The tensors, of which there is at least one.
-        key: What else it depends on.
+        tensors: The tensors, at least one; all can be recognised.
+        key: What else determines it.
         make: Makes it. Nothing else may hold what it returns.
+
+    Returns:
+        None if ``make`` raises ArgumentError: the tensors do not fit, which PyG is left to report.
     """
     notes = [CACHE.find(each, (key, place)) for place, each in enumerate(tensors)]
     first = notes[0]
     if first is None or any(note is None or note.number != first.number for note in notes):
-        # Tensors made in inference mode could not be used outside it, where they will be found again.
-        with torch.inference_mode(False), torch.no_grad():
-            first = _Note(next(_numbers), make())
+        try:
+            # Tensors made in inference mode could not be used outside it, where they will be found again.
+            with torch.inference_mode(False), torch.no_grad():
+                first = _Note(next(_numbers), make())
+        except ArgumentError:
+            return None
         for place, each in enumerate(tensors):
             CACHE.store(each, (key, place), _Note(first.number) if place else first)
     value: Value = first.value
@@ -83,7 +89,7 @@ class PairsOfEdges:
 
 
 def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges | None:
-    """The pairs of edges.
+    """Finds or makes the pairs of edges.
 
     Args:
         edge_index: [2, E], int64, on the CPU: sources above destinations.
@@ -92,7 +98,7 @@ def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int,
         size: (num_src, num_dst).
 
     Returns:
-        None if a node or a type is out of range, which PyG is left to report.
+        None if a node or a type is out of range.
     """
 
     def make() -> PairsOfEdges:
@@ -108,44 +114,7 @@ def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int,
             Graph.from_edge_index(to_pairs, size=(first, len(targets.nodes))),
         )
 
-    try:
-        return of_all((edge_index, edge_type), ("pairs", types, size), make)
-    except ArgumentError:
-        return None
-
-
-def edges_of(
-    edge_index: Tensor,
-    edge_type: Tensor,
-    types: int,
-    size: tuple[int, int],
-    most: int | None,
-    rows_of_each: bool,
-) -> TypedEdges | None:
-    """The edges ordered by their types.
-
-    Args:
-        edge_index: [2, E], int64, on the CPU: sources above destinations.
-        edge_type: [E], int64, on the CPU.
-        types: Number of types.
-        size: (num_src, num_dst).
-        most: Most pairs of a type and a destination in a group of types; None means one group.
-        rows_of_each: Whether every type has sources of its own: then there are ``types`` times as many, those
-            of one type after those of another.
-
-    Returns:
-        None if a node or a type is out of range, or if there are too many; PyG is left to report that.
-    """
-
-    def make() -> TypedEdges:
-        # A copy that shares its memory would get its own if some operation asked to write.
-        edges = edge_index if original(edge_index) is edge_index else edge_index.clone()
-        return typed_edges(edges, edge_type, types, size, most, rows_of_each)
-
-    try:
-        return of_all((edge_index, edge_type), ("typed", types, size, most, rows_of_each), make)
-    except ArgumentError:
-        return None
+    return of_all((edge_index, edge_type), ("pairs", types, size), make)
 
 
 def joined(
@@ -178,14 +147,16 @@ def joined(
     places = tuple((each, src_offset_dict[each], dst_offset_dict[each[-1]]) for each in types)
 
     def make() -> Tensor:
-        made: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
-        return made
+        joint: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
+        return joint
 
-    edge_index = lend(of_all(edges, ("joined", places), make))
+    made = of_all(edges, ("joined", places), make)
+    if made is None:
+        return None
     if edge_attr_dict is None:
-        return edge_index, None
+        return lend(made), None
     values = []
     for each, of_type in zip(types, edges, strict=True):
         value = edge_attr_dict["__".join(each) if isinstance(edge_attr_dict, ParameterDict) else each]
         values.append(value if value.size(0) == of_type.size(1) else value.expand(of_type.size(1), -1))
-    return edge_index, torch.cat(values)
+    return lend(made), torch.cat(values)
