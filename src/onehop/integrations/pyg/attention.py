@@ -321,7 +321,6 @@ _RECIPES: dict[str, Callable[[Propagation], AttentionTask | str]] = {
     "agnn": _agnn,
     "supergat": _supergat,
     "fa": _fa,
-    "han": attention_typed.han,
     "hgt": attention_typed.hgt,
     "eg": several_reductions.eg,
     "rgat": attention_relational.rgat,

@@ -81,7 +81,6 @@ TRANSFORMER = AttentionForm("transformer", ("query", "key", "value", "edge_attr"
 AGNN = AttentionForm("agnn", ("x", "x_norm"))
 FA = AttentionForm("fa", ("x", "alpha", "edge_weight"))
 SUPERGAT = AttentionForm("supergat", ("x",), needs=("get_attention",))
-HAN = AttentionForm("han", ("x", "alpha"))
 HGT = AttentionForm("hgt", ("k", "q", "v", "edge_attr"))
 EG = AttentionForm("eg", ("x", "symnorm_weight"), needs=("aggregate",))
 RGAT = AttentionForm("rgat", ("x", "edge_type", "edge_attr"), needs=("update",))
@@ -123,7 +122,6 @@ _TABLE: tuple[tuple[str, str, Form | AttentionForm], ...] = (
     (f"{_CONV}.agnn_conv", "AGNNConv", AGNN),
     (f"{_CONV}.fa_conv", "FAConv", FA),
     (f"{_CONV}.supergat_conv", "SuperGATConv", SUPERGAT),
-    (f"{_CONV}.han_conv", "HANConv", HAN),
     (f"{_CONV}.hgt_conv", "HGTConv", HGT),
     (f"{_CONV}.eg_conv", "EGConv", EG),
     (f"{_CONV}.rgat_conv", "RGATConv", RGAT),
@@ -154,7 +152,7 @@ IN_BLOCKS = (
 )
 
 # Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
-_COMPILED = ("PointTransformerConv",)
+_COMPILED = ("HANConv", "PointTransformerConv")
 
 # Every module of PyG that holds a name bound to gcn_norm.
 GCN_NORM_MODULES = (
