@@ -1,6 +1,6 @@
-"""Functions of tensors that keep little for the backward pass, and make the rest again in it."""
+"""Functions of tensors that save little for the backward pass, and compute the rest again in it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,27 +13,28 @@ from onehop.ops.batching import for_each
 class Recomputed(Protocol):
     """A function of tensors whose backward pass computes again what is too large to keep."""
 
-    def recorded(self, *operands: Tensor) -> Tensor:
-        """The result by differentiable operations."""
+    @property
+    def recorded(self) -> Callable[..., Tensor]:
+        """Computes the result of the operands by differentiable operations."""
         ...
 
-    def forward(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        """The result, and what is kept for the backward pass besides the operands; records nothing."""
+    @property
+    def forward(self) -> Callable[..., tuple[Tensor, ...]]:
+        """Computes the result, and what is saved besides the operands; nothing is recorded."""
         ...
 
-    def gradients(self, needs: tuple[bool, ...], grad: Tensor, *saved: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of those operands that need one; records nothing.
+    @property
+    def gradients(self) -> Callable[..., tuple[Tensor, ...]]:
+        """Computes the gradients of those operands that need one; nothing is recorded.
 
-        Args:
-            needs: Which operands do.
-            grad: The gradient of the result.
-            *saved: The operands, then what :meth:`forward` kept.
+        It takes a tuple that says which operands need one, the gradient of the result, the operands, and what
+        :attr:`forward` saved besides.
         """
         ...
 
 
 def recomputed(form: Recomputed, *operands: Tensor) -> Tensor:
-    """The result of a form. Differentiable, any number of times."""
+    """Computes a form's result of its operands. Differentiable, any number of times."""
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         out: Tensor = _Recomputed.apply(form, *operands)  # type: ignore[no-untyped-call]
         return out

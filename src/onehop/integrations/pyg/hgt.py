@@ -1,8 +1,8 @@
-"""HGTConv: a row of keys and of values for every relation of a node, then one attention over all types.
+"""HGTConv: keys and values for each pair of a relation and a source, then one attention over all types.
 
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
-its messages on the joint edges. Here each relation's rows are made where they belong, by one product for all
-heads. The factor of a relation, ``p_rel``, is put into the matrix of its keys, so that no edge needs one.
+its messages on the joint edges. Here they are a typed product, whose matrices hold the narrow heads side by
+side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so no edge needs it.
 """
 
 import itertools
@@ -46,14 +46,16 @@ class _Relations(NamedTuple):
 
     Attributes:
         graph: The joint edges: from a row for each relation and source to a row for each node.
+        groups: The relations in groups, of no more rows than there may be at once.
         types: Node types, in the order of their rows.
-        sources: The type of the sources of each relation.
+        sources: The place among these of each relation's sources.
         numbers: The number of each relation among those of the layer.
     """
 
     graph: Graph
+    groups: Groups
     types: list[str]
-    sources: list[str]
+    sources: tuple[int, ...]
     numbers: list[int]
 
 
@@ -73,45 +75,36 @@ def forward(
     relations = _relations_of(layer, x_dict, edge_index_dict)
     if relations is None:
         return None
-    graph, types, sources, numbers = relations
+    graph, groups, types, sources, numbers = relations
     heads, columns = layer.heads, layer.out_channels // layer.heads
-    keys, queries, values = {}, [], {}
-    for name, made in layer.kqv_lin(x_dict).items():
-        key, query, value = made.view(-1, 3, heads, columns).unbind(1)
-        # Copies, so that products run in any library, and what they are copied from can go.
-        keys[name], values[name] = key.flatten(1), value.flatten(1)
+    keys, queries, values = [], [], []
+    for made in layer.kqv_lin(x_dict).values():
+        key, query, value = made.chunk(3, 1)
+        # Copies, so that products run in any library, and what they are copied from can be freed.
+        keys.append(key.contiguous())
+        values.append(value.contiguous())
         queries.append(query)
     # Each times 1, so that their gradients are no views of one tensor.
     factors = torch.cat([1 * layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
     of_keys = side_by_side(_matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None], _WIDEST)
     of_values = side_by_side(_matrices(layer.v_rel, heads, numbers), _WIDEST)
-    query, scale = torch.cat(queries), 1 / math.sqrt(columns)
-    groups = _groups(relations, x_dict, edge_index_dict)
+    query, scale = torch.cat(queries).view(-1, heads, columns), 1 / math.sqrt(columns)
     fastest = may_run_elsewhere(query)
 
     def run() -> Tensor:
-        if len(groups.each) == 1:
-            shape = (-1, heads, columns)
-            key = typed_product([keys[name] for name in sources], of_keys, fastest=fastest).view(shape)
-            value = typed_product([values[name] for name in sources], of_values, fastest=fastest).view(shape)
-            return attention(graph, query, key, value, scale).flatten(1)
-        places = {name: place for place, name in enumerate(types)}
-        of_sources = tuple(places[name] for name in sources)
-        form = GroupedAttention(graph, groups, of_sources, len(types), scale, fastest)
-        ends = [*(keys[name] for name in types), *(values[name] for name in types)]
-        return recomputed(form, query, of_keys, of_values, *ends).flatten(1)
+        if len(groups.each) > 1:
+            form = GroupedAttention(graph, groups, sources, scale, fastest)
+            return recomputed(form, query, of_keys, of_values, *keys, *values).flatten(1)
+        key, value = (
+            typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
+            for ends, matrices in ((keys, of_keys), (values, of_values))
+        )
+        return attention(graph, query, key, value, scale).flatten(1)
 
     task = AttentionTask(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
     begin(task, layer)
     parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
-
-
-def _groups(relations: _Relations, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Groups:
-    """The relations in groups, which have no more rows than there are nodes."""
-    most = max(thresholds.now.rows_a_node * relations.graph.num_dst, thresholds.now.block_edges)
-    rows = [x_dict[name].size(0) for name in relations.sources]
-    return groups_of(relations.graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
 
 
 def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -219,4 +212,7 @@ def _relations_of(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -
     graph = graph_of(found[0], num_src, num_dst, forwards=True)
     if graph is None or graph.num_edges == 0:
         return None
-    return _Relations(graph, types, [each[0] for each in edge_index_dict], numbers)
+    most = max(thresholds.now.rows_a_node * num_dst, thresholds.now.block_edges)
+    rows = [x_dict[each[0]].size(0) for each in edge_index_dict]
+    groups = groups_of(graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
+    return _Relations(graph, groups, types, tuple(types.index(each[0]) for each in edge_index_dict), numbers)

@@ -88,7 +88,6 @@ class GroupedAttention:
         graph: The joint edges.
         groups: Groups of these.
         sources: The type of sources of each relation.
-        types: Number of these types.
         scale: By which scores are multiplied.
         fastest: Whether products may run in another library than torch's own.
     """
@@ -96,7 +95,6 @@ class GroupedAttention:
     graph: Graph
     groups: Groups
     sources: tuple[int, ...]
-    types: int
     scale: float
     fastest: bool
 
@@ -108,7 +106,7 @@ class GroupedAttention:
         self, query: Tensor, of_keys: Tensor, of_values: Tensor, *ends: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The attended values, and the scores [E, H]."""
-        keys, values = ends[: self.types], ends[self.types :]
+        keys, values = _halves(ends)
         each = [sddmm(one.graph, query, self._rows(one, query, keys, of_keys)) for one in self.groups.each]
         scores = torch.cat(each) * self.scale
         alpha = edge_softmax(self.graph, scores)
@@ -124,9 +122,10 @@ class GroupedAttention:
         """The gradients of those of the operands that need one."""
         *operands, scores = saved
         query, of_keys, of_values, *ends = operands
-        keys, values = ends[: self.types], ends[self.types :]
+        keys, values = _halves(ends)
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
         of_query, keys_matrices, values_matrices, *of_ends = found
+        to_keys, to_values = _halves(of_ends)
         leaf = scores.detach().requires_grad_()
         with torch.enable_grad():
             alpha = edge_softmax(self.graph, leaf)
@@ -136,7 +135,7 @@ class GroupedAttention:
             of_weights[group.edges] = sddmm(group.graph, grad, rows)
             del rows
             pulled = reduce_rows(group.graph.transpose(), grad, weight=weights[group.edges], reduce="sum")
-            self._go_back(group, pulled, values, of_values, of_ends[self.types :], values_matrices)
+            self._go_back(group, pulled, values, of_values, to_values, values_matrices)
         (of_scores,) = torch.autograd.grad(alpha, leaf, of_weights)
         of_scores = of_scores * self.scale
         for group in self.groups.each:
@@ -144,7 +143,7 @@ class GroupedAttention:
             of_query += reduce_rows(group.graph, rows, weight=of_scores[group.edges], reduce="sum")
             del rows
             pulled = reduce_rows(group.graph.transpose(), query, weight=of_scores[group.edges], reduce="sum")
-            self._go_back(group, pulled, keys, of_keys, of_ends[: self.types], keys_matrices)
+            self._go_back(group, pulled, keys, of_keys, to_keys, keys_matrices)
         return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
 
     def _rows(self, group: Group, query: Tensor, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
@@ -171,3 +170,8 @@ class GroupedAttention:
         made = multiply(of_parts, of_group.mT, self.fastest).split([len(part) for part in parts])
         for number, part in zip(numbers, made, strict=True):
             of_ends[number].add_(part)
+
+
+def _halves(ends: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The keys and the values."""
+    return ends[: len(ends) // 2], ends[len(ends) // 2 :]
