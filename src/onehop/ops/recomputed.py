@@ -1,4 +1,4 @@
-"""Functions of tensors that save little for the backward pass, and compute the rest again in it."""
+"""Computations that run piece by piece, and again in the backward pass, so that nothing large is kept."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,67 +9,115 @@ from torch import Tensor
 
 from onehop.ops.batching import for_each
 
+Needs = tuple[bool, ...]
+"""For each operand, whether its gradient is needed."""
 
-class Recomputed(Protocol):
-    """A function of tensors whose backward pass computes again what is too large to keep."""
 
-    @property
-    def recorded(self) -> Callable[..., Tensor]:
-        """Computes the result of the operands by differentiable operations."""
+class Pieces(Protocol):
+    """A computation for :func:`recomputed`."""
+
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Any, tuple[Tensor | None, ...]]:
+        """Computes the result, piece by piece; nothing is recorded for autograd.
+
+        Returns:
+            A tensor or a tuple of tensors, and what the backward pass needs besides the operands.
+        """
         ...
 
-    @property
-    def forward(self) -> Callable[..., tuple[Tensor, ...]]:
-        """Computes the result, and what is saved besides the operands; nothing is recorded."""
+    def gradients(
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Computes the gradients of the operands that need one, in order, piece by piece.
+
+        Args:
+            needs: Which operands do.
+            operands: The operands.
+            kept: What :meth:`forward` returned besides the result.
+            *grads: For each result, its gradient; None for one that has none. They own their memory.
+        """
         ...
 
-    @property
-    def gradients(self) -> Callable[..., tuple[Tensor, ...]]:
-        """Computes the gradients of those operands that need one; nothing is recorded.
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> Sequence[Tensor | None]:
+        """Computes the same gradients, as functions that can be differentiated again.
 
-        It takes a tuple that says which operands need one, the gradient of the result, the operands, and what
-        :attr:`forward` saved besides.
+        There is a simple way, by :func:`differentiated`, at the price of memory for all pieces at once.
         """
         ...
 
 
-def recomputed(form: Recomputed, *operands: Tensor) -> Tensor:
-    """Computes a form's result of its operands. Differentiable, any number of times."""
+def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
+    """Runs a computation piece by piece, and its backward pass too, which makes each piece again.
+
+    Autograd keeps the operands and what the computation says, and notices writes to them. A backward pass
+    that is itself recorded (``create_graph=True``) does not run in pieces. A batch of gradients
+    (``is_grads_batched=True``, ``torch.vmap`` over ``torch.autograd.grad``) runs one by one, because pieces
+    read and write memory, which a batched tensor does not have.
+
+    Args:
+        pieces: The computation.
+        *operands: Tensors that may need a gradient.
+
+    Returns:
+        The result of ``pieces.forward``.
+    """
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
-        out: Tensor = _Recomputed.apply(form, *operands)  # type: ignore[no-untyped-call]
-        return out
-    return form.forward(*operands)[0]
+        return _Recomputed.apply(pieces, *operands)  # type: ignore[no-untyped-call]
+    return pieces.forward(operands)[0]
+
+
+def differentiated(
+    whole: Callable[..., Any], needs: Needs, operands: Sequence[Tensor], grads: Sequence[Tensor | None]
+) -> tuple[Tensor, ...]:
+    """The gradients of a differentiable function, as functions that can be differentiated again.
+
+    Args:
+        whole: Takes the operands and returns a tensor or a tuple of tensors, all pieces at once.
+        needs: Which of the operands need a gradient.
+        operands: The operands.
+        grads: For each result, its gradient, or None.
+
+    Returns:
+        The gradients of the operands that need one, in order.
+    """
+    # New names for them all, so that an operand that was made from another does not count for that too.
+    inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
+    found = whole(*inputs)
+    results = (found,) if isinstance(found, Tensor) else found
+    pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
+    return torch.autograd.grad(
+        [result for result, _ in pairs],
+        [t for t, need in zip(inputs, needs, strict=True) if need],
+        [grad for _, grad in pairs],
+        create_graph=True,
+        materialize_grads=True,
+    )
 
 
 class _Recomputed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, form: Recomputed, *operands: Tensor) -> Tensor:
+    def forward(ctx: Any, pieces: Pieces, *operands: Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        out, *kept = form.forward(*operands)
+        result, kept = pieces.forward(operands)
         ctx.save_for_backward(*operands, *kept)
-        ctx.form = form
-        return out
+        ctx.pieces = pieces
+        return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needs = ctx.needs_input_grad[1:]
-        if grad is None:
+        given = False
+        for grad in grads:
+            given = given or grad is not None
+        if not given:
             return (None,) * (1 + len(needs))
+        # Once, because a checkpoint makes each saved tensor again when it is read.
+        saved, pieces = ctx.saved_tensors, ctx.pieces
+        operands, kept = saved[: len(needs)], saved[len(needs) :]
         if torch.is_grad_enabled():
-            found = _differentiable(ctx.form, needs, grad, ctx.saved_tensors[: len(needs)])
+            found = pieces.differentiable(needs, operands, *grads)
         else:
-            # Gradients read memory, which a batch of gradients does not have: its members go one by one.
-            found = for_each(partial(ctx.form.gradients, needs), grad, *ctx.saved_tensors)
+            found = for_each(partial(pieces.gradients, needs, operands, kept), *grads)
         left = iter(found)
-        return (None, *(next(left) if needed else None for needed in needs))
-
-
-def _differentiable(
-    form: Recomputed, needs: tuple[bool, ...], grad: Tensor, operands: Sequence[Tensor]
-) -> tuple[Tensor, ...]:
-    """The gradients as functions that can be differentiated again."""
-    # Views, so that an operand that was made from another does not count for that one too.
-    inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
-    wanted = [t for t, need in zip(inputs, needs, strict=True) if need]
-    out = form.recorded(*inputs)
-    return torch.autograd.grad(out, wanted, grad, create_graph=True, materialize_grads=True)
+        return (None, *(next(left) if need else None for need in needs))

@@ -7,6 +7,7 @@ rows of all pairs of a type are multiplied by its matrix in one product.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from onehop.kernels.cpu.rows import take_rows
 from onehop.kernels.products import TORCH, libraries
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
-from onehop.ops.recomputed import recomputed
+from onehop.ops.recomputed import Needs, differentiated, recomputed
 from onehop.reference.typed import typed_product as reference
 
 
@@ -267,8 +268,8 @@ def typed_sum(edges: TypedEdges, x: Tensor, matrices: Tensor, reduce: str, faste
     Returns:
         [num_dst, M].
     """
-    form = _Sum(edges, reduce, fastest)
-    return form.recorded(x, matrices) if len(edges.groups) == 1 else recomputed(form, x, matrices)
+    pieces = _Sum(edges, reduce, fastest)
+    return pieces.recorded(x, matrices) if len(edges.groups) == 1 else recomputed(pieces, x, matrices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,12 +282,15 @@ class _Product:
     def recorded(self, matrices: Tensor, *rows: Tensor) -> Tensor:
         return reference(self._parts(rows), matrices)
 
-    def forward(self, matrices: Tensor, *rows: Tensor) -> tuple[Tensor, ...]:
-        return (multiply(self._parts(rows), matrices, self.fastest),)
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        matrices, *rows = operands
+        return multiply(self._parts(rows), matrices, self.fastest), ()
 
     def gradients(
-        self, needs: tuple[bool, ...], grad: Tensor, matrices: Tensor, *rows: Tensor
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
+        (grad,), (matrices, *rows) = grads, operands
+        assert grad is not None
         parts = self._parts(rows)
         of_parts = grad.split([len(part) for part in parts])
         found = []
@@ -298,7 +302,12 @@ class _Product:
             found += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
         return tuple(found)
 
-    def _parts(self, rows: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        return differentiated(self.recorded, needs, operands, grads)
+
+    def _parts(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
         return rows if self.counts is None else rows[0].split(self.counts)
 
 
@@ -320,12 +329,14 @@ class _Sum:
         assert out is not None
         return out
 
-    def forward(self, x: Tensor, matrices: Tensor) -> tuple[Tensor, ...]:
-        return (self.recorded(x, matrices),)
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        return self.recorded(*operands), ()
 
     def gradients(
-        self, needs: tuple[bool, ...], grad: Tensor, x: Tensor, matrices: Tensor
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
+        (grad,), (x, matrices) = grads, operands
+        assert grad is not None
         of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
         of_matrices = torch.empty_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
         for group in self.edges.groups:
@@ -343,3 +354,8 @@ class _Sum:
                 of_x += reduce_rows(group.pairs.transpose(), of_reduced, src_scale=shares)
                 del of_reduced
         return tuple(each for each in (of_x, of_matrices) if each is not None)
+
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        return differentiated(self.recorded, needs, operands, grads)

@@ -93,8 +93,8 @@ def forward(
 
     def run() -> Tensor:
         if len(groups.each) > 1:
-            form = GroupedAttention(graph, groups, sources, scale, fastest)
-            return recomputed(form, query, of_keys, of_values, *keys, *values).flatten(1)
+            pieces = GroupedAttention(graph, groups, sources, scale, fastest)
+            return recomputed(pieces, query, of_keys, of_values, *keys, *values).flatten(1)
         key, value = (
             typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
             for ends, matrices in ((keys, of_keys), (values, of_values))

@@ -7,6 +7,7 @@ pass; between the groups there are numbers of edges and heads, which the softmax
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.ops import edge_softmax, sddmm
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.recomputed import Needs, differentiated
 from onehop.ops.typed import consecutive, gradient_of_matrices, multiply, typed_product
 
 
@@ -78,7 +80,7 @@ def _groups(graph: Graph, rows: Sequence[int], edges: Sequence[int], most: int) 
 
 @dataclass(frozen=True, slots=True)
 class GroupedAttention:
-    """Attention over all relations, group by group: a form of :func:`onehop.ops.recomputed.recomputed`.
+    """Attention over all relations, group by group: pieces for :func:`onehop.ops.recomputed.recomputed`.
 
     Its operands are queries [num_dst, H, D]; the matrices of keys and those of values, [relations, h, K, K],
     as of :func:`onehop.ops.typed.typed_product`; the keys [N, H * D] of each type of sources; and the values
@@ -98,14 +100,9 @@ class GroupedAttention:
     scale: float
     fastest: bool
 
-    def recorded(self, *operands: Tensor) -> Tensor:
-        """The attended values, with all rows kept if a gradient is recorded."""
-        return self.forward(*operands)[0]
-
-    def forward(
-        self, query: Tensor, of_keys: Tensor, of_values: Tensor, *ends: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The attended values, and the scores [E, H]."""
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
+        """Computes the attended values, and keeps the scores [E, H]."""
+        query, of_keys, of_values, *ends = operands
         keys, values = _halves(ends)
         each = [sddmm(one.graph, query, self._rows(one, query, keys, of_keys)) for one in self.groups.each]
         scores = torch.cat(each) * self.scale
@@ -116,11 +113,20 @@ class GroupedAttention:
             part = reduce_rows(group.graph, rows, weight=alpha[group.edges], reduce="sum")
             out = part if out is None else out + part
         assert out is not None
-        return out, scores
+        return out, (scores,)
 
-    def gradients(self, needs: tuple[bool, ...], grad: Tensor, *saved: Tensor) -> tuple[Tensor, ...]:
-        """The gradients of those of the operands that need one."""
-        *operands, scores = saved
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Computes gradients that can be differentiated again, with the rows of all groups at once."""
+        return differentiated(lambda *given: self.forward(given)[0], needs, operands, grads)
+
+    def gradients(
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Computes the gradients of the operands that need one, group by group."""
+        (grad,), (scores,) = grads, kept
+        assert grad is not None
         query, of_keys, of_values, *ends = operands
         keys, values = _halves(ends)
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
