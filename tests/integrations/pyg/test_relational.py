@@ -79,7 +79,7 @@ def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index
 @pytest.mark.parametrize("needs", ["all", "features", "matrices", "none"])
 @pytest.mark.parametrize("options", ["mean", "sum", "bases"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_blocks_of_destinations(kind, options, needs, edge_index, edge_type, ran, bounds):
+def test_groups_of_types(kind, options, needs, edge_index, edge_type, ran, bounds):
     bounds(pairs_a_node=0, block_edges=7)
     layer = kind(WIDTH, OUT, RELATIONS, **OPTIONS[options])
     layer.requires_grad_(needs in ("all", "matrices"))
@@ -163,8 +163,8 @@ def test_edges_are_divided_once(edge_index, edge_type, monkeypatch):
         divided.append(args)
         return real(*args)
 
-    real = relational.divide
-    monkeypatch.setattr(relational, "divide", counting)
+    real = relational.typed_edges
+    monkeypatch.setattr(relational, "typed_edges", counting)
     layers, x = [kind(WIDTH, OUT, RELATIONS) for kind in KINDS], torch.randn(NODES, WIDTH)
     with onehop.patch():
         for _ in range(3):

@@ -43,7 +43,6 @@ class Call:
         given: Callable[[], tuple[Any, ...]],
         extras: dict[str, Callable[[], Any] | None],
         keep: Callable[[Tensor], None] | None = None,
-        flat: bool = False,
     ) -> "Plan":
         """The plan of attention that one operator runs, with the layer's dropout.
 
@@ -56,7 +55,6 @@ class Call:
             extras: Functions that make the operands of edges, by the operator's names for these; None makes
                 none.
             keep: Takes the attention weights, [E, H]; None: they are not computed.
-            flat: Whether the heads' results are put side by side, [num_dst, H * C].
         """
         layer, edges, graph = self.layer, self.edges, self.edges.graph()
         makers = {name: make for name, make in extras.items() if make is not None}
@@ -79,8 +77,6 @@ class Call:
                 keep(weights.clone())
             if x.dim() == 2:
                 out = out.squeeze(1)
-            elif flat:
-                out = out.flatten(1)
             # Attention's backward pass reads its result, PyG's does not: where the layer returns it as it is,
             # the program may write to it.
             result: Tensor = out if _adds(layer) else out.clone()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch_geometric
 from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
-from torch_geometric.nn.conv import gcn_conv
+from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
@@ -30,7 +30,6 @@ from onehop.integrations.pyg import (
 from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.recognise import (
     GCN_NORM_MODULES,
-    JOINED_EDGES,
     SELF_LOOP_NAMES,
     classes_returning_weights,
     edge_updates,
@@ -121,15 +120,10 @@ def _rows() -> list[Row]:
     rows = [hook.template_row()]
     makers = {
         "gcn_norm": gcn_norm.remembering,
-        "construct_bipartite_edge_index": typed_edges.remembering_join,
         **self_loops.REMEMBERING,
     }
     made: dict[Callable[..., Any], Callable[..., Any]] = {}
-    for name, attribute in (
-        *((name, "gcn_norm") for name in GCN_NORM_MODULES),
-        *SELF_LOOP_NAMES,
-        JOINED_EDGES,
-    ):
+    for name, attribute in (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES):
         module = importlib.import_module(name)
         theirs = getattr(module, attribute)
         # One for all modules, as theirs is: TorchScript knows functions by their names.
@@ -142,7 +136,8 @@ def _rows() -> list[Row]:
         for kind in classes_returning_weights()
     )
     rows.append(replacing(HypergraphConv, "forward", hyperedges.forward))
-    rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
+    rows.append(replacing(HGTConv, "forward", hgt.forward))
+    rows.append(replacing(hgt_conv, "construct_bipartite_edge_index", typed_edges.joined))
     rows.append(Row(PNAConv, "forward", pna.multiplying_apart(PNAConv.forward), PNAConv.forward))
     rows.extend(direct.rows())
     rows.extend(neighbours.rows())

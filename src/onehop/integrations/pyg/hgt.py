@@ -1,8 +1,8 @@
-"""HGTConv: a row of keys and of values for every relation of a node, then one attention over all types.
+"""HGTConv: keys and values for each pair of a relation and a source, then one attention over all types.
 
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
-its messages on the joint edges. Here each relation's rows are made where they belong, by one product for all
-heads. The factor of a relation, ``p_rel``, is put into the matrix of its keys, so that no edge needs one.
+its messages on the joint edges. Here they are a typed product, whose matrices hold the narrow heads side by
+side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so no edge needs it.
 """
 
 import itertools
@@ -21,24 +21,24 @@ from torch_geometric.utils.hetero import construct_bipartite_edge_index
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.attention_task import AttentionTask
 from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
 from onehop.integrations.pyg.graphs import graph_of
 from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
 from onehop.integrations.pyg.tasks import begin, record_of
-from onehop.integrations.pyg.typed_edges import join
-from onehop.integrations.rows import stand_in
+from onehop.integrations.pyg.typed_edges import joined
 from onehop.ops import attention
-from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.recomputed import recomputed
+from onehop.ops.typed import side_by_side, typed_product
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
-# Narrow heads are multiplied together, by a matrix of blocks, up to this width: products of 16 columns take
-# as long as those of 64.
-_BLOCK = 64
+# Narrow heads are multiplied together up to this width: products of 16 columns take as long as those of 64.
+_WIDEST = 64
 
 
 class _Relations(NamedTuple):
@@ -46,72 +46,65 @@ class _Relations(NamedTuple):
 
     Attributes:
         graph: The joint edges: from a row for each relation and source to a row for each node.
+        groups: The relations in groups, of no more rows than there may be at once.
         types: Node types, in the order of their rows.
-        sources: The type of the sources of each relation.
+        sources: The place among these of each relation's sources.
         numbers: The number of each relation among those of the layer.
     """
 
     graph: Graph
+    groups: Groups
     types: list[str]
-    sources: list[str]
+    sources: tuple[int, ...]
     numbers: list[int]
 
 
-def over_all_types(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """HGTConv's ``forward``."""
-    ours, in_program = _forward, compiling
+def forward(
+    theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict: Any
+) -> dict[str, Tensor] | None:
+    """Computes HGTConv's ``forward``; None, before any module was called, if PyG's code has to run.
 
-    def forward(self, x_dict, edge_index_dict):  # type: ignore[no-untyped-def]
-        out = None if in_program() else ours(self, x_dict, edge_index_dict)
-        return theirs(self, x_dict, edge_index_dict) if out is None else out
-
-    return stand_in(theirs, forward)
-
-
-def _forward(layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor] | None:
-    """The layer's result; None, before any module was called, where PyG's code is to run."""
+    Args:
+        theirs: PyG's method.
+        layer: The layer.
+        x_dict: Features by type of node.
+        edge_index_dict: Edges by type.
+    """
     if context_reason() is not None or not _is_plain(layer) or not _are_features(layer, x_dict):
         return None
     relations = _relations_of(layer, x_dict, edge_index_dict)
     if relations is None:
         return None
-    graph, types, sources, numbers = relations
+    graph, groups, types, sources, numbers = relations
     heads, columns = layer.heads, layer.out_channels // layer.heads
-    keys, queries, values = {}, [], {}
-    for name, made in layer.kqv_lin(x_dict).items():
-        key, query, value = made.view(-1, 3, heads, columns).unbind(1)
-        # Copies, so that products run in any library, and what they are copied from can go.
-        keys[name], values[name] = key.contiguous(), value.contiguous()
+    keys, queries, values = [], [], []
+    for made in layer.kqv_lin(x_dict).values():
+        key, query, value = made.chunk(3, 1)
+        # Copies, so that products run in any library, and what they are copied from can be freed.
+        keys.append(key.contiguous())
+        values.append(value.contiguous())
         queries.append(query)
     # Each times 1, so that their gradients are no views of one tensor.
     factors = torch.cat([1 * layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
-    of_keys = _matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None]
-    of_values = _matrices(layer.v_rel, heads, numbers)
-    query, scale = torch.cat(queries), 1 / math.sqrt(columns)
-    groups = _groups(relations, x_dict, edge_index_dict)
+    of_keys = side_by_side(_matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None], _WIDEST)
+    of_values = side_by_side(_matrices(layer.v_rel, heads, numbers), _WIDEST)
+    query, scale = torch.cat(queries).view(-1, heads, columns), 1 / math.sqrt(columns)
+    fastest = may_run_elsewhere(query)
 
     def run() -> Tensor:
-        if len(groups.each) == 1:
-            key = _rows([keys[name] for name in sources], of_keys)
-            value = _rows([values[name] for name in sources], of_values)
-            return attention(graph, query, key, value, scale).flatten(1)
-        places = {name: place for place, name in enumerate(types)}
-        each = tuple(places[name] for name in sources)
-        grouped = GroupedAttention(graph, groups, each, len(types), scale, _rows)
-        ends = [keys[name] for name in types], [values[name] for name in types]
-        return grouped(query, *ends, of_keys, of_values).flatten(1)
+        if len(groups.each) > 1:
+            pieces = GroupedAttention(graph, groups, sources, scale, fastest)
+            return recomputed(pieces, query, of_keys, of_values, *keys, *values).flatten(1)
+        key, value = (
+            typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
+            for ends, matrices in ((keys, of_keys), (values, of_values))
+        )
+        return attention(graph, query, key, value, scale).flatten(1)
 
     task = AttentionTask(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
     begin(task, layer)
     parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
-
-
-def _groups(relations: _Relations, x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> Groups:
-    """The relations in groups, which have no more rows than there are nodes."""
-    most = max(thresholds.now.rows_a_node * relations.graph.num_dst, thresholds.now.block_edges)
-    rows = [x_dict[name].size(0) for name in relations.sources]
-    return groups_of(relations.graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
 
 
 def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -132,31 +125,6 @@ def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
     weight: Tensor = layer.weight
     chosen = weight.view(heads, -1, *weight.shape[1:]).transpose(0, 1)
     return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
-
-
-def _rows(of_sources: list[Tensor], matrices: Tensor) -> Tensor:
-    """[rows, H, D]: the sources' rows of each relation, times its matrices.
-
-    Args:
-        of_sources: [N, H, D] for each relation.
-        matrices: [relations, H, D, D].
-    """
-    relations, heads, columns, _ = matrices.shape
-    widest = max(1, _BLOCK // columns)
-    together = max(each for each in range(1, min(heads, widest) + 1) if heads % each == 0)
-    groups, width = heads // together, together * columns
-    # [relations, groups, D, D, together], whose last dimension becomes the diagonal of blocks. Turned round,
-    # as the weights of linear steps are.
-    of_groups = matrices.view(relations, groups, together, columns, columns).permute(0, 1, 4, 3, 2)
-    blocks = torch.diag_embed(of_groups, dim1=2, dim2=4).reshape(relations, groups, width, width)
-    made = []
-    for rows, block in zip(of_sources, blocks.unbind(), strict=True):
-        if groups == 1:
-            made.append(product(rows.reshape(-1, width), block[0], None))
-        else:
-            of_heads = rows.reshape(-1, groups, width).transpose(0, 1) @ block.transpose(1, 2)
-            made.append(of_heads.transpose(0, 1))
-    return torch.cat(made).view(-1, heads, columns)
 
 
 def _is_plain(layer: Any) -> bool:
@@ -236,10 +204,15 @@ def _relations_of(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -
     for each in edge_index_dict:
         source_starts[each] = num_src
         num_src += x_dict[each[0]].size(0)
-    found = join(construct_bipartite_edge_index, edge_index_dict, source_starts, target_starts, num_src)
+    found = joined(
+        construct_bipartite_edge_index, edge_index_dict, source_starts, target_starts, num_nodes=num_src
+    )
     if found is None:
         return None
     graph = graph_of(found[0], num_src, num_dst, forwards=True)
     if graph is None or graph.num_edges == 0:
         return None
-    return _Relations(graph, types, [each[0] for each in edge_index_dict], numbers)
+    most = max(thresholds.now.rows_a_node * num_dst, thresholds.now.block_edges)
+    rows = [x_dict[each[0]].size(0) for each in edge_index_dict]
+    groups = groups_of(graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
+    return _Relations(graph, groups, types, tuple(types.index(each[0]) for each in edge_index_dict), numbers)

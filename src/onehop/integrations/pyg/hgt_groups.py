@@ -5,7 +5,7 @@ there are nodes, the rows of a group of relations are made, used and dropped, an
 pass; between the groups there are numbers of edges and heads, which the softmax needs all together.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,8 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.ops import edge_softmax, sddmm
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.recomputed import Needs, differentiated, recomputed
-
-Rows = Callable[[list[Tensor], Tensor], Tensor]
-"""Makes [rows, H, D] of each relation's sources' rows [N, H, D] and of the matrices [relations, H, D, D]."""
+from onehop.ops.recomputed import Needs, differentiated
+from onehop.ops.typed import consecutive, gradient_of_matrices, multiply, typed_product
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +24,13 @@ class Group:
     """Consecutive relations.
 
     Attributes:
-        relations: The first of them, and the one after the last.
-        edges: Likewise, of the joint edges.
+        relations: The relations.
+        edges: Their edges among the joint edges.
         graph: From the rows of the group to all nodes.
     """
 
-    relations: tuple[int, int]
-    edges: tuple[int, int]
+    relations: slice
+    edges: slice
     graph: Graph
 
 
@@ -46,157 +44,140 @@ class Groups:
 
     each: tuple[Group, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all graphs."""
+        return sum(group.graph.nbytes for group in self.each)
+
 
 def groups_of(graph: Graph, rows: Sequence[int], edges: Sequence[int], most: int) -> Groups:
     """Groups of relations; found once for a graph.
 
     Args:
         graph: The joint edges, relation after relation: from a row for each relation and source to nodes.
-        rows: How many of these rows each relation has,
-        edges: and how many of the edges.
-        most: Rows of a group, unless it has one relation.
+        rows: Number of these rows of each relation.
+        edges: Number of edges of each relation.
+        most: Most rows of a group, unless it has one relation.
     """
     key = ("groups of relations", tuple(rows), tuple(edges), most)
     with graph.lock:
         found: Groups | None = graph.derived.get(key)
         if found is None:
-            found = graph.derived[key] = Groups(tuple(_divided(graph, rows, edges, most)))
+            found = graph.derived[key] = Groups(tuple(_groups(graph, rows, edges, most)))
     return found
 
 
-def _divided(graph: Graph, rows: Sequence[int], edges: Sequence[int], most: int) -> Iterator[Group]:
+def _groups(graph: Graph, rows: Sequence[int], edges: Sequence[int], most: int) -> Iterator[Group]:
     joint = graph.edge_index()
-    first = first_row = first_edge = 0
-    while first < len(rows):
-        last, count = first + 1, rows[first]
-        while last < len(rows) and count + rows[last] <= most:
-            count += rows[last]
-            last += 1
-        end = first_edge + sum(edges[first:last])
+    first_row = first_edge = 0
+    for relations in consecutive(rows, most):
+        count, end = sum(rows[relations]), first_edge + sum(edges[relations])
         own = joint[:, first_edge:end] - torch.tensor([[first_row], [0]], device="cpu")
         made = Graph.from_edge_index(own, size=(count, graph.num_dst))
-        yield Group((first, last), (first_edge, end), made)
-        first, first_row, first_edge = last, first_row + count, end
+        yield Group(relations, slice(first_edge, end), made)
+        first_row, first_edge = first_row + count, end
 
 
 @dataclass(frozen=True, slots=True)
 class GroupedAttention:
-    """Attention over all relations, group by group.
+    """Attention over all relations, group by group: pieces for :func:`onehop.ops.recomputed.recomputed`.
+
+    Its operands are queries [num_dst, H, D]; the matrices of keys and those of values, [relations, h, K, K],
+    as of :func:`onehop.ops.typed.typed_product`; the keys [N, H * D] of each type of sources; and the values
+    likewise. Its result is [num_dst, H, D].
 
     Attributes:
         graph: The joint edges.
-        groups: Of these.
-        sources: For each relation, which of the types of sources it has.
-        types: How many of these there are.
+        groups: Groups of these.
+        sources: The type of sources of each relation.
         scale: By which scores are multiplied.
-        rows: How rows of relations are made.
+        fastest: Whether products may run in another library than torch's own.
     """
 
     graph: Graph
     groups: Groups
     sources: tuple[int, ...]
-    types: int
     scale: float
-    rows: Rows
-
-    def __call__(
-        self, query: Tensor, keys: list[Tensor], values: list[Tensor], of_keys: Tensor, of_values: Tensor
-    ) -> Tensor:
-        """[num_dst, H, D]: the attended values.
-
-        Args:
-            query: [num_dst, H, D].
-            keys: [N, H, D] for each type of sources.
-            values: Likewise.
-            of_keys: [relations, H, D, D], by which keys are multiplied.
-            of_values: Likewise.
-        """
-        out: Tensor = recomputed(self, query, of_keys, of_values, *keys, *values)
-        return out
+    fastest: bool
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor]]:
-        """The attended values, and the scores [E, H]; all rows are kept only if a gradient is recorded."""
+        """Computes the attended values, and keeps the scores [E, H]."""
         query, of_keys, of_values, *ends = operands
-        keys, values = ends[: self.types], ends[self.types :]
-        each = [sddmm(group.graph, query, self._rows(group, keys, of_keys)) for group in self.groups.each]
+        keys, values = _halves(ends)
+        each = [sddmm(one.graph, query, self._rows(one, query, keys, of_keys)) for one in self.groups.each]
         scores = torch.cat(each) * self.scale
         alpha = edge_softmax(self.graph, scores)
         out: Tensor | None = None
         for group in self.groups.each:
-            rows = self._rows(group, values, of_values)
-            part = reduce_rows(group.graph, rows, weight=alpha[slice(*group.edges)], reduce="sum")
+            rows = self._rows(group, query, values, of_values)
+            part = reduce_rows(group.graph, rows, weight=alpha[group.edges], reduce="sum")
             out = part if out is None else out + part
         assert out is not None
         return out, (scores,)
 
-    def _rows(self, group: Group, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
-        relations = range(*group.relations)
-        return self.rows(
-            [ends[self.sources[number]] for number in relations], matrices[slice(*group.relations)]
-        )
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Computes gradients that can be differentiated again, with the rows of all groups at once."""
+        return differentiated(lambda *given: self.forward(given)[0], needs, operands, grads)
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of those of the operands of :meth:`forward` that are needed."""
-        (scores,), (grad,) = kept, grads
+        """Computes the gradients of the operands that need one, group by group."""
+        (grad,), (scores,) = grads, kept
         assert grad is not None
         query, of_keys, of_values, *ends = operands
+        keys, values = _halves(ends)
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
-        first = 3 + self.types
+        of_query, keys_matrices, values_matrices, *of_ends = found
+        to_keys, to_values = _halves(of_ends)
         leaf = scores.detach().requires_grad_()
         with torch.enable_grad():
             alpha = edge_softmax(self.graph, leaf)
         weights, of_weights = alpha.detach(), torch.empty_like(scores)
         for group in self.groups.each:
-            edges = slice(*group.edges)
-            made = self._made(group, ends[self.types :], of_values)
-            of_weights[edges] = sddmm(group.graph, grad, made.rows.detach())
-            pulled = reduce_rows(group.graph.transpose(), grad, weight=weights[edges], reduce="sum")
-            made.go_back(pulled, found[first:], found[2][slice(*group.relations)])
+            rows = self._rows(group, query, values, of_values)
+            of_weights[group.edges] = sddmm(group.graph, grad, rows)
+            del rows
+            pulled = reduce_rows(group.graph.transpose(), grad, weight=weights[group.edges], reduce="sum")
+            self._go_back(group, pulled, values, of_values, to_values, values_matrices)
         (of_scores,) = torch.autograd.grad(alpha, leaf, of_weights)
         of_scores = of_scores * self.scale
         for group in self.groups.each:
-            edges = slice(*group.edges)
-            made = self._made(group, ends[: self.types], of_keys)
-            found[0] += reduce_rows(group.graph, made.rows.detach(), weight=of_scores[edges], reduce="sum")
-            pulled = reduce_rows(group.graph.transpose(), query, weight=of_scores[edges], reduce="sum")
-            made.go_back(pulled, found[3:first], found[1][slice(*group.relations)])
+            rows = self._rows(group, query, keys, of_keys)
+            of_query += reduce_rows(group.graph, rows, weight=of_scores[group.edges], reduce="sum")
+            del rows
+            pulled = reduce_rows(group.graph.transpose(), query, weight=of_scores[group.edges], reduce="sum")
+            self._go_back(group, pulled, keys, of_keys, to_keys, keys_matrices)
         return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
 
-    def _made(self, group: Group, ends: Sequence[Tensor], matrices: Tensor) -> "_Made":
-        """The rows of a group, with what they are made of as leaves."""
-        numbers = [self.sources[number] for number in range(*group.relations)]
-        leaves = {number: ends[number].detach().requires_grad_() for number in dict.fromkeys(numbers)}
-        of_group = matrices[slice(*group.relations)].detach().requires_grad_()
-        with torch.enable_grad():
-            rows = self.rows([leaves[number] for number in numbers], of_group)
-        return _Made(rows, leaves, of_group)
+    def _rows(self, group: Group, query: Tensor, ends: Sequence[Tensor], matrices: Tensor) -> Tensor:
+        """[rows, H, D]: the rows of a group, of the keys or values ``ends``."""
+        parts = [ends[number] for number in self.sources[group.relations]]
+        made = typed_product(parts, matrices[group.relations], fastest=self.fastest)
+        return made.view(-1, *query.shape[1:])
 
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """The gradients as functions that can be differentiated again, with the rows of all groups."""
-        return differentiated(lambda *inputs: self.forward(inputs)[0], needs, operands, grads)
-
-
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """Rows of a group.
-
-    Attributes:
-        rows: [rows, H, D].
-        leaves: What they are made of, by the numbers of the types of sources,
-        matrices: and by which matrices.
-    """
-
-    rows: Tensor
-    leaves: dict[int, Tensor]
-    matrices: Tensor
-
-    def go_back(self, pulled: Tensor, of_ends: Sequence[Tensor], of_matrices: Tensor) -> None:
-        """Adds what the rows' gradient makes of those of the sources and the matrices, to these."""
-        *found, of_group = torch.autograd.grad(self.rows, [*self.leaves.values(), self.matrices], pulled)
-        of_matrices += of_group
-        for number, part in zip(self.leaves, found, strict=True):
+    def _go_back(
+        self,
+        group: Group,
+        pulled: Tensor,
+        ends: Sequence[Tensor],
+        matrices: Tensor,
+        of_ends: Sequence[Tensor],
+        of_matrices: Tensor,
+    ) -> None:
+        """Adds to the gradients ``of_ends`` and ``of_matrices`` what the gradient of a group's rows gives."""
+        numbers = self.sources[group.relations]
+        parts = [ends[number] for number in numbers]
+        of_parts = pulled.flatten(1).split([len(part) for part in parts])
+        of_group = matrices[group.relations]
+        of_matrices[group.relations] = gradient_of_matrices(parts, of_parts, of_group, self.fastest)
+        made = multiply(of_parts, of_group.mT, self.fastest).split([len(part) for part in parts])
+        for number, part in zip(numbers, made, strict=True):
             of_ends[number].add_(part)
+
+
+def _halves(ends: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The keys and the values."""
+    return ends[: len(ends) // 2], ends[len(ends) // 2 :]

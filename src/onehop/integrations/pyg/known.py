@@ -29,7 +29,7 @@ OWN_MESSAGES = (
 )
 
 # Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
-COMPILED = ("PointTransformerConv",)
+COMPILED = ("HANConv", "PointTransformerConv")
 
 
 @functools.cache
@@ -64,9 +64,6 @@ SELF_LOOP_NAMES = (
         for name in ("remove_self_loops", "add_self_loops")
     ),
 )
-
-# The module whose layer joins the edges of all types on every call, and the function that does it.
-JOINED_EDGES = (f"{_CONV}.hgt_conv", "construct_bipartite_edge_index")
 
 # Layers that compute weights before propagate, in edge_update, and how.
 _EDGE_UPDATES = {"GATConv": "gat", "GATv2Conv": "gatv2"}

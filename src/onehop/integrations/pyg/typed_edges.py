@@ -1,79 +1,142 @@
-"""Edges of several types as those of one graph, remembered: HGTConv joins them at every call."""
+"""Memory of what is made from edges and their types: HGTConv's joint edges; pairs of a type and a node."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch_geometric.nn.parameter_dict import ParameterDict
 
 from onehop import thresholds
-from onehop.graph.identity import CACHE
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE, Sized
 from onehop.graph.lending import lend
 from onehop.integrations.pyg.derived import can_remember
-from onehop.integrations.rows import stand_in
-from onehop.ops.contexts import compiling
+from onehop.ops.typed import Pairs, pairs_of as pairs_at
 
-Join = Callable[..., Any]
+Value = TypeVar("Value", bound=Sized)
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
-class _Joined:
-    """A note on each of the edge_index tensors: which joint edges were made of them last.
+class _Note:
+    """A note on each of several tensors: which value was made of them all last.
 
     Attributes:
-        number: Of the joint edges.
-        edges: [2, E], the joint edges, which nobody else has; held by the first note alone.
+        number: Of the value.
+        value: The value, which the first note alone holds.
     """
 
     number: int
-    edges: Tensor | None = None
+    value: Any = None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the edges."""
-        return 0 if self.edges is None else self.edges.nbytes
+        """Bytes of the value."""
+        return 0 if self.value is None else int(self.value.nbytes)
 
 
-def remembering_join(theirs: Join) -> Join:
-    """PyG's ``construct_bipartite_edge_index`` with a memory."""
-    ours, in_program = join, compiling
+def of_all(tensors: Sequence[Tensor], key: Hashable, make: Callable[[], Value]) -> Value | None:
+    """Finds or makes what several tensors determine together.
 
-    def construct_bipartite_edge_index(  # type: ignore[no-untyped-def]
-        edge_index_dict, src_offset_dict, dst_offset_dict, edge_attr_dict=None, num_nodes=None
-    ):
-        found = (
-            None
-            if in_program()
-            else ours(theirs, edge_index_dict, src_offset_dict, dst_offset_dict, num_nodes)
+    Args:
+        tensors: The tensors, at least one; all can be recognised.
+        key: What else determines it.
+        make: Makes it. Nothing else may hold what it returns.
+
+    Returns:
+        None if ``make`` raises ArgumentError: the tensors do not fit, which PyG is left to report.
+    """
+    notes = [CACHE.find(each, (key, place)) for place, each in enumerate(tensors)]
+    first = notes[0]
+    if first is None or any(note is None or note.number != first.number for note in notes):
+        try:
+            # Tensors made in inference mode could not be used outside it, where they will be found again.
+            with torch.inference_mode(False), torch.no_grad():
+                first = _Note(next(_numbers), make())
+        except ArgumentError:
+            return None
+        for place, each in enumerate(tensors):
+            CACHE.store(each, (key, place), _Note(first.number) if place else first)
+    value: Value = first.value
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class PairsOfEdges:
+    """The pairs of a type and a node at both ends of edges.
+
+    Attributes:
+        sources: The pairs at the sources.
+        targets: The pairs at the destinations.
+        graph: From the sources' pairs to the destinations, with the edges in the caller's order.
+        of_each: From the sources' pairs to the destinations' pairs, likewise.
+    """
+
+    sources: Pairs
+    targets: Pairs
+    graph: Graph
+    of_each: Graph
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all."""
+        return self.sources.nbytes + self.targets.nbytes + self.graph.nbytes + self.of_each.nbytes
+
+
+def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges | None:
+    """Finds or makes the pairs of edges.
+
+    Args:
+        edge_index: [2, E], int64, on the CPU: sources above destinations.
+        edge_type: [E], int64, on the CPU.
+        types: Number of types.
+        size: (num_src, num_dst).
+
+    Returns:
+        None if a node or a type is out of range.
+    """
+
+    def make() -> PairsOfEdges:
+        source, target = edge_index.unbind()
+        sources = pairs_at("source", source, edge_type, size[0], types)
+        targets = pairs_at("destination", target, edge_type, size[1], types)
+        first = len(sources.nodes)
+        to_nodes, to_pairs = (torch.stack([sources.of_edges, end]) for end in (target, targets.of_edges))
+        return PairsOfEdges(
+            sources,
+            targets,
+            Graph.from_edge_index(to_nodes, size=(first, size[1])),
+            Graph.from_edge_index(to_pairs, size=(first, len(targets.nodes))),
         )
-        if found is None:
-            return theirs(edge_index_dict, src_offset_dict, dst_offset_dict, edge_attr_dict, num_nodes)
-        edges, attributes = found
-        return edges, None if edge_attr_dict is None else attributes(edge_attr_dict)
 
-    return stand_in(theirs, construct_bipartite_edge_index)
+    return of_all((edge_index, edge_type), ("pairs", types, size), make)
 
 
-def join(
-    theirs: Join,
+def joined(
+    theirs: Callable[..., Any],
     edge_index_dict: dict[Any, Any],
     src_offset_dict: dict[Any, int],
     dst_offset_dict: dict[Any, int],
-    num_nodes: int | None,
-) -> tuple[Tensor, Callable[[Any], Tensor]] | None:
-    """The joint edges from memory, and what makes their attributes; None if PyG's code is to run.
+    edge_attr_dict: Any = None,
+    num_nodes: int | None = None,
+) -> tuple[Tensor, Tensor | None] | None:
+    """PyG's ``construct_bipartite_edge_index``, which HGTConv calls every time, with a memory.
 
     Args:
-        theirs: PyG's function, and what it gets:
-        edge_index_dict: Edges by type,
-        src_offset_dict: the first row of each type's sources,
-        dst_offset_dict: that of each type of destinations, and
-        num_nodes: how many rows there are.
+        theirs: PyG's function.
+        edge_index_dict: Edges by type.
+        src_offset_dict: The first row of each type's sources.
+        dst_offset_dict: The first row of each type of destinations.
+        edge_attr_dict: What edges of a type have, by type; None means nothing.
+        num_nodes: Number of rows.
+
+    Returns:
+        The joint edges and what they have; None if PyG's code has to run.
     """
     types = list(src_offset_dict)
     edges = [edge_index_dict[each] for each in types]
@@ -81,22 +144,19 @@ def join(
         return None
     if sum(each.numel() for each in edges) < 2 * thresholds.now.few_edges:
         return None
-    key = ("joined", tuple((each, src_offset_dict[each], dst_offset_dict[each[-1]]) for each in types))
-    notes: list[_Joined | None] = [CACHE.find(each, (key, place)) for place, each in enumerate(edges)]
-    first = notes[0]
-    if first is None or any(note is None or note.number != first.number for note in notes):
-        with torch.inference_mode(False), torch.no_grad():
-            joined, _ = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)
-        first = _Joined(next(_numbers), joined)
-        for place, each in enumerate(edges):
-            CACHE.store(each, (key, place), _Joined(first.number) if place else first)
-    assert first.edges is not None
+    places = tuple((each, src_offset_dict[each], dst_offset_dict[each[-1]]) for each in types)
 
-    def attributes(edge_attr_dict: Any) -> Tensor:
-        values = []
-        for each, of_type in zip(types, edges, strict=True):
-            value = edge_attr_dict["__".join(each) if isinstance(edge_attr_dict, ParameterDict) else each]
-            values.append(value if value.size(0) == of_type.size(1) else value.expand(of_type.size(1), -1))
-        return torch.cat(values)
+    def make() -> Tensor:
+        joint: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
+        return joint
 
-    return lend(first.edges), attributes
+    made = of_all(edges, ("joined", places), make)
+    if made is None:
+        return None
+    if edge_attr_dict is None:
+        return lend(made), None
+    values = []
+    for each, of_type in zip(types, edges, strict=True):
+        value = edge_attr_dict["__".join(each) if isinstance(edge_attr_dict, ParameterDict) else each]
+        values.append(value if value.size(0) == of_type.size(1) else value.expand(of_type.size(1), -1))
+    return lend(made), torch.cat(values)

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations import session
+from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.classes import is_left_out
-from onehop.integrations.pyg.grouped import grouped_product
 from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.typed import typed_product
 
 _PLAIN = (Tensor, Parameter)
 
@@ -50,4 +51,4 @@ def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> T
     # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
     if starts[0] != 0 or starts[-1] != x.size(0) or min(counts) < 0 or len(counts) != weight.size(0):
         return None
-    return grouped_product(x, weight, counts)
+    return typed_product(x, weight, counts, fastest=may_run_elsewhere(x))

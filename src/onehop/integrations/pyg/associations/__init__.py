@@ -30,8 +30,5 @@ def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
         ),
         replacing(SGConv, "forward", hops.sg),
         replacing(TAGConv, "forward", hops.tag),
-        *(
-            Row(kind, "forward", relational.associating(kind.forward), kind.forward)
-            for kind in (RGCNConv, FastRGCNConv)
-        ),
+        *(replacing(kind, "forward", relational.forward) for kind in (RGCNConv, FastRGCNConv)),
     ]

@@ -7,8 +7,7 @@ and only those pairs of a relation and a destination are multiplied that have ed
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch_geometric
@@ -16,55 +15,36 @@ from torch import Tensor
 from torch_geometric.nn import FastRGCNConv, RGCNConv
 
 from onehop import thresholds
-from onehop.errors import ArgumentError
-from onehop.graph.identity import CACHE
 from onehop.graph.lending import original
-from onehop.graph.relations import Relations, divide
 from onehop.integrations import memory, reports, session
-from onehop.integrations.pyg.associations.relation_sums import NotFinite, RelationSums
+from onehop.integrations.pyg.associations.order import is_finite
+from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.classes import is_left_out
 from onehop.integrations.pyg.conditions import layer_reason, reduction_of
 from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.pyg.tasks import record_of
-from onehop.integrations.rows import stand_in
+from onehop.integrations.pyg.typed_edges import of_all
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.typed import TypedEdges, typed_edges, typed_sum
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, torch.nn.Parameter)
 _FORM = "sum over relations of (aggregate of sources) W"
 
 
-class _Key(NamedTuple):
-    """The key of relations: the inputs besides edges and types."""
+def forward(
+    theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edge_type: Any = None
+) -> Tensor | None:
+    """Computes ``forward`` of RGCNConv or FastRGCNConv; None if PyG's code has to run.
 
-    num_relations: int
-    size: tuple[int, int]
-    most: int | None
-    rows_of_each: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _OfTypes:
-    """A note on the types of edges: the number of the graph that was made of them."""
-
-    number: int
-    nbytes: int = 0
-
-
-def associating(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """The ``forward`` of RGCNConv or FastRGCNConv, over all relations at once."""
-    ours, in_program = _forward, compiling
-
-    def forward(self, x, edge_index, edge_type=None):  # type: ignore[no-untyped-def]
-        out = None if in_program() else ours(self, x, edge_index, edge_type)
-        return theirs(self, x, edge_index, edge_type) if out is None else out
-
-    return stand_in(theirs, forward)
-
-
-def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | None:
-    """The layer's result; None where PyG's code is to run."""
+    Args:
+        theirs: PyG's method.
+        layer: The layer.
+        x: Features of the nodes, or a pair of those of sources and destinations; None means one-hot vectors.
+        edge_index: [2, E].
+        edge_type: [E].
+    """
     if context_reason() is not None or not session.now.settings.associate or not _is_plain(layer):
         return None
     reduce, reason = reduction_of(layer)
@@ -78,11 +58,17 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
         return None
     most = None
     if features is not None:
-        # Not of the matrices' own rows: the gradient of a block would have all of them, for every relation.
+        # Rows of the matrices themselves are not made in groups: they exist anyway.
         most = max(thresholds.now.pairs_a_node * max(size), thresholds.now.block_edges)
-    key = _Key(layer.num_relations, size, most, features is None)
-    relations = _relations_of(edge_index, edge_type, key)
-    if relations is None:
+    key = (layer.num_relations, size, most, features is None)
+
+    def make() -> TypedEdges:
+        # A copy that shares its memory would get its own if some operation asked to write.
+        given = edge_index if original(edge_index) is edge_index else edge_index.clone()
+        return typed_edges(given, edge_type, *key)
+
+    edges = of_all((edge_index, edge_type), key, make)
+    if edges is None:
         return None
     weight = layer.weight
     if layer.num_bases is not None:
@@ -90,17 +76,15 @@ def _forward(layer: Any, x: Any, edge_index: Any, edge_type: Any) -> Tensor | No
             layer.num_relations, layer.in_channels_l, layer.out_channels
         )
     if features is None:
-        (block,) = relations.blocks
-        made = reduce_rows(block.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
-        out = reduce_rows(block.ends, made, reduce="sum")
+        (group,) = edges.groups
+        made = reduce_rows(group.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
+        out = reduce_rows(group.ends, made, reduce="sum")
     else:
         if features.nbytes >= thresholds.now.policy_bytes:
             memory.gained(features)
-        # FastRGCNConv multiplies first, and infinities would meet elsewhere.
-        sums = RelationSums(relations, reduce, finite=isinstance(layer, FastRGCNConv))
-        try:
-            out = sums(features, weight)
-        except NotFinite:
+        out = typed_sum(edges, features, weight, reduce, fastest=may_run_elsewhere(features))
+        # FastRGCNConv multiplies first, where infinities would meet others.
+        if isinstance(layer, FastRGCNConv) and not is_finite(out):
             return None
     if reports.recording():
         reports.record(reports.Call(layer, None, _FORM, reduce, "cpu", f"{layer.num_relations} relations"))
@@ -176,21 +160,3 @@ def _are_edges(edge_index: Any, edge_type: Any) -> bool:
         and edge_index.size(0) == 2
         and edge_type.shape == edge_index.shape[1:]
     )
-
-
-def _relations_of(edge_index: Tensor, edge_type: Tensor, key: _Key) -> Relations | None:
-    """The edges in the order of their relations, found or made; None if PyG is to report what is wrong."""
-    found: Relations | None = CACHE.find(edge_index, key)
-    of_types: _OfTypes | None = CACHE.find(edge_type, key)
-    if found is not None and of_types is not None and of_types.number == found.number:
-        return found
-    edges = edge_index if original(edge_index) is edge_index else edge_index.clone()
-    try:
-        # Tensors made in inference mode could not be used outside it, where they will be found again.
-        with torch.inference_mode(False), torch.no_grad():
-            relations = divide(edges, edge_type, *key)
-    except ArgumentError:
-        return None
-    CACHE.store(edge_index, key, relations)
-    CACHE.store(edge_type, key, _OfTypes(relations.number))
-    return relations

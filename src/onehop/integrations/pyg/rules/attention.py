@@ -210,28 +210,6 @@ def fa(call: Call, x: Tensor, scores: tuple[Tensor | None, Tensor | None], edge_
     return Plan(form, call.reduce, graph, x, run, backend=call.backend)
 
 
-@rule("HANConv", x=Pair(3), alpha=Pair(2))
-def han(
-    call: Call, x: tuple[Tensor | None, Tensor | None], scores: tuple[Tensor | None, Tensor | None]
-) -> Plan:
-    """HANConv over the edges of one type: GAT's attention, whose scores are added in the message."""
-    layer, source, (of_source, of_target) = call.layer, x[0], scores
-    if source is None or of_source is None or of_target is None:
-        raise Leave(LEFT_TO_PYG)
-    need(call.reduce == "sum" and layer.node_dim == 0 and call.edges.count > 0)
-    heads, columns = source.shape[1:]
-    need(heads == layer.heads and heads * columns == layer.out_channels)
-    dtype = _wide(source, of_source.dtype)
-    alike(of_source, dtype, of_target)
-    dtype = widened(source, dtype)
-    need(of_source.size(1) == of_target.size(1) == heads)
-
-    def operands() -> tuple[Any, ...]:
-        return source.to(dtype), of_source, of_target, layer.negative_slope
-
-    return call.fused("gat", "GAT, fused", source, dtype, operands, {}, flat=True)
-
-
 @rule("HGTConv", k=Rows(3, SOURCE), q=Rows(3, TARGET), v=Rows(3, SOURCE), edge_attr=PerEdge(2))
 def hgt(call: Call, key: Tensor, query: Tensor, value: Tensor, factor: Tensor) -> Plan:
     """HGTConv: dot products of queries and keys, times a factor of the edge's type, and their softmax."""

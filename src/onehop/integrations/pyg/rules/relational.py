@@ -15,9 +15,9 @@ from onehop.integrations.pyg.admit import Given, alike, backend, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, need
-from onehop.integrations.pyg.relation_pairs import Pairs, pairs_of
 from onehop.integrations.pyg.rules.edge_features import is_product
 from onehop.integrations.pyg.rules.table import rule
+from onehop.integrations.pyg.typed_edges import PairsOfEdges, pairs_of
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, wraps
@@ -132,7 +132,7 @@ def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor
     return score if extra is None else score * extra()
 
 
-def _reduced(call: Call, pairs: Pairs, values: Tensor, alpha: Tensor) -> Tensor:
+def _reduced(call: Call, pairs: PairsOfEdges, values: Tensor, alpha: Tensor) -> Tensor:
     """[num_dst, H, out], or [num_dst, H, dim, out] of dot products: the weighted rows, modified."""
     layer, graph = call.layer, pairs.graph
     mod, of_heads = layer.mod, values.view(-1, layer.heads, layer.out_channels)

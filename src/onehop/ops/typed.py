@@ -1,0 +1,361 @@
+"""Products of rows with the matrix of their type, and the sums of such products over edges of several types.
+
+What an edge contributes often depends on its type and on one of its ends only. Then it is computed once for
+each pair of a type and a node that occurs, not for each edge. Pairs are numbered type by type, so that the
+rows of all pairs of a type are multiplied by its matrix in one product.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.kernels.cpu.rows import take_rows
+from onehop.kernels.products import TORCH, libraries
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
+from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.reference.typed import typed_product as reference
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """The pairs of a type and a node that edges have at one end, ordered by type, then by node.
+
+    Attributes:
+        nodes: [P], int64: the node of each pair.
+        counts: Number of pairs of each type.
+        of_edges: [E], int64: the pair of each edge.
+    """
+
+    nodes: Tensor
+    counts: tuple[int, ...]
+    of_edges: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors."""
+        return self.nodes.nbytes + self.of_edges.nbytes
+
+    def multiplied(self, x: Tensor, matrices: Tensor, fastest: bool = False) -> Tensor:
+        """[P, M]: the row of each pair's node in ``x``, [N, K], times its type's matrix [K, M]."""
+        return typed_product(x.index_select(0, self.nodes), matrices, self.counts, fastest)
+
+
+def pairs_of(end: str, nodes: Tensor, edge_type: Tensor, num_nodes: int, num_types: int) -> Pairs:
+    """Numbers the pairs of a type and a node at one end of edges.
+
+    Args:
+        end: Name of this end, for errors.
+        nodes: [E], int64, on the CPU: the node of each edge at this end.
+        edge_type: [E], int64, on the CPU.
+        num_nodes: Number of nodes at this end.
+        num_types: Number of types.
+
+    Raises:
+        ArgumentError: A node or a type is out of range.
+    """
+    _check_range("relation", edge_type, num_types)
+    _check_range(end, nodes, num_nodes)
+    pairs, of_edges = torch.unique(edge_type * num_nodes + nodes, return_inverse=True)
+    counts = torch.bincount(pairs // max(num_nodes, 1), minlength=num_types)
+    return Pairs(pairs % max(num_nodes, 1), tuple(counts.tolist()), of_edges)
+
+
+def _check_range(name: str, numbers: Tensor, bound: int) -> None:
+    if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < bound:
+        raise ArgumentError(f"relations: expected each {name} to be from 0 to {bound - 1}.")
+
+
+def typed_product(
+    rows: Tensor | Sequence[Tensor],
+    matrices: Tensor,
+    counts: Sequence[int] | None = None,
+    fastest: bool = False,
+) -> Tensor:
+    """Multiplies the rows of each type by its matrix. Differentiable, any number of times.
+
+    Args:
+        rows: [N, K], ordered by type; or a tensor [n, K] for each type.
+        matrices: [types, K, M], of the same dtype; or [types, H, K, M] for rows of H heads, [N, H * K].
+        counts: Number of rows of each type; None means that ``rows`` has a tensor for each.
+        fastest: Whether products may run in another library than torch's own.
+
+    Returns:
+        [N, M], or [N, H * M], ordered by type.
+    """
+    of_heads = matrices if matrices.dim() > 3 else matrices.unsqueeze(1)
+    given = (rows,) if isinstance(rows, Tensor) else rows
+    return recomputed(_Product(None if counts is None else tuple(counts), fastest), of_heads, *given)
+
+
+def side_by_side(matrices: Tensor, widest: int) -> Tensor:
+    """Puts the matrices of several narrow heads into one, on its diagonal: one product instead of several.
+
+    Args:
+        matrices: [types, H, K, M].
+        widest: Most rows of a matrix, unless it has those of one head.
+
+    Returns:
+        [types, H / h, h * K, h * M]; h divides H.
+    """
+    types, heads, inputs, outputs = matrices.shape
+    most = min(heads, max(1, widest // inputs))
+    together = max(each for each in range(1, most + 1) if heads % each == 0)
+    apart = matrices.view(types, heads // together, together, inputs, outputs)
+    blocks = torch.diag_embed(apart.permute(0, 1, 3, 4, 2), dim1=2, dim2=4)
+    return blocks.reshape(types, heads // together, together * inputs, together * outputs)
+
+
+def multiply(parts: Sequence[Tensor], matrices: Tensor, fastest: bool) -> Tensor:
+    """:func:`typed_product` of a tensor for each type and [types, H, K, M], without gradients.
+
+    Each product is written to its place; a concatenation would copy them all.
+    """
+    _, heads, inputs, outputs = matrices.shape
+    sizes = [len(part) for part in parts]
+    out = matrices.new_empty(sum(sizes), heads * outputs)
+    for part, of_type, place in zip(parts, matrices.unbind(), out.split(sizes), strict=True):
+        run = library_of(FORWARD, len(part), inputs, outputs, out.dtype, fastest)
+        for rows, matrix, made in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
+            if run is libraries(FORWARD)[TORCH]:
+                torch.mm(rows, matrix, out=made)
+            else:
+                made.copy_(run(rows.contiguous(), matrix.t().contiguous(), None))
+    return out
+
+
+def gradient_of_matrices(
+    parts: Sequence[Tensor], of_parts: Sequence[Tensor], like: Tensor, fastest: bool
+) -> Tensor:
+    """The gradient of the matrices of a typed product, itself without gradients.
+
+    Args:
+        parts: The rows of each type.
+        of_parts: The gradient of each type's product.
+        like: The matrices, [types, H, K, M].
+        fastest: As of :func:`typed_product`.
+    """
+    _, heads, inputs, outputs = like.shape
+    found = torch.empty_like(like, memory_format=torch.contiguous_format)
+    for part, of_part, of_type in zip(parts, of_parts, found.unbind(), strict=True):
+        run = library_of(TO_WEIGHT, len(part), outputs, inputs, like.dtype, fastest)
+        for rows, gradient, made in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
+            if run is libraries(TO_WEIGHT)[TORCH]:
+                torch.mm(rows.t(), gradient, out=made)
+            else:
+                made.copy_(run(rows.contiguous(), gradient.contiguous(), None))
+    return found
+
+
+def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
+    return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeGroup:
+    """The edges of consecutive types.
+
+    Attributes:
+        types: The types.
+        counts: Number of pairs of a type and a destination, for each type.
+        nodes: [P], int64: the destination of each pair.
+        pairs: From the sources to the pairs.
+        ends: From the pairs to the destinations, one edge for each pair.
+    """
+
+    types: slice
+    counts: tuple[int, ...]
+    nodes: Tensor
+    pairs: Graph
+    ends: Graph
+
+
+@dataclass(frozen=True, slots=True)
+class TypedEdges:
+    """Edges of several types.
+
+    Attributes:
+        groups: All of them, in the order of their types.
+    """
+
+    groups: tuple[TypeGroup, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all groups."""
+        return sum(each.nodes.nbytes + each.pairs.nbytes + each.ends.nbytes for each in self.groups)
+
+
+def consecutive(counts: Sequence[int], most: int | None) -> Iterator[slice]:
+    """Yields slices of ``counts``, of one element or of a sum of at most ``most``; None means one slice."""
+    first = rows = 0
+    for number, count in enumerate(counts):
+        if number > first and most is not None and rows + count > most:
+            yield slice(first, number)
+            first, rows = number, 0
+        rows += count
+    yield slice(first, len(counts))
+
+
+def typed_edges(
+    edge_index: Tensor,
+    edge_type: Tensor,
+    num_types: int,
+    size: tuple[int, int],
+    most: int | None = None,
+    rows_of_each: bool = False,
+) -> TypedEdges:
+    """Orders edges by their types, in groups of types.
+
+    Args:
+        edge_index: [2, E], int64, on the CPU: sources above destinations.
+        edge_type: [E], int64, on the CPU: from 0 to ``num_types`` - 1.
+        num_types: Number of types, at least 1.
+        size: (num_src, num_dst).
+        most: Most pairs of a type and a destination in a group, unless it has a single type; None means one
+            group.
+        rows_of_each: Whether every type has sources of its own: then there are ``num_types`` times as many,
+            those of one type after those of another.
+
+    Raises:
+        ArgumentError: A node or a type is out of range, or there are too many pairs.
+    """
+    (source, target), (num_src, num_dst) = edge_index.unbind(), size
+    _check_range("source", source, num_src)
+    pairs = pairs_of("destination", target, edge_type, num_dst, num_types)
+    if rows_of_each:
+        source, num_src = edge_type * num_src + source, num_types * num_src
+    ordered = Graph.from_edge_index(torch.stack([source, pairs.of_edges]), size=(num_src, len(pairs.nodes)))
+    groups, begin = [], 0
+    for types in consecutive(pairs.counts, most):
+        counts = pairs.counts[types]
+        count = sum(counts)
+        nodes, rowptr = pairs.nodes[begin : begin + count], ordered.rowptr[begin : begin + count + 1]
+        col = ordered.col[int(rowptr[0]) : int(rowptr[-1])]
+        ends = torch.stack([torch.arange(count, device="cpu"), nodes])
+        groups.append(
+            TypeGroup(
+                types,
+                counts,
+                nodes,
+                Graph.from_csr(rowptr - rowptr[0], col, num_src),
+                Graph.from_edge_index(ends, size=(count, num_dst)),
+            )
+        )
+        begin += count
+    return TypedEdges(tuple(groups))
+
+
+def typed_sum(edges: TypedEdges, x: Tensor, matrices: Tensor, reduce: str, fastest: bool = False) -> Tensor:
+    """Sums over types: the reduced rows of a type's sources, times its matrix, for each destination.
+
+    With several groups, the reduced rows are made for one group at a time, and again in the backward pass, so
+    that no more than those of a group exist at once. Differentiable, any number of times.
+
+    Args:
+        edges: The edges.
+        x: [num_src, K], float32 or float64, on the CPU.
+        matrices: [types, K, M], of the same dtype.
+        reduce: "sum" or "mean".
+        fastest: Whether products may run in another library than torch's own.
+
+    Returns:
+        [num_dst, M].
+    """
+    pieces = _Sum(edges, reduce, fastest)
+    return pieces.recorded(x, matrices) if len(edges.groups) == 1 else recomputed(pieces, x, matrices)
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """:func:`typed_product` of matrices [types, H, K, M] and rows."""
+
+    counts: tuple[int, ...] | None
+    fastest: bool
+
+    def recorded(self, matrices: Tensor, *rows: Tensor) -> Tensor:
+        return reference(self._parts(rows), matrices)
+
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        matrices, *rows = operands
+        return multiply(self._parts(rows), matrices, self.fastest), ()
+
+    def gradients(
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        (grad,), (matrices, *rows) = grads, operands
+        assert grad is not None
+        parts = self._parts(rows)
+        of_parts = grad.split([len(part) for part in parts])
+        found = []
+        if needs[0]:
+            found.append(gradient_of_matrices(parts, of_parts, matrices, self.fastest))
+        if any(needs[1:]):
+            made = multiply(of_parts, matrices.mT, self.fastest)
+            of_rows = (made,) if len(rows) == 1 else made.split([len(each) for each in rows])
+            found += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
+        return tuple(found)
+
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        return differentiated(self.recorded, needs, operands, grads)
+
+    def _parts(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
+        return rows if self.counts is None else rows[0].split(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """:func:`typed_sum` of rows [num_src, K] and matrices [types, K, M]."""
+
+    edges: TypedEdges
+    reduce: str
+    fastest: bool
+
+    def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
+        out: Tensor | None = None
+        for group in self.edges.groups:
+            reduced = reduce_rows(group.pairs, x, reduce=self.reduce)
+            made = typed_product(reduced, matrices[group.types], group.counts, self.fastest)
+            part = reduce_rows(group.ends, made, reduce="sum")
+            out = part if out is None else out + part
+        assert out is not None
+        return out
+
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        return self.recorded(*operands), ()
+
+    def gradients(
+        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        (grad,), (x, matrices) = grads, operands
+        assert grad is not None
+        of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
+        of_matrices = torch.empty_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
+        for group in self.edges.groups:
+            of_types = matrices[group.types].unsqueeze(1)
+            pulled = take_rows(grad, group.nodes).split(group.counts)
+            if of_matrices is not None:
+                reduced = reduce_rows(group.pairs, x, reduce=self.reduce).split(group.counts)
+                made = gradient_of_matrices(reduced, pulled, of_types, self.fastest)
+                of_matrices[group.types] = made.squeeze(1)
+                del reduced  # as large as what is made next, as is what is deleted below
+            if of_x is not None:
+                of_reduced = multiply(pulled, of_types.mT, self.fastest)
+                del pulled
+                shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
+                of_x += reduce_rows(group.pairs.transpose(), of_reduced, src_scale=shares)
+                del of_reduced
+        return tuple(each for each in (of_x, of_matrices) if each is not None)
+
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        return differentiated(self.recorded, needs, operands, grads)
