@@ -1,6 +1,7 @@
 """DGL as a framework that can be patched."""
 
 import sys
+from functools import partial
 from typing import Any
 
 import dgl
@@ -10,7 +11,7 @@ import torch
 from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, edges, graphs, messages, running
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.settings import Settings
 
 _TESTED = (2, 1)
@@ -50,7 +51,7 @@ class Dgl:
     def install(self, settings: Settings) -> None:
         """Puts ours in place, whatever the settings; again does nothing."""
         if not self._rows:
-            self._rows = [*_operators(), *_forwards()]
+            self._rows = _rows()
             for row in self._rows:
                 row.install()
 
@@ -71,32 +72,20 @@ class Dgl:
         return "it called none of DGL's operators that onehop has"
 
 
-def _operators() -> list[Row]:
+def _rows() -> list[Row]:
     # The function edge_softmax hides the module of that name; only sys.modules has all three.
     spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
-    gspmm, gsddmm = messages.fast_gspmm(spmm.gspmm), edges.fast_gsddmm(sddmm.gsddmm)
-    inner = softmax.edge_softmax_internal
-    index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
+    index, on = sys.modules["dgl.heterograph_index"].HeteroGraphIndex, running.is_on
     return [
-        Row(spmm, "gspmm", gspmm, spmm.gspmm),
-        Row(dgl.ops, "gspmm", gspmm, dgl.ops.gspmm),
-        Row(sddmm, "gsddmm", gsddmm, sddmm.gsddmm),
-        Row(dgl.ops, "gsddmm", gsddmm, dgl.ops.gsddmm),
-        Row(softmax, "edge_softmax_internal", edges.fast_edge_softmax(inner), inner),
-        Row(
-            index,
-            "get_relation_graph",
-            graphs.remembering(index.get_relation_graph),
-            index.get_relation_graph,
+        *replacing_in((spmm, dgl.ops), "gspmm", messages.gspmm, where=on),
+        *replacing_in((sddmm, dgl.ops), "gsddmm", edges.gsddmm, where=on),
+        replacing(softmax, "edge_softmax_internal", edges.edge_softmax_internal, where=on),
+        replacing(index, "get_relation_graph", graphs.get_relation_graph, where=on),
+        *(
+            replacing(kind, "forward", partial(running.forward, _FUSED.get(kind.__name__)), where=on)
+            for kind in _layer_classes()
+            if "forward" in vars(kind)
         ),
-    ]
-
-
-def _forwards() -> list[Row]:
-    return [
-        Row(kind, "forward", running.noting(kind.forward, _FUSED.get(kind.__name__)), kind.forward)
-        for kind in _layer_classes()
-        if "forward" in vars(kind)
     ]
 
 

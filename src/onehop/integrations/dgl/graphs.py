@@ -21,8 +21,6 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
 from onehop.graph.identity import CACHE
-from onehop.integrations.dgl import running
-from onehop.integrations.rows import stand_in
 
 _REST = "dgl"
 
@@ -152,19 +150,8 @@ def _visits_by_number(index: Any) -> bool:
     return len(number) == 0 or bool(((number.diff() > 0) | (target.diff() > 0)).all())
 
 
-def remembering(theirs: Callable[..., Any]) -> Callable[..., Any]:
+def get_relation_graph(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
     """``HeteroGraphIndex.get_relation_graph`` with a memory."""
-    ours = _relation
-
-    def get_relation_graph(self, etype):  # type: ignore[no-untyped-def]
-        return ours(theirs, self, etype)
-
-    return stand_in(theirs, get_relation_graph)
-
-
-def _relation(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
-    if not running.is_on():
-        return theirs(index, etype)
     relations = _record(index).relations
     if etype not in relations:
         relations[etype] = theirs(index, etype)

@@ -1,7 +1,6 @@
 """``dgl.ops.gspmm``: messages made and reduced in one pass, which is what ``update_all`` comes down to."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,35 +14,21 @@ from onehop.integrations import memory, reports, tuning
 from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
-from onehop.integrations.rows import stand_in
 from onehop.ops import aggregate
 from onehop.ops.arg_extremum import MOST_EDGES, arg_extremum
 from onehop.ops.library import needs_grad
-
-Function = Callable[..., Any]
 
 # What DGL returns for destinations without edges.
 _OF_EMPTY = {"max": -math.inf, "min": math.inf}
 
 
-def fast_gspmm(theirs: Function) -> Function:
-    """DGL's ``gspmm`` on onehop's kernels where they do the same."""
-    ours = _gspmm
-
-    def gspmm(g, op, reduce_op, lhs_data, rhs_data):  # type: ignore[no-untyped-def]
-        return ours(theirs, g, op, reduce_op, lhs_data, rhs_data)
-
-    return stand_in(theirs, gspmm)
-
-
-def _gspmm(theirs: Function, g: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Any:
-    if not running.is_on():
-        return theirs(g, op, reduce_op, lhs, rhs)
-    task = _prepare(g._graph, op, reduce_op, lhs, rhs)
+def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Tensor | None:
+    """Runs DGL's ``gspmm`` on onehop's kernels; None where DGL's code has to run."""
+    task = _prepare(g._graph, op, reduce_op, lhs_data, rhs_data)
     out = task if isinstance(task, str) else task.run()
     if isinstance(out, str):
         reports.refuse(running.layer(), out)
-        return theirs(g, op, reduce_op, lhs, rhs)
+        return None
     return out
 
 

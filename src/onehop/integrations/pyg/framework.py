@@ -11,18 +11,15 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
-    clusters,
     derived_tensors,
-    direct,
+    functions,
     gcn_norm,
     hgt,
-    hgt_loader,
     hook,
     hyperedges,
-    neighbours,
+    loaders,
     pending,
     pna,
-    saint,
     self_loops,
     typed_edges,
     typed_products,
@@ -145,12 +142,9 @@ def _rows() -> list[Row]:
         Row(HypergraphConv, "forward", hyperedges.attending(HypergraphConv.forward), HypergraphConv.forward)
     )
     rows.append(Row(HGTConv, "forward", hgt.over_all_types(HGTConv.forward), HGTConv.forward))
-    rows.append(Row(PNAConv, "forward", pna.multiplying_apart(PNAConv.forward), PNAConv.forward))
-    rows.extend(direct.rows())
-    rows.extend(neighbours.rows())
-    rows.extend(clusters.rows())
-    rows.extend(hgt_loader.rows())
-    rows.extend(saint.rows())
+    rows.append(replacing(PNAConv, "forward", pna.forward))
+    rows.extend(functions.rows())
+    rows.extend(loaders.rows())
     rows.extend(derived_tensors.rows())
     rows.append(replacing(HeteroLinear, "forward_naive", typed_products.products))
     return rows
