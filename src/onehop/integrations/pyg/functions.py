@@ -135,10 +135,9 @@ def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
     """Returns whether rows of a plain tensor can be reduced by an index into ``num_rows`` rows."""
     return (
         (num_rows is None or type(num_rows) is int)
-        and _are_numbers(index)
+        and _applies(src, index)
         and index.shape == src.shape[:1]
         and src.numel() > 0
-        and _applies(src)
     )
 
 
@@ -146,27 +145,15 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
     """Returns whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
     return (
         not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
-        and _are_numbers(ptr)
+        and _applies(src, ptr)
         and ptr.dim() == 1
         and ptr.numel() > 1
         and src.numel() > 0
-        and _applies(src)
     )
 
 
-def _are_numbers(index: Any) -> bool:
-    return (
-        type(index) is Tensor
-        and index.dtype is torch.int64
-        and index.is_cpu
-        and index.layout is torch.strided
-        and not wraps(index)
-        and not index.is_inference()
-    )
-
-
-def _applies(x: Tensor) -> bool:
-    """Returns whether the patch and the context allow it, for float32 or float64 features on the CPU."""
+def _applies(x: Tensor, index: Any = None) -> bool:
+    """Returns whether the patch, the context, the features and an index, if given, allow it."""
     now = session.now
     return (
         now.pyg
@@ -176,6 +163,16 @@ def _applies(x: Tensor) -> bool:
         and x.is_cpu
         and x.dtype in _DTYPES
         and x.layout is torch.strided
-        and not wraps(x)
         and not autocasts(x)
+        and (
+            index is None
+            or (
+                type(index) is Tensor
+                and index.dtype is torch.int64
+                and index.is_cpu
+                and index.layout is torch.strided
+                and not index.is_inference()
+            )
+        )
+        and not wraps(x, index)
     )

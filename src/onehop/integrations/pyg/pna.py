@@ -27,6 +27,7 @@ from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.scaled_statistics import scaled_statistics
 
 _DTYPES = (torch.float32, torch.float64)
+_STATISTICS = {**REDUCTIONS, aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
 
 # Each scale: its function of the degree, the average that it involves, and whether that divides it.
 _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
@@ -113,19 +114,14 @@ def _statistics(layer: Any) -> tuple[str, ...] | None:
     module = layer.aggr_module
     if type(module) is not aggr.DegreeScalerAggregation or not set(module.scaler) <= _SCALES.keys():
         return None
-    inner = module.aggr
-    joined = type(inner) is aggr.MultiAggregation and inner.mode == "cat"
-    found = [_statistic(each) for each in (inner.aggrs if joined else [inner])]
-    return tuple(name for name in found if name is not None) if None not in found else None
-
-
-def _statistic(aggregation: Any) -> str | None:
-    kind = type(aggregation)
-    if kind is aggr.VarAggregation:
-        return None if aggregation.semi_grad else "var"
-    if kind is aggr.StdAggregation:
-        return None if aggregation.var_aggr.semi_grad else "std"
-    return REDUCTIONS.get(kind)
+    inner, found = module.aggr, []
+    for each in inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]:
+        name = _STATISTICS.get(type(each))
+        # A deviation is made from a variance.
+        if name is None or getattr(getattr(each, "var_aggr", each), "semi_grad", False):
+            return None
+        found.append(name)
+    return tuple(found)
 
 
 def _is_plain(layer: Any, x: Any, count: int) -> bool:
