@@ -2,7 +2,10 @@
 
 import contextlib
 import functools
+import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -13,8 +16,7 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.framework import PYG, Selection
-from onehop.integrations.selection import made, select
+from onehop.integrations.framework import DGL, PYG, TORCH, Framework, Selection
 from onehop.integrations.session import Session
 from onehop.integrations.settings import from_environment, settled
 from onehop.machines.base import Machine
@@ -22,6 +24,9 @@ from onehop.machines.ledger import Ledger
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_frameworks: dict[str, Framework] = {}
+"""The frameworks that were ever patched in this process, by name."""
 
 
 class Patch:
@@ -174,7 +179,7 @@ def patch(
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
-        selection = select(only)
+        selection = _select(only)
         if not settings.keep_memory:
             memory.give_back()
         _check_runner(selection, machine, backend)
@@ -285,6 +290,88 @@ def _enter(coming: Session) -> None:
         session.enter(coming)
         if coming.selection is None or not coming.settings.keep_memory:
             memory.pause()
-        for framework in made():
+        for framework in _frameworks.values():
             if framework not in frameworks:
                 framework.remove()
+
+
+def _select(only: str | Iterable[str] | None) -> Selection:
+    """The frameworks and layers that ``patch(only=...)`` names.
+
+    Args:
+        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named: PyG if it
+            is installed, and DGL if it has been imported. Torch's functions are included if "torch" is named
+            or ``only`` is None.
+
+    Raises:
+        ArgumentError: A layer has no fast path in these frameworks.
+        ConfigurationError: There is no framework, or a named one cannot be used.
+    """
+    names = frozenset([only] if isinstance(only, str) else () if only is None else only)
+    torch = (_framework(TORCH),) if only is None or TORCH in names else ()
+    layers = names - {PYG, DGL, TORCH}
+    named = [name for name in (PYG, DGL) if name in names]
+    if torch and only is not None and not named and not layers:
+        return Selection(torch, frozenset())
+    frameworks = tuple(_framework(name) for name in named or _present())
+    if not layers:
+        return Selection(frameworks + torch, None)
+    known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
+    unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
+    if unknown:
+        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
+    having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
+    return Selection(having + torch, layers)
+
+
+def _present() -> list[str]:
+    present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
+    # DGL is not imported for this: that takes seconds, and its layers are not in use.
+    if "dgl" in sys.modules:
+        present.append(DGL)
+    if not present:
+        raise ConfigurationError(
+            "onehop.patch() found nothing to patch: torch_geometric is not installed, and DGL has not been "
+            "imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl first."
+        )
+    return present
+
+
+def _framework(name: str) -> Framework:
+    if name not in _frameworks:
+        _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
+    return _frameworks[name]
+
+
+def _torch() -> Framework:
+    from onehop.integrations.torch.framework import Torch
+
+    return Torch()
+
+
+def _pyg() -> Framework:
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise ConfigurationError(
+            "onehop.patch(): torch_geometric is not installed. Install it with: pip install 'onehop[pyg]'"
+        )
+    from onehop.integrations.pyg.framework import Pyg
+
+    return Pyg()
+
+
+def _dgl() -> Framework:
+    if "dgl" not in sys.modules:
+        if importlib.util.find_spec("dgl") is None:
+            raise ConfigurationError(
+                "onehop.patch(): dgl is not installed. Install it with: pip install 'onehop[dgl]'"
+            )
+        try:
+            importlib.import_module("dgl")
+        except (ImportError, OSError) as error:
+            raise ConfigurationError(
+                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
+                f"made for some releases of torch: install one made for yours, until 'import dgl' works."
+            ) from error
+    from onehop.integrations.dgl.framework import Dgl
+
+    return Dgl()
