@@ -24,7 +24,8 @@ class Row:
         attribute: The name of the attribute.
         ours: Its value while the patch is in place.
         theirs: Its value before, which is restored afterwards.
-        inherited: Whether a class has it from a base class; then it is deleted afterwards.
+        inherited: Whether the owner finds it elsewhere, as a class in a base class; then it is deleted
+            afterwards.
     """
 
     owner: Any

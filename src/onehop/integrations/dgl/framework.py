@@ -19,7 +19,6 @@ _TESTED = (2, 1)
 
 # Layers whose aggregation takes the fast path where their options allow it.
 LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
-_FUSED = {"GATConv": attention.fused_gat, "GATv2Conv": attention.fused_gatv2}
 
 
 class Dgl(Framework):
@@ -60,7 +59,9 @@ class Dgl(Framework):
             replacing(softmax, "edge_softmax_internal", edges.edge_softmax_internal, where=on),
             replacing(index, "get_relation_graph", graphs.get_relation_graph, where=on),
             *(
-                replacing(kind, "forward", partial(running.forward, _FUSED.get(kind.__name__)), where=on)
+                replacing(
+                    kind, "forward", partial(running.forward, attention.FUSED.get(kind.__name__)), where=on
+                )
                 for kind in _layer_classes()
                 if "forward" in vars(kind)
             ),

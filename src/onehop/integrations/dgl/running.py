@@ -16,7 +16,7 @@ Body = Callable[[Function, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class OutsideLayers:
-    """Stands for code that calls DGL's operators, or ``update_all``, outside DGL's own layers."""
+    """The layer of code that calls DGL's operators, or ``update_all``, outside DGL's layers."""
 
 
 OUTSIDE = OutsideLayers()
@@ -25,17 +25,17 @@ _running: ContextVar[Any] = ContextVar("onehop_dgl_layer", default=OUTSIDE)
 
 
 def is_on() -> bool:
-    """Return whether the patch is in place, and torch runs operations one by one."""
+    """Returns whether DGL is patched and torch is not compiling."""
     return not torch.compiler.is_compiling() and session.now.dgl
 
 
 def layer() -> Any:
-    """The layer whose forward is running; :data:`OUTSIDE` without one."""
+    """The layer whose forward is running; :data:`OUTSIDE` if there is none."""
     return _running.get()
 
 
 def selection_reason() -> str | None:
-    """Return why the patch is not for the layer that is running; None if it is."""
+    """Returns why the patch excludes the layer that is running; None if it does not."""
     layers = session.now.layers
     if layers is None or not layers.isdisjoint(kind.__name__ for kind in type(layer()).__mro__):
         return None
