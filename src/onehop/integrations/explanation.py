@@ -42,7 +42,7 @@ class LayerReport:
 
     @property
     def fast(self) -> bool:
-        """Whether it took the fast path."""
+        """Return whether it took the fast path."""
         return self.reason is None
 
     @property

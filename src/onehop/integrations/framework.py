@@ -49,7 +49,7 @@ class Framework(ABC):
 
     @abstractmethod
     def silence(self, module: Any) -> str | None:
-        """Returns why a layer of this framework never reached the patch; None if it is no such layer."""
+        """Return why a layer of this framework never reached the patch; None if it is no such layer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Whether a patch is in place now."""
+        """Return whether a patch is in place now."""
         return session.now.selection is not None
 
     def remove(self) -> None:
@@ -76,7 +76,7 @@ class Patch:
                     _enter(replace(session.now, selection=before.selection))
 
     def __enter__(self) -> "Patch":
-        """Returns itself."""
+        """Return itself."""
         return self
 
     def __exit__(
@@ -238,7 +238,7 @@ def patched() -> tuple[str, ...]:
 
 
 def silence(module: Any) -> str | None:
-    """Returns why a layer never reached the patch in place; None if the module is no layer of a framework."""
+    """Return why a layer never reached the patch in place; None if the module is no layer of a framework."""
     selection = session.now.selection
     reasons = [] if selection is None else [each.silence(module) for each in selection.frameworks]
     return next((reason for reason in reasons if reason is not None), None)

@@ -47,13 +47,13 @@ class Call:
 
 
 def framework_of(layer: Any) -> str:
-    """Returns "DGL" or "PyG", the framework whose layer it is or extends."""
+    """Return "DGL" or "PyG", the framework whose layer it is or extends."""
     modules = (kind.__module__.split(".") for kind in type(layer).__mro__)
     return "DGL" if any("dgl" in module for module in modules) else "PyG"
 
 
 def recording() -> bool:
-    """Returns whether calls are being recorded."""
+    """Return whether calls are being recorded."""
     return listener is not None
 
 

@@ -153,7 +153,7 @@ def share_overloads(theirs: Function, ours: Function) -> None:
 
 
 def replaced(function: Any) -> Function | None:
-    """Returns the function that a wrapper of onehop replaces; None for any other function.
+    """Return the function that a wrapper of onehop replaces; None for any other function.
 
     Functions that decorate a wrapper are others too, though ``functools.wraps`` gives them its attributes.
     """

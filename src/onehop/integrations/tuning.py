@@ -198,7 +198,7 @@ def plan_text(
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
-    """Why the plan's generated kernel does not run; empty if it runs or there is none."""
+    """Says why the plan's generated kernel does not run; empty if it runs or there is none."""
     name = entry.plan.generated
     if not name:
         return ""

@@ -68,7 +68,7 @@ class Dgl(Framework):
         ]
 
     def silence(self, module: Any) -> str | None:
-        """Returns why a layer never called a replaced operator; None if the module is no layer of DGL's."""
+        """Return why a layer never called a replaced operator; None if the module is no layer of DGL's."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"

@@ -57,7 +57,7 @@ class Structure:
 
     @property
     def empty(self) -> Tensor:
-        """Whether each destination has no edges, [num_dst]."""
+        """Marks of the destinations without edges, [num_dst]."""
         if self._empty is None:
             with made_to_be_kept():
                 self._empty = self.graph.on(self.device).rowptr.diff() == 0
@@ -65,13 +65,13 @@ class Structure:
 
     @property
     def has_empty(self) -> bool:
-        """Whether there are such destinations; on a device the host waits for the answer once."""
+        """Return whether there are such destinations; on a device the host waits for the answer once."""
         if self._has_empty is None:
             self._has_empty = bool(self.empty.any())
         return self._has_empty
 
     def visits_by_number(self, index: Any) -> bool:
-        """Returns whether DGL visits the edges of each destination in the order of their numbers.
+        """Return whether DGL visits the edges of each destination in the order of their numbers.
 
         The order decides which of several edges tied in a maximum gets the gradient. If the index has CSC,
         the host waits for the answer once.

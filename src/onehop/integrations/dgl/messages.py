@@ -134,7 +134,7 @@ _HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
 
 
 def _last_wins(x: Tensor, alike: bool) -> bool:
-    """Returns whether DGL gives the gradient to the last of several tied edges, by number, or to the first.
+    """Return whether DGL gives the gradient to the last of several tied edges, by number, or to the first.
 
     DGL's own loop takes a larger message only. libxsmm's loop, which runs for float32 where the features of
     nodes and edges have one shape and the processor has AVX-512, also takes an equal one. Both visit edges by

@@ -34,7 +34,7 @@ def structure_for(index: Any) -> Structure | str:
 
 
 def tensor_reason(name: str, x: Any, rows: int, structure: Structure) -> str | None:
-    """Returns why a tensor with a row for each node or edge has no fast path; None if it has."""
+    """Return why a tensor with a row for each node or edge has no fast path; None if it has."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the {name} are of type {type(x).__name__}"
     if x.dtype not in FLOATS:

@@ -25,7 +25,7 @@ _running: ContextVar[Any] = ContextVar("onehop_dgl_layer", default=OUTSIDE)
 
 
 def is_on() -> bool:
-    """Returns whether DGL is patched and torch is not compiling."""
+    """Return whether DGL is patched and torch is not compiling."""
     return not torch.compiler.is_compiling() and session.now.dgl
 
 
@@ -35,7 +35,7 @@ def layer() -> Any:
 
 
 def selection_reason() -> str | None:
-    """Returns why the patch excludes the layer that is running; None if it does not."""
+    """Return why the patch excludes the layer that is running; None if it does not."""
     layers = session.now.layers
     if layers is None or not layers.isdisjoint(kind.__name__ for kind in type(layer()).__mro__):
         return None

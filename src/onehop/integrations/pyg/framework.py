@@ -115,7 +115,7 @@ class Pyg(Framework):
         return super().replaced() + (hook.wrapped_classes() if self._rows else [])
 
     def silence(self, module: Any) -> str | None:
-        """Returns why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
+        """Return why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
         if not isinstance(module, MessagePassing):
             return None
         if "propagate" in vars(module):

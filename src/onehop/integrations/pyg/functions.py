@@ -132,7 +132,7 @@ def _reduced(graph: Graph, src: Tensor, reduce: str) -> Tensor:
 
 
 def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
-    """Returns whether rows of a plain tensor can be reduced by an index into ``num_rows`` rows."""
+    """Return whether rows of a plain tensor can be reduced by an index into ``num_rows`` rows."""
     return (
         (num_rows is None or type(num_rows) is int)
         and _applies(src, index)
@@ -142,7 +142,7 @@ def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
 
 
 def _has_bounds(src: Tensor, ptr: Any) -> bool:
-    """Returns whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
+    """Return whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
     return (
         not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
         and _applies(src, ptr)
@@ -153,7 +153,7 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
 
 
 def _applies(x: Tensor, index: Any = None) -> bool:
-    """Returns whether the patch, the context, the features and an index, if given, allow it."""
+    """Return whether the patch, the context, the features and an index, if given, allow it."""
     now = session.now
     return (
         now.pyg

@@ -59,7 +59,7 @@ def wrap_class(kind: type) -> None:
 
 
 def _is_rendered(kind: type, name: str) -> bool:
-    """Returns whether PyG rendered a function of a class and it is not wrapped."""
+    """Return whether PyG rendered a function of a class and it is not wrapped."""
     own: Any = vars(kind)
     theirs = own.get(name)
     return (

@@ -125,7 +125,7 @@ def _statistics(layer: Any) -> tuple[str, ...] | None:
 
 
 def _is_plain(layer: Any, x: Any, count: int) -> bool:
-    """Returns whether the layer's first linear steps can be computed separately, for ``count`` statistics.
+    """Return whether the layer's first linear steps can be computed separately, for ``count`` statistics.
 
     All other conditions, hooks too, are checked where the message is compiled.
     """

@@ -41,4 +41,4 @@ class Torch(Framework):
         self._settings = OFF
 
     def silence(self, module: Any) -> None:
-        """Returns None: torch has no layers over edges."""
+        """Return None: torch has no layers over edges."""

@@ -62,7 +62,7 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:
-    """Returns whether a large product may run in the fastest library, or over a graph of sparse features."""
+    """Return whether a large product may run in the fastest library, or over a graph of sparse features."""
     operands = (x, weight) if bias is None else (x, weight, bias)
     return (
         x.dim() >= _ROWS_AND_COLUMNS

@@ -118,7 +118,7 @@ def over_rows(grad: Tensor, x: Tensor, fastest: bool) -> Tensor:
 
 
 def by_blocks(x: Tensor) -> bool:
-    """Returns whether torch's product sums the gradient to the weight over blocks of rows of x, [N, K]."""
+    """Return whether torch's product sums the gradient to the weight over blocks of rows of x, [N, K]."""
     bounds = thresholds.now
     return (
         x.is_cpu
@@ -129,12 +129,12 @@ def by_blocks(x: Tensor) -> bool:
 
 
 def may_choose() -> bool:
-    """Returns whether the context and torch's settings allow a choice of the library now."""
+    """Return whether the context and torch's settings allow a choice of the library now."""
     return context_reason() is None and not torch_decides()
 
 
 def may_choose_backward(forward: bool, grad: Tensor) -> bool:
-    """Returns whether the library may be chosen in a backward pass.
+    """Return whether the library may be chosen in a backward pass.
 
     Args:
         forward: Whether it could be chosen in the forward pass.

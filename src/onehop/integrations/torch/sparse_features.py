@@ -73,7 +73,7 @@ class SparseFeatures:
 
 
 def may_apply(x: Tensor) -> bool:
-    """Returns whether features may be constant and nearly all 0, by a sample of them.
+    """Return whether features may be constant and nearly all 0, by a sample of them.
 
     Args:
         x: [N, K]; the caller has checked the context.
@@ -102,7 +102,7 @@ def note_training(x: Tensor) -> None:
 
 
 def apply(x: Tensor) -> bool:
-    """Returns whether linear steps of X are sums over its graph now, by a sample of X."""
+    """Return whether linear steps of X are sums over its graph now, by a sample of X."""
     return may_apply(x) and _features(x) is not None
 
 

@@ -48,7 +48,7 @@ def rows() -> list[Row]:
 
 
 def wanted() -> bool:
-    """Returns whether onehop draws: by the patch's setting, or, without one, where PyG cannot."""
+    """Return whether onehop draws: by the patch's setting, or, without one, where PyG cannot."""
     if session.now.selection is None:
         return False
     setting = session.now.settings.sampler

@@ -29,7 +29,7 @@ class Adjacency:
 
     @property
     def storage(self) -> "Adjacency":
-        """Returns itself, which has the arrays."""
+        """Return itself, which has the arrays."""
         return self
 
     def row(self) -> Tensor:
