@@ -12,7 +12,7 @@ from torch_geometric import nn as gnn
 
 from onehop.integrations.pyg.divided import refusals
 
-ROWS = {(row.owner, row.attribute): row for row in refusals.rows()}
+ROWS = {(row.owner, row.attribute): row for row in refusals.rows() if isinstance(row.owner, type)}
 ROW_COUNT = 6
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onehop.integrations.torchscript import share_overloads
+from onehop.integrations.rows import share_overloads
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 

@@ -19,18 +19,17 @@ _COMPILED = "_orig_mod"
 
 
 def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
-    """Runs a copy of the model once, without gradients, and reports how each layer went.
+    """Runs a copy of the model once, without gradients, and reports how each layer ran.
 
-    The model itself is not touched, nor is torch's random state. Works with and without a patch in place;
-    without one it reports what :func:`onehop.patch` would do.
-
-    Of a model, or a part of one, that ``torch.compile`` compiled, it reports what the compiled program runs.
+    Neither the model nor torch's random state changes. Without a patch in place, it reports what
+    :func:`onehop.patch` would do. For a model, or a part of one, that ``torch.compile`` compiled, it reports
+    what the compiled program runs.
 
     Args:
         model: A module with layers of PyG or DGL.
-        *inputs: What to call it with.
+        *inputs: Positional arguments of the model.
         verbose: Whether to print plans and the programs of compiled messages too, and sentences in full.
-        **kwargs: What else to call it with.
+        **kwargs: Keyword arguments of the model.
 
     Raises:
         ArgumentError: ``model`` is not a ``torch.nn.Module``.
@@ -44,7 +43,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
         )
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices=devices):
-        # Copying a layer may draw random numbers too: some are made anew and then filled.
+        # Copying a layer may draw random numbers too: some are constructed again and then filled.
         duplicate = copy.deepcopy(model)
         duplicate = _opened(model, duplicate)
         names = {id(module): _name(name) for name, module in duplicate.named_modules()}
@@ -58,7 +57,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
 
 
 class _InProgram(torch.nn.Module):
-    """A compiled module, whose layers say what they leave in its program, without compiling it again."""
+    """A compiled module that runs as in a program, without being compiled again."""
 
     def __init__(self, compiled: torch.nn.Module) -> None:
         super().__init__()
@@ -71,12 +70,12 @@ class _InProgram(torch.nn.Module):
 
 
 def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
-    """The duplicate, with other modules in place of those that are compiled in the model."""
-    if "torch._dynamo" not in sys.modules:  # which takes a second to import, and nothing is compiled
+    """The duplicate, with those modules replaced that are compiled in the model."""
+    if "torch._dynamo" not in sys.modules:  # Its import takes a second, and nothing is compiled.
         return duplicate
     from torch._dynamo import OptimizedModule
 
-    # The second way to compile, module.compile(), leaves no trace in a copy.
+    # module.compile(), the other way to compile, leaves no trace in a copy.
     compiled = [
         isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
         for module in model.modules()

@@ -19,13 +19,13 @@ class LayerReport:
     Attributes:
         name: Its name in the model; empty for the model itself.
         kind: Its class.
-        calls: How many propagations went this way.
+        calls: Number of propagations that ran this way.
         reason: Why the framework's own code ran; None if the fast path did.
         form: What the fast path computed.
         reduce: "sum", "mean", "max" or "min".
-        backend: Who ran it.
-        plan: How.
-        program: What a compiled message does, a line a step; empty for all else.
+        backend: The name of the backend that ran it.
+        plan: The plan that it ran with.
+        program: The steps of a compiled message, one a line; empty for any other.
         framework: "PyG" or "DGL".
     """
 
@@ -47,14 +47,14 @@ class LayerReport:
 
     @property
     def path(self) -> str:
-        """Return "fast", "in blocks", or whose own code ran: "PyG's" or "DGL's"."""
+        """The path: "fast", "in blocks", or "PyG's" or "DGL's" own code."""
         if self.reason is not None:
             return f"{self.framework}'s"
         return "in blocks" if self.form == IN_BLOCKS else "fast"
 
     @property
     def told(self) -> str:
-        """Return the path, with what is fused or why it is not fast."""
+        """The path, with what is fused or why it is not fast."""
         if self.reason is not None:
             return f"{self.path}: {self.reason}"
         if self.form == IN_BLOCKS:
@@ -64,9 +64,9 @@ class LayerReport:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row for every layer, and every way it went; prints as a table of at most 100 columns.
+    """A row for every layer and every way that it ran; prints as a table of at most 100 columns.
 
-    A notebook shows it as HTML, with nothing cut off.
+    Notebooks show it as HTML, uncut.
 
     Attributes:
         layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
@@ -78,7 +78,7 @@ class Explanation:
     verbose: bool = False
 
     def __str__(self) -> str:
-        """The table, and plans and programs if they are asked for."""
+        """The table, followed by plans and programs if ``verbose``."""
         if not self.layers:
             return "The model has no layers of PyG or DGL."
         longest = None if self.verbose else _LONGEST_NAME

@@ -1,12 +1,12 @@
-"""Memory of torch's tensors: while patched, the pages of a large one that is freed wait for the next.
+"""A caching allocator for torch's large CPU tensors, in use while a patch is in place.
 
-A large tensor that is made and freed costs the system's pages, given back and faulted in anew. From the first
-layer on that takes a fast path, torch takes large tensors from the pool of onehop's own outputs, much as it
-takes those of GPUs from a caching allocator. The pool never holds more than was in use at once, so that a
-program's peak stays what it was.
+Without it, the pages of each large tensor are mapped, faulted in and returned to the system. From the first
+layer on that takes a fast path, torch takes large tensors from the pool of onehop's outputs, much as it takes
+GPU tensors from its caching allocator. The pool never holds more than was in use at once, so a program's peak
+does not grow.
 
-Leaving a patch pauses that, and what was kept waits for the next patch; ``unpatch()`` gives it back. Programs
-whose layers all run their framework's own code keep the memory that they had.
+Leaving a patch pauses this, and the pool stays for the next patch; ``unpatch()`` returns it to the system.
+Nothing changes for programs whose layers all run their framework's own code.
 """
 
 from enum import Enum
@@ -19,7 +19,7 @@ from onehop.integrations import session
 from onehop.integrations.reports import LOGGER
 
 _PROBE_BYTES = 4 << 20
-"""Size of a tensor that shows whether torch uses the pool; csrc/runtime/tensor_memory.cpp has the least."""
+"""Size of a tensor that torch takes from the pool: at least that in csrc/runtime/tensor_memory.cpp."""
 
 
 class _State(Enum):
@@ -28,14 +28,14 @@ class _State(Enum):
     ORDINARY = "torch allocates as it does without onehop"
     KEEPING = "torch takes large tensors from the pool"
     PAUSED = "torch allocates as it does without onehop, and the pool holds what was kept"
-    IMPOSSIBLE = "torch's memory comes from elsewhere than the C library's allocator"
+    IMPOSSIBLE = "torch's allocator is not the C library's"
 
 
 _state = _State.ORDINARY
 
 
 def gained(x: Tensor) -> None:
-    """Notes that a layer takes the fast path: large features on the CPU are what the pool is for.
+    """Notes that a layer takes the fast path; large features on the CPU start the pool.
 
     Args:
         x: The layer's features.
@@ -48,7 +48,7 @@ def gained(x: Tensor) -> None:
             return
         if native.extension.keep_tensor_memory() and _is_used():
             if _state is _State.ORDINARY:
-                # The C library holds pages of large tensors that were freed, which the next will not ask for.
+                # The C library holds pages of freed large tensors, which it will not need again.
                 native.extension.trim_memory()
             _state = _State.KEEPING
         else:
@@ -63,7 +63,7 @@ def _is_used() -> bool:
 
 
 def pause() -> None:
-    """Has torch allocate as it did before; what was kept stays, for the next patch."""
+    """Makes torch allocate as before; the pool stays for the next patch."""
     global _state
     if _state is _State.KEEPING:
         with session.lock:
@@ -72,7 +72,7 @@ def pause() -> None:
 
 
 def give_back() -> None:
-    """Has torch allocate as it did before, and gives back what was kept."""
+    """Makes torch allocate as before, and returns the pool to the system."""
     global _state
     with session.lock:
         pause()

@@ -1,8 +1,11 @@
-"""``onehop.patch()``: unchanged models of other frameworks run on onehop's kernels, until taken back."""
+"""``onehop.patch()``, which runs unchanged models of other frameworks on onehop's kernels."""
 
 import contextlib
 import functools
+import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -13,8 +16,7 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.framework import PYG, Selection
-from onehop.integrations.selection import made, select
+from onehop.integrations.framework import DGL, PYG, TORCH, Framework, Selection
 from onehop.integrations.session import Session
 from onehop.integrations.settings import from_environment, settled
 from onehop.machines.base import Machine
@@ -23,11 +25,14 @@ from onehop.machines.ledger import Ledger
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_frameworks: dict[str, Framework] = {}
+"""The frameworks that were ever patched in this process, by name."""
+
 
 class Patch:
-    """A patch in place. A context manager: on leaving, things are again as they were before ``patch()``.
+    """The handle of a patch. As a context manager, it restores the state before ``patch()`` on exit.
 
-    The patch is process-wide, whichever thread asked for it.
+    The patch is process-wide, in all threads.
     """
 
     def __init__(self, before: Session, active: bool, ledger: Ledger | None = None) -> None:
@@ -37,7 +42,7 @@ class Patch:
 
     @property
     def report(self) -> Ledger:
-        """The sum of what the machine's runs took: ``patch(machine=...)`` alone has one.
+        """The total cost of the machine's runs; only ``patch(machine=...)`` has one.
 
         Raises:
             ConfigurationError: The patch was made without a machine.
@@ -50,16 +55,16 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Return whether the patch is in place now."""
+        """Return whether a patch is in place now."""
         return session.now.selection is not None
 
     def remove(self) -> None:
-        """Puts everything back as the framework made it; once is enough, again does nothing."""
+        """Restores everything; has no effect if that is done already."""
         unpatch()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside the block, everything is as the framework made it, as for code that reads sources."""
+        """Restores everything inside the block, for example for code that reads sources."""
         with session.lock:
             before = session.now
             _enter(replace(before, selection=None))
@@ -71,21 +76,21 @@ class Patch:
                     _enter(replace(session.now, selection=before.selection))
 
     def __enter__(self) -> "Patch":
-        """Itself."""
+        """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Goes back to how things were before."""
+        """Restores the state before ``patch()``."""
         if not self._active:
             return
         with session.lock:
-            # A new session: the machine of an outer patch numbers its layers anew.
+            # A new session, in which the machine of an outer patch numbers its layers again.
             _enter(Session(self._before.selection, self._before.settings, logged=self._before.logged))
 
     def __repr__(self) -> str:
-        """Return whether it is in place."""
+        """Says whether a patch is in place."""
         return f"Patch(active={self.active})"
 
 
@@ -101,51 +106,49 @@ def patch(
     products: bool | None = None,
     sampler: bool | None = None,
 ) -> Patch:
-    """Lets PyG's and DGL's layers run on onehop's kernels, wherever that gives the same result.
+    """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
-    Models need not change, and may be made before or after. PyG is patched where it is installed, DGL where
-    it has been imported, and with them the functions of torch that take a good part of an epoch: dropout and
-    linear steps. Layers that onehop cannot run go their framework's own way;
-    :func:`onehop.explain` says which, and why, and so does one INFO line a class and reason in the log
-    ``onehop``. Calling it again changes ``only``, and what else is given; None leaves a setting as it is.
+    Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
+    been imported, and with them dropout and linear steps of torch, which take much of an epoch. Layers that
+    onehop cannot run use their framework's own code; :func:`onehop.explain` says which and why, and so does
+    the log ``onehop``, in one INFO line for each class and reason. Calling it again changes ``only`` and the
+    other settings that are given; None leaves a setting as it is.
 
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
-            for these frameworks alone, and go with names of their layers; "dgl" imports DGL. "torch" adds
-            torch's own functions to what is named. None means all.
+            for these frameworks, alone or with names of their layers; "dgl" imports DGL. "torch" adds
+            torch's functions to those named. None means all.
         keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
-            outputs, instead of having it mapped and faulted in anew for each of them. It begins with the
-            first layer on a fast path that has large features; the pool holds little more than was in use at
-            once. At first the environment variable ``ONEHOP_KEEP_MEMORY`` decides (default: yes). Without
-            effect where torch's allocator is not glibc's.
-        reuse: Whether PyG's layers keep aggregates of features that need no gradient, and give them back
-            while the features are unchanged, as in the first layer of full-batch training. At first
-            ``ONEHOP_REUSE`` decides (default: yes). With a machine nothing is kept, so that every aggregation
-            is counted.
-        associate: Whether a layer of PyG may multiply by its weight before it aggregates, or after, in place
-            of the other way round, where fewer columns are aggregated then. At first ``ONEHOP_ASSOCIATE``
-            decides (default: yes); with a machine it is no, so that the machine aggregates what the model
-            says.
-        tune: "auto" lets a graph that was met five times at one width be tuned (:func:`onehop.tune`), for at
-            most three seconds, in slices: from then on each call waits for 50 ms of it, or for one
-            measurement where that takes longer, until it is done. What was found is kept if the program ends
-            before. Mini-batches, each a graph of its own, are not tuned. "never", as at first, uses what was
-            tuned before alone.
+            outputs, instead of mapping and faulting it in for each of them. This begins with the first layer
+            on a fast path that has large features; the pool holds little more than was in use at once. The
+            environment variable ``ONEHOP_KEEP_MEMORY`` has the initial value (default: yes). Has no effect
+            where torch's allocator is not glibc's.
+        reuse: Whether PyG's layers keep aggregates of features that need no gradient and return them while
+            the features are unchanged, as in the first layer of full-batch training. ``ONEHOP_REUSE`` has the
+            initial value (default: yes). With a machine nothing is kept, so that every aggregation is
+            counted.
+        associate: Whether a layer of PyG may exchange the order of its linear step and its aggregation where
+            fewer columns are aggregated then. ``ONEHOP_ASSOCIATE`` has the initial value (default: yes); with
+            a machine it is no, so that the machine aggregates what the model states.
+        tune: "auto" tunes a graph that was met five times at one width (:func:`onehop.tune`), for at most
+            three seconds, in slices: each later call waits for 50 ms of it, or for one measurement if that
+            takes longer, until it is done. Results are kept if the program ends earlier. Mini-batches, each a
+            new graph, are not tuned. "never", the initial value, only uses earlier results.
         machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
-            PyG's layers run, in inference and in training, and max, min and attention forward if it has
-            them; everything else runs as without it. The handle's ``report`` adds up what its runs took. None
-            means the machine of a patch in place, or none.
-        backend: The backend that PyG's layers run on, by its name in ``onehop info``: such as "triton" with
-            Triton's interpreter on CPU tensors, or "reference" to compare with. Layers whose tensors it
-            refuses go PyG's way. None means that of a patch in place, or the first that takes the tensors:
+            PyG's layers run, in inference and in training, and forward max, min and attention if it has
+            them; everything else runs as without it. The handle's ``report`` adds up the cost of its runs.
+            None means the machine of a patch in place, or none.
+        backend: The backend that PyG's layers run on, by its name in ``onehop info``, such as "triton" with
+            Triton's interpreter on CPU tensors, or "reference" for comparison. Layers whose tensors it
+            refuses run PyG's code. None means that of a patch in place, or the first that takes the tensors:
             the C++ kernels on the CPU, Triton's on GPUs.
         dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
-            At first ``ONEHOP_DROPOUT`` decides (default: yes).
-        products: Whether the products of linear steps run in the fastest library at hand. At first
-            ``ONEHOP_PRODUCTS`` decides (default: yes).
+            ``ONEHOP_DROPOUT`` has the initial value (default: yes).
+        products: Whether the products of linear steps run in the fastest library available.
+            ``ONEHOP_PRODUCTS`` has the initial value (default: yes).
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
-            ``ClusterData`` divides with onehop's partition. At first ``ONEHOP_SAMPLER`` decides (default:
-            where neither pyg-lib nor torch-sparse is installed, without which PyG can do neither).
+            ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
+            (default: where neither pyg-lib nor torch-sparse is installed, as PyG needs one of them).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
@@ -153,9 +156,9 @@ def patch(
 
     Raises:
         ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``backend``
-            is unknown or goes with a machine, ``reuse`` is asked for with a machine, or a machine or backend
-            without PyG.
-        ConfigurationError: There is no framework, or one that is asked for cannot be imported or is too old.
+            is unknown or given with a machine, ``reuse`` is set with a machine, or a machine or backend is
+            given without PyG.
+        ConfigurationError: There is no framework, or a named one cannot be imported or is too old.
     """
     with session.lock:
         before = session.now
@@ -174,7 +177,7 @@ def patch(
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(before, active=False)
-        selection = select(only)
+        selection = _select(only)
         if not settings.keep_memory:
             memory.give_back()
         _check_runner(selection, machine, backend)
@@ -190,7 +193,7 @@ def patch(
 
 
 def _check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:
-    """Raises unless the machine or the backend can run what is selected."""
+    """Raises unless the machine or the backend can run the selection."""
     for name, runner, what in (
         ("machine", machine, "simulated machines run"),
         ("backend", backend, "a named backend runs"),
@@ -213,10 +216,10 @@ session.patches[:] = [patch]
 
 
 def unpatch() -> None:
-    """Puts back everything that :func:`patch` replaced; torch allocates as before.
+    """Restores everything that :func:`patch` replaced; torch allocates as before.
 
-    Memory that was kept goes back to the system. Leaving a patch's block keeps it for the next one.
-    Tuning that is half done ends, too; what it found is kept.
+    Kept memory returns to the system; leaving a patch's block keeps it for the next patch. Unfinished tuning
+    ends too, and its results so far are kept.
     """
     with session.lock:
         if session.now.selection is not None:
@@ -242,7 +245,7 @@ def silence(module: Any) -> str | None:
 
 
 def accelerate(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator: the patch is in place while ``function`` runs; then things are as they were before.
+    """A decorator that patches while ``function`` runs and restores the state before afterwards.
 
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
@@ -251,9 +254,9 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def autotune(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator, as :func:`accelerate`, that also tunes the graphs that ``function`` uses again and again.
+    """A decorator like :func:`accelerate` that also tunes graphs that ``function`` uses repeatedly.
 
-    It is ``patch(tune="auto")`` while the function runs; plans that were found stay in use afterwards.
+    It applies ``patch(tune="auto")`` while the function runs; the plans found stay in use afterwards.
 
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
@@ -277,7 +280,7 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
 
 
 def _enter(coming: Session) -> None:
-    """Puts a session in force, replaces what it patches, and restores what it does not."""
+    """Puts a session in force, installs what it patches, and restores the rest."""
     with session.lock:
         frameworks = () if coming.selection is None else coming.selection.frameworks
         for framework in frameworks:
@@ -285,6 +288,88 @@ def _enter(coming: Session) -> None:
         session.enter(coming)
         if coming.selection is None or not coming.settings.keep_memory:
             memory.pause()
-        for framework in made():
+        for framework in _frameworks.values():
             if framework not in frameworks:
                 framework.remove()
+
+
+def _select(only: str | Iterable[str] | None) -> Selection:
+    """The frameworks and layers that ``patch(only=...)`` names.
+
+    Args:
+        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named: PyG if it
+            is installed, and DGL if it has been imported. Torch's functions are included if "torch" is named
+            or ``only`` is None.
+
+    Raises:
+        ArgumentError: A layer has no fast path in these frameworks.
+        ConfigurationError: There is no framework, or a named one cannot be used.
+    """
+    names = frozenset([only] if isinstance(only, str) else () if only is None else only)
+    torch = (_framework(TORCH),) if only is None or TORCH in names else ()
+    layers = names - {PYG, DGL, TORCH}
+    named = [name for name in (PYG, DGL) if name in names]
+    if torch and only is not None and not named and not layers:
+        return Selection(torch, frozenset())
+    frameworks = tuple(_framework(name) for name in named or _present())
+    if not layers:
+        return Selection(frameworks + torch, None)
+    known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
+    unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
+    if unknown:
+        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
+    having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
+    return Selection(having + torch, layers)
+
+
+def _present() -> list[str]:
+    present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
+    # DGL is not imported for this: that takes seconds, and its layers are not in use.
+    if "dgl" in sys.modules:
+        present.append(DGL)
+    if not present:
+        raise ConfigurationError(
+            "onehop.patch() found nothing to patch: torch_geometric is not installed, and DGL has not been "
+            "imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl first."
+        )
+    return present
+
+
+def _framework(name: str) -> Framework:
+    if name not in _frameworks:
+        _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
+    return _frameworks[name]
+
+
+def _torch() -> Framework:
+    from onehop.integrations.torch.framework import Torch
+
+    return Torch()
+
+
+def _pyg() -> Framework:
+    if importlib.util.find_spec("torch_geometric") is None:
+        raise ConfigurationError(
+            "onehop.patch(): torch_geometric is not installed. Install it with: pip install 'onehop[pyg]'"
+        )
+    from onehop.integrations.pyg.framework import Pyg
+
+    return Pyg()
+
+
+def _dgl() -> Framework:
+    if "dgl" not in sys.modules:
+        if importlib.util.find_spec("dgl") is None:
+            raise ConfigurationError(
+                "onehop.patch(): dgl is not installed. Install it with: pip install 'onehop[dgl]'"
+            )
+        try:
+            importlib.import_module("dgl")
+        except (ImportError, OSError) as error:
+            raise ConfigurationError(
+                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
+                f"made for some releases of torch: install one made for yours, until 'import dgl' works."
+            ) from error
+    from onehop.integrations.dgl.framework import Dgl
+
+    return Dgl()

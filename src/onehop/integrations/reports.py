@@ -1,4 +1,4 @@
-"""Reports of patched layers: why one refused the fast path, and how another ran."""
+"""Reports of patched layers: how each ran, or why it did not take the fast path."""
 
 import contextlib
 import logging
@@ -13,14 +13,14 @@ IN_BLOCKS = "its message in blocks"
 
 
 class Listener(Protocol):
-    """Hears of every propagation: a list, or an object that adds them up."""
+    """Receives every propagation: a list, or an object that adds them up."""
 
     def append(self, call: "Call", /) -> None:
-        """Takes one."""
+        """Receives one."""
 
 
 listener: Listener | None = None
-"""Hears what patched layers do, while :func:`recorded` or :func:`heard_by` is at work."""
+"""Receives what patched layers do inside :func:`recorded` and :func:`heard_by`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Call:
         reason: Why the framework's own code ran; None if the fast path did.
         form: What the fast path computed, such as "source * weight".
         reduce: "sum", "mean", "max" or "min".
-        backend: Who ran it.
-        plan: How.
-        program: What a compiled message does, a line a step; empty for all else.
+        backend: The name of the backend that ran it.
+        plan: The plan that it ran with.
+        program: The steps of a compiled message, one a line; empty for any other.
     """
 
     layer: Any
@@ -47,7 +47,7 @@ class Call:
 
 
 def framework_of(layer: Any) -> str:
-    """Return "DGL" or "PyG": whose layer it is, or whose layers its class extends."""
+    """Return "DGL" or "PyG", the framework whose layer it is or extends."""
     modules = (kind.__module__.split(".") for kind in type(layer).__mro__)
     return "DGL" if any("dgl" in module for module in modules) else "PyG"
 
@@ -58,13 +58,13 @@ def recording() -> bool:
 
 
 def record(call: Call) -> None:
-    """Adds a call to the recording, if there is one."""
+    """Records a call, inside :func:`recorded` or :func:`heard_by`."""
     if listener is not None:
         listener.append(call)
 
 
 def refuse(layer: Any, reason: str) -> None:
-    """Notes that ``layer`` goes the framework's own way: one log line for each class of layer and reason."""
+    """Notes that a layer runs its framework's own code; logs each class and reason once."""
     if listener is not None:
         listener.append(Call(layer, reason))
         return
@@ -72,7 +72,7 @@ def refuse(layer: Any, reason: str) -> None:
 
 
 def log(kind: type, reason: str) -> None:
-    """Writes why layers of a class go the framework's own way: one log line for each class and reason."""
+    """Logs why layers of a class run their framework's own code; each class and reason once."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     logged = session.now.logged
     if (name, reason) not in logged:
@@ -90,7 +90,7 @@ def recorded() -> Iterator[list[Call]]:
 
 @contextlib.contextmanager
 def heard_by(hearer: Listener) -> Iterator[None]:
-    """Tells ``hearer`` what the patched layers do inside the block; refusals are not logged meanwhile."""
+    """Sends ``hearer`` what the patched layers do inside the block; refusals are not logged meanwhile."""
     global listener
     outer, listener = listener, hearer
     try:

@@ -1,13 +1,18 @@
-"""A row of the patch table: one attribute that is ours while the patch is on, and theirs otherwise."""
+"""Rows of the patch table: attributes of modules and classes that are replaced while a patch is in place."""
 
 import functools
+import inspect
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from onehop.integrations.torchscript import share_overloads
+from torch import _jit_internal
+from torch.jit import _state
+
 from onehop.ops.contexts import compiling
+
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +21,11 @@ class Row:
 
     Attributes:
         owner: The module or class.
-        attribute: The name that is set.
-        ours: What it is while patched.
-        theirs: What it was, and is again afterwards.
-        inherited: Whether a class has it from a base, so that afterwards it has none of its own.
+        attribute: The name of the attribute.
+        ours: Its value while the patch is in place.
+        theirs: Its value before, which is restored afterwards.
+        inherited: Whether the owner finds it elsewhere, as a class in a base class; then it is deleted
+            afterwards.
     """
 
     owner: Any
@@ -40,7 +46,7 @@ class Row:
         setattr(self.owner, self.attribute, self.ours)
 
     def restore(self) -> None:
-        """Sets theirs, unless somebody else has set something on top of ours."""
+        """Sets theirs, unless other code has replaced ours since."""
         if vars(self.owner).get(self.attribute) is not self.ours:
             return
         if self.inherited:
@@ -49,33 +55,87 @@ class Row:
             setattr(self.owner, self.attribute, self.theirs)
 
 
+class Leave(Exception):
+    """Ends a function of ours before it has changed anything: the framework's own code runs.
+
+    Its one argument is the sentence that says why. Torch traces no exception with a constructor of its own.
+    """
+
+    @property
+    def sentence(self) -> str:
+        """Why, as :func:`onehop.explain` shows it."""
+        sentence: str = self.args[0]
+        return sentence
+
+
 def replacing(
     owner: Any,
     attribute: str,
-    body: Callable[..., Any],
-    traced: Callable[..., Any] | None = None,
+    body: Function,
+    traced: Function | None = None,
+    *,
+    where: Callable[[], bool] | None = None,
 ) -> Row:
     """The row of a function or method that runs ``body`` first.
 
     Args:
         owner: The module or class.
-        attribute: The name of its function.
-        body: Takes the function that it replaces, then that function's arguments. If it returns None, the
-            function that it replaces runs with the same arguments.
+        attribute: The name of its function, method or static method.
+        body: Takes the function that it replaces, then that function's arguments. If it returns None, or
+            raises :class:`Leave`, the function that it replaces runs with the same arguments.
         traced: Runs instead of ``body`` while a program is traced; None means that neither does.
+        where: Returns whether ``body`` runs, in traced programs too; ``traced`` is unused then. None means
+            that it runs outside of them.
     """
-    theirs, in_program = getattr(owner, attribute), compiling
+    held = inspect.getattr_static(owner, attribute)
+    theirs, in_program, leave = getattr(owner, attribute), compiling, Leave
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
         ours = traced if in_program() else body
-        out = None if ours is None else ours(theirs, *args, **kwargs)
+        try:
+            out = None if ours is None else ours(theirs, *args, **kwargs)
+        except leave:
+            out = None
         return theirs(*args, **kwargs) if out is None else out
 
+    def function_where(*args, **kwargs):  # type: ignore[no-untyped-def]
+        try:
+            out = body(theirs, *args, **kwargs) if where() else None  # type: ignore[misc]
+        except leave:
+            out = None
+        return theirs(*args, **kwargs) if out is None else out
+
+    ours: Any = stand_in(theirs, function if where is None else function_where)
+    if isinstance(held, staticmethod):
+        ours = staticmethod(ours)
     inherited = isinstance(owner, type) and attribute not in vars(owner)
-    return Row(owner, attribute, stand_in(theirs, function), theirs, inherited)
+    return Row(owner, attribute, ours, held, inherited)
 
 
-def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+def replacing_in(
+    modules: Sequence[Any],
+    attribute: str,
+    body: Function,
+    traced: Function | None = None,
+    *,
+    where: Callable[[], bool] | None = None,
+) -> list[Row]:
+    """The rows of a function that several modules have; one function replaces it in all of them.
+
+    TorchScript knows functions by their qualified names, so two must not stand in for one.
+
+    Args:
+        modules: The modules. Those whose attribute is another function than that of the first have no row.
+        attribute: As for :func:`replacing`.
+        body: Likewise.
+        traced: Likewise.
+        where: Likewise.
+    """
+    first = replacing(modules[0], attribute, body, traced, where=where)
+    return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
+
+
+def stand_in(theirs: Function, ours: Function) -> Function:
     """A function with the code of ``ours`` that passes for ``theirs``.
 
     It keeps the name, the module, the signature and, through ``__wrapped__``, the source of ``theirs``, and
@@ -91,10 +151,30 @@ def stand_in(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
     return function
 
 
-def replaced(function: Any) -> Callable[..., Any] | None:
-    """The function that a wrapper of onehop replaces; None for any other function.
+def share_overloads(theirs: Function, ours: Function) -> None:
+    """Gives ``ours`` the overloads that ``theirs`` was declared with by ``torch.jit._overload``.
 
-    Others are also those that decorate one of ours, and have its attributes by ``functools.wraps``.
+    TorchScript keeps overloads by the function's qualified name until the first compilation, and then,
+    compiled, by the function object. Two functions of one name would take them from each other: whichever is
+    compiled second has none. So ours gets a name of its own, and a copy.
     """
-    theirs: Callable[..., Any] | None = getattr(function, "onehop_theirs", None)
+    name = _jit_internal._qualified_name(theirs)
+    declared = _jit_internal._get_fn_overloads(name)
+    compiled = _state._try_get_jit_cached_overloads(theirs)
+    if declared is None and compiled is None:
+        return
+    own_name = f"{name}_of_onehop"
+    ours._jit_override_qualname = own_name  # type: ignore[attr-defined]
+    if declared is not None:
+        _jit_internal._overloaded_fns[own_name] = list(declared)
+    if compiled is not None:
+        _state._set_jit_overload_cache(ours, compiled)
+
+
+def replaced(function: Any) -> Function | None:
+    """Return the function that a wrapper of onehop replaces; None for any other function.
+
+    Functions that decorate a wrapper are others too, though ``functools.wraps`` gives them its attributes.
+    """
+    theirs: Function | None = getattr(function, "onehop_theirs", None)
     return theirs if theirs is getattr(function, "__wrapped__", None) else None

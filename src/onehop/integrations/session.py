@@ -1,4 +1,4 @@
-"""The patch's whole state: a frozen session, and the one attribute that names the session in force."""
+"""The state of the patch: frozen sessions, and the one in force."""
 
 import threading
 import weakref
@@ -31,7 +31,7 @@ class Session:
     settings: Settings = OFF
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
-    # Derived, for every call of a patched layer reads them.
+    # Derived, because every call of a patched layer reads them.
     pyg: bool = field(init=False)
     dgl: bool = field(init=False)
     layers: frozenset[str] | None = field(init=False)
@@ -39,7 +39,7 @@ class Session:
     backend: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Derives what is read often."""
+        """Derives the attributes that are read often."""
         chosen, backend = self.selection, self.settings.backend
         frameworks = () if chosen is None else tuple(each.name for each in chosen.frameworks)
         on_machine = is_machine(backend)
@@ -55,13 +55,13 @@ class Session:
 
 
 now = Session()
-"""The session in force. It is replaced as a whole, so that one read gives one state."""
+"""The session in force. It is replaced as a whole, so one read gives a consistent state."""
 
 lock = threading.RLock()
 """Held while the session in force is replaced."""
 
 patches: list[Callable[..., Any]] = []
-"""``onehop.patch``, which is in a higher module: pickles for spawned processes name it."""
+"""``onehop.patch``, which is in a higher module; pickles for spawned processes contain it."""
 
 
 def enter(session: Session) -> None:

@@ -19,7 +19,7 @@ class Settings:
         tune: "auto" or "never".
         dropout: Whether torch's dropout is replaced.
         products: Whether the products of linear steps go to the fastest library.
-        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None: where PyG has neither
+        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None means where PyG has neither
             pyg-lib nor torch-sparse to draw with.
         backend: The machine that sums and means run on, or the backend that everything runs on, by name;
             empty means the first that takes the tensors.
@@ -40,7 +40,7 @@ OFF = Settings()
 
 
 def from_environment() -> Settings:
-    """Return the settings of a patch that is given none."""
+    """The settings of a patch without arguments."""
     return Settings(
         keep_memory=config.keep_memory(),
         reuse=config.reuse(),
@@ -65,10 +65,11 @@ def settled(
 ) -> Settings:
     """The settings after a call of ``patch()``; None leaves a setting as it was.
 
-    With a machine, what keeps aggregations from it or changes their widths is off, unless asked for.
+    With a machine, ``reuse`` and ``associate`` are off unless given, so that it runs every aggregation at the
+    model's width.
 
     Raises:
-        ArgumentError: ``tune`` is something else, or ``reuse`` is asked for with a machine.
+        ArgumentError: ``tune`` is no such mode, or ``reuse`` is set with a machine.
     """
     if tune is not None and tune not in TUNE_MODES:
         raise ArgumentError(f"tune: expected one of {', '.join(TUNE_MODES)}, got {tune!r}.")

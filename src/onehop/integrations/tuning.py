@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
     from onehop.tuner.search import Steps
 
-# A graph is tuned when it is met so often at one width: mini-batches, each a graph of its own, never are.
+# A graph is tuned after so many sightings at one width; mini-batches, each a new graph, never are.
 SIGHTINGS = 5
 # Seconds for one width and both directions.
 BUDGET_S = 3.0
@@ -37,7 +37,7 @@ _FUSED = ("gat", "gatv2", "attention")
 
 
 class _Stopwatch:
-    """Seconds that were spent on tuning: between two slices it stands still."""
+    """Seconds spent on tuning; stopped between two slices."""
 
     def __init__(self) -> None:
         self._spent = 0.0
@@ -61,7 +61,7 @@ class _Tuning:
 
         self.told = repr(graph)
         self.watch = _Stopwatch()
-        # To make torch's matrix takes longer than a call may wait.
+        # Comparing with torch's matrix is off: making it takes longer than a call may wait.
         self.steps: Steps[TuningResult] = tuning_steps(
             graph,
             width,
@@ -74,12 +74,12 @@ class _Tuning:
         )
 
     def advance(self) -> bool:
-        """One slice; whether there is more to do."""
+        """Runs a slice; returns whether there is more to do."""
         self.watch.go()
         try:
             begin = now = self.watch()
             last = 0.0
-            # The step that comes is taken to be as long as the last.
+            # The next step is assumed to take as long as the last.
             while now - begin + last <= SLICE_S:
                 next(self.steps)
                 last, now = self.watch() - now, self.watch()
@@ -100,7 +100,7 @@ class _Auto:
         self.lock = threading.Lock()
 
     def advance(self) -> None:
-        """A slice of the first, unless another thread is at it."""
+        """Runs a slice of the first, unless another thread does."""
         if self.process != os.getpid() or not self.lock.acquire(blocking=False):
             return
         try:
@@ -115,7 +115,7 @@ class _Auto:
             self.lock.release()
 
     def give_up(self) -> None:
-        """Ends all; what was found by now is kept."""
+        """Ends all tunings; results found so far are kept."""
         if self.process != os.getpid():
             return
         with self.lock:
@@ -131,20 +131,20 @@ _seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDict
 
 
 def give_up() -> None:
-    """Ends what is half done; what was found by now is kept."""
+    """Ends unfinished tunings; results found so far are kept."""
     _auto.give_up()
 
 
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
-    """A layer is about to aggregate: under "auto", a moment to go on with what is being tuned.
+    """Counts a layer's aggregation; under "auto", spends a slice on the tuning in progress.
 
-    The last sighting that a graph waits for puts it on the list. Every later one of any graph is worth a
-    slice, so that a graph that never comes again is not kept for ever. Tuning that is half done waits while
-    "auto" is off: functions that :func:`onehop.autotune` decorates turn it off with every return.
+    A graph is queued at its last required sighting. Every later sighting of any graph spends a slice, so that
+    a graph that never returns is not kept for ever. Unfinished tuning waits while "auto" is off: functions
+    that :func:`onehop.autotune` decorates turn it off with every return.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
-    # Few programs tune under the patch; the others are spared the megabyte.
+    # Imported here, as few programs tune under the patch and it takes a megabyte.
     from onehop.tuner.tuning import unsuitable
 
     counts = _seen.setdefault(graph, {})
@@ -169,16 +169,16 @@ def plan_text(
     device: torch.device = _CPU,
     heads: int = 1,
 ) -> str:
-    """The plan that a layer's forward pass runs with, and, if it was tuned, what it was chosen by.
+    """The plan that a layer's forward pass runs with, and, if it was tuned, how it was chosen.
 
     Args:
-        backend: Who runs it.
+        backend: The backend that runs it.
         graph: The graph.
         what: How messages are reduced, or "gat", "gatv2" or "attention" where that is fused.
         width: Columns of a head.
-        dtype: Of the features.
-        device: Where they are.
-        heads: How many heads there are.
+        dtype: The dtype of the features.
+        device: Their device.
+        heads: Number of heads.
     """
     fused = what in _FUSED
     if isinstance(backend, CpuBackend):
@@ -198,7 +198,7 @@ def plan_text(
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
-    """Return why the plan's generated kernel does not run here, where it has one and that is so."""
+    """Says why the plan's generated kernel does not run; empty if it runs or there is none."""
     name = entry.plan.generated
     if not name:
         return ""

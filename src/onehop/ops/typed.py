@@ -90,7 +90,9 @@ def typed_product(
     """
     of_heads = matrices if matrices.dim() > 3 else matrices.unsqueeze(1)
     given = (rows,) if isinstance(rows, Tensor) else rows
-    return recomputed(_Product(None if counts is None else tuple(counts), fastest), of_heads, *given)
+    pieces = _Product(None if counts is None else tuple(counts), fastest)
+    out: Tensor = recomputed(pieces, of_heads, *given)
+    return out
 
 
 def side_by_side(matrices: Tensor, widest: int) -> Tensor:

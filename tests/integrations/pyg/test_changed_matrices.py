@@ -14,8 +14,8 @@ import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations import reports
-from onehop.integrations.pyg import derived_matrices, matrices
-from onehop.integrations.pyg.matrices import structure_of
+from onehop.integrations.pyg.edges import derived_matrices, matrices
+from onehop.integrations.pyg.edges.matrices import structure_of
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.test_convs import NODES, WIDTH
 

@@ -15,7 +15,7 @@ from torch_geometric.transforms import ToSparseTensor
 import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
-from onehop.integrations.pyg import derived_tensors
+from onehop.integrations.pyg.edges import derived_tensors
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, model_of
 from tests.integrations.pyg.test_convs import NODES, WIDTH
 

@@ -9,8 +9,8 @@ from torch_geometric.nn import HANConv, HGTConv
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg import typed_edges
-from onehop.integrations.pyg.conditions import TOO_SMALL
+from onehop.integrations.pyg.edges import typed_edges
+from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg.typed_nodes import edges_of, features_of
 
 WIDTH, OUT, HEADS = 6, 8, 2

@@ -11,7 +11,7 @@ from torch_geometric.nn.aggr import MaxAggregation
 
 import onehop
 from onehop import Graph
-from onehop.integrations.pyg.matrices import matrix_reason, structure_of
+from onehop.integrations.pyg.edges.matrices import matrix_reason, structure_of
 from tests.integrations.pyg.adjacencies import (
     CONTEXTS,
     LAYOUTS,

@@ -21,7 +21,7 @@ from torch_geometric.loader import (
 from torch_geometric.sampler import hgt_sampler
 
 import onehop
-from onehop.integrations.pyg.saint import Adjacency
+from onehop.integrations.pyg.loaders.saint import Adjacency
 from onehop.loaders.layerwise import LayerwiseEngine
 from onehop.loaders.relation import Relation
 

@@ -9,7 +9,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg import typed_edges
+from onehop.integrations.pyg.edges import typed_edges
 from tests.integrations.pyg import small_blocks
 
 NODES, EDGES, TYPES, WIDTH, DIM = 20, 130, 4, 6, 3

@@ -10,7 +10,7 @@ from torch_geometric import nn as gnn
 from torch_geometric.utils import spmm
 
 import onehop
-from onehop.integrations.pyg.sparse_tensors import graph_of_tensor
+from onehop.integrations.pyg.edges.sparse_tensors import graph_of_tensor
 from tests.integrations.pyg.adjacencies import (
     CONTEXTS,
     WARNINGS,

@@ -1,1 +1,1 @@
-"""DGL: sums, extrema, products and softmaxes over edges underneath its layers, and fused attention."""
+"""DGL: the operators on edges that its layers call, and fused attention."""

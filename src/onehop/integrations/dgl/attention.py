@@ -1,11 +1,12 @@
-"""GATConv and GATv2Conv in one fused kernel: scores, softmax and weighted sum, nothing kept for each edge.
+"""GATConv and GATv2Conv in one fused kernel: scores, softmax and weighted sum, with no tensor per edge.
 
-The layers' own modules run as they are, hooks included, all but the two that would see a number, or a row,
-for each edge: the leaky relu and the dropout of attention. Where those two are plain nothing observable
-differs: the dropout's mask is drawn by the module itself, from ones, so the same seed drops the same weights.
+The layers' modules run unchanged, with their hooks, except the two that would get a value or a row for each
+edge: the leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable
+differs. The dropout module draws its mask itself, from ones, so the same seed drops the same weights.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -24,43 +25,35 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
 
 
-def fused_gat(theirs: Function, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """GATConv's ``forward``: ``(graph, feat, edge_weight=None, get_attention=False)``."""
-    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "edge_weight", "get_attention"), "gat")
-
-
-def fused_gatv2(theirs: Function, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """GATv2Conv's ``forward``: ``(graph, feat, get_attention=False)``."""
-    return _fused(theirs, layer, args, kwargs, ("graph", "feat", "get_attention"), "gatv2")
-
-
 def _fused(
+    names: tuple[str, ...],
+    operation: str,
+    run: Function,
     theirs: Function,
     layer: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    names: tuple[str, ...],
-    operation: str,
 ) -> Any:
+    """Runs a layer's ``forward``, whose parameters have these names."""
     given = dict(zip(names, args, strict=False)) | kwargs
     structure = _structure(layer, given, len(args) + len(kwargs), names)
     if isinstance(structure, str):
         reports.refuse(layer, structure)
         return theirs(layer, *args, **kwargs)
-    asked = bool(given.get("get_attention"))
+    with_weights = bool(given.get("get_attention"))
     if reports.recording():
         dtype = next(layer.parameters()).dtype
         backend = backend_for(structure.device, dtype)
         size = layer._out_feats, dtype, structure.device, layer._num_heads
         plan = tuning.plan_text(backend, structure.graph, operation, *size)
-        form = f"{type(layer).__name__}, fused{', with weights' if asked else ''}"
+        form = f"{type(layer).__name__}, fused{', with weights' if with_weights else ''}"
         reports.record(reports.Call(layer, None, form, "sum", backend.name, plan))
-    out, weights = _RUNS[operation](layer, given["graph"], structure.graph, given["feat"], asked)
+    out, weights = run(layer, given["graph"], structure.graph, given["feat"], with_weights)
     return out if weights is None else (out, weights.unsqueeze(-1))
 
 
 def _structure(layer: Any, given: dict[str, Any], number: int, names: tuple[str, ...]) -> Structure | str:
-    """The graph's structure, or why the layer goes DGL's own way."""
+    """The graph's structure, or why the layer runs DGL's own code."""
     if number != len(given) or not given.keys() <= set(names) or not {"graph", "feat"} <= given.keys():
         return LEFT_TO_DGL
     if given.get("edge_weight") is not None:
@@ -104,65 +97,75 @@ def _modules_reason(layer: Any) -> str | None:
     return None
 
 
-def _gat(layer: Any, g: Any, graph: Graph, feat: Any, asked: bool) -> tuple[Tensor, Tensor | None]:
-    shape = (-1, layer._num_heads, layer._out_feats)
-    if isinstance(feat, tuple):
-        from_src, from_dst = layer.feat_drop(feat[0]), layer.feat_drop(feat[1])
-        shared = not hasattr(layer, "fc_src")
-        source = (layer.fc if shared else layer.fc_src)(from_src).view(shape)
-        target = (layer.fc if shared else layer.fc_dst)(from_dst).view(shape)
-    else:
-        from_dst = layer.feat_drop(feat)
-        source = target = layer.fc(from_dst).view(shape)
-        if g.is_block:
-            target, from_dst = source[: graph.num_dst], from_dst[: graph.num_dst]
+def _gat(layer: Any, g: Any, graph: Graph, feat: Any, with_weights: bool) -> tuple[Tensor, Tensor | None]:
+    apart = isinstance(feat, tuple) and hasattr(layer, "fc_src")
+    steps = (layer.fc_src, layer.fc_dst) if apart else (layer.fc, layer.fc)
+    source, target, from_dst = _ends(layer, g, graph, feat, *steps)
     of_source, of_target = (source * layer.attn_l).sum(-1), (target * layer.attn_r).sum(-1)
-    slope, mask = layer.leaky_relu.negative_slope, _drawn(layer, graph, of_source)
-    weights = None
-    if asked:
-        out, weights = gat(
-            graph, source, of_source, of_target, slope, edge_mask=mask, return_attention_weights=True
-        )
-    else:
-        out = gat(graph, source, of_source, of_target, slope, edge_mask=mask)
-    if layer.res_fc is not None:
-        out = out + layer.res_fc(from_dst).view(graph.num_dst, -1, layer._out_feats)
+    operands = source, of_source, of_target
+    out, weights = _attend(layer, graph, gat, operands, with_weights)
+    out = _with_residual(layer, out, from_dst)
     if layer.has_explicit_bias:
-        out = out + layer.bias.view(1, *shape[1:])
+        out = out + layer.bias.view(1, layer._num_heads, layer._out_feats)
     return (layer.activation(out) if layer.activation else out), weights
 
 
-def _gatv2(layer: Any, g: Any, graph: Graph, feat: Any, asked: bool) -> tuple[Tensor, Tensor | None]:
+def _gatv2(layer: Any, g: Any, graph: Graph, feat: Any, with_weights: bool) -> tuple[Tensor, Tensor | None]:
+    shared = layer.share_weights and not isinstance(feat, tuple)
+    steps = layer.fc_src, layer.fc_src if shared else layer.fc_dst
+    source, target, from_dst = _ends(layer, g, graph, feat, *steps)
+    operands = source, target, layer.attn[0]
+    out, weights = _attend(layer, graph, gatv2, operands, with_weights)
+    out = _with_residual(layer, out, from_dst)
+    return (layer.activation(out) if layer.activation else out), weights
+
+
+def _ends(
+    layer: Any, g: Any, graph: Graph, feat: Any, of_source: Any, of_target: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Projected sources and destinations, [n, heads, features] each, and the destinations' own features.
+
+    If both have the same features and linear step, it runs once.
+    """
     shape = (-1, layer._num_heads, layer._out_feats)
     if isinstance(feat, tuple):
         from_src, from_dst = layer.feat_drop(feat[0]), layer.feat_drop(feat[1])
-        source, target = layer.fc_src(from_src).view(shape), layer.fc_dst(from_dst).view(shape)
-    else:
-        from_dst = layer.feat_drop(feat)
-        source = target = layer.fc_src(from_dst).view(shape)
-        if not layer.share_weights:
-            target = layer.fc_dst(from_dst).view(shape)
-        if g.is_block:
-            target, from_dst = target[: graph.num_dst], from_dst[: graph.num_dst]
-    slope, mask = layer.leaky_relu.negative_slope, _drawn(layer, graph, source)
-    weights = None
-    if asked:
-        out, weights = gatv2(
-            graph, source, target, layer.attn[0], slope, edge_mask=mask, return_attention_weights=True
-        )
-    else:
-        out = gatv2(graph, source, target, layer.attn[0], slope, edge_mask=mask)
-    if layer.res_fc is not None:
-        out = out + layer.res_fc(from_dst).view(graph.num_dst, -1, layer._out_feats)
-    return (layer.activation(out) if layer.activation else out), weights
+        return of_source(from_src).view(shape), of_target(from_dst).view(shape), from_dst
+    from_dst = layer.feat_drop(feat)
+    source = of_source(from_dst).view(shape)
+    target = source if of_target is of_source else of_target(from_dst).view(shape)
+    if g.is_block:
+        target, from_dst = target[: graph.num_dst], from_dst[: graph.num_dst]
+    return source, target, from_dst
 
 
-def _drawn(layer: Any, graph: Graph, like: Tensor) -> Tensor | None:
-    """[E, H]: the factors of the layer's dropout; None where it drops nothing."""
-    if not layer.attn_drop.training or layer.attn_drop.p == 0:
-        return None
-    mask: Tensor = layer.attn_drop(like.new_ones(graph.num_edges, layer._num_heads, 1)).squeeze(-1)
-    return mask.detach()
+def _attend(
+    layer: Any, graph: Graph, operator: Function, operands: tuple[Tensor, ...], with_weights: bool
+) -> tuple[Tensor, Tensor | None]:
+    mask = None
+    if layer.attn_drop.training and layer.attn_drop.p != 0:
+        # [E, H]: the factors of the layer's dropout.
+        ones = operands[0].new_ones(graph.num_edges, layer._num_heads, 1)
+        mask = layer.attn_drop(ones).squeeze(-1).detach()
+    found = operator(
+        graph,
+        *operands,
+        layer.leaky_relu.negative_slope,
+        edge_mask=mask,
+        return_attention_weights=with_weights,
+    )
+    return found if with_weights else (found, None)
 
 
-_RUNS: dict[str, Callable[..., tuple[Tensor, Tensor | None]]] = {"gat": _gat, "gatv2": _gatv2}
+def _with_residual(layer: Any, out: Tensor, from_dst: Tensor) -> Tensor:
+    if layer.res_fc is None:
+        return out
+    residual: Tensor = layer.res_fc(from_dst).view(out.size(0), -1, layer._out_feats)
+    return out + residual
+
+
+FUSED = {
+    "GATConv": partial(_fused, ("graph", "feat", "edge_weight", "get_attention"), "gat", _gat),
+    "GATv2Conv": partial(_fused, ("graph", "feat", "get_attention"), "gatv2", _gatv2),
+}
+"""The forwards of DGL's layers that are fused, by the names of their classes."""

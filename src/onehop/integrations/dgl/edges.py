@@ -1,9 +1,9 @@
 """Operators of DGL on edges: ``dgl.ops.gsddmm``, where it is a dot product, and the edge softmax."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
+from dgl.base import ALL, is_all
 from torch import Tensor
 
 from onehop.backends import backend_for
@@ -11,32 +11,20 @@ from onehop.integrations import reports, tuning
 from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
-from onehop.integrations.rows import stand_in
 from onehop.ops.edge_softmax import edge_softmax
 from onehop.ops.sddmm import sddmm
 
-Function = Callable[..., Any]
 
-
-def fast_gsddmm(theirs: Function) -> Function:
-    """DGL's ``gsddmm``, whose dot products between the two ends of an edge run on onehop's kernels."""
-    ours = _gsddmm
-
-    def gsddmm(g, op, lhs_data, rhs_data, lhs_target="u", rhs_target="v"):  # type: ignore[no-untyped-def]
-        return ours(theirs, g, op, lhs_data, rhs_data, lhs_target, rhs_target)
-
-    return stand_in(theirs, gsddmm)
-
-
-def _gsddmm(theirs: Function, g: Any, op: str, lhs: Any, rhs: Any, lhs_target: str, rhs_target: str) -> Any:
-    if not running.is_on():
-        return theirs(g, op, lhs, rhs, lhs_target, rhs_target)
-    ends = _ends(g._graph, op, lhs, rhs, lhs_target, rhs_target)
+def gsddmm(
+    _: Any, g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v"
+) -> Tensor | None:
+    """Runs DGL's ``gsddmm`` where it is a dot product of both ends; None where DGL's code has to run."""
+    ends = _ends(g._graph, op, lhs_data, rhs_data, lhs_target, rhs_target)
     if isinstance(ends, str):
         reports.refuse(running.layer(), ends)
-        return theirs(g, op, lhs, rhs, lhs_target, rhs_target)
+        return None
     structure, source, target = ends
-    _tell(structure, source, "dot product of the ends")
+    _record(structure, source, "dot product of the ends")
     return sddmm(structure.graph, target, source).unsqueeze(-1)
 
 
@@ -64,33 +52,21 @@ def _ends(
     return structure, source, target
 
 
-def fast_edge_softmax(theirs: Function) -> Function:
-    """DGL's inner ``edge_softmax``, over each destination's edges, on onehop's kernels."""
-    ours = _edge_softmax
-    parameters = theirs.__defaults__
-    assert parameters is not None
-    everything = parameters[0]
-
-    def edge_softmax(gidx, logits, eids=everything, norm_by="dst"):  # type: ignore[no-untyped-def]
-        return ours(theirs, everything, gidx, logits, eids, norm_by)
-
-    return stand_in(theirs, edge_softmax)
-
-
-def _edge_softmax(theirs: Function, everything: Any, index: Any, logits: Any, eids: Any, norm_by: str) -> Any:
-    if not running.is_on():
-        return theirs(index, logits, eids, norm_by)
-    structure = _of_softmax(everything, index, logits, eids, norm_by)
+def edge_softmax_internal(
+    _: Any, gidx: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst"
+) -> Tensor | None:
+    """Runs DGL's inner ``edge_softmax`` over each destination's edges; None where DGL's code has to run."""
+    structure = _of_softmax(gidx, logits, eids, norm_by)
     if isinstance(structure, str):
         reports.refuse(running.layer(), structure)
-        return theirs(index, logits, eids, norm_by)
-    _tell(structure, logits, "softmax over each destination's edges")
+        return None
+    _record(structure, logits, "softmax over each destination's edges")
     scores = logits.reshape(structure.graph.num_edges, math.prod(logits.shape[1:]))
     return edge_softmax(structure.graph, scores).view(logits.shape)
 
 
-def _of_softmax(everything: Any, index: Any, logits: Any, eids: Any, norm_by: str) -> Structure | str:
-    if not (isinstance(eids, str) and eids == everything):
+def _of_softmax(index: Any, logits: Any, eids: Any, norm_by: str) -> Structure | str:
+    if not is_all(eids):
         return "the softmax is over some of the edges"
     if norm_by != "dst":
         return "the softmax is over each source's edges"
@@ -100,7 +76,7 @@ def _of_softmax(everything: Any, index: Any, logits: Any, eids: Any, norm_by: st
     return tensor_reason("scores", logits, structure.graph.num_edges, structure) or structure
 
 
-def _tell(structure: Structure, x: Tensor, form: str) -> None:
+def _record(structure: Structure, x: Tensor, form: str) -> None:
     if reports.recording():
         backend = backend_for(x.device, x.dtype)
         plan = tuning.plan_text(backend, structure.graph, "sum", x.size(-1), x.dtype, x.device)

@@ -1,6 +1,7 @@
 """DGL as a framework that can be patched."""
 
 import sys
+from functools import partial
 from typing import Any
 
 import dgl
@@ -9,23 +10,24 @@ import torch
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, edges, graphs, messages, running
+from onehop.integrations.framework import DGL, Framework
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.settings import Settings
 
 _TESTED = (2, 1)
 
-# Layers whose aggregation takes the fast path, as far as their options allow.
+# Layers whose aggregation takes the fast path where their options allow it.
 LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
-_FUSED = {"GATConv": attention.fused_gat, "GATv2Conv": attention.fused_gatv2}
 
 
-class Dgl:
-    """The Deep Graph Library: what is replaced in it, and how it is put back."""
+class Dgl(Framework):
+    """The Deep Graph Library. Its layers call a few operators on edges, which are replaced."""
 
-    name = "dgl"
+    name = DGL
 
     def __init__(self) -> None:
+        super().__init__()
         version = tuple(int(part) for part in dgl.__version__.split(".")[:2])
         if version < _TESTED:
             raise ConfigurationError(
@@ -41,63 +43,35 @@ class Dgl:
                 f"dgl runs on {dgl.backend.backend_name}, and onehop.patch() needs its backend for PyTorch: "
                 f"set DGLBACKEND=pytorch before dgl is imported."
             )
-        self._rows: list[Row] = []
 
     def layers(self) -> tuple[str, ...]:
-        """The names that ``patch(only=...)`` takes."""
+        """The class names that ``patch(only=...)`` takes."""
         return LAYERS
 
-    def install(self, settings: Settings) -> None:
-        """Puts ours in place, whatever the settings; again does nothing."""
-        if not self._rows:
-            self._rows = [*_operators(), *_forwards()]
-            for row in self._rows:
-                row.install()
-
-    def remove(self) -> None:
-        """Puts theirs back."""
-        for row in reversed(self._rows):
-            row.restore()
-        self._rows = []
-
-    def replaced(self) -> list[str]:
-        """The dotted names of everything that is ours now."""
-        return [row.name for row in self._rows]
+    def rows(self, settings: Settings) -> list[Row]:
+        """The rows of the patch table, whatever the settings."""
+        # The function edge_softmax hides the module of that name; only sys.modules has all three.
+        spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
+        index, on = sys.modules["dgl.heterograph_index"].HeteroGraphIndex, running.is_on
+        return [
+            *replacing_in((spmm, dgl.ops), "gspmm", messages.gspmm, where=on),
+            *replacing_in((sddmm, dgl.ops), "gsddmm", edges.gsddmm, where=on),
+            replacing(softmax, "edge_softmax_internal", edges.edge_softmax_internal, where=on),
+            replacing(index, "get_relation_graph", graphs.get_relation_graph, where=on),
+            *(
+                replacing(
+                    kind, "forward", partial(running.forward, attention.FUSED.get(kind.__name__)), where=on
+                )
+                for kind in _layer_classes()
+                if "forward" in vars(kind)
+            ),
+        ]
 
     def silence(self, module: Any) -> str | None:
-        """Return why a layer never called an operator that is ours; None if the module is no layer."""
+        """Return why a layer never called a replaced operator; None if the module is no layer of DGL's."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"
-
-
-def _operators() -> list[Row]:
-    # The function edge_softmax hides the module of that name; only sys.modules has all three.
-    spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
-    gspmm, gsddmm = messages.fast_gspmm(spmm.gspmm), edges.fast_gsddmm(sddmm.gsddmm)
-    inner = softmax.edge_softmax_internal
-    index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
-    return [
-        Row(spmm, "gspmm", gspmm, spmm.gspmm),
-        Row(dgl.ops, "gspmm", gspmm, dgl.ops.gspmm),
-        Row(sddmm, "gsddmm", gsddmm, sddmm.gsddmm),
-        Row(dgl.ops, "gsddmm", gsddmm, dgl.ops.gsddmm),
-        Row(softmax, "edge_softmax_internal", edges.fast_edge_softmax(inner), inner),
-        Row(
-            index,
-            "get_relation_graph",
-            graphs.remembering(index.get_relation_graph),
-            index.get_relation_graph,
-        ),
-    ]
-
-
-def _forwards() -> list[Row]:
-    return [
-        Row(kind, "forward", running.noting(kind.forward, _FUSED.get(kind.__name__)), kind.forward)
-        for kind in _layer_classes()
-        if "forward" in vars(kind)
-    ]
 
 
 def _layer_classes() -> list[Any]:

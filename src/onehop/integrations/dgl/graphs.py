@@ -1,12 +1,11 @@
-"""The graph behind a DGL graph, made once and found again.
+"""The onehop graph of a DGL graph, made once and found again.
 
-A DGLGraph is a thin cover: what holds the edges is its index, ``g._graph``, which never changes. Whatever
-changes a graph gives it a new index, and ``local_var`` shares the old one. So an index needs no version, and
-what was made from it lives in the cache of recognised tensors, under a tensor that stands for the index and
-dies with it.
+The edges of a DGLGraph are in its index, ``g._graph``, which never changes. Any change gives the DGLGraph a
+new index, and ``local_var`` shares the old one. So an index needs no version, and what is made from it is in
+the cache of recognised tensors, under a tensor that represents the index and is freed with it.
 
-``update_all`` works on a relation of the graph, even if there is but one, and has a new index made for it in
-every call. While patched an index remembers those of its relations, which are as unchanging as it is.
+``update_all`` works on a relation of the graph, even if there is only one, and makes a new index for it in
+every call. While patched, an index remembers the indices of its relations, which never change either.
 """
 
 import contextlib
@@ -21,14 +20,12 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
 from onehop.graph.identity import CACHE
-from onehop.integrations.dgl import running
-from onehop.integrations.rows import stand_in
 
 _REST = "dgl"
 
 
 class _Record:
-    """Companions of an index: the tensor that stands for it, and the indices of its relations."""
+    """The tensor that represents an index, and the indices of its relations."""
 
     __slots__ = ("relations", "tensor")
 
@@ -38,7 +35,7 @@ class _Record:
         self.relations: dict[int, Any] = {}
 
 
-# By id, with a weak reference to tell a new index at an old address: DGL's objects cannot be hashed.
+# By id, as DGL's objects cannot be hashed; the weak reference tells a new index at an old address.
 _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 
@@ -46,8 +43,8 @@ class Structure:
     """The edges of an index with one type of edges.
 
     Attributes:
-        graph: Its edges; their order is that of the edge numbers.
-        device: Where the index is, and its features have to be.
+        graph: Its edges, in the order of their numbers.
+        device: The device of the index, where its features must be.
     """
 
     __slots__ = ("_empty", "_has_empty", "_visits_by_number", "device", "graph")
@@ -60,7 +57,7 @@ class Structure:
 
     @property
     def empty(self) -> Tensor:
-        """[num_dst]: which destinations have no edges."""
+        """Marks of the destinations without edges, [num_dst]."""
         if self._empty is None:
             with made_to_be_kept():
                 self._empty = self.graph.on(self.device).rowptr.diff() == 0
@@ -68,7 +65,7 @@ class Structure:
 
     @property
     def has_empty(self) -> bool:
-        """Return whether there are such destinations; on a device the host waits for that once."""
+        """Return whether there are such destinations; on a device the host waits for the answer once."""
         if self._has_empty is None:
             self._has_empty = bool(self.empty.any())
         return self._has_empty
@@ -76,7 +73,7 @@ class Structure:
     def visits_by_number(self, index: Any) -> bool:
         """Return whether DGL visits the edges of each destination in the order of their numbers.
 
-        That order decides which of the edges that tie in a maximum gets the gradient. If the index has CSC,
+        The order decides which of several edges tied in a maximum gets the gradient. If the index has CSC,
         the host waits for the answer once.
 
         Args:
@@ -101,7 +98,7 @@ class Structure:
 
 @contextlib.contextmanager
 def made_to_be_kept() -> Iterator[None]:
-    """Within it, tensors can be used later: those made in inference mode could not be used outside it."""
+    """Makes ordinary tensors inside the block; those of inference mode could not be used outside it."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
@@ -113,7 +110,7 @@ def device_of(index: Any) -> torch.device:
 
 
 def structure_of(index: Any, device: torch.device) -> Structure | None:
-    """The structure of ``g._graph``, with one type of edges; made where the index is.
+    """The structure of ``g._graph``, with one type of edges; made on the device of the index.
 
     Returns:
         None if there are too many nodes.
@@ -152,19 +149,8 @@ def _visits_by_number(index: Any) -> bool:
     return len(number) == 0 or bool(((number.diff() > 0) | (target.diff() > 0)).all())
 
 
-def remembering(theirs: Callable[..., Any]) -> Callable[..., Any]:
+def get_relation_graph(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
     """``HeteroGraphIndex.get_relation_graph`` with a memory."""
-    ours = _relation
-
-    def get_relation_graph(self, etype):  # type: ignore[no-untyped-def]
-        return ours(theirs, self, etype)
-
-    return stand_in(theirs, get_relation_graph)
-
-
-def _relation(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
-    if not running.is_on():
-        return theirs(index, etype)
     relations = _record(index).relations
     if etype not in relations:
         relations[etype] = theirs(index, etype)

@@ -1,7 +1,6 @@
-"""``dgl.ops.gspmm``: messages made and reduced in one pass, which is what ``update_all`` comes down to."""
+"""``dgl.ops.gspmm``, which ``update_all`` calls: messages are computed and reduced in one pass."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,35 +14,21 @@ from onehop.integrations import memory, reports, tuning
 from onehop.integrations.dgl import running
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
-from onehop.integrations.rows import stand_in
 from onehop.ops import aggregate
 from onehop.ops.arg_extremum import MOST_EDGES, arg_extremum
 from onehop.ops.library import needs_grad
 
-Function = Callable[..., Any]
-
-# What DGL returns for destinations without edges.
+# DGL's results for destinations without edges.
 _OF_EMPTY = {"max": -math.inf, "min": math.inf}
 
 
-def fast_gspmm(theirs: Function) -> Function:
-    """DGL's ``gspmm`` on onehop's kernels where they do the same."""
-    ours = _gspmm
-
-    def gspmm(g, op, reduce_op, lhs_data, rhs_data):  # type: ignore[no-untyped-def]
-        return ours(theirs, g, op, reduce_op, lhs_data, rhs_data)
-
-    return stand_in(theirs, gspmm)
-
-
-def _gspmm(theirs: Function, g: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Any:
-    if not running.is_on():
-        return theirs(g, op, reduce_op, lhs, rhs)
-    task = _prepare(g._graph, op, reduce_op, lhs, rhs)
+def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Tensor | None:
+    """Runs DGL's ``gspmm`` on onehop's kernels; None where DGL's code has to run."""
+    task = _prepare(g._graph, op, reduce_op, lhs_data, rhs_data)
     out = task if isinstance(task, str) else task.run()
     if isinstance(out, str):
         reports.refuse(running.layer(), out)
-        return theirs(g, op, reduce_op, lhs, rhs)
+        return None
     return out
 
 
@@ -52,13 +37,13 @@ class Reduction:
     """One reduction, ready to run.
 
     Attributes:
-        structure: Over which edges.
+        structure: The edges.
         reduce: "sum", "mean", "max" or "min".
         x: [num_src, F], or [num_src, H, D].
         weight: [E], or [E, H]; None means 1.
-        shape: Of a row of the result.
-        winners: Whether the winners of a maximum or minimum are looked for, which pass over NaN as DGL does.
-        last: Which of the edges that tie gets the gradient of a maximum or minimum.
+        shape: The shape of a row of the result.
+        winners: Whether the winning edges of a maximum or minimum are recorded, which skips NaN as DGL does.
+        last: Whether the last of several tied edges gets the gradient of a maximum or minimum, or the first.
     """
 
     structure: Structure
@@ -70,7 +55,7 @@ class Reduction:
     last: bool
 
     def run(self) -> Tensor | str:
-        """The reduced messages; or why DGL has to make them after all."""
+        """The reduced messages; or why DGL has to reduce them after all."""
         graph = self.structure.graph
         width = self.x.numel() // max(graph.num_src, 1)
         backward = torch.is_grad_enabled() and self.x.requires_grad
@@ -103,7 +88,7 @@ class Reduction:
 
 
 def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reduction | str:
-    """The task, or the sentence why there is none."""
+    """The reduction, or why there is none."""
     if op not in ("copy_lhs", "mul", "div") or reduce_op not in ("sum", "mean", "max", "min"):
         return f"messages of {op} and {reduce_op} have no kernel of onehop's"
     structure = structure_for(index)
@@ -130,7 +115,7 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reducti
         if op == "div":
             weight = 1.0 / weight
     learns = needs_grad(x, weight)
-    # On a device the host would wait to learn whether there is NaN.
+    # On a device, checking for NaN would make the host wait.
     winners = reduce_op in _OF_EMPTY and (learns or (not x.is_cpu and graph.num_edges > 0))
     if winners:
         if graph.num_edges == 0:
@@ -144,16 +129,16 @@ def _prepare(index: Any, op: str, reduce_op: str, lhs: Any, rhs: Any) -> Reducti
     return Reduction(structure, reduce_op, x, weight, shape, winners, _last_wins(x, alike))
 
 
-# DGL asks libxsmm for the processor's level, which from here on is AVX-512 with its F and CD instructions.
+# DGL uses libxsmm's loop from this level of the processor on: AVX-512 with its F and CD instructions.
 _HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
 
 
 def _last_wins(x: Tensor, alike: bool) -> bool:
-    """Return whether the last of the edges that tie gets the gradient in DGL, by number, or the first.
+    """Return whether DGL gives the gradient to the last of several tied edges, by number, or to the first.
 
-    Its own loop takes a message that is larger; libxsmm's, which runs for float32 where features of nodes and
-    edges are of one shape and the processor has AVX-512, one that is not smaller. Both go by the numbers of
-    the edges. On a device DGL has one loop, which takes a message that is larger.
+    DGL's own loop takes a larger message only. libxsmm's loop, which runs for float32 where the features of
+    nodes and edges have one shape and the processor has AVX-512, also takes an equal one. Both visit edges by
+    number. On a device there is one loop, which takes a larger message only.
     """
     if not x.is_cpu:
         return False
@@ -163,7 +148,7 @@ def _last_wins(x: Tensor, alike: bool) -> bool:
 def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]] | None:
     """Features and weights as onehop takes them, and the shape of a row of the result.
 
-    As in DGL, the one with fewer dimensions is widened behind the first.
+    As in DGL, the tensor with fewer dimensions gets dimensions of 1 behind the first.
     """
     dims = max(lhs.dim(), rhs.dim())
     shape = (1,) * (dims - lhs.dim()) + tuple(lhs.shape[1:])

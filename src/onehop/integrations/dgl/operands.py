@@ -1,4 +1,4 @@
-"""The conditions on an operator's graph and its tensors: each comes with the sentence that says why not."""
+"""The conditions on an operator's graph and tensors, each with the sentence that says why it fails."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ LEFT_TO_DGL = "DGL is left to report what does not fit"
 
 
 def structure_for(index: Any) -> Structure | str:
-    """The structure of ``g._graph``, or why its operators go DGL's own way."""
+    """The structure of ``g._graph``, or why its operators run DGL's own code."""
     reason = context_reason() or selection_reason()
     if reason is not None:
         return reason
@@ -34,7 +34,7 @@ def structure_for(index: Any) -> Structure | str:
 
 
 def tensor_reason(name: str, x: Any, rows: int, structure: Structure) -> str | None:
-    """Return why a tensor with one row a node, or an edge, has no fast path; None if it has."""
+    """Return why a tensor with a row for each node or edge has no fast path; None if it has."""
     if type(x) is not Tensor and type(x) is not Parameter:
         return f"the {name} are of type {type(x).__name__}"
     if x.dtype not in FLOATS:

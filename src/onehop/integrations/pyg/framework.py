@@ -1,7 +1,7 @@
 """PyG as a framework that can be patched."""
 
 import importlib
-from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import torch_geometric
@@ -9,47 +9,42 @@ from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePas
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.errors import ConfigurationError
+from onehop.integrations.framework import PYG, Framework
 from onehop.integrations.pyg import (
     associations,
-    clusters,
-    derived_tensors,
-    direct,
-    gcn_norm,
+    functions,
     hgt,
-    hgt_loader,
     hook,
     hyperedges,
-    neighbours,
+    loaders,
     pending,
     pna,
-    saint,
-    self_loops,
-    typed_edges,
     typed_products,
 )
-from onehop.integrations.pyg.programs import traced
-from onehop.integrations.pyg.recognise import (
+from onehop.integrations.pyg.edges import derived_tensors, normalise, self_loops, typed_edges
+from onehop.integrations.pyg.known import (
     GCN_NORM_MODULES,
     SELF_LOOP_NAMES,
     classes_returning_weights,
     edge_updates,
-    known_layers,
-    message_forms,
 )
+from onehop.integrations.pyg.programs import traced
+from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Row, replaced, replacing
+from onehop.integrations.rows import Function, Row, replaced, replacing
 from onehop.integrations.settings import Settings
 from onehop.loading import is_loaded, when_loaded
 
 _OLDEST, _NEWEST = (2, 6), (2, 8)
 
 
-class Pyg:
-    """PyTorch Geometric: what is replaced in it, and how it is put back."""
+class Pyg(Framework):
+    """PyTorch Geometric: installs and restores the rows of its patch table."""
 
-    name = "pyg"
+    name = PYG
 
     def __init__(self) -> None:
+        super().__init__()
         version = tuple(int(part) for part in torch_geometric.__version__.split(".")[:2])
         if version < _OLDEST:
             raise ConfigurationError(
@@ -61,47 +56,59 @@ class Pyg:
                 "onehop.patch() was tested with torch_geometric 2.6 to 2.8, and this is %s: compare results.",
                 torch_geometric.__version__,
             )
-        self._rows: list[Row] = []
-        when_loaded("distributed", self._install_divided)
+        when_loaded("distributed", self._add_divided)
 
     def layers(self) -> tuple[str, ...]:
-        """The names that ``patch(only=...)`` takes."""
+        """The class names that ``patch(only=...)`` takes."""
         return known_layers()
 
-    def install(self, settings: Settings) -> None:
-        """Puts ours in place, whatever the settings; again does nothing."""
-        if self._rows:
-            return
-        # Both read PyG's functions, and nobody has replaced them by ours.
-        message_forms()
+    def rows(self, settings: Settings) -> list[Row]:
+        """The rows of the patch table, whatever the settings."""
+        # Both read PyG's functions, which are not replaced yet.
+        rules()
         edge_updates()
-        self._rows = _rows()
-        for row in self._rows:
-            row.install()
-        hook.wrap_existing()
-        self._install_divided()
+        shared = _shared_rows()
+        of_gcn = next(row for row in shared if row.owner is gcn_conv and row.attribute == "gcn_norm")
+        return [
+            hook.template_row(),
+            *shared,
+            *associations.rows(of_gcn.ours),
+            *(
+                _made(kind, "forward", partial(pending.noting, traced=traced.attention_forward))
+                for kind in classes_returning_weights()
+            ),
+            replacing(HypergraphConv, "forward", hyperedges.forward),
+            replacing(HGTConv, "forward", hgt.forward),
+            replacing(hgt_conv, "construct_bipartite_edge_index", typed_edges.joined),
+            replacing(PNAConv, "forward", pna.forward),
+            replacing(HeteroLinear, "forward_naive", typed_products.products),
+            *functions.rows(),
+            *loaders.rows(),
+            *derived_tensors.rows(),
+        ]
 
-    def _install_divided(self) -> None:
-        """Puts in place what divided graphs need, while patched, once somebody has imported them."""
-        if not self._rows or not is_loaded("distributed"):
-            return
-        from onehop.integrations.pyg import divided
+    def install(self, settings: Settings) -> None:
+        """Installs the rows, and wraps the classes that exist; has no effect if that is done already."""
+        if not self._rows:
+            super().install(settings)
+            hook.wrap_existing()
+            self._add_divided()
 
-        rows = divided.rows()
-        for row in rows:
-            row.install()
-        self._rows += rows
+    def _add_divided(self) -> None:
+        """Installs the rows for divided graphs once both the patch and ``onehop.distributed`` are there."""
+        if self._rows and is_loaded("distributed"):
+            from onehop.integrations.pyg import divided
+
+            self.add(divided.rows())
 
     def remove(self) -> None:
-        """Puts theirs back."""
-        for row in reversed(self._rows):
-            row.restore()
-        self._rows = []
+        """Restores what the rows replaced, and the functions of all classes."""
+        super().remove()
         hook.unwrap_all()
 
     def replaced(self) -> list[str]:
-        """The dotted names of everything that is ours now."""
-        return [row.name for row in self._rows] + (hook.wrapped_classes() if self._rows else [])
+        """The dotted names of everything that is replaced now."""
+        return super().replaced() + (hook.wrapped_classes() if self._rows else [])
 
     def silence(self, module: Any) -> str | None:
         """Return why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
@@ -116,34 +123,18 @@ class Pyg:
         return "it propagated nothing"
 
 
-def _rows() -> list[Row]:
-    rows = [hook.template_row()]
+def _made(owner: Any, attribute: str, maker: Function) -> Row:
+    """The row of a function that is replaced by what ``maker`` makes of it."""
+    theirs = getattr(owner, attribute)
+    return Row(owner, attribute, maker(theirs), theirs)
+
+
+def _shared_rows() -> list[Row]:
+    """The rows of functions that several modules import; TorchScript wants one function for all of them."""
     makers = {
-        "gcn_norm": gcn_norm.remembering,
+        "gcn_norm": normalise.remembering,
         **self_loops.REMEMBERING,
     }
-    made: dict[Callable[..., Any], Callable[..., Any]] = {}
-    for name, attribute in (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES):
-        module = importlib.import_module(name)
-        theirs = getattr(module, attribute)
-        # One for all modules, as theirs is: TorchScript knows functions by their names.
-        if theirs not in made:
-            made[theirs] = makers[attribute](theirs)
-        rows.append(Row(module, attribute, made[theirs], theirs))
-    rows.extend(associations.rows(made[gcn_conv.gcn_norm]))
-    rows.extend(
-        Row(kind, "forward", pending.noting(kind.forward, traced.attention_forward), kind.forward)
-        for kind in classes_returning_weights()
-    )
-    rows.append(replacing(HypergraphConv, "forward", hyperedges.forward))
-    rows.append(replacing(HGTConv, "forward", hgt.forward))
-    rows.append(replacing(hgt_conv, "construct_bipartite_edge_index", typed_edges.joined))
-    rows.append(Row(PNAConv, "forward", pna.multiplying_apart(PNAConv.forward), PNAConv.forward))
-    rows.extend(direct.rows())
-    rows.extend(neighbours.rows())
-    rows.extend(clusters.rows())
-    rows.extend(hgt_loader.rows())
-    rows.extend(saint.rows())
-    rows.extend(derived_tensors.rows())
-    rows.append(replacing(HeteroLinear, "forward_naive", typed_products.products))
-    return rows
+    once = {attribute: cache(maker) for attribute, maker in makers.items()}
+    names = (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES)
+    return [_made(importlib.import_module(name), attribute, once[attribute]) for name, attribute in names]

@@ -22,12 +22,11 @@ from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.attention_task import AttentionTask
-from onehop.integrations.pyg.conditions import has_hooks, layer_reason, reduction_of
-from onehop.integrations.pyg.graphs import graph_of
+from onehop.integrations.pyg.call import Plan, begin
+from onehop.integrations.pyg.edges.graphs import graph_of
+from onehop.integrations.pyg.edges.typed_edges import joined
 from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
-from onehop.integrations.pyg.tasks import begin, record_of
-from onehop.integrations.pyg.typed_edges import joined
+from onehop.integrations.pyg.layer import has_hooks, layer_reason, record_of, reduction_of
 from onehop.ops import attention
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.recomputed import recomputed
@@ -94,14 +93,15 @@ def forward(
     def run() -> Tensor:
         if len(groups.each) > 1:
             pieces = GroupedAttention(graph, groups, sources, scale, fastest)
-            return recomputed(pieces, query, of_keys, of_values, *keys, *values).flatten(1)
+            out: Tensor = recomputed(pieces, query, of_keys, of_values, *keys, *values)
+            return out.flatten(1)
         key, value = (
             typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
             for ends, matrices in ((keys, of_keys), (values, of_values))
         )
         return attention(graph, query, key, value, scale).flatten(1)
 
-    task = AttentionTask(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
+    task = Plan(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
     begin(task, layer)
     parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})

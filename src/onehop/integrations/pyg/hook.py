@@ -1,18 +1,18 @@
-"""Hooks in PyG: ``propagate`` and ``edge_updater`` are wrapped, plain ones and those rendered for a class.
+"""Wrappers of ``propagate`` and ``edge_updater``: the plain functions and those rendered for a class.
 
-``MessagePassing`` has plain ones. For each class PyG renders others when the first instance is made, in
-``MessagePassing._set_jittable_templates``; where it cannot, layers run the plain ones. A wrapper round that
-method takes care of classes to come; classes that have theirs already are swept. What PyG keeps for
-explainers (``_orig_propagate``) is left alone.
+``MessagePassing`` has plain ones. PyG renders others for each class when the first instance is made, in
+``MessagePassing._set_jittable_templates``; where it cannot, layers run the plain ones. That method is
+replaced so that later classes are wrapped too; existing classes are wrapped at once. The functions that PyG
+keeps for explainers (``_orig_propagate``) are left alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
-from onehop.integrations.pyg.classes import is_plain
+from onehop.integrations.pyg.layer import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.propagate import wrap
@@ -27,13 +27,8 @@ _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "
 
 
 def template_row() -> Row:
-    """The table's row for the method that renders."""
-    theirs = getattr(MessagePassing, _TEMPLATES)
-    return Row(MessagePassing, _TEMPLATES, _rendering(theirs), theirs)
-
-
-def _rendering(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    ours = wrap_class
+    """The table's row of the method that renders."""
+    theirs, ours = getattr(MessagePassing, _TEMPLATES), wrap_class
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         # Before, too: PyG renders for a class only if its own propagate is MessagePassing's.
@@ -41,11 +36,11 @@ def _rendering(theirs: Callable[..., Any]) -> Callable[..., Any]:
         theirs(self, *args, **kwargs)
         ours(type(self))
 
-    return stand_in(theirs, _set_jittable_templates)
+    return Row(MessagePassing, _TEMPLATES, stand_in(theirs, _set_jittable_templates), theirs)
 
 
 def wrap_class(kind: type) -> None:
-    """Wraps the functions of PyG that a class has of its own."""
+    """Wraps PyG's functions in the namespace of a class."""
     own: Any = vars(kind)
     for name, wrapper in _WRAPPERS.items():
         theirs, kept, explained = own.get(name), f"_jinja_{name}", f"_orig_{name}"
@@ -54,7 +49,7 @@ def wrap_class(kind: type) -> None:
             setattr(kind, name, of_base)
         elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
-        # A layer runs the one while an explainer is at work on it, and the other afterwards.
+        # A layer runs the first while an explainer works on it, and the second afterwards.
         of_explainers = replaced(own.get(explained))
         if of_explainers is not None:
             setattr(kind, explained, of_explainers)
@@ -64,13 +59,13 @@ def wrap_class(kind: type) -> None:
 
 
 def _is_rendered(kind: type, name: str) -> bool:
-    """Return whether PyG rendered a function of a class, and that it is not wrapped."""
+    """Return whether PyG rendered a function of a class and it is not wrapped."""
     own: Any = vars(kind)
     theirs = own.get(name)
     return (
         theirs is not None
         and own.get(f"_jinja_{name}") is theirs
-        # One that somebody wrote by hand is kept by PyG under the same name, and has another module.
+        # PyG keeps one written by hand under the same name; its module differs.
         and theirs.__module__ == f"{kind.__module__}_{kind.__name__}_{name}"
         and replaced(theirs) is None
     )
@@ -83,7 +78,7 @@ def wrap_existing() -> None:
 
 
 def unwrap_all() -> None:
-    """Gives every class its own functions back."""
+    """Restores the functions of every class."""
     for kind in layer_classes():
         for name in _ATTRIBUTES:
             theirs = replaced(vars(kind).get(name))

@@ -18,12 +18,10 @@ from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
 from onehop.integrations import session
-from onehop.integrations.pyg.classes import is_left_out
-from onehop.integrations.pyg.conditions import layer_reason
-from onehop.integrations.pyg.derived import can_remember, rewritten
-from onehop.integrations.pyg.graphs import graph_of
-from onehop.integrations.pyg.sizes import is_too_small
-from onehop.integrations.pyg.tasks import record_of
+from onehop.integrations.pyg.edges.derived import can_remember, rewritten
+from onehop.integrations.pyg.edges.graphs import graph_of
+from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of
 from onehop.ops import edge_softmax
 from onehop.ops.contexts import autocasts, context_reason, wraps
 

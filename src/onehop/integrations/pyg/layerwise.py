@@ -1,4 +1,4 @@
-"""Layer-by-layer inference of PyG's models on graphs on disk."""
+"""Layer-by-layer inference with PyG's models on graphs on disk."""
 
 import os
 from functools import partial
@@ -28,9 +28,9 @@ def infer(
     """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
 
     ``model(x, edge_index)`` is divided at its layers over edges (``GCNConv``, ``SAGEConv``, ``GraphConv``).
-    What a layer aggregates is on disk; linear layers, activations, normalisations of rows and skip
-    connections between two layers are computed for some rows at a time. So PyG's ``GCN`` and ``GraphSAGE``
-    run, and modules of one's own that ``torch.fx`` can trace.
+    The inputs of these layers are on disk; linear layers, activations, normalisations of rows and skip
+    connections between two layers are computed for some rows at a time. This runs PyG's ``GCN`` and
+    ``GraphSAGE``, and other modules that ``torch.fx`` can trace.
 
     After an interruption, a call with the same model and files continues with the interrupted step.
     Intermediate results are in ``out.layers`` beside the result.
@@ -38,7 +38,7 @@ def infer(
     Args:
         model: In evaluation mode, with parameters of the dtype of ``x`` (float32 for those of 16 bits).
         graph: A graph that ``Graph.open`` opened, with as many sources as destinations.
-        x: [N, F], the features: as :func:`onehop.aggregate` takes them with ``out``.
+        x: [N, F], the features, as :func:`onehop.aggregate` takes them with ``out``.
         out: The .npy file of the result, [N, .].
         memory: As for :func:`onehop.aggregate`.
 
@@ -46,7 +46,7 @@ def infer(
         ``out``.
 
     Raises:
-        ArgumentError: The model cannot be divided, and why; or an argument does not fit.
+        ArgumentError: The model cannot be divided, or an argument does not fit.
         ConfigurationError: PyG is not installed.
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
@@ -55,7 +55,7 @@ def infer(
 
 
 def divide(module: nn.Module) -> Layer | str | None:
-    """The division of a layer; the reason why there is none; None for what is no layer over edges."""
+    """The division of a layer, or why there is none; None if the module is no layer over edges."""
     with extras.needed("onehop.infer", "pyg"):
         from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
     if not isinstance(module, MessagePassing):

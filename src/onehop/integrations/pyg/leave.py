@@ -1,9 +1,10 @@
-"""Refusals: the exception that leaves a propagation to PyG's own code, and sentences of several rules."""
+"""Refusals of propagations, which PyG's own code runs then: sentences, and functions that raise them."""
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
+from onehop.integrations.rows import Leave as Leave
 from onehop.ops.contexts import in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
@@ -18,19 +19,6 @@ BIPARTITE_BACKWARDS = "bipartite features meet flow='target_to_source'"
 OWN_PRODUCT = "edge_index is a sparse matrix, for which PyG has its own code"
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-
-
-class Leave(Exception):
-    """Ends the preparation of a propagation: PyG's own code runs it.
-
-    Its one argument is the sentence that says why. Torch traces no exception with a constructor of its own.
-    """
-
-    @property
-    def sentence(self) -> str:
-        """Why, as :func:`onehop.explain` shows it."""
-        sentence: str = self.args[0]
-        return sentence
 
 
 def need(condition: object, sentence: str = LEFT_TO_PYG) -> None:

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
+from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.known import edge_updates
-from onehop.integrations.pyg.sizes import is_too_small
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 

@@ -1,8 +1,8 @@
-"""PNAConv: its statistics are scaled and multiplied a few rows at a time, and never lie side by side.
+"""PNAConv without the joined statistics, which are scaled and multiplied a few rows at a time.
 
 PyG joins A statistics times S scales, [N, S A F], behind the node's own features, and multiplies them. Here
-the columns of the linear step's matrix that belong to a scale and its statistics are a matrix of their own:
-see :mod:`onehop.ops.scaled_statistics`.
+the columns of the linear step's matrix that belong to a scale and its statistics are a separate matrix; see
+:mod:`onehop.ops.scaled_statistics`.
 """
 
 from collections.abc import Callable
@@ -18,19 +18,19 @@ from torch_geometric.nn.dense import Linear
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.conditions import REDUCTIONS
-from onehop.integrations.pyg.leave import Leave
+from onehop.integrations.pyg.call import begin
+from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.layer import record_of
 from onehop.integrations.pyg.propagate import with_own_message
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import CompiledPlan
-from onehop.integrations.pyg.sizes import is_too_small
-from onehop.integrations.pyg.tasks import begin, record_of
-from onehop.integrations.rows import stand_in
-from onehop.ops.contexts import autocasts, compiling, context_reason, wraps
+from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.scaled_statistics import scaled_statistics
 
 _DTYPES = (torch.float32, torch.float64)
+_STATISTICS = {**REDUCTIONS, aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
 
-# Of a scale, the part that depends on the degree, and the average that divides it, or multiplies it.
+# Each scale: its function of the degree, the average that it involves, and whether that divides it.
 _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
     "identity": (torch.ones_like, "", False),
     "amplification": (lambda degrees: torch.log(degrees + 1), "avg_deg_log", True),
@@ -40,21 +40,10 @@ _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
 }
 
 
-def multiplying_apart(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """PNAConv's ``forward``."""
-    ours, in_program, small = _forward, compiling, is_too_small
-
-    def forward(self, x, edge_index, edge_attr=None):  # type: ignore[no-untyped-def]
-        out = None
-        if type(edge_index) is Tensor and not in_program() and not small(edge_index, x):
-            out = ours(self, x, edge_index, edge_attr)
-        return theirs(self, x, edge_index, edge_attr) if out is None else out
-
-    return stand_in(theirs, forward)
-
-
-def _forward(layer: Any, x: Any, edge_index: Tensor, edge_attr: Any) -> Tensor | None:
-    """The layer's result; None where PyG's code is to run."""
+def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor | None:
+    """Runs PNAConv's ``forward``; None where PyG's code has to run."""
+    if type(edge_index) is not Tensor or is_too_small(edge_index, x):
+        return None
     record = record_of(layer)
     if record is None or record.reason is None or context_reason() is not None:
         return None
@@ -66,10 +55,7 @@ def _forward(layer: Any, x: Any, edge_index: Tensor, edge_attr: Any) -> Tensor |
     if not layer.divide_input and towers > 1:
         spread = spread.repeat(1, towers, 1)
     operands = {"x": spread, "edge_attr": edge_attr}
-    try:
-        task = with_own_message(record, layer, edge_index, (), operands)
-    except Leave:
-        return None
+    task = with_own_message(record, layer, edge_index, (), operands)
     if not isinstance(task, CompiledPlan) or [part.program.width for part in task.message.parts] != (
         [width] * towers
     ):
@@ -96,7 +82,7 @@ def _first_step(
     statistics: tuple[str, ...],
     scales: Tensor,
 ) -> Tensor:
-    """The linear step of the nodes' own features, and of all statistics times all scales, in this order."""
+    """The linear step of the nodes' own features, followed by all statistics times all scales."""
     columns, width = step.weight.size(1), own.size(1)
     of_own, of_statistics = step.weight.split([width, columns - width], dim=1)
     weight = of_statistics.view(step.weight.size(0), scales.size(1), -1).permute(1, 2, 0)
@@ -108,18 +94,18 @@ def _first_step(
 
 
 def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:
-    """[N, S]: what the degrees make of each scale."""
+    """The part of each scale that depends on the degrees, [N, S]."""
     degrees = graph.in_degrees.to(dtype)
     return torch.stack([_SCALES[name][0](degrees) for name in module.scaler], dim=1)
 
 
 def _averages(module: Any) -> Tensor:
-    """[S]: what the averages, which may be learned, make of each scale."""
+    """The part of each scale that depends on the averages, which may be learned, [S]."""
     found = []
     for name in module.scaler:
         _, average, divides = _SCALES[name]
         value = getattr(module, average) if average else torch.ones_like(module.avg_deg_lin)
-        # Times 1, so that gradients of several averages are no views of one tensor.
+        # Times 1, so that the gradients of several averages are not views of one tensor.
         found.append(1 / value if divides else 1 * value)
     return torch.cat(found)
 
@@ -129,30 +115,20 @@ def _statistics(layer: Any) -> tuple[str, ...] | None:
     module = layer.aggr_module
     if type(module) is not aggr.DegreeScalerAggregation or not set(module.scaler) <= _SCALES.keys():
         return None
-    inner = module.aggr
-    if type(inner) is not aggr.MultiAggregation:
-        each = [inner]
-    elif inner.mode == "cat":
-        each = list(inner.aggrs)
-    else:
-        return None
-    found = []
-    for one in each:
-        if type(one) in REDUCTIONS:
-            found.append(REDUCTIONS[type(one)])
-        elif type(one) is aggr.VarAggregation and not one.semi_grad:
-            found.append("var")
-        elif type(one) is aggr.StdAggregation and not one.var_aggr.semi_grad:
-            found.append("std")
-        else:
+    inner, found = module.aggr, []
+    for each in inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]:
+        name = _STATISTICS.get(type(each))
+        # A deviation is made from a variance.
+        if name is None or getattr(getattr(each, "var_aggr", each), "semi_grad", False):
             return None
+        found.append(name)
     return tuple(found)
 
 
 def _is_plain(layer: Any, x: Any, count: int) -> bool:
-    """Return whether the layer and its features are such that its first linear steps can be made apart.
+    """Return whether the layer's first linear steps can be computed separately, for ``count`` statistics.
 
-    Its aggregation has ``count`` statistics. All else, hooks too, is looked at where the message is compiled.
+    All other conditions, hooks too, are checked where the message is compiled.
     """
     kind, module = type(layer), layer.aggr_module
     if (

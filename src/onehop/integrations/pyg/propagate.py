@@ -13,6 +13,8 @@ from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
+from onehop.integrations.pyg.edges.processes import parts_for
+from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.layer import (
     ClassRecord,
     Propagate,
@@ -32,11 +34,9 @@ from onehop.integrations.pyg.leave import (
     need,
 )
 from onehop.integrations.pyg.pending import Pending, settled
-from onehop.integrations.pyg.processes import parts_for
 from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.plain import Aggregation
-from onehop.integrations.pyg.sizes import has_small_messages, is_too_small
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
@@ -84,11 +84,11 @@ def _propagate(
         record = records.made(kind)
     if args and record.plain and len(args) == 1 and "size" not in kwargs:
         kwargs, args = {"size": args[0], **kwargs}, ()
-    if type(edge_index) is not Tensor:
-        parts = parts_for(edge_index)
-        if parts is not None:
-            own = partial(_by_name, theirs, records, layer)
-            return parts.propagate_part(theirs, record, layer, edge_index, args, kwargs, own)
+    if type(edge_index) is not Tensor and parts_for(edge_index) is not None:
+        from onehop.integrations.pyg.parts import propagate_part
+
+        own = partial(_by_name, theirs, records, layer)
+        return propagate_part(theirs, record, layer, edge_index, args, kwargs, own)
     try:
         leave_if(context)
         plan = planned(record, layer, edge_index, args, kwargs)

@@ -14,7 +14,7 @@ from torch.nn import Parameter
 
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.classes import is_left_out
+from onehop.integrations.pyg.layer import is_left_out
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.typed import typed_product
 

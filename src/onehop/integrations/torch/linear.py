@@ -1,4 +1,4 @@
-"""``torch.nn.functional.linear``: large products of float32 on the CPU go to the library that is fastest."""
+"""``torch.nn.functional.linear``: large float32 products on the CPU run in the fastest library."""
 
 import functools
 from collections.abc import Callable
@@ -20,25 +20,25 @@ from onehop.ops.linear import torch_decides
 _PLAIN = (Tensor, Parameter)
 _ROWS_AND_COLUMNS = 2
 _OMITTED: Any = object()
-# Names of dimensions, which older releases of torch have.
+# Older releases of torch have named dimensions.
 _has_names = getattr(Tensor, "has_names", None)
 
 
 def row() -> Row:
-    """The table's row of ``torch.nn.functional.linear``, as it is now."""
+    """The row of the patch table, for ``torch.nn.functional.linear`` as it is now."""
     return Row(F, "linear", _replacing(F.linear), F.linear)
 
 
-@functools.cache  # TorchScript knows it by its id, so that it must never be freed
+@functools.cache  # TorchScript knows it by its id, so it must never be freed
 def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that passes for ``theirs``, which is built in or somebody else's replacement of it."""
+    """A function that passes for ``theirs``: torch's builtin, or a replacement of it by other code."""
     is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
 
     def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
-        # Most products are small, and notice what is asked about them: their sizes come first.
+        # Most products are small, and every check delays them: their sizes are checked first.
         if not is_compiling() and not is_tracing() and type(input) is Tensor and type(weight) in _PLAIN:
             bounds, numbers = thresholds.now, input.numel()
-            # More than the work, but asked for in less time than a size.
+            # An upper bound of the work, which takes less time than reading a size.
             if numbers * weight.numel() >= bounds.product_work or numbers >= bounds.sparse_numbers:
                 large = weight.dim() == _ROWS_AND_COLUMNS and (
                     numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
@@ -46,7 +46,7 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
                 added = None if bias is _OMITTED else bias
                 if large and not others and context_reason() is None and _suits(input, weight, added):
                     return linear_step(input, weight, added, fastest=True)
-        # Theirs gets what it was given, an omitted bias included, for subclasses and tracers see it.
+        # Subclasses and tracers see the arguments, so an omitted bias stays omitted.
         if bias is _OMITTED:
             return theirs(input, weight, **others)
         return theirs(input, weight, bias, **others) if others else theirs(input, weight, bias)
@@ -54,7 +54,7 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
     linear.__doc__ = theirs.__doc__
     linear.__module__, linear.__qualname__ = F.__name__, "linear"
     linear.onehop_theirs = theirs  # type: ignore[attr-defined]
-    # TorchScript compiles the built-in operator, which it knows by the function.
+    # TorchScript finds the builtin operator by the function.
     name = _builtins._find_builtin(theirs)
     if name is not None:
         _builtins._register_builtin(linear, name)
@@ -62,7 +62,7 @@ def _replacing(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:
-    """Return whether a large product of an input and a matrix may run here, and is worth a choice."""
+    """Return whether a large product may run in the fastest library, or over a graph of sparse features."""
     operands = (x, weight) if bias is None else (x, weight, bias)
     return (
         x.dim() >= _ROWS_AND_COLUMNS
@@ -72,7 +72,7 @@ def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:
         and (bias is None or (type(bias) in _PLAIN and bias.shape == weight.shape[:1]))
         and not wraps(*operands)
         and not autocasts(x)
-        # Of those torch says itself that they cannot be saved.
+        # torch reports itself that inference tensors cannot be saved.
         and not (torch.is_grad_enabled() and any(each.is_inference() for each in operands))
         and not torch_decides()
         and (_is_large(x, weight) or sparse_features.may_apply(x))

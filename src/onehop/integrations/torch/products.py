@@ -1,8 +1,8 @@
-"""A linear step, X W^T + b, with its gradients: every product in the library that is fastest for it.
+"""A linear step, X W^T + b, with its gradients, each product in the library that is fastest for it.
 
-Products that are too small for that, or of other types, run in torch's own. There too the gradient to W is
-summed over blocks of rows where there are many: with 169,343 nodes on 2 cores, 12 ms in place of 23 for 128
-by 32, 5 in place of 8 for 32 by 40, 40 in place of 46 for 128 by 128.
+Products that are too small, or of other dtypes, run in torch. There too the gradient to W is summed over
+blocks of rows where there are many: with 169,343 nodes on 2 cores, 12 ms instead of 23 for 128 by 32, 5
+instead of 8 for 32 by 40, 40 instead of 46 for 128 by 128.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ from onehop.kernels.products import over_blocks
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.linear import FORWARD, TO_INPUT, TO_WEIGHT, add_product, is_large, multiply, torch_decides
 
-# The sum over blocks would round 16 bits once more for each block.
+# A sum over blocks would round 16-bit numbers once more for each block.
 _SUMMED_IN_BLOCKS = (torch.float32, torch.float64)
 
-# Not a view for autograd, which must not take the result for one.
+# A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
 
 Noting = Callable[[Tensor], None]
@@ -36,14 +36,14 @@ def linear_step(
 ) -> Tensor:
     """X W^T + b, recorded as one step.
 
-    Of constant features that are nearly all 0 and were trained on, it is a sum over their graph.
+    For constant features that are nearly all 0 and were trained on, it is a sum over their graph.
 
     Args:
         x: [..., K].
         weight: [M, K], of the same dtype.
         bias: [M], or [N, M] where x is [N, K], of the same dtype; None means 0.
-        fastest: Whether the library may be chosen; the context is fit for it.
-        noting: Called with X when a backward pass comes through here; None where nobody wants to know.
+        fastest: Whether the fastest library may be chosen; the caller has checked the context.
+        noting: Called with X in the backward pass; None means no call.
 
     Returns:
         [..., M].
@@ -81,7 +81,7 @@ def _both(first: Noting | None, second: Noting) -> Noting:
 
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
-    """X W^T + b, as :func:`linear_step` and without a gradient where the library is chosen."""
+    """X W^T + b, as :func:`linear_step`; without a gradient where the library is chosen."""
     if fastest and (added is None or (added.is_contiguous() and added.dtype is x.dtype)):
         rows = _rows(x)
         if is_large(FORWARD, rows, weight):
@@ -118,7 +118,7 @@ def over_rows(grad: Tensor, x: Tensor, fastest: bool) -> Tensor:
 
 
 def by_blocks(x: Tensor) -> bool:
-    """Return whether torch's own sums the gradient to the weight over blocks of rows of x, [N, K]."""
+    """Return whether torch's product sums the gradient to the weight over blocks of rows of x, [N, K]."""
     bounds = thresholds.now
     return (
         x.is_cpu
@@ -129,7 +129,7 @@ def by_blocks(x: Tensor) -> bool:
 
 
 def may_choose() -> bool:
-    """Return whether the library may be chosen, as the context and torch's settings are now."""
+    """Return whether the context and torch's settings allow a choice of the library now."""
     return context_reason() is None and not torch_decides()
 
 
@@ -137,8 +137,8 @@ def may_choose_backward(forward: bool, grad: Tensor) -> bool:
     """Return whether the library may be chosen in a backward pass.
 
     Args:
-        forward: Whether it was in the forward pass.
-        grad: What comes to the backward pass: a batch of gradients may come as one.
+        forward: Whether it could be chosen in the forward pass.
+        grad: The incoming gradient, which may be a batch of gradients.
     """
     return (
         forward
@@ -162,7 +162,7 @@ class _LinearStep(torch.autograd.Function):
         features: SparseFeatures | None,
         noting: Noting | None,
     ) -> Tensor:
-        # What no gradient needs is not saved, so that it may be written to.
+        # An operand that no gradient needs is not saved, so that it may be written to.
         for_x, for_weight, *_ = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x if for_weight else None, weight if for_x else None)

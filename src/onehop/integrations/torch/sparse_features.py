@@ -1,13 +1,12 @@
-"""Constant features of which nearly all entries are zero: a linear step of them is a sum over their graph.
+"""Linear steps of constant features that are nearly all 0, as sums over a graph of their entries.
 
-A bag of words has one non-zero in a hundred. Such features, [N, K], are a bipartite graph:
-an edge from a column to a row for each entry that is not 0, with the entry as weight. X W^T is then an
-aggregation of the rows of W^T, and G^T X one over the reversed edges. The graph is kept while the features
-are unchanged, as aggregates of constant features are, with the same fingerprint of all contents.
+A bag of words has one non-zero in a hundred. Such features, [N, K], are a bipartite graph with an edge from a
+column to a row for each entry that is not 0, and the entry as its weight. X W^T is then an aggregation of the
+rows of W^T, and G^T X one over the reversed edges. The graph is kept while the features are unchanged, as
+aggregates of constant features are, with the same fingerprint of all contents.
 
-Sums over fewer terms are rounded differently. So that a forward pass gives the same when it is repeated, the
-graph is used from the first backward pass through a linear step of the features on. That also shows that they
-are trained on, and so come again.
+Sums over fewer terms round differently. To keep repeated forward passes equal, the graph is used only after
+the first backward pass through a linear step of the features, which also shows that they will be used again.
 """
 
 import math
@@ -26,13 +25,13 @@ from onehop.graph.lending import read_address
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# One entry in so many may be other than 0; then a sum over edges still takes a third of the product's time.
+# One entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
-# Entries of a sample; a sample that has twice as many other than 0 is of features that have too many.
+# Entries of a sample; features are refused if it has over twice the share that may differ from 0.
 _SAMPLE = 1 << 12
-# Entries that are counted at once.
+# Entries counted at once.
 _BAND = 1 << 16
-# One over the share of the cache that features may have.
+# Features may take one part in so many of the cache.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
 
@@ -52,7 +51,7 @@ class SparseFeatures:
     contents: int
 
     def times_transposed(self, weight: Tensor) -> Tensor | None:
-        """[N, M]: X W^T, for W of [M, K]; None where an entry of W is not finite, and 0 times it is NaN."""
+        """X W^T, [N, M], for W of [M, K]; None if an entry of W is not finite, as 0 times it is NaN."""
         if not _is_finite(weight):
             return None
         columns = weight.t().contiguous()
@@ -60,7 +59,7 @@ class SparseFeatures:
         return out
 
     def over_rows(self, grad: Tensor) -> Tensor | None:
-        """[M, K]: G^T X, for G of [N, M]; None where an entry of G is not finite."""
+        """G^T X, [M, K], for G of [N, M]; None if an entry of G is not finite."""
         if not _is_finite(grad):
             return None
         call = Aggregate.of(self.graph, grad.contiguous(), weight=self.values, transposed=True)
@@ -69,10 +68,10 @@ class SparseFeatures:
 
 
 def may_apply(x: Tensor) -> bool:
-    """Return whether these may be constant features with few numbers other than 0; a sample is looked at.
+    """Return whether features may be constant and nearly all 0, by a sample of them.
 
     Args:
-        x: [N, K]; the context is fit for a fast path.
+        x: [N, K]; the caller has checked the context.
     """
     return (
         not x.requires_grad
@@ -97,12 +96,12 @@ def note_training(x: Tensor) -> None:
 
 
 def apply(x: Tensor) -> bool:
-    """Return whether linear steps of X are sums over its graph now, as far as samples of X tell."""
+    """Return whether linear steps of X are sums over its graph now, by a sample of X."""
     return may_apply(x) and _features(x) is not None
 
 
 def find(x: Tensor) -> SparseFeatures | None:
-    """The graph of features for which :func:`may_apply` holds, and that were trained on; else None."""
+    """The graph of features for which :func:`may_apply` holds and that were trained on; else None."""
     found = _features(x)
     if found is None or found.contents == _contents(x):
         return found
@@ -131,8 +130,8 @@ def _made(x: Tensor) -> SparseFeatures | bool:
 
 
 def _entries_per_row(x: Tensor) -> Tensor:
-    # torch counts in 64-bit numbers, one an entry of what it is given. Their memory is not always reused in
-    # the next band: glibc before 2.38 may find a freed block too small for the alignment that torch asks for.
+    # torch counts with a 64-bit number for each entry. Their memory is not always reused for the next band:
+    # glibc before 2.38 may find a freed block too small for torch's alignment.
     band = max(_BAND // x.size(1), 1)
     counts = torch.empty(x.size(0), dtype=torch.int64, device="cpu")
     differs = torch.empty((min(band, x.size(0)), x.size(1)), dtype=torch.bool, device="cpu")
@@ -143,7 +142,7 @@ def _entries_per_row(x: Tensor) -> Tensor:
 
 
 def _looks_sparse(x: Tensor) -> bool:
-    # An odd step, so that no power of two of columns is sampled in a few columns alone.
+    # An odd step samples all columns even if their number is a power of two.
     step = max(x.numel() // _SAMPLE, 1) | 1
     sample = x.detach().view(-1)[::step]
     return int(torch.count_nonzero(sample)) * _ONE_IN <= 2 * sample.numel()

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
-from onehop.integrations.pyg import reuse, tasks
+from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.order import (
     Function,
     aggregates_first,
@@ -20,8 +20,10 @@ from onehop.integrations.pyg.associations.order import (
     normalised,
 )
 from onehop.integrations.pyg.associations.product import product
-from onehop.integrations.pyg.sizes import is_too_small, number_of_edges
-from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.call import begin
+from onehop.integrations.pyg.edges.sizes import is_too_small, number_of_edges
+from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.propagate import aggregation_of
 from onehop.ops.contexts import autocast_dtype
 
 
@@ -70,14 +72,14 @@ def _powers(
     edges, weight = edge_index, edge_weight
     if loops is not None:
         edges, weight = normalised(layer, x, edge_index, edge_weight, loops)
-    task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
+    task = aggregation_of(layer, edges, {"x": x, "edge_weight": weight})
     if not is_linear(task):
         return None
     out = product(x, lins[-1].weight, None, reuse.note_training if constant else None)
     if not is_finite(out):
         return None
     for lin in reversed(lins[:-1]):
-        tasks.begin(task, layer, "after")
+        begin(task, layer, "after")
         task.x = out
         out = task.run() if lin is None else product(x, lin.weight, task.run())
     bias = lins[-1].bias if only else layer.bias

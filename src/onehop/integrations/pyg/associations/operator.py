@@ -15,8 +15,7 @@ from onehop.graph.handle import GraphInProgram, held
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.product import may_run_elsewhere, product
-from onehop.integrations.pyg.recognise import MAYBE_WEIGHTED
-from onehop.integrations.pyg.tasks import Task
+from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.torch.products import over_rows, times
 from onehop.ops.aggregate import AGGREGATE
 from onehop.ops.library import LIBRARY
@@ -77,12 +76,12 @@ class _Step(NamedTuple):
     own_before: bool
     constant: bool
 
-    def task(self) -> Task:
+    def task(self) -> Aggregation:
         """The aggregation of the features."""
         graph, edge_weight = held(self.graph), self.edge_weight
         if edge_weight is not None and edge_weight.size(0) != graph.num_edges:
             edge_weight = edge_weight[: graph.num_edges]
-        return Task(MAYBE_WEIGHTED, "mean" if self.mean else "sum", graph, self.x, edge_weight, self.scale)
+        return Aggregation(WEIGHTED, "mean" if self.mean else "sum", graph, self.x, edge_weight, self.scale)
 
     def is_constant(self) -> bool:
         """Return whether A X may be kept."""

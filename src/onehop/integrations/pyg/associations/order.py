@@ -20,12 +20,14 @@ from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.pyg import reuse, tasks
+from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import prefix_product, product
-from onehop.integrations.pyg.graphs import COUNTING, Symmetric, SymmetricKey, symmetric_of
-from onehop.integrations.pyg.sizes import is_too_small
-from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.tasks import Task
+from onehop.integrations.pyg.call import begin
+from onehop.integrations.pyg.edges.graphs import COUNTING, Symmetric, SymmetricKey, symmetric_of
+from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
+from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import may_choose as may_choose_library
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
@@ -94,7 +96,7 @@ def is_linear(task: Any) -> bool:
     With weights of a wider dtype it may not: in PyG they widen the messages, and a linear step then raises.
     """
     return (
-        isinstance(task, Task)
+        isinstance(task, Aggregation)
         and task.reduce in LINEAR
         and task.subtrahend is None
         and task.x.dim() == 2
@@ -194,7 +196,7 @@ def _run(
     constant = not before and may_keep and task.is_constant()
     made, before = first_step(x, weight, before, own_before, constant, task.run)
     changed = before is not own_before
-    tasks.begin(task, layer, ("before" if before else "after") if changed else None)
+    begin(task, layer, ("before" if before else "after") if changed else None)
     alone = own is None or root is None
     if before and not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == len(made):
         # Both products are one step: the second is added to the first.
@@ -209,7 +211,9 @@ def _run(
     return out if alone else out + root(own)
 
 
-def _in_own_dtype(task: Task, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool) -> Tensor:
+def _in_own_dtype(
+    task: Aggregation, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool
+) -> Tensor:
     """The second step and the bias under autocast, in the dtype that the layer's own order gives.
 
     A linear step that comes last gives autocast's; an aggregation that of messages, products times a factor.
@@ -277,10 +281,10 @@ def gcn(
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
         found = symmetric_of(edge_index, key)
     if found is not None:
-        task = tasks.task_over(found.graph, layer, x, None, found.scale)
+        task = aggregation_over(found.graph, layer, x, None, found.scale)
     else:
         edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
-        task = tasks.task_of(layer, edges, {"x": x, "edge_weight": weight})
+        task = aggregation_of(layer, edges, {"x": x, "edge_weight": weight})
     # Weights that are normalised are new at every call, and may be others.
     return _run(layer, task, lin, False, may_keep=edge_weight is None or not layer.normalize)
 
@@ -333,7 +337,7 @@ def rooted(
         or not may_choose(lin, ends[0], True)
     ):
         return None
-    task = tasks.task_of(layer, edge_index, {"x": ends, "size": size, **weights})
+    task = aggregation_of(layer, edge_index, {"x": ends, "size": size, **weights})
     return _run(layer, task, lin, True, own=ends[1], root=root)
 
 

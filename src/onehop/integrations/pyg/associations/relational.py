@@ -15,18 +15,17 @@ from torch import Tensor
 from torch_geometric.nn import FastRGCNConv, RGCNConv
 
 from onehop import thresholds
-from onehop.graph.lending import original
+from onehop.errors import ArgumentError
+from onehop.graph.identity import remembered
+from onehop.graph.lending import readable
 from onehop.integrations import memory, reports, session
 from onehop.integrations.pyg.associations.order import is_finite
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.classes import is_left_out
-from onehop.integrations.pyg.conditions import layer_reason, reduction_of
-from onehop.integrations.pyg.sizes import is_too_small
-from onehop.integrations.pyg.tasks import record_of
-from onehop.integrations.pyg.typed_edges import of_all
+from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of, reduction_of
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, context_reason, wraps
-from onehop.ops.typed import TypedEdges, typed_edges, typed_sum
+from onehop.ops.typed import typed_edges, typed_sum
 
 _DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -62,13 +61,14 @@ def forward(
         most = max(thresholds.now.pairs_a_node * max(size), thresholds.now.block_edges)
     key = (layer.num_relations, size, most, features is None)
 
-    def make() -> TypedEdges:
-        # A copy that shares its memory would get its own if some operation asked to write.
-        given = edge_index if original(edge_index) is edge_index else edge_index.clone()
-        return typed_edges(given, edge_type, *key)
-
-    edges = of_all((edge_index, edge_type), key, make)
-    if edges is None:
+    try:
+        edges = remembered(
+            edge_index,
+            edge_type,
+            key=("typed edges", *key),
+            make=lambda: typed_edges(readable(edge_index), edge_type, *key),
+        )
+    except ArgumentError:
         return None
     weight = layer.weight
     if layer.num_bases is not None:

@@ -10,13 +10,13 @@ from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.operator import DTYPES, linear_aggregate
 from onehop.integrations.pyg.associations.order import LINEAR, Function, is_product
-from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.edges.program import (
     graph_in_program,
     normalised_edges_in_program,
     normalised_graph_in_program,
     with_loops,
 )
+from onehop.integrations.pyg.programs import conditions
 from onehop.integrations.pyg.programs.propagate import aggregate, reduction
 
 _EMPTY = (

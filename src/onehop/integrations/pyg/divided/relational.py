@@ -1,7 +1,7 @@
-"""RGCNConv and FastRGCNConv on a part: their own code over owned and received rows as a bipartite graph.
+"""RGCNConv and FastRGCNConv on a part: PyG's code on a bipartite graph of owned and received rows.
 
-They make the edges of each relation themselves, and take rows of sources and of destinations apart. So the
-rows are received once for all relations.
+These layers select the edges of each relation themselves and take the rows of sources and destinations
+separately, so the rows are received once for all relations.
 """
 
 from collections.abc import Callable
@@ -15,32 +15,22 @@ from onehop.distributed.checks import check_rows, check_sources, edges_reason
 from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import LocalEdges
 from onehop.errors import ArgumentError
-from onehop.integrations.rows import Row, stand_in
+from onehop.integrations.rows import Row, replacing
 
 _PAIR = 2
 
 
 def rows() -> list[Row]:
-    """The table's rows."""
-    return [
-        Row(kind, "forward", _over_parts(kind.forward), kind.forward) for kind in (RGCNConv, FastRGCNConv)
-    ]
+    """The rows of the patch table."""
+    return [replacing(kind, "forward", forward, forward) for kind in (RGCNConv, FastRGCNConv)]
 
 
-def _over_parts(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    edges, ours = LocalEdges, _forward
-
-    def forward(self, x, edge_index, edge_type=None):  # type: ignore[no-untyped-def]
-        if type(edge_index) is edges:
-            return ours(theirs, self, x, edge_index, edge_type)
-        return theirs(self, x, edge_index, edge_type)
-
-    return stand_in(theirs, forward)
-
-
-def _forward(
-    theirs: Callable[..., Any], layer: Any, x: Any, edge_index: LocalEdges, edge_type: Any
-) -> Tensor:
+def forward(
+    theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edge_type: Any = None
+) -> Tensor | None:
+    """Runs a layer on a part's edges; None for other edges."""
+    if type(edge_index) is not LocalEdges:
+        return None
     graph = edge_index.graph
     if layer.flow != "source_to_target":
         raise ArgumentError("flow: 'target_to_source' has no path over several processes; flip the edges.")
@@ -58,7 +48,7 @@ def _forward(
     target: Any
     source, target = (x, x) if x is None or isinstance(x, Tensor) else x
     if source is None:
-        # Rows of the weights, by the numbers of nodes in the whole graph.
+        # Nodes are numbers of rows of the weights, in the whole graph.
         whole = torch.cat([graph.owned_sources, graph.part.halo_nodes.long()])
         target = graph.owned_nodes if target is None else target
     elif not source.is_floating_point():

@@ -9,7 +9,7 @@ from torch_geometric import EdgeIndex
 from onehop.compiler.blocks import EdgeBlocks, blocks_of
 from onehop.graph import Graph
 from onehop.integrations.pyg.edges import Edges, Factors
-from onehop.integrations.pyg.graphs import graph_of, scales_of
+from onehop.integrations.pyg.edges.graphs import graph_of, scales_of
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, OWN_PRODUCT, Leave, is_transformed
 from onehop.ops.contexts import WRAPPED
 

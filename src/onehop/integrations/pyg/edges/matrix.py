@@ -16,18 +16,18 @@ from torch import Tensor
 from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.pyg.derived_matrices import scale_of
 from onehop.integrations.pyg.edges import Edges, Factors
-from onehop.integrations.pyg.graphs import degree_scale_of
-from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, leave_if, need
-from onehop.integrations.pyg.matrices import Structure, is_matrix, matrix_reason, structure_of
-from onehop.integrations.pyg.sizes import number_of_edges
-from onehop.integrations.pyg.sparse_tensors import (
+from onehop.integrations.pyg.edges.derived_matrices import scale_of
+from onehop.integrations.pyg.edges.graphs import degree_scale_of
+from onehop.integrations.pyg.edges.matrices import Structure, is_matrix, matrix_reason, structure_of
+from onehop.integrations.pyg.edges.sizes import number_of_edges
+from onehop.integrations.pyg.edges.sparse_tensors import (
     are_ones,
     graph_of_tensor,
     is_sparse_tensor,
     sparse_tensor_reason,
 )
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, leave_if, need
 from onehop.ops.arg_extremum import MOST_EDGES
 from onehop.ops.contexts import autocasts
 

@@ -21,10 +21,10 @@ from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
-from onehop.integrations.pyg.derived import Derived, rewritten
 from onehop.integrations.pyg.edges import Edges, Factors
-from onehop.integrations.pyg.gcn_norm import Unweighted, normalisation, without_weight
-from onehop.integrations.pyg.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
+from onehop.integrations.pyg.edges.derived import Derived, rewritten
+from onehop.integrations.pyg.edges.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
+from onehop.integrations.pyg.edges.normalise import Unweighted, normalisation, without_weight
 from onehop.ops.library import LIBRARY
 
 _FIND = "find_graph"

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.edges.program import EdgesInProgram
 from onehop.integrations.pyg.leave import Leave
 from onehop.integrations.pyg.pending import Pending
+from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.programs.propagate import propagate as in_program
 
 Function = Callable[..., Any]

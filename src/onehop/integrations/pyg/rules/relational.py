@@ -14,10 +14,10 @@ from torch.nn.functional import dropout, leaky_relu
 from onehop.integrations.pyg.admit import Given, alike, backend, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
+from onehop.integrations.pyg.edges.typed_edges import PairsOfEdges, pairs_of
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, need
 from onehop.integrations.pyg.rules.edge_features import is_product
 from onehop.integrations.pyg.rules.table import rule
-from onehop.integrations.pyg.typed_edges import PairsOfEdges, pairs_of
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, wraps

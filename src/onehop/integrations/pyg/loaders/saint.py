@@ -1,4 +1,4 @@
-"""PyG's GraphSAINT samplers, whose graph is torch-sparse's ``SparseTensor``: what they use of it."""
+"""PyG's GraphSAINT samplers without torch-sparse: the part of its ``SparseTensor`` that they use."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ import torch
 from torch import Tensor
 from torch_geometric.loader import graph_saint
 
-from onehop.integrations.pyg.neighbours import wanted
+from onehop.integrations.pyg.loaders.neighbours import wanted
 from onehop.integrations.rows import Row
 
 
 class Adjacency:
-    """A sparse matrix in the order of its rows, then of its columns: the part of ``SparseTensor`` in use.
+    """A sparse matrix, sorted by row and then by column, with the methods of ``SparseTensor`` in use.
 
     Args:
         row: [E], int64.
         col: [E], int64.
-        value: [E], the numbers of the edges.
+        value: [E], the number of each edge.
         sparse_sizes: (number of rows, number of columns).
     """
 
@@ -29,7 +29,7 @@ class Adjacency:
 
     @property
     def storage(self) -> "Adjacency":
-        """Itself: the arrays."""
+        """Return itself, which has the arrays."""
         return self
 
     def row(self) -> Tensor:
@@ -53,7 +53,7 @@ class Adjacency:
         return self._row, self._col, self._value
 
     def random_walk(self, start: Tensor, walk_length: int) -> Tensor:
-        """Walks from rows to columns, by torch's generator; a walk stays where there is no way on.
+        """Walks from rows to columns, by torch's generator; a walk stays at a row without entries.
 
         Args:
             start: [n], int64.
@@ -66,12 +66,9 @@ class Adjacency:
         for _ in range(walk_length):
             at = nodes[-1]
             counts = self._counts[at]
-            # In float64 a draw rounds to no more than the count, which it must be less than.
-            step = (
-                (torch.rand(at.numel(), dtype=torch.float64, device="cpu") * counts)
-                .long()
-                .clamp(max=counts - 1)
-            )
+            # The product may round up to the count.
+            drawn = torch.rand(at.numel(), dtype=torch.float64, device="cpu") * counts
+            step = drawn.long().clamp(max=counts - 1)
             goes_on = counts > 0
             following = at.clone()
             following[goes_on] = self._col[(self._starts[at] + step)[goes_on]]
@@ -79,10 +76,10 @@ class Adjacency:
         return torch.stack(nodes, dim=1)
 
     def saint_subgraph(self, nodes: Tensor) -> tuple["Adjacency", Tensor]:
-        """The entries between some nodes, with rows and columns numbered by their places.
+        """The entries between some nodes, with rows and columns numbered by position in ``nodes``.
 
         Args:
-            nodes: [n], int64, each once.
+            nodes: [n], int64, distinct.
 
         Returns:
             The matrix, [n, n], and the values of its entries.
@@ -100,8 +97,8 @@ class Adjacency:
         return Adjacency(row[inside], col[inside], value, size), value
 
 
-class _Adjacencies:
-    """Makes the graph of PyG's module: one of ours where it would have none."""
+class _MakesAdjacency:
+    """Takes the arguments of ``SparseTensor`` and makes an :class:`Adjacency` where onehop draws."""
 
     def __init__(self, theirs: Any) -> None:
         self._theirs = theirs
@@ -113,4 +110,4 @@ class _Adjacencies:
 def rows() -> list[Row]:
     """The row of the patch table."""
     theirs = graph_saint.SparseTensor
-    return [Row(graph_saint, "SparseTensor", _Adjacencies(theirs), theirs)]
+    return [Row(graph_saint, "SparseTensor", _MakesAdjacency(theirs), theirs)]

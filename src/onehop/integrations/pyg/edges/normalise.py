@@ -3,8 +3,8 @@
 Without edge weights both the edges with self loops and the weights are kept, and with them the numbers
 ``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge.
 With edge weights, which may need gradients, the edges alone are kept and the weights are computed every time.
-Normalised sparse matrices are kept by :mod:`onehop.integrations.pyg.derived_matrices`, those of torch_sparse
-by :mod:`onehop.integrations.pyg.derived_tensors`.
+Normalised sparse matrices are kept by :mod:`.derived_matrices`, those of torch_sparse by
+:mod:`.derived_tensors`.
 """
 
 from collections.abc import Callable
@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.pyg.derived import Derived, can_remember, rewritten
-from onehop.integrations.pyg.derived_matrices import derived
-from onehop.integrations.pyg.derived_tensors import derived_tensor
-from onehop.integrations.pyg.graphs import note_scales
-from onehop.integrations.pyg.matrices import is_matrix
-from onehop.integrations.pyg.processes import parts_for
-from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.edges.derived import Derived, can_remember, rewritten
+from onehop.integrations.pyg.edges.derived_matrices import derived
+from onehop.integrations.pyg.edges.derived_tensors import derived_tensor
+from onehop.integrations.pyg.edges.graphs import note_scales
+from onehop.integrations.pyg.edges.matrices import is_matrix
+from onehop.integrations.pyg.edges.processes import parts_for
+from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason

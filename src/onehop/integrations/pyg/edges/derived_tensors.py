@@ -15,8 +15,12 @@ from torch import Tensor
 
 from onehop.graph.identity import remembered
 from onehop.graph.lending import lend
-from onehop.integrations.pyg.graphs import note_degree_scale
-from onehop.integrations.pyg.sparse_tensors import graph_of_tensor, is_sparse_tensor, sparse_tensor_reason
+from onehop.integrations.pyg.edges.graphs import note_degree_scale
+from onehop.integrations.pyg.edges.sparse_tensors import (
+    graph_of_tensor,
+    is_sparse_tensor,
+    sparse_tensor_reason,
+)
 from onehop.integrations.rows import Row, replacing
 from onehop.ops.contexts import context_reason
 

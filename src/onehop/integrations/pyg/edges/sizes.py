@@ -8,8 +8,8 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.integrations import session
-from onehop.integrations.pyg.matrices import LAYOUTS
-from onehop.integrations.pyg.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.edges.matrices import LAYOUTS
+from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.ops.contexts import context_reason, is_wrapped
 
 # An edge of attention costs PyG about as much as this many edges of a sum.

@@ -1,9 +1,8 @@
 """Memory of what is made from edges and their types: HGTConv's joint edges; pairs of a type and a node."""
 
-import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,58 +11,10 @@ from torch_geometric.nn.parameter_dict import ParameterDict
 from onehop import thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Sized
+from onehop.graph.identity import remembered
 from onehop.graph.lending import lend
-from onehop.integrations.pyg.derived import can_remember
+from onehop.integrations.pyg.edges.derived import can_remember
 from onehop.ops.typed import Pairs, pairs_of as pairs_at
-
-Value = TypeVar("Value", bound=Sized)
-
-_numbers = itertools.count()
-
-
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """A note on each of several tensors: which value was made of them all last.
-
-    Attributes:
-        number: Of the value.
-        value: The value, which the first note alone holds.
-    """
-
-    number: int
-    value: Any = None
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the value."""
-        return 0 if self.value is None else int(self.value.nbytes)
-
-
-def of_all(tensors: Sequence[Tensor], key: Hashable, make: Callable[[], Value]) -> Value | None:
-    """Finds or makes what several tensors determine together.
-
-    Args:
-        tensors: The tensors, at least one; all can be recognised.
-        key: What else determines it.
-        make: Makes it. Nothing else may hold what it returns.
-
-    Returns:
-        None if ``make`` raises ArgumentError: the tensors do not fit, which PyG is left to report.
-    """
-    notes = [CACHE.find(each, (key, place)) for place, each in enumerate(tensors)]
-    first = notes[0]
-    if first is None or any(note is None or note.number != first.number for note in notes):
-        try:
-            # Tensors made in inference mode could not be used outside it, where they will be found again.
-            with torch.inference_mode(False), torch.no_grad():
-                first = _Note(next(_numbers), make())
-        except ArgumentError:
-            return None
-        for place, each in enumerate(tensors):
-            CACHE.store(each, (key, place), _Note(first.number) if place else first)
-    value: Value = first.value
-    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +32,6 @@ class PairsOfEdges:
     targets: Pairs
     graph: Graph
     of_each: Graph
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all."""
-        return self.sources.nbytes + self.targets.nbytes + self.graph.nbytes + self.of_each.nbytes
 
 
 def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges | None:
@@ -114,7 +60,10 @@ def pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int,
             Graph.from_edge_index(to_pairs, size=(first, len(targets.nodes))),
         )
 
-    return of_all((edge_index, edge_type), ("pairs", types, size), make)
+    try:
+        return remembered(edge_index, edge_type, key=("pairs", types, size), make=make)
+    except ArgumentError:
+        return None
 
 
 def joined(
@@ -150,9 +99,7 @@ def joined(
         joint: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
         return joint
 
-    made = of_all(edges, ("joined", places), make)
-    if made is None:
-        return None
+    made = remembered(*edges, key=("joined", places), make=make)
     if edge_attr_dict is None:
         return lend(made), None
     values = []

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from onehop.graph import Graph
 from onehop.graph.lending import lend, read_address
-from onehop.integrations.pyg.graphs import degree_scale_of, note_degree_scale
-from onehop.integrations.pyg.matrices import (
+from onehop.integrations.pyg.edges.graphs import degree_scale_of, note_degree_scale
+from onehop.integrations.pyg.edges.matrices import (
     Structure,
     fingerprint,
     index_arrays,

@@ -1,0 +1,175 @@
+"""PyG's functions that models call themselves: ``scatter``, ``segment``, ``softmax`` and ``spmm``.
+
+Read-outs, aggregation modules and users' own layers reduce rows by an index, or between bounds. Where the
+index ascends, as a batch vector does, the rows of one result are consecutive and are reduced as the edges of
+a graph, without an intermediate of the size of the rows. Any other index would have to be sorted first; PyG's
+code runs.
+"""
+
+import math
+from typing import Any
+
+import torch
+import torch_geometric.typing
+import torch_geometric.utils
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.aggr import attention, base, basic, set2set
+from torch_geometric.nn.pool import glob
+
+from onehop import thresholds
+from onehop.graph import Graph
+from onehop.integrations import session
+from onehop.integrations.pyg.edges.matrices import is_matrix
+from onehop.integrations.pyg.edges.matrix import (
+    adjacency_reason,
+    is_adjacency,
+    matrix_product,
+    tensor_product,
+)
+from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
+from onehop.integrations.pyg.segments import segments_between, segments_of
+from onehop.integrations.rows import Row, replacing, replacing_in
+from onehop.ops import edge_softmax
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.contexts import autocasts, context_reason, wraps
+
+_DTYPES = (torch.float32, torch.float64)
+_PLAIN = (Tensor, Parameter)
+_OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
+_OF_SEGMENTS = ("sum", "mean", "max", "min")
+_OF_SCATTER = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
+_MATRIX = 2
+
+# PyG spends at least as much on an entry of a softmax, or of an extremum that is differentiated, as on this
+# many of a sum.
+_COST = 8
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table: the modules of PyG that define or import the functions."""
+    utils = torch_geometric.utils
+    return [
+        *replacing_in((utils, glob, base), "scatter", scatter),
+        *replacing_in((utils, base), "segment", segment),
+        *replacing_in((utils, basic, attention, set2set), "softmax", softmax),
+        replacing(utils, "spmm", spmm),
+    ]
+
+
+def scatter(
+    _: Any, src: Any, index: Any, dim: Any = 0, dim_size: Any = None, reduce: Any = "sum"
+) -> Tensor | None:
+    """Reduces the rows of a sorted index; None where PyG's code has to run."""
+    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
+        return None
+    costly = reduce[-3:] in ("max", "min") and src.requires_grad and torch.is_grad_enabled()
+    if src.numel() * (_COST if costly else 1) < thresholds.now.direct_numbers or src.dim() < _MATRIX:
+        return None
+    if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
+        return None
+    graph = segments_of(index, dim_size)
+    return None if graph is None else _reduced(graph, src, _OF_SCATTER[reduce])
+
+
+def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
+    """Reduces the rows between bounds; None where PyG's code has to run."""
+    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
+        return None
+    if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
+        return None
+    extremum = reduce in ("max", "min")
+    # Its gradient differs from that of scatter where entries tie at 0.
+    if (extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
+        return None
+    graph = segments_between(ptr, src.size(0))
+    if graph is None:
+        return None
+    out = _reduced(graph, src, reduce)
+    # As in PyG, where empty segments have an infinite extremum.
+    return torch.where(out.isinf(), 0, out) if extremum else out
+
+
+def softmax(
+    _: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: Any = 0
+) -> Tensor | None:
+    """Normalises the rows of a sorted index, or between bounds; None where PyG's code has to run."""
+    if type(src) not in _PLAIN or src.numel() * _COST < thresholds.now.direct_numbers:
+        return None
+    if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
+        return None
+    if ptr is None:
+        graph = segments_of(index, num_nodes) if _has_index(src, index, num_nodes) else None
+    else:
+        # PyG takes infinite extrema of segments for 0.
+        suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
+        graph = segments_between(ptr, src.size(0)) if suits else None
+    return None if graph is None else edge_softmax(graph, src)
+
+
+def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
+    """Multiplies a sparse matrix, as a layer with a fused path does; None where PyG's code has to run."""
+    if type(other) not in _PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
+        return None
+    if not is_adjacency(src) or other.dim() != _MATRIX or other.size(0) != src.size(1):
+        return None
+    if is_too_small(src, other) or not _applies(other) or adjacency_reason(src) is not None:
+        return None
+    reduce = _OF_PRODUCTS[reduce]
+    product = matrix_product if is_matrix(src) else tensor_product
+    graph, weight, scale, first = product(src, other, reduce)
+    return Aggregation(WEIGHTED, reduce, graph, other, weight, scale, first=first).run()
+
+
+def _reduced(graph: Graph, src: Tensor, reduce: str) -> Tensor:
+    out = reduce_rows(graph, src.flatten(1), reduce=reduce)
+    # Autograd treats a view differently.
+    return out if src.dim() == _MATRIX else torch.ops.aten._unsafe_view(out, (graph.num_dst, *src.shape[1:]))
+
+
+def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
+    """Return whether rows of a plain tensor can be reduced by an index into ``num_rows`` rows."""
+    return (
+        (num_rows is None or type(num_rows) is int)
+        and _applies(src, index)
+        and index.shape == src.shape[:1]
+        and src.numel() > 0
+    )
+
+
+def _has_bounds(src: Tensor, ptr: Any) -> bool:
+    """Return whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
+    return (
+        not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
+        and _applies(src, ptr)
+        and ptr.dim() == 1
+        and ptr.numel() > 1
+        and src.numel() > 0
+    )
+
+
+def _applies(x: Tensor, index: Any = None) -> bool:
+    """Return whether the patch, the context, the features and an index, if given, allow it."""
+    now = session.now
+    return (
+        now.pyg
+        and now.layers is None
+        and not (now.backend or now.machine)
+        and context_reason() is None
+        and x.is_cpu
+        and x.dtype in _DTYPES
+        and x.layout is torch.strided
+        and not autocasts(x)
+        and (
+            index is None
+            or (
+                type(index) is Tensor
+                and index.dtype is torch.int64
+                and index.is_cpu
+                and index.layout is torch.strided
+                and not index.is_inference()
+            )
+        )
+        and not wraps(x, index)
+    )

@@ -1,0 +1,60 @@
+"""PyG's ``HGTLoader``, for which onehop draws nodes layer by layer where torch-sparse is missing."""
+
+from typing import Any
+
+from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
+
+from onehop.integrations.pyg.loaders.neighbours import course_of, numbered_by_caller, relations_of, wanted
+from onehop.integrations.rows import Row, replacing
+from onehop.loaders.keys import batch_key
+from onehop.loaders.layerwise import LayerwiseEngine
+
+_ENGINE = "_onehop_layerwise"
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table."""
+    has_sampler = hgt_sampler.WITH_TORCH_SPARSE
+    return [
+        Row(hgt_sampler, "WITH_TORCH_SPARSE", _HasSampler(has_sampler), has_sampler),
+        replacing(HGTSampler, "sample_from_nodes", _sample_from_nodes, where=wanted),
+        numbered_by_caller(HGTSampler),
+    ]
+
+
+class _HasSampler:
+    """A flag that is true where PyG or onehop can draw."""
+
+    def __init__(self, theirs: bool) -> None:
+        self._theirs = theirs
+
+    def __bool__(self) -> bool:
+        return self._theirs or wanted()
+
+
+def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput:
+    """Draws for ``HGTSampler.sample_from_nodes``."""
+    types, edge_types = sampler.node_types, sampler.edge_types
+    batch = _engine_of(sampler).draw(
+        [inputs.node if kind == inputs.input_type else None for kind in types],
+        [sampler.num_samples.get(kind, []) for kind in types],
+        batch_key([inputs.node], None, course_of(sampler)),
+    )
+    row, col, edge = {}, {}, {}
+    for kind, edge_index, numbers in zip(edge_types, batch.edge_index, batch.edges, strict=True):
+        row[kind], col[kind] = edge_index[0], edge_index[1]
+        # In the caller's numbers.
+        perm = sampler.perm.get(kind)
+        edge[kind] = numbers if perm is None else perm.index_select(0, numbers)
+    node = {kind: nodes for kind, nodes in zip(types, batch.nodes, strict=True) if len(nodes)}
+    metadata = (inputs.input_id, inputs.time)
+    return HeteroSamplerOutput(node=node, row=row, col=col, edge=edge, batch=None, metadata=metadata)
+
+
+def _engine_of(sampler: Any) -> LayerwiseEngine:
+    made: LayerwiseEngine | None = sampler.__dict__.get(_ENGINE)
+    if made is None:
+        fan_outs = dict.fromkeys(sampler.to_rel_type.values(), ())
+        made = LayerwiseEngine(*relations_of(sampler, sampler.node_types, sampler.edge_types, fan_outs))
+        sampler.__dict__[_ENGINE] = made
+    return made

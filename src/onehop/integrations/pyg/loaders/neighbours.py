@@ -1,0 +1,321 @@
+"""PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` on onehop's sampler.
+
+PyG's ``NeighborSampler`` keeps its graph, its arguments and its way of drawing negative edges. Only the step
+that calls pyg-lib or torch-sparse is replaced, and its constructor no longer refuses to work without them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from multiprocessing.context import get_spawning_popen
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric
+from torch import Tensor
+from torch_geometric.loader import LinkLoader, NodeLoader, utils
+from torch_geometric.sampler import HGTSampler, NeighborSampler, neighbor_sampler
+from torch_geometric.sampler.base import SubgraphType
+
+from onehop.errors import ArgumentError
+from onehop.graph.build import MOST_NODES
+from onehop.integrations import session
+from onehop.integrations.rows import Row, replacing
+from onehop.loaders.engine import Batch, Choices, Engine
+from onehop.loaders.keys import Course, drawing_edges
+from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
+from onehop.loaders.relation import Relation, checked_time, checked_weight
+from onehop.loaders.seeds import draw_for, times_of
+
+# Attributes that onehop adds to PyG's samplers.
+_ENGINE, _COURSE, _INHERITED = "_onehop_engine", "_onehop_course", "_onehop_inherited"
+# Attributes of PyG's samplers that an engine is made of, besides its choices.
+_PARTS = ("colptr", "row", "colptr_dict", "row_dict", "node_time", "edge_time", "edge_weight")
+# Flags of torch_geometric.typing that PyG's sampler reads.
+_FLAGS = ("WITH_PYG_LIB", "WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGHBOR_SAMPLE")
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table."""
+    return [
+        Row(neighbor_sampler, "torch_geometric", _Package(), torch_geometric),
+        replacing(NeighborSampler, "_sample", _sample, where=wanted),
+        replacing(NeighborSampler, "sample_from_edges", _sample_from_edges, where=wanted),
+        numbered_by_caller(NeighborSampler),
+        replacing(utils, "filter_edge_store_", _filter_edge_store),
+        replacing(NodeLoader, "__iter__", _iterate),
+        replacing(LinkLoader, "__iter__", _iterate),
+    ]
+
+
+def wanted() -> bool:
+    """Return whether onehop draws: by the patch's setting, or, without one, where PyG cannot."""
+    if session.now.selection is None:
+        return False
+    setting = session.now.settings.sampler
+    if setting is not None:
+        return setting
+    typing = torch_geometric.typing
+    return not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE)
+
+
+class _Typing:
+    """``torch_geometric.typing`` for the sampler's module, with the flags of what onehop's sampler can do."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FLAGS and wanted():
+            return True
+        return getattr(torch_geometric.typing, name)
+
+
+class _Package:
+    """``torch_geometric`` for the sampler's module."""
+
+    typing = _Typing()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch_geometric, name)
+
+
+def numbered_by_caller(kind: type) -> Row:
+    """The row of a sampler's ``edge_permutation``: None where the batch has the caller's edge numbers."""
+    theirs: property = vars(kind)["edge_permutation"]
+
+    def edge_permutation(self: Any) -> Any:
+        return None if wanted() else theirs.fget(self)  # type: ignore[misc]
+
+    return Row(kind, "edge_permutation", property(edge_permutation, doc=theirs.__doc__), theirs)
+
+
+def relations_of(
+    sampler: Any, types: Sequence[Any], edge_types: Sequence[Any], fan_outs: Mapping[Any, Sequence[int]]
+) -> tuple[list[int], list[Relation]]:
+    """The number of nodes of each type of a PyG sampler's graph, and its relations.
+
+    Args:
+        sampler: A ``NeighborSampler`` or ``HGTSampler``.
+        types: The types of nodes; [None] for a homogeneous graph.
+        edge_types: The types of edges; [None] for a homogeneous graph.
+        fan_outs: The neighbours that each hop draws, by the sampler's key of the edge type. Any negative
+            number means all, as in PyG.
+
+    Raises:
+        ArgumentError: Weights or times are not as expected.
+    """
+    is_hetero = types != [None]
+    rowptrs = by_type(sampler.colptr_dict if is_hetero else sampler.colptr)
+    cols = by_type(sampler.row_dict if is_hetero else sampler.row)
+    node_times, edge_times, weights = (
+        by_type(getattr(sampler, name, None)) for name in ("node_time", "edge_time", "edge_weight")
+    )
+    # The types of both ends, and the key: the sampler's dictionaries have edge types as text.
+    ends = [
+        (kind[0], kind[2], sampler.to_rel_type[kind]) if is_hetero else (None,) * 3 for kind in edge_types
+    ]
+    counts: dict[Any, int] = {}
+    for _, dst, key in ends:
+        found = rowptrs[key].numel() - 1
+        counts[dst] = min(counts.get(dst, found), found)
+    for kind in types:
+        if kind not in counts:
+            # No edges end there, so its nodes are never drawn from.
+            counts[kind] = getattr(sampler, "num_nodes", {}).get(kind, MOST_NODES)
+    relations = []
+    for kind, (src, dst, key) in zip(edge_types, ends, strict=True):
+        col, weight = cols[key], weights.get(key)
+        edge_time, src_time = edge_times.get(key), node_times.get(src)
+        relations.append(
+            Relation(
+                name="edge_index" if kind is None else f"edge_index of {kind}",
+                rowptr=rowptrs[key].long().contiguous(),
+                # Native code reads 32 and 64 bits.
+                col=(col if col.dtype in (torch.int32, torch.int64) else col.long()).contiguous(),
+                src=types.index(src),
+                dst=types.index(dst),
+                fan_out=tuple(max(count, -1) for count in fan_outs[key]),
+                weight=None if weight is None else checked_weight("weight_attr", weight, col.numel()),
+                edge_time=None
+                if edge_time is None
+                else checked_time("time_attr", edge_time, col.numel(), "an edge"),
+                src_time=None
+                if src_time is None
+                else checked_time("time_attr", src_time, counts[src], "a node"),
+            )
+        )
+    return [counts[kind] for kind in types], relations
+
+
+def by_type(given: Any) -> dict[Any, Tensor]:
+    """Tensors by type; a tensor of a homogeneous graph has type None."""
+    if given is None:
+        return {}
+    return given if isinstance(given, dict) else {None: given}
+
+
+def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: Any) -> Any:
+    """Draws for ``NeighborSampler._sample``."""
+    is_hetero = isinstance(seed, dict)
+    # As PyG does; its BidirectionalNeighborSampler has empty seeds of floats.
+    seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
+    types: list[Any] = list(sampler.node_types) if is_hetero else [None]
+    edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
+    times = None
+    if sampler.is_temporal:
+        given = seed_time if is_hetero or seed_time is None else {None: seed_time}
+        times = times_of(seeds, given, by_type(sampler.node_time))
+    batch = draw_for(
+        _engine_of(sampler, types, edge_types),
+        types,
+        seeds,
+        times,
+        seed=None,
+        course=course_of(sampler),
+        graphs=wants_graphs() and sampler.sample_direction == "forward",
+    )
+    perm = by_type(sampler.perm)
+    for number, kind in enumerate(edge_types):
+        if perm.get(kind) is not None:
+            batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
+    batch = _in_dtype(batch, sampler)
+    is_backward = sampler.sample_direction == "backward"
+    if not is_hetero:
+        out = homogeneous(batch)
+    elif is_backward:
+        out = heterogeneous(batch, types, [sampler.to_restored_edge_type[kind] for kind in edge_types])
+    else:
+        out = heterogeneous(batch, types, edge_types)
+    if is_backward:
+        out.row, out.col = out.col, out.row
+    return out
+
+
+def _in_dtype(batch: Batch, sampler: Any) -> Batch:
+    """The batch in the dtype of the sampler's graph, as pyg-lib returns it."""
+    rowptrs = by_type(sampler.colptr_dict if sampler.is_hetero else sampler.colptr)
+    dtype = next((each.dtype for each in rowptrs.values()), torch.int64)
+    if dtype == torch.int64:
+        return batch
+    return replace(
+        batch,
+        nodes=[each.to(dtype) for each in batch.nodes],
+        trees=None if batch.trees is None else [each.to(dtype) for each in batch.trees],
+        edge_index=[each.to(dtype) for each in batch.edge_index],
+        edges=[each.to(dtype) for each in batch.edges],
+    )
+
+
+class _Made(NamedTuple):
+    """An engine, and the choices, fan-outs and tensors that it was made from."""
+
+    arguments: Any
+    parts: tuple[Any, ...]
+    engine: Engine
+
+
+def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
+    """The engine of a sampler, made again if one of the sampler's arguments was set since."""
+    is_hetero = types != [None]
+    fan_outs = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
+    if not is_hetero:
+        fan_outs = {None: fan_outs}
+    choices = Choices(
+        hops=max((len(fan_out) for fan_out in fan_outs.values()), default=0),
+        replace=sampler.replace,
+        disjoint=sampler.disjoint,
+        last=sampler.temporal_strategy == "last",
+        induced=sampler.subgraph_type == SubgraphType.induced,
+    )
+    parts = tuple(getattr(sampler, name, None) for name in _PARTS)
+    arguments = (choices, {kind: tuple(fan_out) for kind, fan_out in fan_outs.items()})
+    made: _Made | None = sampler.__dict__.get(_ENGINE)
+    if (
+        made is None
+        or made.arguments != arguments
+        or any(now is not then for now, then in zip(parts, made.parts, strict=True))
+    ):
+        if sampler.is_temporal and sampler.edge_weight is not None:
+            raise ArgumentError(
+                "weight_attr, time_attr: neighbours are drawn by weight or by time; give one of them."
+            )
+        if sampler.is_temporal and choices.induced:
+            raise ArgumentError(
+                "subgraph_type: an induced subgraph would hold edges that are later than the seeds; with "
+                "time_attr, take 'directional'."
+            )
+        engine = Engine(*relations_of(sampler, types, edge_types, fan_outs), choices)
+        made = sampler.__dict__[_ENGINE] = _Made(arguments, parts, engine)
+    return made.engine
+
+
+def _sample_from_edges(
+    theirs: Callable[..., Any], sampler: Any, inputs: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the numbers of the batch."""
+    course = course_of(sampler)
+    if course is None:
+        return None
+    with drawing_edges([inputs.row, inputs.col], None, course):
+        return theirs(sampler, inputs, *args, **kwargs)
+
+
+def _filter_edge_store(
+    theirs: Callable[..., Any],
+    store: Any,
+    out_store: Any,
+    row: Tensor,
+    col: Tensor,
+    *args: Any,
+    **kwargs: Any,
+) -> Any:
+    """Keeps the drawn ``edge_index`` itself, whose graph is known, where PyG would stack its rows again."""
+    drawn = edge_index_of(row, col)
+    if drawn is None or "edge_index" not in store or not store.edge_index.is_cpu:
+        return None
+    theirs(store, out_store, row, col, *args, **kwargs)
+    out_store.edge_index = drawn
+    return out_store  # PyG ignores it; None would run theirs again.
+
+
+def _iterate(theirs: Callable[..., Any], loader: Any) -> Any:
+    """Begins an epoch of a loader that onehop draws for."""
+    course = _course_of_loader(loader)
+    if course is None:
+        return None
+    course.begin(shared=loader.num_workers > 0)
+    iterator = theirs(loader)
+    # The base seed of torch's iterator, which PyG's may wrap: workers are seeded with it.
+    course.base = getattr(iterator, "iterator", iterator)._base_seed
+    return iterator
+
+
+def _course_of_loader(loader: Any) -> Course | None:
+    """The epochs of a loader's sampler; None if onehop does not draw for it."""
+    sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
+    if isinstance(sampler, NeighborSampler | HGTSampler):
+        if not wanted():
+            return None
+        sampler.__dict__.setdefault(_INHERITED, Inherited())
+        sampler.__dict__.setdefault(_COURSE, Course())
+        return course_of(sampler)
+    course = getattr(sampler, "course", None)
+    return course if isinstance(course, Course) else None
+
+
+def course_of(sampler: Any) -> Course | None:
+    """The epochs of one of PyG's samplers; None before a loader has begun one."""
+    course: Course | None = sampler.__dict__.get(_COURSE)
+    return course
+
+
+class Inherited:
+    """An attribute of samplers that patches the process they are spawned into; forked ones are patched."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles how to patch a process that is being spawned; nothing otherwise."""
+        if get_spawning_popen() is None or session.now.selection is None:
+            return (Inherited, ())
+        return (_patched, (session.patches[0], session.now.settings.sampler))
+
+
+def _patched(patch: Callable[..., Any], sampler: bool | None) -> Inherited:
+    patch(sampler=sampler)
+    return Inherited()

@@ -1,0 +1,106 @@
+"""Rows of the patch table: functions, methods and static methods that are replaced, and restored."""
+
+import inspect
+import pickle
+import types
+
+import pytest
+
+from onehop.integrations.rows import replaced, replacing, replacing_in
+from onehop.ops.contexts import as_in_program
+
+
+def plus(x, y=1, *, times=1):
+    """Adds."""
+    return (x + y) * times
+
+
+class Base:
+    def method(self, x):
+        return x + 1
+
+    @staticmethod
+    def static(x):
+        return x + 2
+
+
+class Derived(Base):
+    pass
+
+
+def even(theirs, *args, **kwargs):
+    """Negates the result of the function that it replaces, if the last argument is even."""
+    return -theirs(*args, **kwargs) if args[-1] % 2 == 0 else None
+
+
+@pytest.fixture
+def module():
+    made = types.ModuleType("made")
+    made.plus = plus
+    return made
+
+
+def test_a_function_passes_for_the_one_that_it_replaces(module):
+    row = replacing(module, "plus", even)
+    row.install()
+    assert module.plus is row.ours is not plus
+    assert (module.plus(2, y=5, times=2), module.plus(3, times=4)) == (-14, 16)
+    assert inspect.signature(module.plus) == inspect.signature(plus)
+    assert (module.plus.__name__, module.plus.__doc__, row.name) == ("plus", "Adds.", "made.plus")
+    assert replaced(module.plus) is plus
+    row.restore()
+    assert module.plus is plus
+
+
+def test_an_inherited_method_is_deleted_again():
+    row = replacing(Derived, "method", even)
+    row.install()
+    assert (Derived().method(4), Derived().method(5), Base().method(4)) == (-5, 6, 5)
+    assert pickle.loads(pickle.dumps(Derived().method))(4) == -5
+    row.restore()
+    assert "method" not in vars(Derived)
+    assert Derived().method(4) == 5
+
+
+def test_a_static_method_stays_static():
+    before = vars(Base)["static"]
+    row = replacing(Base, "static", even)
+    row.install()
+    assert (Base.static(4), Base().static(4), Base.static(5)) == (-6, -6, 7)
+    row.restore()
+    assert vars(Base)["static"] is before
+
+
+def test_a_later_replacement_stays(module):
+    row = replacing(module, "plus", even)
+    row.install()
+    module.plus = later = lambda x: x
+    row.restore()
+    assert module.plus is later
+
+
+@pytest.mark.parametrize(
+    ("traced", "expected"), [(None, 3), (lambda theirs, x: None, 3), (lambda theirs, x: 7, 7)]
+)
+def test_another_body_runs_in_programs(module, traced, expected):
+    function = replacing(module, "plus", even, traced).ours
+    assert function(2) == -3
+    with as_in_program():
+        assert function(2) == expected
+
+
+def test_a_condition_holds_in_programs_too(module):
+    holds = True
+    function = replacing(module, "plus", even, where=lambda: holds).ours
+    with as_in_program():
+        assert (function(2), function(3)) == (-3, 4)
+    holds = False
+    assert function(2) == 3
+
+
+def test_modules_share_one_function(module):
+    same, other = types.ModuleType("same"), types.ModuleType("other")
+    same.plus, other.plus = plus, lambda x: x
+    rows = replacing_in((module, other, same), "plus", even)
+    assert [row.owner for row in rows] == [module, same]
+    assert rows[0].ours is rows[1].ours
