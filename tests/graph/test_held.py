@@ -64,7 +64,6 @@ GRAPH = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
         (Counted(), {HOST: 3, DEVICE: 5}),
         ((Counted(), OnDevice(), TEN), {HOST: 13, DEVICE: 12}),
     ],
-    ids=repr,
 )
 def test_bytes(value, expected):
     assert bytes_held(value) == expected
