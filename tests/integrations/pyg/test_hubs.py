@@ -6,6 +6,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg.leave import Leave
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.test_rowwise_memory import Largest
 
@@ -26,14 +27,14 @@ def test_the_row_of_a_hub_is_cut_for_sums_and_means(aggr, cut, compiled, monkeyp
     layer.double()
     expected = layer(x, edges, edge_attr)
     tasks = []
-    instead = propagate.in_blocks_instead
+    planned = propagate.planned
 
     def keep(*args):
-        # The patch stands aside while a dispatch mode is at work, so the task is taken out and run under it.
-        tasks.append(instead(*args))
-        return "kept for the test"
+        # The patch does nothing while a dispatch mode is at work, so the plan is taken out and run under it.
+        tasks.append(planned(*args))
+        raise Leave("kept for the test")
 
-    monkeypatch.setattr(propagate, "in_blocks_instead", keep)
+    monkeypatch.setattr(propagate, "planned", keep)
     with onehop.patch():
         layer(x, edges, edge_attr)
     (task,) = tasks

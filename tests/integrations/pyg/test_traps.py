@@ -570,7 +570,7 @@ def test_every_mini_batch_has_its_own_edges():
 @pytest.mark.filterwarnings("ignore:.*sparse adjacency")
 @pytest.mark.parametrize("matrix", [False, True])
 def test_a_named_backend_that_refuses_is_not_called(matrix, edge_index, took_fast_path, monkeypatch):
-    monkeypatch.setattr("onehop.integrations.pyg.admit.refusal", lambda *_: "it rests")
+    monkeypatch.setattr("onehop.integrations.pyg.edges.refusal", lambda *_: "it rests")
     conv, x = gnn.SimpleConv(), torch.randn(20, 8)
     edges = to_torch_csr_tensor(edge_index, size=(20, 20)) if matrix else edge_index
     with onehop.patch(backend="reference"):

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.nn import Parameter
 
-from onehop.backends import refusal
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges
 from onehop.integrations.pyg.leave import (
@@ -20,12 +20,11 @@ from onehop.integrations.pyg.leave import (
     FLOATS,
     LEFT_TO_PYG,
     Leave,
-    is_plain,
-    is_transformed,
     need,
 )
-from onehop.ops.contexts import WRAPPED, wraps
+from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
+_PLAIN = (Tensor, Parameter)
 # As torch.export traces tensors.
 _TRACED = (FakeTensor, FunctionalTensor)
 _MATRIX, _BATCHED = 2, 3
@@ -37,11 +36,13 @@ BOTH = 2
 
 def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     """Admits rows of features on any device: [N, F], or [B, N, F] with ``node_dim=-2``."""
-    if not _is_tensor(x, edges):
+    if type(x) not in _PLAIN and not (edges.is_traced and type(x) in _TRACED):
         raise Leave(f"the features are of type {type(x).__name__}")
-    need(x.dtype in FLOATS, "the features are not floating-point numbers of 16, 32 or 64 bits")
-    need(x.layout is torch.strided, "the features are sparse")
-    if not edges.is_traced and is_transformed(x):
+    if x.dtype not in FLOATS:
+        raise Leave("the features are not floating-point numbers of 16, 32 or 64 bits")
+    if x.layout is not torch.strided:
+        raise Leave("the features are sparse")
+    if not edges.is_traced and (is_wrapped(x) or (in_older_vmap() and wraps(x))):
         raise Leave(WRAPPED)
     dims = x.dim()
     if not (dims == _MATRIX and node_dim in (-2, 0)) and not (dims == _BATCHED and node_dim == -2):
@@ -49,16 +50,11 @@ def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     return x  # type: ignore[no-any-return]
 
 
-def _is_tensor(value: Any, edges: Edges) -> bool:
-    """Return whether a value is a plain tensor, or one without data while a program is traced."""
-    return is_plain(value) or (edges.is_traced and type(value) in _TRACED)
-
-
-def backend(x: Tensor, name: str) -> None:
+def backend(x: Tensor, edges: Edges, name: str) -> None:
     """Leaves features that no backend runs on; ``name`` names the backend, or is empty for any."""
     if x.is_cpu and not name:
         return  # every dtype that has a fast path has one there
-    reason = refusal(name, x.device, x.dtype)
+    reason = edges.refusal(name, x)
     if reason is not None:
         raise Leave(f"features of {x.dtype} on {x.device} have no backend: {reason}")
 
@@ -72,19 +68,19 @@ def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> Non
                 f"edge_index is on {edges.device} and an operand on {each.device}; "
                 f"PyG is left to report what does not fit"
             )
-    backend(x, name)
+    backend(x, edges, name)
 
 
 def is_feature(call: Call, tensor: Any, dims: int) -> bool:
     """Return whether an operand is a dense floating-point tensor of so many dimensions, beside the edges."""
     edges = call.edges
     return (
-        _is_tensor(tensor, edges)
+        (type(tensor) in _PLAIN or (edges.is_traced and type(tensor) in _TRACED))
         and tensor.dtype in FLOATS
         and ((tensor.is_cpu and edges.is_cpu) or tensor.device == edges.device)
         and tensor.layout is torch.strided
         and tensor.dim() == dims
-        and (edges.is_traced or not is_transformed(tensor))
+        and (edges.is_traced or not (is_wrapped(tensor) or (in_older_vmap() and wraps(tensor))))
     )
 
 
@@ -96,13 +92,8 @@ def alike(x: Tensor, dtype: torch.dtype, *others: Any) -> None:
     need(together, "its features and parameters are on different devices, which PyG is left to report")
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """An operand that the rule looks at itself."""
-
-    def __call__(self, call: Call, name: str) -> Any:
-        """Return it as it was given."""
-        return call.operands[name]
+GIVEN = None
+"""The spec of an operand that the rule gets as it is, and looks at itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +107,16 @@ class Source:
             x = features(operand, edges, dim)
             edges.note(edges.sending, x.size(dim))
             return x
-        need(len(operand) == _PAIR)
+        if len(operand) != _PAIR:
+            raise Leave(LEFT_TO_PYG)
         source, target = operand
-        need(edges.forwards or target is source, BIPARTITE_BACKWARDS)
+        if not edges.forwards and target is not source:
+            raise Leave(BIPARTITE_BACKWARDS)
         x = features(source, edges, dim)
         edges.note(SOURCE, x.size(dim))
         if target is not None:
-            is_matrix = isinstance(target, Tensor) and target.dim() >= _MATRIX
-            need(is_matrix, "the destinations' features are no matrix")
+            if not isinstance(target, Tensor) or target.dim() < _MATRIX:
+                raise Leave("the destinations' features are no matrix")
             edges.note(TARGET, target.size(dim))
         return x
 
@@ -162,7 +155,7 @@ class Weight:
         if weight is None:
             need(not self.required, "PyG is left to report the missing weight")
             return None
-        if not _is_tensor(weight, edges):
+        if type(weight) not in _PLAIN and not (edges.is_traced and type(weight) in _TRACED):
             raise Leave(f"the edge weight is of type {type(weight).__name__}")
         dense = weight.dtype in FLOATS and weight.layout is torch.strided
         need(dense, "the edge weight is not a dense floating-point tensor")
@@ -193,11 +186,12 @@ class Rows:
         x, edges = call.operands[name], call.edges
         if not is_feature(call, x, self.dims):
             raise Leave(f"the features {_unfit(call, self.dims)}")
-        backend(x, call.backend)
-        if self.dims == _MATRIX:
-            need(call.layer.node_dim in (-2, 0), "node_dim is not the first of two dimensions")
-        else:
-            need(call.layer.node_dim == 0)
+        if call.backend or not x.is_cpu:
+            backend(x, edges, call.backend)
+        if self.dims == _MATRIX and call.layer.node_dim not in (-2, 0):
+            raise Leave("node_dim is not the first of two dimensions")
+        if self.dims != _MATRIX and call.layer.node_dim != 0:
+            raise Leave(LEFT_TO_PYG)
         rows = x.size(0)
         if self.end == BOTH:
             edges.note(SOURCE, rows)
@@ -227,11 +221,12 @@ class Pair:
                 continue
             if not is_feature(call, tensor, self.dims):
                 raise Leave(f"the operands {name} {_unfit(call, self.dims)}")
-            backend(tensor, call.backend)
+            if call.backend or not tensor.is_cpu:
+                backend(tensor, edges, call.backend)
             edges.note(end, tensor.size(0))
         sizes = edges.sizes
-        backwards = not edges.forwards and None not in sizes and sizes[0] != sizes[1]
-        need(not backwards, BIPARTITE_BACKWARDS)
+        if not edges.forwards and None not in sizes and sizes[0] != sizes[1]:
+            raise Leave(BIPARTITE_BACKWARDS)
         return operand
 
 

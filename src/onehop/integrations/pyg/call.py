@@ -34,6 +34,17 @@ class Call:
     operands: dict[str, Any]
     backend: str
 
+    def lowered(self, rule: Any) -> Any:
+        """The plan of a rule, which gets the operands as its specs admit them.
+
+        Raises:
+            Leave: An operand does not fit, or the rule has no plan for the call.
+        """
+        given = []  # not by a comprehension, which is one more call of Python
+        for name, spec in rule.operands.items():
+            given.append(self.operands[name] if spec is None else spec(self, name))
+        return rule.lower(self, *given)
+
     def fused(
         self,
         operator: str,
@@ -41,7 +52,7 @@ class Call:
         x: Tensor,
         dtype: torch.dtype,
         given: Callable[[], tuple[Any, ...]],
-        extras: dict[str, Callable[[], Any] | None],
+        extras: dict[str, Callable[[], Any]],
         keep: Callable[[Tensor], None] | None = None,
     ) -> "Plan":
         """The plan of attention that one operator runs, with the layer's dropout.
@@ -52,25 +63,30 @@ class Call:
             x: The sources' features, [num_src, H, C] or [num_src, C].
             dtype: Of the messages.
             given: Makes the operator's operands after the graph.
-            extras: Functions that make the operands of edges, by the operator's names for these; None makes
-                none.
+            extras: Functions that make the operands of edges, by the operator's names for these.
             keep: Takes the attention weights, [E, H]; None: they are not computed.
         """
         layer, edges, graph = self.layer, self.edges, self.edges.graph()
-        makers = {name: make for name, make in extras.items() if make is not None}
         masked = bool(layer.training and getattr(layer, "dropout", 0))
+        adds = (
+            getattr(layer, "bias", None) is not None
+            or getattr(layer, "res", None) is not None
+            or getattr(layer, "root_weight", False)
+        )
         backend, aside = self.backend, ""
         if session.now.machine:
-            aside, backend = machine.place_attention(layer, graph, operator, x, dtype, bool(makers), masked)
+            aside, backend = machine.place_attention(layer, graph, operator, x, dtype, bool(extras), masked)
 
         def run() -> Tensor:
-            options = {name: make() for name, make in makers.items()}
+            options: dict[str, Any] = {}
+            for name, make in extras.items():
+                options[name] = make()
             if masked:
                 mask = x.new_empty((edges.count, x.size(1)), dtype=dtype)
                 options["edge_mask"] = edges.drawn(mask, layer.dropout)
             if keep is not None:
                 options["return_attention_weights"] = True
-            out = edges.run(operator, given(), backend, options)
+            out = edges.run(operator, (graph, *given()), backend, options)
             if keep is not None:
                 out, weights = out
                 # A copy: the backward pass reads the weights, and their reader may write to them.
@@ -79,20 +95,11 @@ class Call:
                 out = out.squeeze(1)
             # Attention's backward pass reads its result, PyG's does not: where the layer returns it as it is,
             # the program may write to it.
-            result: Tensor = out if _adds(layer) else out.clone()
+            result: Tensor = out if adds else out.clone()
             return result
 
         shown = form if keep is None else f"{form}, with weights"
         return Plan(shown, "sum", graph, x, run, operator, dtype, backend, aside)
-
-
-def _adds(layer: Any) -> bool:
-    """Return whether a layer adds something to what ``propagate`` returns."""
-    return (
-        getattr(layer, "bias", None) is not None
-        or getattr(layer, "res", None) is not None
-        or getattr(layer, "root_weight", False)
-    )
 
 
 @dataclass(slots=True)

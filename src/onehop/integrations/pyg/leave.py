@@ -5,7 +5,6 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations.rows import Leave as Leave
-from onehop.ops.contexts import in_older_vmap, is_wrapped, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -36,8 +35,3 @@ def leave_if(sentence: str | None) -> None:
 def is_plain(value: object) -> bool:
     """Return whether a value is a tensor or a parameter, and of no class derived from these."""
     return type(value) is Tensor or type(value) is Parameter
-
-
-def is_transformed(tensor: Tensor) -> bool:
-    """Return whether a transform (vmap, grad, jvp) made a tensor, which may have ended."""
-    return is_wrapped(tensor) or (in_older_vmap() and wraps(tensor))

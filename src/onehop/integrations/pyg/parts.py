@@ -90,7 +90,7 @@ def _propagated(
         and _are_rows(operands.get(rule.first), rule.attends)
     ):
         call = Call(layer, reduce, edges, kwargs if rule.attends else operands, "")
-        plan = rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
+        plan = call.lowered(rule)
         if isinstance(plan, Aggregation):
             factors = (plan.weight, plan.reduce)
             out = aggregate(edge_index.graph, plan.x, *factors, src_scale=plan.scale, dst_scale=plan.scale)

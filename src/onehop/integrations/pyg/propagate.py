@@ -90,7 +90,8 @@ def _propagate(
         own = partial(_by_name, theirs, records, layer)
         return propagate_part(theirs, record, layer, edge_index, args, kwargs, own)
     try:
-        leave_if(context)
+        if context is not None:
+            raise Leave(context)
         plan = planned(record, layer, edge_index, args, kwargs)
     except Leave as why:
         plan, sentence = None, why.sentence
@@ -128,8 +129,8 @@ def planned(
     if rule is None:
         need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
     else:
-        small = is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends)
-        need(not small, TOO_SMALL)
+        if is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends):
+            raise Leave(TOO_SMALL)
         try:
             plan: Plan | Aggregation = by_rule(record, layer, edge_index, args, kwargs)
             return plan
@@ -178,10 +179,13 @@ def by_rule(
     rule, names = record.rule, record.names
     if rule is None:
         raise Leave(record.reason or "")
-    leave_if(layer_reason(layer, record.fuses))
-    reduce, reason = reduction_of(layer)
-    leave_if(reason)
-    need(not args and (kwargs.keys() == names or kwargs.keys() - _SIZE == names), OTHER_OPERANDS)
+    reason = layer_reason(layer, record.fuses)
+    if reason is None:
+        reduce, reason = reduction_of(layer)
+    if reason is not None:
+        raise Leave(reason)
+    if args or (kwargs.keys() != names and kwargs.keys() - _SIZE != names):
+        raise Leave(OTHER_OPERANDS)
     edges: Edges
     # The layout first: this is the hot path.
     if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):
@@ -197,7 +201,7 @@ def by_rule(
                 # PyG gives the values to edge_update likewise, which makes the weights.
                 weights.operands = with_values(weights.operands, edge_index, weights.operands)
     call = Call(layer, reduce, edges, kwargs, session.now.backend)
-    return rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
+    return call.lowered(rule)
 
 
 def aggregation_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from onehop import ops
+from onehop.backends import refusal
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, Leave
@@ -43,12 +44,14 @@ class Edges:
         count: E, the number of edges.
         sizes: The number of rows at each end; None where it is unknown.
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``).
+        sending: The row of ``edge_index``, and the entry of a pair, that messages come from.
+        is_cpu: Whether they are on the CPU, which takes less time to see than the device.
         fused: Whether PyG multiplies by a sparse matrix, and runs no message.
         is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
         is_traced: Whether a program is traced, whose tensors have no data.
     """
 
-    __slots__ = ("count", "forwards", "given", "index", "sizes")
+    __slots__ = ("count", "forwards", "given", "index", "is_cpu", "sending", "sizes")
     fused = False
     unmade: type | None = None
     """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
@@ -60,16 +63,8 @@ class Edges:
     count: int
     sizes: list[int | None]
     forwards: bool
-
-    @property
-    def sending(self) -> int:
-        """The row of ``edge_index``, and the entry of a pair, that messages come from."""
-        return SOURCE if self.forwards else TARGET
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether they are on the CPU, which takes less time than the device."""
-        return self.index.is_cpu
+    sending: int
+    is_cpu: bool
 
     @property
     def device(self) -> torch.device:
@@ -80,6 +75,10 @@ class Edges:
     def values(self) -> Tensor | None:
         """The numbers of edges that PyG passes for a missing weight; None if there are none."""
         return None
+
+    def refusal(self, backend: str, x: Tensor) -> str | None:
+        """Return why no backend runs on such features; None if the one of this name, or any, does."""
+        return refusal(backend, x.device, x.dtype)
 
     def note(self, end: int, rows: int) -> None:
         """Notes the number of rows at an end.
@@ -149,11 +148,11 @@ class Edges:
 
         Args:
             operator: Its name.
-            given: Its operands after the graph.
+            given: Its operands, the graph first.
             backend: Who runs it, by name; empty means the first that takes the tensors.
             options: Its operands by name.
         """
-        return getattr(ops, operator)(self.graph(), *given, **options, backend=backend)
+        return getattr(ops, operator)(*given, **options, backend=backend)
 
 
 def drawn(out: Tensor, p: float) -> Tensor:

@@ -8,10 +8,10 @@ from torch_geometric import EdgeIndex
 
 from onehop.compiler.blocks import EdgeBlocks, blocks_of
 from onehop.graph import Graph
-from onehop.integrations.pyg.edges import Edges, Factors
+from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
 from onehop.integrations.pyg.edges.graphs import graph_of, scales_of
-from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, OWN_PRODUCT, Leave, is_transformed
-from onehop.ops.contexts import WRAPPED
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, OWN_PRODUCT, Leave
+from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 _INTEGERS = (torch.int64, torch.int32)
 _PAIR = 2
@@ -30,14 +30,14 @@ class ListedEdges(Edges):
         Leave: PyG's own code has to run.
     """
 
-    __slots__ = ()
+    __slots__ = ("_graph",)
 
     def __init__(self, layer: Any, edge_index: Any, size: Any, fuses: bool) -> None:
         if type(edge_index) is Tensor:
             data = edge_index
             if data.layout is not torch.strided:
                 raise Leave(OWN_PRODUCT)
-            if is_transformed(data):
+            if is_wrapped(data) or (in_older_vmap() and wraps(data)):
                 raise Leave(WRAPPED)
             if size is None:
                 self.sizes = [None, None]
@@ -58,15 +58,18 @@ class ListedEdges(Edges):
         shape = data.shape
         if data.dtype not in _INTEGERS or len(shape) != _PAIR or shape[0] != _PAIR:
             raise Leave(LEFT_TO_PYG)
-        self.given, self.index, self.count = edge_index, data, shape[1]
+        self.given, self.index, self.count, self.is_cpu = edge_index, data, shape[1], data.is_cpu
         self.forwards = layer.flow == "source_to_target"
+        self.sending = SOURCE if self.forwards else TARGET
+        self._graph: Graph | None = None
 
     def graph(self) -> Graph:
         """The graph of the edges, made once and found again."""
-        graph = graph_of(self.index, *self.counts(), self.forwards)
-        if graph is None:
-            raise Leave(OUT_OF_RANGE)
-        return graph
+        if self._graph is None:
+            self._graph = graph_of(self.index, *self.counts(), self.forwards)
+            if self._graph is None:
+                raise Leave(OUT_OF_RANGE)
+        return self._graph
 
     def ends(self, row: int) -> Tensor:
         """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""

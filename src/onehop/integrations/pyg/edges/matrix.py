@@ -16,7 +16,7 @@ from torch import Tensor
 from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks
 from onehop.graph import Graph
 from onehop.integrations import session
-from onehop.integrations.pyg.edges import Edges, Factors
+from onehop.integrations.pyg.edges import SOURCE, Edges, Factors
 from onehop.integrations.pyg.edges.derived_matrices import scale_of
 from onehop.integrations.pyg.edges.graphs import degree_scale_of
 from onehop.integrations.pyg.edges.matrices import Structure, is_matrix, matrix_reason, structure_of
@@ -68,7 +68,8 @@ class MatrixEdges(Edges):
         elif is_matrix(matrix) and matrix.layout is torch.sparse_csc:
             # Only PyG's plain propagate finds the ends of the edges of such a matrix.
             raise Leave("edge_index is a CSC matrix, and messages on its edges are PyG's to compute")
-        self.given, self.forwards, self.count = matrix, True, number_of_edges(matrix)
+        self.given, self.count = matrix, number_of_edges(matrix)
+        self.forwards, self.sending, self.is_cpu = True, SOURCE, True
         self.sizes = [matrix.size(1), matrix.size(0)]
         self._graph: Graph | None = None
 
@@ -76,11 +77,6 @@ class MatrixEdges(Edges):
     def index(self) -> Tensor:  # type: ignore[override]
         """[E]: the sources."""
         return self.graph().col
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether they are on the CPU: always."""
-        return True
 
     @property
     def device(self) -> torch.device:

@@ -39,7 +39,8 @@ class PartEdges(Edges):
 
     def __init__(self, edge_index: LocalEdges, operands: dict[str, Any], size: Any) -> None:
         graph = self._graph = edge_index.graph
-        self.given, self.forwards, self.count = edge_index, True, graph.num_edges
+        self.given, self.count, self.is_cpu = edge_index, graph.num_edges, graph.device.type == "cpu"
+        self.forwards, self.sending = True, SOURCE
         own = (graph.num_sources, graph.num_nodes)
         if size is not None and any(given not in (None, rows) for given, rows in zip(size, own, strict=True)):
             raise Leave(f"a size other than {own[0]} owned sources and {own[1]} owned nodes")
@@ -48,11 +49,6 @@ class PartEdges(Edges):
             value = operands.get(name)
             if isinstance(value, Tensor) and type(value) is not PartWeights:
                 leave_if(edges_reason(name, value, graph))
-
-    @property
-    def is_cpu(self) -> bool:
-        """Whether the part is on the CPU."""
-        return self._graph.device.type == "cpu"
 
     @property
     def device(self) -> torch.device:
@@ -81,7 +77,7 @@ class PartEdges(Edges):
 
     def run(self, operator: str, given: tuple[Any, ...], backend: str, options: dict[str, Any]) -> Any:
         """Runs an operator of :mod:`onehop.distributed` over the part."""
-        return getattr(distributed, operator)(self._graph, *given, **options)
+        return getattr(distributed, operator)(*given, **options)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
         """The factors of dropout, which each process of a converted model draws from its own stream."""

@@ -16,12 +16,13 @@ from torch import Tensor
 from torch.nn.functional import dropout
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
+from onehop.backends import refusal
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
-from onehop.integrations.pyg.edges import Edges, Factors
+from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
 from onehop.integrations.pyg.edges.derived import Derived, rewritten
 from onehop.integrations.pyg.edges.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
 from onehop.integrations.pyg.edges.normalise import Unweighted, normalisation, without_weight
@@ -62,6 +63,11 @@ class EdgesInProgram:
     kind: str
 
 
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _refusal(backend: str, device: str, dtype: torch.dtype) -> str:
+    return refusal(backend, torch.device(device), dtype) or ""
+
+
 class ProgramEdges(Edges):
     """The edges of an ``edge_index`` that is traced.
 
@@ -81,6 +87,7 @@ class ProgramEdges(Edges):
         self, given: Any, edge_index: Tensor, forwards: bool, sizes: list[int | None], loops: int = 0
     ) -> None:
         self.given, self.index, self.forwards, self.sizes = given, edge_index, forwards, sizes
+        self.sending, self.is_cpu = SOURCE if forwards else TARGET, edge_index.is_cpu
         self.count = edge_index.size(1) + loops
         self._loops = loops
         self._graph: GraphInProgram | None = None
@@ -91,6 +98,10 @@ class ProgramEdges(Edges):
         num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
         sources: Any = num_dst if num_src is None else num_src
         return sources, sources if num_dst is None else num_dst
+
+    def refusal(self, backend: str, x: Tensor) -> str | None:
+        """Return why no backend runs on such features, which is a constant of the program."""
+        return _refusal(backend, x.device.type, x.dtype) or None
 
     def graph(self) -> Any:
         """The graph, to be found when the program runs."""

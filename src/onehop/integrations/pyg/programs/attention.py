@@ -88,7 +88,7 @@ def attend(layer: Any, given: EdgesInProgram, operands: dict[str, Any]) -> Tenso
     edges = ProgramEdges(given, edge_index, True, sizes, loops)
     call = Call(layer, "sum", edges, operands, session.now.backend)
     rule = TABLE[_LAYERS[given.kind]]
-    plan = rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
+    plan = call.lowered(rule)
     conditions.note(layer, plan.x, plan.form, "sum")
     out: Tensor = plan.run()
     return out

@@ -41,7 +41,7 @@ def propagate(layer: Any, edge_index: Any, args: tuple[Any, ...], operands: dict
     sizes = [None, None] if size is None else list(size)
     edges = ProgramEdges(edge_index, edge_index, layer.flow == "source_to_target", sizes)
     call = Call(layer, reduction(layer), edges, operands, session.now.backend)
-    plan = rule.lower(call, *[spec(call, name) for name, spec in rule.operands.items()])
+    plan = call.lowered(rule)
     conditions.note(layer, plan.x, SOURCE if plan.weight is None else WEIGHTED, plan.reduce)
     return aggregate(plan.graph, plan.x, plan.weight, None, plan.reduce)
 

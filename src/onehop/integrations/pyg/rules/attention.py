@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.integrations.pyg.admit import BOTH, Given, Pair, PerEdge, Rows, alike, is_feature
+from onehop.integrations.pyg.admit import BOTH, GIVEN, Pair, PerEdge, Rows, alike, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, Leave, need
@@ -24,13 +24,14 @@ from onehop.ops.contexts import autocasts, widened
 SCORED = "source * softmax of scores for each head"
 
 
-@rule("GATConv", "GATv2Conv", divides=True, x=Pair(3), alpha=Given())
+@rule("GATConv", "GATv2Conv", divides=True, x=Pair(3), alpha=GIVEN)
 def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: Any) -> Plan:
     """GAT and GATv2: the sources' features times the weights of the heads."""
     source = x[0]
     if source is None:
         raise Leave(LEFT_TO_PYG)
-    need(call.layer.node_dim == 0, "node_dim is not 0")
+    if call.layer.node_dim != 0:
+        raise Leave("node_dim is not 0")
     graph = call.edges.graph()
     if call.edges.is_part:
         pending = type(alpha) is Pending and not alpha.asked
@@ -66,7 +67,9 @@ def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) ->
     dtype = of_source.dtype
     for score, rows in ((of_source, num_src), (of_target, num_dst)):
         need(is_feature(call, score, 2) and score.shape == (rows, heads) and score.dtype is dtype)
-    dtype = _wide(source, widened(source, dtype))
+    dtype = widened(source, dtype)
+    # Under autocast the scores are wider than the features, and widen the messages.
+    need(torch.promote_types(source.dtype, dtype) is dtype)
     features = operands["edge_attr"]
     extra = None if features is None else edge_score(layer, features, call.edges.count, of_source)
     return call.fused(
@@ -75,7 +78,7 @@ def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) ->
         source,
         dtype,
         lambda: (source.to(dtype), of_source, of_target, layer.negative_slope),
-        {"edge_score": extra},
+        {} if extra is None else {"edge_score": extra},
         pending.keep if pending.asked else None,
     )
 
@@ -84,12 +87,16 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     layer = call.layer
     _can_fuse(call, pending, {"x", "edge_attr"})
     given = pending.operands["x"]
-    need(type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target)
-    if target is None:
+    same = type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target
+    if target is None or not same:
         raise Leave(LEFT_TO_PYG)
-    need(target.shape == (call.edges.counts()[1], *source.shape[1:]) and source.dtype is target.dtype)
-    need(layer.att.shape == (1, *source.shape[1:]) and layer.att.device == source.device)
-    dtype = _wide(source, layer.att.dtype if source.is_cpu else widened(source, layer.att.dtype))
+    rows, shape, att = call.edges.counts()[1], source.shape[1:], layer.att
+    fits = target.shape == (rows, *shape) and source.dtype is target.dtype
+    if not fits or att.shape != (1, *shape) or att.device != source.device:
+        raise Leave(LEFT_TO_PYG)
+    dtype = layer.att.dtype if source.is_cpu else widened(source, layer.att.dtype)
+    if torch.promote_types(source.dtype, dtype) is not dtype:
+        raise Leave(LEFT_TO_PYG)
     features = pending.operands["edge_attr"]
     edge = None if features is None else edge_rows(layer, features, call.edges.count, layer.att.to(dtype))
 
@@ -98,7 +105,9 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
         return wide, wide if target is source else target.to(dtype), layer.att[0], layer.negative_slope
 
     keep = pending.keep if pending.asked else None
-    return call.fused("gatv2", "GATv2, fused", source, dtype, operands, {"edge": edge}, keep)
+    return call.fused(
+        "gatv2", "GATv2, fused", source, dtype, operands, {} if edge is None else {"edge": edge}, keep
+    )
 
 
 _FUSED = {"gat": _gat, "gatv2": _gatv2}
@@ -106,23 +115,21 @@ _FUSED = {"gat": _gat, "gatv2": _gatv2}
 
 def _can_fuse(call: Call, pending: Pending, names: set[str]) -> None:
     """Leaves weights that PyG has to compute."""
-    need(call.reduce == "sum" and call.edges.count > 0)
-    need(pending.edge_index is call.edges.given and pending.operands.keys() == names)
-
-
-def _wide(x: Tensor, dtype: torch.dtype) -> torch.dtype:
-    """The dtype of messages whose scores are of a dtype: under autocast, scores are wider than features."""
-    need(torch.promote_types(x.dtype, dtype) is dtype, "its scores are narrower than its features")
-    return dtype
+    edges = call.edges
+    if call.reduce != "sum" or edges.count == 0 or pending.edge_index is not edges.given:
+        raise Leave(LEFT_TO_PYG)
+    if pending.operands.keys() != names:
+        raise Leave(LEFT_TO_PYG)
 
 
 @rule(
     "TransformerConv",
     divides=True,
+    first="key",
     query=Rows(3, TARGET),
     key=Rows(3, SOURCE),
     value=Rows(3, SOURCE),
-    edge_attr=Given(),
+    edge_attr=GIVEN,
 )
 def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features: Any) -> Plan:
     """TransformerConv: dot products of queries and keys."""
@@ -143,10 +150,10 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
 
     form = "dot-product attention, fused"
     kept = None if call.edges.is_part or call.edges.is_traced or unasked(layer) else keep
-    return call.fused("attention", form, value, dtype, operands, {"edge": edge}, kept)
+    return call.fused("attention", form, value, dtype, operands, {} if edge is None else {"edge": edge}, kept)
 
 
-@rule("AGNNConv", x=Rows(2, BOTH), x_norm=Given())
+@rule("AGNNConv", x=Rows(2, BOTH), x_norm=GIVEN)
 def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
     """AGNNConv: dot products of directions."""
     layer = call.layer
@@ -210,7 +217,7 @@ def fa(call: Call, x: Tensor, scores: tuple[Tensor | None, Tensor | None], edge_
     return Plan(form, call.reduce, graph, x, run, backend=call.backend)
 
 
-@rule("HGTConv", k=Rows(3, SOURCE), q=Rows(3, TARGET), v=Rows(3, SOURCE), edge_attr=PerEdge(2))
+@rule("HGTConv", first="k", k=Rows(3, SOURCE), q=Rows(3, TARGET), v=Rows(3, SOURCE), edge_attr=PerEdge(2))
 def hgt(call: Call, key: Tensor, query: Tensor, value: Tensor, factor: Tensor) -> Plan:
     """HGTConv: dot products of queries and keys, times a factor of the edge's type, and their softmax."""
     layer, backend = call.layer, call.backend

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 from torch_geometric.nn import MessagePassing
 
 from onehop import thresholds
@@ -43,7 +44,6 @@ from onehop.integrations.pyg.leave import (
     LEFT_TO_PYG,
     VALUES_ELSEWHERE,
     Leave,
-    is_plain,
     need,
 )
 from onehop.integrations.pyg.machine import OWN_MESSAGES
@@ -174,17 +174,19 @@ class _Arguments:
             # Sizes are known only when all operands have been looked at.
             self.each.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
-            need(name[:-2] in self._kwargs)
+            if name[:-2] not in self._kwargs:
+                raise Leave(LEFT_TO_PYG)
             self._lift(name, self._kwargs[name[:-2]])
         else:
             value = self._kwargs.get(name, parameter.default)
-            need(value is not parameter.empty)
+            if value is parameter.empty:
+                raise Leave(LEFT_TO_PYG)
             if not isinstance(value, Tensor):
                 self.each.append(Argument(name, Kind.VALUE, None, value))
                 return
             _check_operand(value)
             kind = Kind.EDGE if value.dim() > 0 and value.size(0) == self._edges.count else Kind.WHOLE
-            self._note(name, kind, value)
+            self.each.append(Argument(name, kind, position(value, self.operands)))
 
     def _lift(self, name: str, operand: Any) -> None:
         """Notes an argument that has a row of a node for every edge."""
@@ -199,7 +201,8 @@ class _Arguments:
         else:
             self._note_rows(operand, side)
         if isinstance(operand, Tensor):
-            self._note(name, Kind.SOURCE if sends else Kind.TARGET, operand)
+            kind = Kind.SOURCE if sends else Kind.TARGET
+            self.each.append(Argument(name, kind, position(operand, self.operands)))
         else:
             self.each.append(Argument(name, Kind.VALUE))
 
@@ -207,20 +210,22 @@ class _Arguments:
         if isinstance(tensor, Tensor):
             _check_operand(tensor)
             dims, dim = tensor.dim(), self._dim
-            need(dims > 0 and -dims <= dim < dims)
-            need(dim % dims == 0, "node_dim is not the first dimension of its operands")
+            if not -dims <= dim < dims:
+                raise Leave(LEFT_TO_PYG)
+            if dim % dims != 0:
+                raise Leave("node_dim is not the first dimension of its operands")
             self._edges.note(end, tensor.size(0))
-
-    def _note(self, name: str, kind: Kind, tensor: Tensor) -> None:
-        self.each.append(Argument(name, kind, position(tensor, self.operands)))
 
 
 def _check_operand(tensor: Tensor) -> None:
-    if not is_plain(tensor):
+    if type(tensor) is not Tensor and type(tensor) is not Parameter:
         raise Leave(f"an operand is of type {type(tensor).__name__}")
-    need(tensor.is_cpu, "an operand is not on the CPU")
-    need(tensor.layout is torch.strided, "an operand is sparse")
-    need(not wraps(tensor), WRAPPED)
+    if not tensor.is_cpu:
+        raise Leave("an operand is not on the CPU")
+    if tensor.layout is not torch.strided:
+        raise Leave("an operand is sparse")
+    if wraps(tensor):
+        raise Leave(WRAPPED)
 
 
 def _update_arguments(own: OwnMessage, kwargs: dict[str, Any], counts: tuple[int, int]) -> dict[str, Any]:

@@ -168,13 +168,13 @@ def copied(call: Call, x: Tensor) -> Aggregation:
 @sums(*_WEIGHTED, name=WEIGHTED, x=Source(), edge_weight=Weight())
 @sums(*_WEIGHTED_ALWAYS, name=WEIGHTED, x=Source(), edge_weight=Weight(required=True))
 @sums("ChebConv", name=WEIGHTED, x=Source(), norm=Weight(required=True))
-@sums("SparseLinear", name=WEIGHTED, weight=Source(), edge_weight=Weight())
+@sums("SparseLinear", name=WEIGHTED, first="weight", weight=Source(), edge_weight=Weight())
 def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation:
     """The sources' features, times a number of each edge."""
     return _aggregation(call, WEIGHTED, x, weight)
 
 
-@rule("LEConv", name=DIFFERENCE, attends=False, a=Source(), b=Target(), edge_weight=Weight())
+@rule("LEConv", name=DIFFERENCE, attends=False, first="a", a=Source(), b=Target(), edge_weight=Weight())
 def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation:
     """The sources' features less those of the destinations, times a number of each edge."""
     same = a.dim() == 2 and b.shape[1:] == a.shape[1:] and b.dtype is a.dtype

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
-from onehop.integrations.pyg.admit import Given, alike, backend, is_feature
+from onehop.integrations.pyg.admit import GIVEN, alike, backend, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
 from onehop.integrations.pyg.edges.typed_edges import PairsOfEdges, pairs_of
@@ -26,7 +26,7 @@ _FORM = "source W of its type * softmax for each head"
 _MODES = (None, "additive", "scaled", "f-additive", "f-scaled")
 
 
-@rule("RGATConv", needs=("update",), listed=True, x=Given(), edge_type=Given(), edge_attr=Given())
+@rule("RGATConv", needs=("update",), listed=True, x=GIVEN, edge_type=GIVEN, edge_attr=GIVEN)
 def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
     """RGATConv, with what it keeps of the weights until its ``forward`` has returned them."""
     layer, edges = call.layer, call.edges
@@ -67,7 +67,7 @@ def _ends(call: Call, x: Any) -> tuple[Tensor, Tensor]:
     for end, tensor in enumerate(pair):
         dense = is_feature(call, tensor, 2)
         need(dense, "the features are no dense floating-point tensors of 2 dimensions where edge_index is")
-        backend(tensor, call.backend)
+        backend(tensor, call.edges, call.backend)
         call.edges.note(SOURCE if end == 0 else TARGET, tensor.size(0))
     return pair
 

@@ -6,14 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.admit import BOTH, Given, Rows, is_feature
+from onehop.integrations.pyg.admit import BOTH, GIVEN, Rows, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.leave import need
 from onehop.integrations.pyg.rules.table import rule
 from onehop.ops.aggregate import reduce_rows
 
 
-@rule("EGConv", needs=("aggregate",), listed=True, x=Rows(2, BOTH), symnorm_weight=Given())
+@rule("EGConv", needs=("aggregate",), listed=True, x=Rows(2, BOTH), symnorm_weight=GIVEN)
 def eg(call: Call, x: Tensor, weight: Any) -> Plan:
     """EGConv over edges: an aggregation for each that it names, and two for a variance."""
     names = call.layer.aggregators

@@ -24,6 +24,7 @@ class Rule:
         compiles: Whether the message can be compiled where the rule does not take it.
         divides: Whether its operators run on the parts of a divided graph too.
         listed: Whether it takes edges as a list alone; PyG runs its own code over a sparse matrix.
+        first: An operand with features of the sources, of the width that is aggregated.
     """
 
     lower: Callable[..., Any]
@@ -34,11 +35,7 @@ class Rule:
     compiles: bool = False
     divides: bool = False
     listed: bool = False
-
-    @property
-    def first(self) -> str:
-        """An operand with features of the sources, of the width that is aggregated."""
-        return next((name for name in ("key", "k", "x") if name in self.operands), next(iter(self.operands)))
+    first: str = "x"
 
 
 TABLE: dict[str, Rule] = {}
@@ -54,7 +51,7 @@ def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[...
         options: Flags of :class:`Rule` by name; everything else is the spec of an operand of the layers'
             ``propagate``, in the order in which they are admitted.
     """
-    flags = ("attends", "needs", "compiles", "divides", "listed")
+    flags = ("attends", "needs", "compiles", "divides", "listed", "first")
     given = {key: options.pop(key) for key in flags if key in options}
 
     def enter(lower: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,126 @@
+"""Draws the storeys of the package, as ``docs/explanation/architecture.md`` shows them.
+
+    python scripts/architecture.py            writes docs/images/architecture.svg
+    python scripts/architecture.py --check    fails if the picture there is another one
+
+The storeys come from the linter's contract in ``pyproject.toml``, the text of each box from the first sentence
+of the package's docstring. A box may import from the storeys below it.
+"""
+
+import ast
+import sys
+import textwrap
+import tomllib
+from html import escape
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PICTURE = ROOT / "docs" / "images" / "architecture.svg"
+
+# The rooms of PyG's integration, which most changes are about.
+_ROOMS = ("edges", "rules", "associations", "programs", "loaders")
+# Single files and folders of data, which need no box.
+_OMITTED = ("__main__", "thresholds", "pictures", "native", "errors")
+_WIDTH, _MARGIN, _GAP = 960, 12, 8
+_LINE, _PADDING = 15, 10
+_COLORS = {"integrations": "#fdecc8", "ops": "#dbeafe", "kernels": "#dcfce7", "machines": "#f3e8ff"}
+
+
+def storeys() -> list[list[str]]:
+    """The packages of each storey, from the top."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = [each["layers"] for each in contracts if each["type"] == "layers"]
+    rows = [[name.strip(" ()") for name in layer.split("|")] for layer in layers]
+    return [row for row in rows if len(row) == 1 and row[0] not in _OMITTED]
+
+
+def sentence(folder: Path) -> str:
+    """The first sentence of a package's docstring."""
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split()).removesuffix(".").replace("``", "")
+
+
+def drawn() -> str:
+    """The picture, as SVG."""
+    parts: list[str] = []
+    top = _MARGIN
+    package = ROOT / "src" / "onehop"
+    for (name,) in storeys():
+        boxes = [(name, sentence(package / name))]
+        if name == "integrations":
+            rooms = package / name / "pyg"
+            boxes += [(f"pyg/{room}", sentence(rooms / room)) for room in _ROOMS]
+        top = _row(parts, boxes, top, _COLORS.get(name, "#f1f5f9"))
+    height = top + _MARGIN - _GAP
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" '
+        f'font-family="system-ui, sans-serif" font-size="12">\n'
+        "<title>The storeys of onehop: each imports from those below it</title>\n"
+        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>\n'
+    )
+    return head + "".join(parts) + "</svg>\n"
+
+
+def _row(parts: list[str], boxes: list[tuple[str, str]], top: int, color: str) -> int:
+    """Draws one storey: the package, and its rooms below it; returns where the next one begins."""
+    (name, text), rooms = boxes[0], boxes[1:]
+    lines = textwrap.wrap(text, 110)
+    inner = _room_height(rooms)
+    height = 2 * _PADDING + _LINE * max(len(lines), 1) + inner
+    width = _WIDTH - 2 * _MARGIN
+    parts.append(_box(_MARGIN, top, width, height, color))
+    parts.append(_text(_MARGIN + _PADDING, top, name, bold=True))
+    for number, line in enumerate(lines):
+        parts.append(_text(_MARGIN + 130, top + number * _LINE, line))
+    if rooms:
+        each = (width - 2 * _PADDING - (len(rooms) - 1) * _GAP) // len(rooms)
+        below = top + height - inner - _PADDING // 2
+        for number, (room, about) in enumerate(rooms):
+            left = _MARGIN + _PADDING + number * (each + _GAP)
+            parts.append(_box(left, below, each, inner - _GAP, "#ffffff"))
+            parts.append(_text(left + 6, below, room, bold=True))
+            for at, line in enumerate(_wrapped(about, each), start=1):
+                parts.append(_text(left + 6, below + at * _LINE, line))
+    return top + height + _GAP
+
+
+def _room_height(rooms: list[tuple[str, str]]) -> int:
+    if not rooms:
+        return 0
+    each = (_WIDTH - 2 * _MARGIN - 2 * _PADDING - (len(rooms) - 1) * _GAP) // len(rooms)
+    return 2 * _PADDING + _GAP + _LINE * (1 + max(len(_wrapped(text, each)) for _, text in rooms))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(width // 7, 10))
+
+
+def _box(left: int, top: int, width: int, height: int, color: str) -> str:
+    return (
+        f'<rect x="{left}" y="{top}" width="{width}" height="{height}" rx="6" fill="{color}" '
+        f'stroke="#94a3b8"/>\n'
+    )
+
+
+def _text(left: int, top: int, text: str, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{left}" y="{top + _PADDING + 11}"{weight} fill="#0f172a">{escape(text)}</text>\n'
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the picture, or checks it."""
+    picture = drawn()
+    if arguments == ["--check"]:
+        if PICTURE.is_file() and PICTURE.read_text(encoding="utf-8") == picture:
+            return 0
+        print(
+            f"{PICTURE.relative_to(ROOT)} is out of date: run python scripts/architecture.py", file=sys.stderr
+        )
+        return 1
+    PICTURE.write_text(picture, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
