@@ -3,8 +3,8 @@
     python scripts/architecture.py            writes docs/images/architecture.svg
     python scripts/architecture.py --check    fails if the picture there is another one
 
-The storeys come from the linter's contract in ``pyproject.toml``, the text of each box from the first sentence
-of the package's docstring. A box may import from the storeys below it.
+The storeys come from the linter's contract in ``pyproject.toml``, the text of each box from the first
+sentence of the package's docstring. A box may import from the storeys below it.
 """
 
 import ast
