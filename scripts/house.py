@@ -56,6 +56,10 @@ def conditions(tree: ast.AST) -> Iterator[ast.expr]:
         if isinstance(node, ast.If | ast.While | ast.IfExp | ast.Assert):
             yield from leaves(node.test)
             nested |= {id(each) for each in ast.walk(node.test)}
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "need":
+            # Raises unless its first argument holds.
+            yield from leaves(node.args[0])
+            nested |= {id(each) for each in ast.walk(node.args[0])}
         elif isinstance(node, ast.BoolOp) and id(node) not in nested:
             yield from leaves(node)
             nested |= {id(each) for each in ast.walk(node)}

@@ -28,14 +28,14 @@ from onehop.integrations.pyg.edges.matrix import (
     tensor_product,
 )
 from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.pyg.segments import segments_between, segments_of
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.contexts import context_reason
 
-_DTYPES = (torch.float32, torch.float64)
 _PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
 _OF_SEGMENTS = ("sum", "mean", "max", "min")
@@ -157,19 +157,6 @@ def _applies(x: Tensor, index: Any = None) -> bool:
         and now.layers is None
         and not (now.backend or now.machine)
         and context_reason() is None
-        and x.is_cpu
-        and x.dtype in _DTYPES
-        and x.layout is torch.strided
-        and not autocasts(x)
-        and (
-            index is None
-            or (
-                type(index) is Tensor
-                and index.dtype is torch.int64
-                and index.is_cpu
-                and index.layout is torch.strided
-                and not index.is_inference()
-            )
-        )
-        and not wraps(x, index)
+        and are_features(x, dims=None)
+        and (index is None or are_numbers(index))
     )

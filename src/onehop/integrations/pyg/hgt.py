@@ -27,13 +27,12 @@ from onehop.integrations.pyg.edges.graphs import graph_of
 from onehop.integrations.pyg.edges.typed_edges import joined
 from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
 from onehop.integrations.pyg.layer import has_hooks, layer_reason, record_of, reduction_of
+from onehop.integrations.pyg.leave import are_features
 from onehop.ops import attention
-from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.contexts import context_reason
 from onehop.ops.recomputed import recomputed
 from onehop.ops.typed import side_by_side, typed_product
 
-_DTYPES = (torch.float32, torch.float64)
-_PLAIN = (Tensor, Parameter)
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
 # Narrow heads are multiplied together up to this width: products of 16 columns take as long as those of 64.
@@ -160,16 +159,15 @@ def _is_plain(layer: Any) -> bool:
 
 def _are_features(layer: Any, x_dict: Any) -> bool:
     """Return whether every node type has features that the layer's own linear step takes, of one dtype."""
-    dtype = layer.k_rel.weight.dtype
     steps = layer.kqv_lin
-    if dtype not in _DTYPES or type(x_dict) is not dict or has_hooks(steps) or "forward" in steps.__dict__:
+    if type(x_dict) is not dict or has_hooks(steps) or "forward" in steps.__dict__:
         return False
     factors = list(layer.p_rel.values())
     if any(each.shape != (1, layer.heads) for each in factors):
         return False
     learned = [layer.k_rel.weight, layer.v_rel.weight, *factors]
     for name, x in x_dict.items():
-        if name not in steps.lins or type(x) not in _PLAIN or x.dim() != 2 or x.layout is not torch.strided:
+        if name not in steps.lins or not are_features(x):
             return False
         step = steps.lins[name]
         if type(step) is not Linear or has_hooks(step) or "forward" in step.__dict__:
@@ -177,9 +175,7 @@ def _are_features(layer: Any, x_dict: Any) -> bool:
         if step.weight.shape != (3 * layer.out_channels, x.size(1)):
             return False
         learned += [x, step.weight]
-    return all(each.dtype is dtype and each.is_cpu for each in learned) and not (
-        wraps(*learned) or autocasts(layer.k_rel.weight)
-    )
+    return are_features(layer.k_rel.weight, *learned, dims=3)
 
 
 def _relations_of(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> _Relations | None:

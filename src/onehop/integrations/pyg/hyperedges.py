@@ -9,9 +9,7 @@ that their graph is made once.
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.functional import dropout, leaky_relu
 from torch_geometric.experimental import is_experimental_mode_enabled
 from torch_geometric.nn import HypergraphConv
@@ -22,11 +20,9 @@ from onehop.integrations.pyg.edges.derived import can_remember, rewritten
 from onehop.integrations.pyg.edges.graphs import graph_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of
+from onehop.integrations.pyg.leave import are_dense, are_features, are_numbers, need
 from onehop.ops import edge_softmax
-from onehop.ops.contexts import autocasts, context_reason, wraps
-
-_DTYPES = (torch.float32, torch.float64)
-_PLAIN = (Tensor, Parameter)
+from onehop.ops.contexts import context_reason
 
 
 def forward(
@@ -50,17 +46,17 @@ def forward(
         num_edges: Number of hyperedges; None means one more than the largest in ``hyperedge_index``.
     """
     entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
-    if context_reason() is not None or not _is_plain(layer) or not _are_entries(entries):
-        return None
-    if not _are_features(x, layer) or (layer.use_attention and not _are_features(attributes, layer)):
-        return None
+    need(context_reason() is None and _is_plain(layer))
+    need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2)
+    need(can_remember(entries, least=0))
+    for each in (x, attributes) if layer.use_attention else (x,):
+        need(are_features(each, *layer.parameters()) and each.size(1) == layer.in_channels)
     if is_too_small(entries, None, layer.heads * layer.out_channels) or not entries.size(1):
         return None
     count = int(entries[1].max()) + 1 if num_edges is None else num_edges
     if type(count) is not int or (layer.use_attention and attributes.size(0) < count):
         return None
-    if weight is not None and not _are_weights(weight, x, count):
-        return None
+    need(weight is None or (are_dense(weight, dtype=x.dtype) and weight.shape == (count,)))
     nodes = x.size(0)
     (turned,) = rewritten(entries, "turned", lambda: (entries.flip(0),))
     graph, back = graph_of(entries, nodes, count, True), graph_of(turned, count, nodes, True)
@@ -103,46 +99,6 @@ def _is_plain(layer: Any) -> bool:
         and not (session.now.backend or session.now.machine)
         # PyG requires the number of hyperedges then.
         and not is_experimental_mode_enabled("disable_dynamic_shapes")
-    )
-
-
-def _are_features(x: Any, layer: Any) -> bool:
-    """Return whether features are plain numbers of the parameters' dtype, one row each."""
-    return (
-        type(x) in _PLAIN
-        and x.dim() == 2
-        and x.is_cpu
-        and x.layout is torch.strided
-        and x.dtype in _DTYPES
-        and all(parameter.dtype is x.dtype and parameter.is_cpu for parameter in layer.parameters())
-        and x.size(1) == layer.in_channels
-        and not wraps(x, *layer.parameters())
-        and not autocasts(x)
-    )
-
-
-def _are_weights(weight: Any, x: Tensor, count: int) -> bool:
-    """Return whether weights are plain numbers of the features' dtype, one a hyperedge."""
-    return (
-        type(weight) in _PLAIN
-        and weight.shape == (count,)
-        and weight.is_cpu
-        and weight.layout is torch.strided
-        and weight.dtype is x.dtype
-        and not wraps(weight)
-    )
-
-
-def _are_entries(entries: Any) -> bool:
-    """Return whether the entries of the incidence matrix are a tensor that can be recognised."""
-    return (
-        type(entries) is Tensor
-        and entries.dtype is torch.int64
-        and entries.layout is torch.strided
-        and entries.is_cpu
-        and entries.dim() == 2
-        and entries.size(0) == 2
-        and can_remember(entries, least=0)
     )
 
 

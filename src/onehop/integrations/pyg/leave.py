@@ -1,10 +1,13 @@
 """Refusals of propagations, which PyG's own code runs then: sentences, and functions that raise them."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
 from onehop.integrations.rows import Leave as Leave
+from onehop.ops.contexts import autocasts, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
@@ -35,3 +38,51 @@ def leave_if(sentence: str | None) -> None:
 def is_plain(value: object) -> bool:
     """Return whether a value is a tensor or a parameter, and of no class derived from these."""
     return type(value) is Tensor or type(value) is Parameter
+
+
+EXACT = (torch.float32, torch.float64)
+"""Dtypes of features that layers outside of ``propagate`` take."""
+
+
+def are_dense(*tensors: Any, dtype: torch.dtype, dims: int | None = None) -> bool:
+    """Return whether all are plain, dense tensors on the CPU, of one dtype, made by no transform.
+
+    Args:
+        *tensors: The tensors, or any other objects.
+        dtype: Their dtype.
+        dims: Their number of dimensions; None means any.
+    """
+    return all(
+        is_plain(each)
+        and each.dtype is dtype
+        and each.is_cpu
+        and each.layout is torch.strided
+        and (dims is None or each.dim() == dims)
+        for each in tensors
+    ) and not wraps(*tensors)
+
+
+def are_features(x: Any, *learned: Tensor, dims: int | None = 2) -> bool:
+    """Return whether rows of features are float32 or float64, and so is what a layer has learned.
+
+    False under autocast, which would convert them.
+
+    Args:
+        x: The features.
+        *learned: Parameters and others of their dtype, of any number of dimensions.
+        dims: The number of dimensions of the features; None means any.
+    """
+    return (
+        is_plain(x)
+        and x.dtype in EXACT
+        and are_dense(x, dtype=x.dtype, dims=dims)
+        and are_dense(*learned, dtype=x.dtype)
+        and not autocasts(x)
+    )
+
+
+def are_numbers(*tensors: Any) -> bool:
+    """Return whether all are dense tensors of int64 on the CPU that can be recognised."""
+    return are_dense(*tensors, dtype=torch.int64) and not any(
+        type(each) is not Tensor or each.is_inference() for each in tensors
+    )

@@ -21,13 +21,13 @@ from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.layer import record_of
+from onehop.integrations.pyg.leave import are_dense, are_features
 from onehop.integrations.pyg.propagate import with_own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import CompiledPlan
-from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.contexts import context_reason
 from onehop.ops.scaled_statistics import scaled_statistics
 
-_DTYPES = (torch.float32, torch.float64)
 _STATISTICS = {**REDUCTIONS, aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
 
 # Each scale: its function of the degree, the average that it involves, and whether that divides it.
@@ -134,13 +134,7 @@ def _is_plain(layer: Any, x: Any, count: int) -> bool:
     if (
         kind.message is not PNAConv.message
         or kind.update is not MessagePassing.update
-        or type(x) not in (Tensor, Parameter)
-        or x.dtype not in _DTYPES
-        or not x.is_cpu
-        or x.dim() != 2
-        or x.layout is not torch.strided
-        or wraps(x)
-        or autocasts(x)
+        or not are_features(x)
         or x.size(1) != layer.F_in * (layer.towers if layer.divide_input else 1)
     ):
         return False
@@ -153,7 +147,4 @@ def _is_plain(layer: Any, x: Any, count: int) -> bool:
         if type(weight) is not Parameter or weight.dim() != 2 or weight.size(1) != columns:
             return False
         learned.append(weight)
-    return all(
-        each.dtype is x.dtype and each.is_cpu and not each.is_inference() and not wraps(each)
-        for each in learned
-    )
+    return are_dense(*learned, dtype=x.dtype) and not any(each.is_inference() for each in learned)

@@ -179,11 +179,7 @@ def by_rule(
     rule, names = record.rule, record.names
     if rule is None:
         raise Leave(record.reason or "")
-    reason = layer_reason(layer, record.fuses)
-    if reason is None:
-        reduce, reason = reduction_of(layer)
-    if reason is not None:
-        raise Leave(reason)
+    reduce = _reduction(record, layer)
     if args or (kwargs.keys() != names and kwargs.keys() - _SIZE != names):
         raise Leave(OTHER_OPERANDS)
     edges: Edges
@@ -202,6 +198,16 @@ def by_rule(
                 weights.operands = with_values(weights.operands, edge_index, weights.operands)
     call = Call(layer, reduce, edges, kwargs, session.now.backend)
     return call.lowered(rule)
+
+
+def _reduction(record: ClassRecord, layer: Any) -> str:
+    """The reduction of a layer that has a fast path, as it is set up now."""
+    reason = layer_reason(layer, record.fuses)
+    if reason is None:
+        reduce, reason = reduction_of(layer)
+    if reason is not None:
+        raise Leave(reason)
+    return reduce
 
 
 def aggregation_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
@@ -234,7 +240,4 @@ def aggregation_over(
     record = record_of(layer)
     if record is None or record.rule is None or record.rule.attends:
         raise Leave("its propagate is its own")
-    leave_if(layer_reason(layer, record.fuses))
-    reduce, reason = reduction_of(layer)
-    leave_if(reason)
-    return Aggregation(record.rule.name, reduce, graph, x, weight, scale)
+    return Aggregation(record.rule.name, _reduction(record, layer), graph, x, weight, scale)

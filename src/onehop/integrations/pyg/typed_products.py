@@ -10,15 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Parameter
 
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.layer import is_left_out
+from onehop.integrations.pyg.leave import is_plain, need
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.typed import typed_product
-
-_PLAIN = (Tensor, Parameter)
 
 
 def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
@@ -31,24 +29,12 @@ def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> T
         type_ptr: [types + 1], where the rows of each type begin, and the last ones end.
     """
     weight = layer.weight
-    if (
-        not session.now.pyg
-        or is_left_out(type(layer))
-        or context_reason() is not None
-        or type(x) not in _PLAIN
-        or type(weight) not in _PLAIN
-        or wraps(x, weight, type_ptr)
-        or type_ptr.is_meta
-        or x.layout is not torch.strided
-        or x.dtype is not weight.dtype
-        or x.shape[1:] != weight.shape[1:2]
-        or weight.size(2) != layer.out_channels
-        or autocasts(x)
-    ):
-        return None
+    need(session.now.pyg and not is_left_out(type(layer)) and context_reason() is None)
+    need(is_plain(x) and is_plain(weight) and not wraps(x, weight, type_ptr) and not type_ptr.is_meta)
+    need(x.layout is torch.strided and x.dtype is weight.dtype and not autocasts(x))
+    need(x.shape[1:] == weight.shape[1:2] and weight.size(2) == layer.out_channels)
     starts = type_ptr.tolist()
     counts = [end - start for start, end in itertools.pairwise(starts)]
     # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
-    if starts[0] != 0 or starts[-1] != x.size(0) or min(counts) < 0 or len(counts) != weight.size(0):
-        return None
+    need(starts[0] == 0 and starts[-1] == x.size(0) and min(counts) >= 0 and len(counts) == weight.size(0))
     return typed_product(x, weight, counts, fastest=may_run_elsewhere(x))

@@ -23,12 +23,11 @@ from onehop.integrations.pyg.associations.order import is_finite
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of, reduction_of
+from onehop.integrations.pyg.leave import are_dense, are_features, are_numbers
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.contexts import autocasts, context_reason, wraps
+from onehop.ops.contexts import context_reason, wraps
 from onehop.ops.typed import typed_edges, typed_sum
 
-_DTYPES = (torch.float32, torch.float64)
-_PLAIN = (Tensor, torch.nn.Parameter)
 _FORM = "sum over relations of (aggregate of sources) W"
 
 
@@ -110,11 +109,9 @@ def _is_plain(layer: Any) -> bool:
         and not (session.now.backend or session.now.machine)
         # With pyg-lib, RGCNConv takes the mean over all relations: that is PyG's to compute.
         and not torch_geometric.typing.WITH_SEGMM
-        and layer.weight.dtype in _DTYPES
-        and layer.weight.is_cpu
+        and are_features(layer.weight, dims=None)
         and not layer.weight.is_inference()
         and not wraps(*layer.parameters())
-        and not autocasts(layer.weight)
     )
 
 
@@ -131,11 +128,8 @@ def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[i
     # RGCNConv adds to zeros of torch's default dtype.
     if len(pair) != 2 or torch.promote_types(dtype, torch.get_default_dtype()) is not dtype:
         return None
-    for each in pair:
-        if type(each) not in _PLAIN or each.dtype is not dtype or each.dim() != 2 or wraps(each):
-            return None
-        if each.layout is not torch.strided or not each.is_cpu:
-            return None
+    if not are_dense(*pair, dtype=dtype, dims=2):
+        return None
     source, own = pair
     if source.size(1) != layer.in_channels_l or (
         layer.root is not None and own.size(1) != layer.root.size(0)
@@ -147,15 +141,7 @@ def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[i
 def _are_edges(edge_index: Any, edge_type: Any) -> bool:
     """Return whether edges and their types are plain tensors, which can be recognised."""
     return (
-        all(
-            type(each) is Tensor
-            and each.dtype is torch.int64
-            and each.layout is torch.strided
-            and each.is_cpu
-            and not each.is_inference()
-            and not wraps(each)
-            for each in (edge_index, edge_type)
-        )
+        are_numbers(edge_index, edge_type)
         and edge_index.dim() == 2
         and edge_index.size(0) == 2
         and edge_type.shape == edge_index.shape[1:]
