@@ -63,7 +63,7 @@ class Leave(Exception):
 
     @property
     def sentence(self) -> str:
-        """Why, as :func:`onehop.explain` shows it."""
+        """The sentence that :func:`onehop.explain` shows."""
         sentence: str = self.args[0]
         return sentence
 

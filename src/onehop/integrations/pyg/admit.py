@@ -64,6 +64,9 @@ def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> Non
     on_cpu = edges.is_cpu  # which takes less time than the device
     for each in (x, *others):
         if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
+            if edges.is_part:
+                where = edges.device
+                raise Leave(f"the features or the edge weight are not on {where}, where its part is")
             raise Leave(
                 f"edge_index is on {edges.device} and an operand on {each.device}; "
                 f"PyG is left to report what does not fit"

@@ -41,7 +41,7 @@ def place_attention(
     has_edges: bool,
     masked: bool,
 ) -> tuple[str, str]:
-    """Why the machine does not run a layer's attention, empty if it does; and the backend that runs it.
+    """The sentence why the machine does not run a layer's attention, or ""; and the backend that runs it.
 
     Args:
         layer: The layer.

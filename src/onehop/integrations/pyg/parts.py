@@ -23,6 +23,7 @@ from onehop.integrations.pyg.edges.part import (
 from onehop.integrations.pyg.edges.part_messages import propagate_messages
 from onehop.integrations.pyg.layer import ClassRecord, is_left_out, layer_reason, reduction_of
 from onehop.integrations.pyg.leave import Leave, leave_if, need
+from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.ops.contexts import context_reason
@@ -80,7 +81,7 @@ def _propagated(
         leave_if(record.reason)
     need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
     operands = {name: value for name, value in kwargs.items() if name != "size"}
-    edges = PartEdges(edge_index, operands, kwargs.get("size"))
+    edges = PartEdges(edge_index, kwargs.get("size"))
     _keep_memory_for(operands)
     rule, (reduce, unknown) = record.rule, reduction_of(layer)
     if (
@@ -89,6 +90,8 @@ def _propagated(
         and unknown is None
         and _are_rows(operands.get(rule.first), rule.attends)
     ):
+        alpha = operands.get("alpha")
+        edges.check({**operands, **alpha.operands} if type(alpha) is Pending else operands)
         call = Call(layer, reduce, edges, kwargs if rule.attends else operands, "")
         plan = call.lowered(rule)
         if isinstance(plan, Aggregation):

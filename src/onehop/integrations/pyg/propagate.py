@@ -13,7 +13,7 @@ from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
-from onehop.integrations.pyg.edges.processes import parts_for
+from onehop.integrations.pyg.edges.processes import parts_for, reducing_edges
 from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.layer import (
     ClassRecord,
@@ -100,7 +100,8 @@ def _propagate(
         machine.note_elsewhere(layer, *where)
     if plan is None:
         reports.refuse(layer, sentence)
-        return theirs(layer, edge_index, *args, **settled(kwargs))
+        with reducing_edges():
+            return theirs(layer, edge_index, *args, **settled(kwargs))
     begin(plan, layer)
     return plan.run()
 

@@ -68,7 +68,7 @@ class Edges:
 
     @property
     def device(self) -> torch.device:
-        """Where they are."""
+        """The device of the edges."""
         return self.index.device
 
     @property

@@ -26,18 +26,17 @@ class PartEdges(Edges):
 
     Args:
         edge_index: The edges.
-        operands: What ``propagate`` gets besides, by name.
         size: The numbers of rows that the caller gave, or None.
 
     Raises:
-        Leave: The size, or an operand of the edges, does not fit.
+        Leave: The size does not fit.
     """
 
     __slots__ = ("_graph",)
     is_part = True
     unmade = PartWeights
 
-    def __init__(self, edge_index: LocalEdges, operands: dict[str, Any], size: Any) -> None:
+    def __init__(self, edge_index: LocalEdges, size: Any) -> None:
         graph = self._graph = edge_index.graph
         self.given, self.count, self.is_cpu = edge_index, graph.num_edges, graph.device.type == "cpu"
         self.forwards, self.sending = True, SOURCE
@@ -45,14 +44,21 @@ class PartEdges(Edges):
         if size is not None and any(given not in (None, rows) for given, rows in zip(size, own, strict=True)):
             raise Leave(f"a size other than {own[0]} owned sources and {own[1]} owned nodes")
         self.sizes = list(own)
+
+    def check(self, operands: dict[str, Any]) -> None:
+        """Leaves features and weights of other edges than the part's.
+
+        Args:
+            operands: What ``propagate`` and ``edge_updater`` get, by name.
+        """
         for name in ("edge_weight", "edge_attr", "norm"):
             value = operands.get(name)
             if isinstance(value, Tensor) and type(value) is not PartWeights:
-                leave_if(edges_reason(name, value, graph))
+                leave_if(edges_reason(name, value, self._graph))
 
     @property
     def device(self) -> torch.device:
-        """Where the part is."""
+        """The device of the part."""
         return self._graph.device
 
     def note(self, end: int, rows: int) -> None:

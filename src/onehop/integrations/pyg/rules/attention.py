@@ -116,7 +116,8 @@ _FUSED = {"gat": _gat, "gatv2": _gatv2}
 def _can_fuse(call: Call, pending: Pending, names: set[str]) -> None:
     """Leaves weights that PyG has to compute."""
     edges = call.edges
-    if call.reduce != "sum" or edges.count == 0 or pending.edge_index is not edges.given:
+    empty = edges.count == 0 and not edges.is_part
+    if call.reduce != "sum" or empty or pending.edge_index is not edges.given:
         raise Leave(LEFT_TO_PYG)
     if pending.operands.keys() != names:
         raise Leave(LEFT_TO_PYG)

@@ -53,7 +53,7 @@ class Aggregation:
 
     @property
     def aside(self) -> str:
-        """Why a simulated machine does not run it."""
+        """The sentence why a simulated machine does not run it."""
         if self.first:
             return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
         return str(machine.reduction_refusal(self.x, self.reduce))

@@ -13,7 +13,7 @@ from onehop.integrations.pyg.known import layer_class
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a message function means.
+    """The meaning of a message function.
 
     Attributes:
         lower: Prepares a call; it gets the call, and each operand as its spec admits it.
