@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import _jit_internal
 from torch.jit import _state
 
-from onehop.ops.contexts import compiling
+from onehop.ops import contexts
 
 Function = Callable[..., Any]
 
@@ -88,10 +89,12 @@ def replacing(
             that it runs outside of them.
     """
     held = inspect.getattr_static(owner, attribute)
-    theirs, in_program, leave = getattr(owner, attribute), compiling, Leave
+    theirs, leave = getattr(owner, attribute), Leave
+    # As ops.contexts.compiling, without a call.
+    is_compiling, state = torch.compiler.is_compiling, contexts
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
-        ours = traced if in_program() else body
+        ours = traced if is_compiling() or state.as_program else body
         try:
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:

@@ -143,6 +143,7 @@ class ClassRecord:
         names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the rule.
         own: Its own message and update, for layers that run these.
         selection: The layers that the patch takes, as it was when the class was looked at.
+        told: The log of a session that says that graphs of such layers were too small; None without one.
     """
 
     __slots__ = (
@@ -156,12 +157,14 @@ class ClassRecord:
         "reason",
         "rule",
         "selection",
+        "told",
     )
 
     def __init__(self, kind: Any, theirs: Propagate) -> None:
         self._functions: Any = _functions(kind)
         self._get_attention = getattr(kind, "get_attention", None)
         self.selection = session.now.layers
+        self.told: set[tuple[str, str]] | None = None
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
         self.plain = is_plain(theirs)
         operands, misfit = None if self.plain else _operands_of(theirs), rendering_reason(kind, theirs)

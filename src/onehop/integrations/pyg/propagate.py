@@ -1,5 +1,6 @@
 """The entry of the patch: ``propagate`` runs a plan of ours where there is one, and PyG's code elsewhere."""
 
+import sys
 from functools import partial
 from typing import Any
 
@@ -13,7 +14,7 @@ from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
-from onehop.integrations.pyg.edges.processes import parts_for, reducing_edges
+from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.layer import (
     ClassRecord,
@@ -74,11 +75,19 @@ def _propagate(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    kind = type(layer)
+    kind, now = type(layer), session.now
     record = records.get(kind)
+    # The size first: beside the sums over few edges, every other test would show.
+    if (
+        record is not None
+        and record.told is now.logged
+        and reports.listener is None
+        and _is_small(record, edge_index, kwargs)
+    ):
+        return _left(theirs, layer, edge_index, args, kwargs)
     context = context_reason()
     # Wrappers may be held somewhere when the patch is gone, as on single instances.
-    if not session.now.pyg:
+    if not now.pyg:
         return theirs(layer, edge_index, *args, **settled(kwargs))
     if record is None or not record.holds(kind):
         record = records.made(kind)
@@ -95,15 +104,38 @@ def _propagate(
         plan = planned(record, layer, edge_index, args, kwargs)
     except Leave as why:
         plan, sentence = None, why.sentence
-    if session.now.machine:
+    if now.machine:
         where = ("", sentence) if plan is None else (plan.backend, plan.aside)
         machine.note_elsewhere(layer, *where)
     if plan is None:
         reports.refuse(layer, sentence)
-        with reducing_edges():
-            return theirs(layer, edge_index, *args, **settled(kwargs))
+        if sentence is TOO_SMALL and reports.listener is None:
+            record.told = now.logged
+        return _left(theirs, layer, edge_index, args, kwargs)
     begin(plan, layer)
     return plan.run()
+
+
+def _is_small(record: ClassRecord, edge_index: Any, kwargs: dict[str, Any]) -> bool:
+    """Return whether edges are so few that PyG's own code is as fast."""
+    rule = record.rule
+    if rule is None:
+        return has_small_messages(edge_index, kwargs.values())
+    return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends)
+
+
+def _left(
+    theirs: Propagate, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result of PyG's own code."""
+    if "alpha" in kwargs:
+        kwargs = settled(kwargs)
+    converted = sys.modules.get("onehop.distributed.converted")
+    if converted is None:
+        return theirs(layer, edge_index, *args, **kwargs)
+    # PyG's modules reduce messages of edges here, and make no read-outs of all nodes.
+    with converted.among_edges():
+        return theirs(layer, edge_index, *args, **kwargs)
 
 
 def _by_name(theirs: Propagate, records: Records, layer: Any, edge_index: Any, /, **operands: Any) -> Any:
@@ -127,11 +159,9 @@ def planned(
         Leave: PyG's own code has to run.
     """
     rule = record.rule
-    if rule is None:
-        need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
-    else:
-        if is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends):
-            raise Leave(TOO_SMALL)
+    if _is_small(record, edge_index, kwargs):
+        raise Leave(TOO_SMALL)
+    if rule is not None:
         try:
             plan: Plan | Aggregation = by_rule(record, layer, edge_index, args, kwargs)
             return plan

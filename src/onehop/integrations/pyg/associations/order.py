@@ -315,38 +315,38 @@ def normalised(
 
 
 def rooted(
-    layer: Any, lin: Any, root: Any, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+    layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T; None if PyG's code has to run.
 
     Args:
         layer: The layer.
-        lin: The linear step of what it aggregates.
-        root: The linear step of the destinations' own features T, or None.
+        linear: The name of the linear step of what it aggregates.
+        own: The name of the linear step of the destinations' own features T; empty for none.
         x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
         edge_index: [2, E], or a sparse matrix.
         size: (num_src, num_dst) or None.
         weights: The edge weight by its name, if the layer takes one.
     """
-    ends = (x, x) if type(x) is Tensor else x
+    if is_too_small(edge_index, x):
+        return None
+    ends, lin = (x, x) if type(x) is Tensor else x, getattr(layer, linear)
     if (
-        is_too_small(edge_index, x)
-        or type(ends) is not tuple
+        type(ends) is not tuple
         or len(ends) != 2
         or not (type(edge_index) is Tensor or is_sparse_tensor(edge_index))
         or not may_choose(lin, ends[0], True)
     ):
         return None
     task = aggregation_of(layer, edge_index, {"x": ends, "size": size, **weights})
-    return _run(layer, task, lin, True, own=ends[1], root=root)
+    return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
     """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
-    root = layer.lin_r if layer.root_weight else None
-    out = run(layer, layer.lin_l, root, x, edge_index, size, {})
+    out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
     return F.normalize(out, p=2.0, dim=-1) if out is not None and layer.normalize else out
 
 
@@ -362,4 +362,4 @@ def graph_conv(
     """Computes GraphConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
     if type(layer).message is not GraphConv.message:
         return None
-    return run(layer, layer.lin_rel, layer.lin_root, x, edge_index, size, {"edge_weight": edge_weight})
+    return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})

@@ -54,7 +54,7 @@ def gcn(
 
 
 def rooted(
-    layer: Any, lin: Any, root: Any, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+    layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T in a program; None if PyG's code is to be traced.
 
@@ -71,16 +71,17 @@ def rooted(
         or size is not None
     ):
         return None
-    (source, own), reduce = x, reduction(layer)
+    (source, target), reduce = x, reduction(layer)
+    lin, root = getattr(layer, linear), getattr(layer, own) if own else None
     if not _combines(lin, source, edge_weight, reduce, biased=True):
         return None
-    rows = source.size(0) if own is None else own.size(0)
+    rows = source.size(0) if target is None else target.size(0)
     conditions.note(layer, source, "source" if edge_weight is None else "source * weight", reduce)
     graph = graph_in_program(edge_index, source.size(0), rows, True)
     out = linear_aggregate(graph, source, lin.weight, edge_weight, None, reduce == "mean", own_before=True)
     if lin.bias is not None:
         out = out + lin.bias
-    return out if own is None or root is None else out + root(own)
+    return out if target is None or root is None else out + root(target)
 
 
 def _takes(layer: Any, x: Any, edge_index: Any, edge_weight: Any) -> bool:

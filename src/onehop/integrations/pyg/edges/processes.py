@@ -1,6 +1,5 @@
 """Graphs over several processes, met by patched layers: nothing of them is imported unless one is in use."""
 
-import contextlib
 import sys
 from types import ModuleType
 from typing import Any
@@ -14,9 +13,3 @@ def parts_for(edge_index: Any) -> ModuleType | None:
     from onehop.integrations.pyg.edges import part
 
     return part
-
-
-def reducing_edges() -> contextlib.AbstractContextManager[None]:
-    """Says inside the block that PyG's modules reduce messages of edges, and make no read-outs."""
-    converted = sys.modules.get("onehop.distributed.converted")
-    return contextlib.nullcontext() if converted is None else converted.among_edges()
