@@ -32,12 +32,21 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
+# Sentences that eager layers and programs share: the conditions are the same, asked in different ways.
+EXPLAINED = "an explainer is at work on it"
+DECOMPOSED = "decomposed_layers is not 1"
+OVERRIDES = "this instance overrides"
+HOOKED = "message passing hooks are registered on it"
+HOOKED_AGGREGATION = "hooks are registered on its aggregation module"
+NOT_SIMPLE = "not sum, mean, max or min"
+
 _LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
 # The functions whose arguments PyG collects, and how many others come before these.
 _FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
-_INSTANCE_OVERRIDES = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
-_MESSAGE_HOOKS = tuple(
+# Functions that an instance may have of its own, and dictionaries of hooks on the way.
+OVERRIDDEN = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
+MESSAGE_HOOKS = tuple(
     f"_{function}_forward_{when}hooks"
     for function in ("propagate", "message", "aggregate", "message_and_aggregate")
     for when in ("pre_", "")
@@ -259,13 +268,13 @@ def layer_reason(layer: Any, fuses: bool) -> str | None:
     """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
     state = layer.__dict__
     if state.get("_explain"):
-        return "an explainer is at work on it"
+        return EXPLAINED
     if state.get("_decomposed_layers", 1) != 1:
-        return "decomposed_layers is not 1"
-    if not state.keys().isdisjoint(_INSTANCE_OVERRIDES):
-        return f"this instance overrides {next(name for name in _INSTANCE_OVERRIDES if name in state)}"
-    if any(map(state.get, _MESSAGE_HOOKS)):
-        return "message passing hooks are registered on it"
+        return DECOMPOSED
+    if not state.keys().isdisjoint(OVERRIDDEN):
+        return f"{OVERRIDES} {next(name for name in OVERRIDDEN if name in state)}"
+    if any(map(state.get, MESSAGE_HOOKS)):
+        return HOOKED
     if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
         return "its fuse switch is off"
     return None
@@ -276,10 +285,10 @@ def reduction_of(layer: Any) -> tuple[str, str | None]:
     module = layer.__dict__["_modules"].get("aggr_module")
     reduce = REDUCTIONS.get(type(module))
     if reduce is None:
-        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+        return "", f"its aggregation is {type(module).__name__}, {NOT_SIMPLE}"
     state = module.__dict__
     if any(_module_hooks(state)):
-        return "", "hooks are registered on its aggregation module"
+        return "", HOOKED_AGGREGATION
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
     if any(global_hooks(torch_module)):

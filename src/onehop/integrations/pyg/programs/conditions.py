@@ -1,8 +1,8 @@
 """Conditions under which a layer in a program runs PyG's own code, each with the sentence that says so.
 
-They are those of eager layers (:mod:`onehop.integrations.pyg.conditions`), asked in the Python that torch can
-trace, so that a program is made anew where one of them changes: for the layer as it is now, each is a line
-here. What follows from a class alone is asked as a constant.
+They are those of eager layers (:mod:`onehop.integrations.pyg.layer`), in Python that torch can trace and
+guard, so that a program is compiled again when one of them changes. Whatever follows from the class alone is
+a constant of the program. Operands are admitted by the same specs as eagerly.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,19 @@ from torch_geometric.nn.conv import gcn_conv
 from onehop.backends import backend_for, refusal
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
-from onehop.integrations.pyg.layer import PLAIN_STEPS, block_class_reason, rendering_reason, rule_of
+from onehop.integrations.pyg.layer import (
+    DECOMPOSED,
+    EXPLAINED,
+    HOOKED,
+    HOOKED_AGGREGATION,
+    MESSAGE_HOOKS,
+    NOT_SIMPLE,
+    OVERRIDDEN,
+    OVERRIDES,
+    block_class_reason,
+    rendering_reason,
+    rule_of,
+)
 from onehop.integrations.pyg.leave import FLOATS, Leave
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.table import TABLE
@@ -63,33 +75,25 @@ def reason(layer: Any, edge_index: Any) -> str | None:
 
 
 def _setup_reason(layer: Any) -> str | None:
+    """Return as :func:`~onehop.integrations.pyg.layer.layer_reason`, in Python that torch guards."""
     if layer._explain:
-        return "an explainer is at work on it"
+        return EXPLAINED
     if layer.decomposed_layers != 1:
-        return "decomposed_layers is not 1"
-    for name in ("message", "aggregate", "update", "collect", *PLAIN_STEPS):
-        # Torch notes what it got, but not what is in a dictionary. There is a collect where PyG rendered one.
+        return DECOMPOSED
+    for name in OVERRIDDEN:
+        # Torch guards what it reads, but not what is in a dictionary.
         getattr(layer, name, None)
         if name in layer.__dict__:
-            return f"this instance overrides {name}"
-    # Torch notes the number of hooks, but not whether there are any.
-    hooks = (
-        len(layer._propagate_forward_pre_hooks)
-        + len(layer._propagate_forward_hooks)
-        + len(layer._message_forward_pre_hooks)
-        + len(layer._message_forward_hooks)
-        + len(layer._aggregate_forward_pre_hooks)
-        + len(layer._aggregate_forward_hooks)
-        + len(layer._message_and_aggregate_forward_pre_hooks)
-        + len(layer._message_and_aggregate_forward_hooks)
-    )
-    if hooks > 0:
-        return "message passing hooks are registered on it"
+            return f"{OVERRIDES} {name}"
+    for name in MESSAGE_HOOKS:
+        # Torch guards the number of hooks, but not whether there are any.
+        if len(getattr(layer, name)) > 0:
+            return HOOKED
     module = layer.aggr_module
     if type(module) not in REDUCTIONS:
-        return f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+        return f"its aggregation is {type(module).__name__}, {NOT_SIMPLE}"
     if not is_untouched(module):
-        return "hooks are registered on its aggregation module"
+        return HOOKED_AGGREGATION
     return None
 
 
