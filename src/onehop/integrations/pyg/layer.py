@@ -32,7 +32,7 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
-# Sentences that eager layers and programs share: the conditions are the same, asked in different ways.
+# Sentences of conditions that eager layers and programs check in different ways.
 EXPLAINED = "an explainer is at work on it"
 DECOMPOSED = "decomposed_layers is not 1"
 OVERRIDES = "this instance overrides"

@@ -29,7 +29,7 @@ _Adjacency = tuple[GraphInProgram, Tensor | None, Tensor | None]
 def gcn(
     gcn_norm: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
 ) -> Tensor | None:
-    """Computes GCNConv's ``forward`` in a program; None if PyG's code is to be traced.
+    """Computes GCNConv's ``forward`` in a program; None if torch has to trace PyG's code.
 
     Arguments are those of :func:`.order.gcn`.
     """
@@ -56,7 +56,7 @@ def gcn(
 def rooted(
     layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
-    """Computes (A X) W^T + b + T V^T in a program; None if PyG's code is to be traced.
+    """Computes (A X) W^T + b + T V^T in a program; None if torch has to trace PyG's code.
 
     Arguments are those of :func:`.order.rooted`.
     """

@@ -170,7 +170,7 @@ def _weighted(
 
 
 def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
-    """The graph with one loop at every node, if they are to be added."""
+    """The graph; with one loop at every node if loops are added."""
     if not add_self_loops:
         return graph
     plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)

@@ -72,7 +72,7 @@ class ProgramEdges(Edges):
     """The edges of an ``edge_index`` that is traced.
 
     Args:
-        given: What ``propagate`` got: the ``edge_index``, or what stands in for it.
+        given: What ``propagate`` got: the ``edge_index``, or an :class:`EdgesInProgram`.
         edge_index: [2, E].
         forwards: Whether row 0 sends to row 1.
         sizes: The number of rows at each end, as far as it is known.

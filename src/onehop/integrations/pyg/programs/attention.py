@@ -28,7 +28,7 @@ def edges_of(layer: Any, x: Any, edge_index: Any, features: Any, asked: Any) -> 
         asked: Whether, and how, the attention weights are asked for; None means not.
 
     Raises:
-        Leave: PyG's own code is to be traced.
+        Leave: Torch has to trace PyG's own code.
     """
     leave_if(conditions.reason(layer, edge_index))
     need(asked is None, conditions.ASKED)

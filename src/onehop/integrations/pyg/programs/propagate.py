@@ -24,7 +24,7 @@ def propagate(layer: Any, edge_index: Any, args: tuple[Any, ...], operands: dict
     """The aggregated messages of a layer that is traced.
 
     Raises:
-        Leave: PyG's code is to be traced.
+        Leave: Torch has to trace PyG's code.
     """
     if type(edge_index) is EdgesInProgram:
         return attention.attend(layer, edge_index, operands)
