@@ -21,11 +21,11 @@ BOUNDS = {
     "aggregate backward": (12, 6, 0),
     "gatv2 forward": (20, 9, 0),
     "gatv2 backward": (40, 9, 0),
-    "GCNConv forward": (45, 14, 25),
-    "SAGEConv forward": (50, 16, 39),
-    "GATConv forward": (64, 23, 38),
-    "GATv2Conv forward": (60, 23, 36),
-    "ResGatedGraphConv forward": (174, 33, 63),
+    "GCNConv forward": (38, 16, 22),
+    "SAGEConv forward": (57, 21, 42),
+    "GATConv forward": (77, 25, 48),
+    "GATv2Conv forward": (69, 24, 42),
+    "ResGatedGraphConv forward": (180, 35, 68),
 }
 
 

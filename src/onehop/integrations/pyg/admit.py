@@ -217,6 +217,7 @@ class Pair:
     def __call__(self, call: Call, name: str) -> tuple[Tensor | None, Tensor | None]:
         """Return both; notes their numbers of rows."""
         operand, edges = call.operands[name], call.edges
+        sizes = edges.sizes
         if type(operand) is not tuple or len(operand) != _PAIR:
             raise Leave(f"{name} is not a pair")
         for end, tensor in enumerate(operand):
@@ -226,8 +227,8 @@ class Pair:
                 raise Leave(f"the operands {name} {_unfit(call, self.dims)}")
             if call.backend or not tensor.is_cpu:
                 backend(tensor, edges, call.backend)
-            edges.note(end, tensor.size(0))
-        sizes = edges.sizes
+            if sizes[end] != tensor.size(0):
+                edges.note(end, tensor.size(0))
         if not edges.forwards and None not in sizes and sizes[0] != sizes[1]:
             raise Leave(BIPARTITE_BACKWARDS)
         return operand

@@ -158,9 +158,9 @@ def planned(
     Raises:
         Leave: PyG's own code has to run.
     """
-    rule = record.rule
     if _is_small(record, edge_index, kwargs):
         raise Leave(TOO_SMALL)
+    rule = record.rule
     if rule is not None:
         try:
             plan: Plan | Aggregation = by_rule(record, layer, edge_index, args, kwargs)

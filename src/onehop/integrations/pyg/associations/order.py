@@ -23,7 +23,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.pyg.call import begin
-from onehop.integrations.pyg.edges.graphs import COUNTING, Symmetric, SymmetricKey, symmetric_of
+from onehop.integrations.pyg.edges.graphs import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
@@ -279,7 +279,7 @@ def gcn(
     ):
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
-        found = symmetric_of(edge_index, key)
+        found = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
     if found is not None:
         task = aggregation_over(found.graph, layer, x, None, found.scale)
     else:

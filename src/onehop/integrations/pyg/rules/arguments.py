@@ -100,7 +100,16 @@ def _check_operand(tensor: Tensor) -> None:
 def update_arguments(
     parameters: Sequence[inspect.Parameter], kwargs: dict[str, Any], counts: tuple[int, int]
 ) -> dict[str, Any]:
-    """Collects the arguments of ``update``, besides its first, as PyG does."""
+    """Collects the arguments of ``update``, besides its first, as PyG does.
+
+    Args:
+        parameters: Those of ``update``.
+        kwargs: The operands of ``propagate``, by name.
+        counts: The numbers of nodes that send, and that receive.
+
+    Raises:
+        Leave: A parameter is one that onehop does not collect.
+    """
     known = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
     given = {}
     for parameter in parameters:

@@ -27,23 +27,28 @@ SCORED = "source * softmax of scores for each head"
 @rule("GATConv", "GATv2Conv", divides=True, x=Pair(3), alpha=GIVEN)
 def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: Any) -> Plan:
     """GAT and GATv2: the sources' features times the weights of the heads."""
-    source = x[0]
+    source, edges = x[0], call.edges
     if source is None:
         raise Leave(LEFT_TO_PYG)
     if call.layer.node_dim != 0:
         raise Leave("node_dim is not 0")
-    graph = call.edges.graph()
-    if call.edges.is_part:
+    graph = edges.graph()
+    if edges.is_part:
         pending = type(alpha) is Pending and not alpha.asked
         need(pending, "its attention weights are made outside, or asked for")
     if type(alpha) is Pending:
+        fused, names = _FUSED[alpha.kind]
         try:
-            return _FUSED[alpha.kind](call, alpha, source, x[1])
+            if call.reduce != "sum" or alpha.edge_index is not edges.given or alpha.operands.keys() != names:
+                raise Leave(LEFT_TO_PYG)
+            if edges.count == 0 and not edges.is_part:
+                raise Leave(LEFT_TO_PYG)
+            return fused(call, alpha, source, x[1])
         except Leave:
-            if call.edges.is_part:
+            if edges.is_part:
                 raise
             alpha = alpha.compute()
-    fits = is_feature(call, alpha, 2) and alpha.shape == (call.edges.count, source.size(1))
+    fits = is_feature(call, alpha, 2) and alpha.shape == (edges.count, source.size(1))
     need(fits, "the weights are not one number an edge and head")
 
     def run() -> Tensor:
@@ -57,7 +62,6 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
 def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
     layer, operands = call.layer, pending.operands
     num_src, num_dst = call.edges.counts()
-    _can_fuse(call, pending, {"alpha", "edge_attr", "size"})
     scores = operands["alpha"]
     need(operands["size"] == call.operands.get("size") and type(scores) is tuple and len(scores) == 2)
     of_source, of_target = scores
@@ -85,12 +89,11 @@ def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) ->
 
 def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
     layer = call.layer
-    _can_fuse(call, pending, {"x", "edge_attr"})
     given = pending.operands["x"]
     same = type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target
     if target is None or not same:
         raise Leave(LEFT_TO_PYG)
-    rows, shape, att = call.edges.counts()[1], source.shape[1:], layer.att
+    rows, shape, att = call.edges.sizes[1 - call.edges.sending], source.shape[1:], layer.att
     fits = target.shape == (rows, *shape) and source.dtype is target.dtype
     if not fits or att.shape != (1, *shape) or att.device != source.device:
         raise Leave(LEFT_TO_PYG)
@@ -110,17 +113,8 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     )
 
 
-_FUSED = {"gat": _gat, "gatv2": _gatv2}
-
-
-def _can_fuse(call: Call, pending: Pending, names: set[str]) -> None:
-    """Leaves weights that PyG has to compute."""
-    edges = call.edges
-    empty = edges.count == 0 and not edges.is_part
-    if call.reduce != "sum" or empty or pending.edge_index is not edges.given:
-        raise Leave(LEFT_TO_PYG)
-    if pending.operands.keys() != names:
-        raise Leave(LEFT_TO_PYG)
+# What makes the weights, and the operands that it needs from ``edge_updater``.
+_FUSED = {"gat": (_gat, {"alpha", "edge_attr", "size"}), "gatv2": (_gatv2, {"x", "edge_attr"})}
 
 
 @rule(
