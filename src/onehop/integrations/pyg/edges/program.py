@@ -64,7 +64,8 @@ class EdgesInProgram:
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _refusal(backend: str, device: str, dtype: torch.dtype) -> str:
+def constant_refusal(backend: str, device: str, dtype: torch.dtype) -> str:
+    """Return why no backend runs on such features, which is a constant of a program; empty if one does."""
     return refusal(backend, torch.device(device), dtype) or ""
 
 
@@ -101,7 +102,7 @@ class ProgramEdges(Edges):
 
     def refusal(self, backend: str, x: Tensor) -> str | None:
         """Return why no backend runs on such features, which is a constant of the program."""
-        return _refusal(backend, x.device.type, x.dtype) or None
+        return constant_refusal(backend, x.device.type, x.dtype) or None
 
     def graph(self) -> Any:
         """The graph, to be found when the program runs."""

@@ -15,8 +15,9 @@ from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd import forward_ad
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.backends import backend_for, refusal
+from onehop.backends import backend_for
 from onehop.integrations import reports, session
+from onehop.integrations.pyg.edges.program import constant_refusal
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.layer import (
     DECOMPOSED,
@@ -134,8 +135,8 @@ def features_reason(x: Any, dims: tuple[int, ...], edge_index: Tensor) -> str | 
         return "node_dim is not the first of two dimensions, nor the middle one of three"
     if x.device != edge_index.device:
         return "edge_index and the features are on different devices"
-    refused = backend_sentence(session.now.backend, x.device.type, x.dtype)
-    return refused or None
+    refused = constant_refusal(session.now.backend, x.device.type, x.dtype)
+    return f"features of {x.dtype} on {x.device.type} have no backend: {refused}" if refused else None
 
 
 # Constants of a program: strings, for torch takes those as they are. An empty one stands for none.
@@ -152,13 +153,6 @@ def class_sentence(kind: Any, *_: Any) -> str:
         return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
     theirs = replaced(kind.propagate)
     return "" if theirs is None else rendering_reason(kind, theirs) or ""
-
-
-@_constant
-def backend_sentence(name: str, device: str, dtype: torch.dtype) -> str:
-    """Return why nobody runs on such features; empty if somebody does."""
-    refused = refusal(name, torch.device(device), dtype)
-    return f"features of {dtype} on {device} have no backend: {refused}" if refused else ""
 
 
 @_constant
