@@ -157,27 +157,35 @@ def planned(
     Raises:
         Leave: PyG's own code has to run.
     """
-    if _is_small(record, edge_index, kwargs):
-        raise Leave(TOO_SMALL)
-    rule = record.rule
+    rule, small = record.rule, _is_small(record, edge_index, kwargs)
     if rule is not None:
         try:
+            if small:
+                # What is wrong at every size is told first.
+                _reduction(record, layer)
+                raise Leave(TOO_SMALL)
             plan: Plan | Aggregation = by_rule(record, layer, edge_index, args, kwargs)
             return plan
         except Leave as why:
             # Further operands, which a rule does not expect, are not the message's.
             known = type(layer.aggr_module) in REDUCTIONS and why.sentence is not OTHER_OPERANDS
-            if known and not rule.compiles:
+            if known and (small or not rule.compiles):
                 raise
-        need(not has_small_messages(edge_index, kwargs.values()), TOO_SMALL)
-    kwargs = settled(kwargs)
-    return with_own_message(record, layer, edge_index, args, kwargs)
+        small = small or has_small_messages(edge_index, kwargs.values())
+    return with_own_message(record, layer, edge_index, args, settled(kwargs), small)
 
 
 def with_own_message(
-    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    small: bool = False,
 ) -> Plan:
     """The plan of a propagation that runs the layer's message on each edge.
+
+    Arguments are those of :func:`planned`, and whether the edges are too few.
 
     Raises:
         Leave: As :func:`planned`.
@@ -188,6 +196,7 @@ def with_own_message(
         or aggregator_reason(layer.aggr_module)
         or module_reason(layer)
     )
+    need(not small, TOO_SMALL)
     need(not args, "propagate gets operands without a name")
     edges: ListedEdges | MatrixEdges
     if is_adjacency(edge_index):
