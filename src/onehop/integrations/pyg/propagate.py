@@ -196,8 +196,10 @@ def with_own_message(
         or aggregator_reason(layer.aggr_module)
         or module_reason(layer)
     )
-    need(not small, TOO_SMALL)
-    need(not args, "propagate gets operands without a name")
+    if small:
+        raise Leave(TOO_SMALL)
+    if args:
+        raise Leave("propagate gets operands without a name")
     edges: ListedEdges | MatrixEdges
     if is_adjacency(edge_index):
         need(not layer.fuse, _OWN_FUSED)
