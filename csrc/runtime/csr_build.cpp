@@ -46,7 +46,8 @@ bool fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, 
     int64_t previous = begin > 0 ? static_cast<int64_t>(row[begin - 1]) : -1;
     const int64_t last_col = csr.cols - 1;
     int64_t wrong_cols = 0;  // negative once a column was outside
-    bool ordered = begin == 0 || inside(previous, csr.rows);
+    // The first row of all is checked itself, because -1 also precedes all rows.
+    bool ordered = begin == end || inside(begin > 0 ? previous : static_cast<int64_t>(row[begin]), csr.rows);
     for (int64_t e = begin; e < end && ordered; ++e) {
       const auto c = static_cast<int64_t>(col[e]);
       wrong_cols |= c | (last_col - c);

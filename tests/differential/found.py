@@ -313,4 +313,10 @@ FOUND: dict[str, Program] = {
     "bounds of types without numbers": Program(
         steps=(Call(context="device meta"),), models=_of("HGTConv"), tight=False
     ),
+    # One edge, whose destination became -1: edges that ascend from there were dropped.
+    "edges that ascend from minus one": Program(
+        steps=(WriteEdges(how="negative"), Checkpoint()),
+        models=_of("HGTConv"),
+        graphs=(Graph(edges=1),),
+    ),
 }

@@ -18,6 +18,8 @@ EDGES = torch.tensor([[0, 1, 2], [1, 2, 0]])
         ([[0, 1], [1, 3]], (3, 3), r"destination 3 of edge 1 is not in \[0, 3\)"),
         ([[0, -1], [1, 2]], (3, 3), r"source -1 of edge 1"),
         ([[0, 1], [-5, 2]], (3, 3), r"destination -5 of edge 0"),
+        ([[0], [-1]], (3, 3), r"destination -1 of edge 0"),
+        ([[0, 1, 2], [-1, -1, 2]], (3, 3), r"destination -1 of edge 0"),
         ([[2, 1], [0, 1]], (2, 3), r"source 2 of edge 0 is not in \[0, 2\)"),
         ([[0, 1], [0, 2]], (3, 2), r"destination 2 of edge 1 is not in \[0, 2\)"),
         ([[0], [0]], (0, 0), r"is not in \[0, 0\)"),
@@ -42,6 +44,14 @@ def test_the_first_bad_edge_of_many_is_named(threads) -> None:
     edge_index[0, [70_000, 150_000]] = 5
     with pytest.raises(IndexRangeError, match="edge 70000 "):
         Graph.from_edge_index(edge_index, num_nodes=5)
+
+
+@pytest.mark.parametrize("count", [1, 200_000])
+def test_destinations_that_ascend_from_minus_one(count: int, threads) -> None:
+    threads(4)
+    targets = torch.arange(-1, count)
+    with pytest.raises(IndexRangeError, match="destination -1 of edge 0"):
+        Graph.from_edge_index(torch.stack([torch.zeros_like(targets), targets]), num_nodes=count)
 
 
 def test_a_negative_number_without_num_nodes() -> None:
