@@ -27,6 +27,8 @@ from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 _PLAIN = (Tensor, Parameter)
 # As torch.export traces tensors.
 _TRACED = (FakeTensor, FunctionalTensor)
+# Not a union, which torch 2.6 does not trace.
+_PAIRS = (tuple, list)
 _MATRIX, _BATCHED = 2, 3
 _PAIR = 2
 
@@ -106,7 +108,7 @@ class Source:
     def __call__(self, call: Call, name: str) -> Tensor:
         """Return the features of the sources; notes numbers of rows as PyG does."""
         operand, edges, dim = call.operands[name], call.edges, call.layer.node_dim
-        if not isinstance(operand, tuple | list):
+        if not isinstance(operand, _PAIRS):
             x = features(operand, edges, dim)
             edges.note(edges.sending, x.size(dim))
             return x

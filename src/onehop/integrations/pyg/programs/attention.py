@@ -15,26 +15,41 @@ from onehop.integrations.pyg.rules.table import TABLE
 
 _LAYERS = {"gat": "GATConv", "gatv2": "GATv2Conv", "dot": "TransformerConv"}
 _VECTOR = 1
+# Not unions, which torch 2.6 does not trace.
+_PAIRS, _NUMBERS = (tuple, list), (int, float)
 
 
-def edges_of(layer: Any, x: Any, edge_index: Any, features: Any, asked: Any) -> EdgesInProgram:
-    """The edges to call PyG's ``forward`` with.
+def reason(layer: Any, edge_index: Any, asked: Any) -> str | None:
+    """Return why PyG's ``forward`` is traced as it is, whatever the features; None if it need not be.
 
     Args:
         layer: The layer.
+        edge_index: [2, E].
+        asked: Whether, and how, the attention weights are asked for; None means not.
+    """
+    found = conditions.reason(layer, edge_index)
+    if found is not None:
+        return found
+    if asked is not None:
+        return conditions.ASKED
+    patched = conditions.attention_kind(type(layer)) and conditions.is_patched(type(layer))
+    return None if patched else conditions.NOT_TRACED
+
+
+def edges_of(layer: Any, x: Any, edge_index: Any, features: Any) -> EdgesInProgram:
+    """The edges to call PyG's ``forward`` with.
+
+    Args:
+        layer: The layer, for which :func:`reason` has nothing to say.
         x: [N, K], or a pair.
         edge_index: [2, E].
         features: [E, L] or [E], of the edges, or None.
-        asked: Whether, and how, the attention weights are asked for; None means not.
 
     Raises:
         Leave: Torch has to trace PyG's own code.
     """
-    leave_if(conditions.reason(layer, edge_index))
-    need(asked is None, conditions.ASKED)
     kind = conditions.attention_kind(type(layer))
-    need(kind and conditions.is_patched(type(layer)), conditions.NOT_TRACED)
-    ends = x if isinstance(x, tuple | list) else (x, x)
+    ends = x if isinstance(x, _PAIRS) else (x, x)
     for end in ends:
         if end is not None:
             leave_if(conditions.features_reason(end, (2,), edge_index))
@@ -69,7 +84,7 @@ def _check_setup(layer: Any, kind: str, ends: Any, features: Any, edge_index: Te
     need(conditions.is_untouched(linear), "hooks are registered on a module in it")
     if kind != "dot" and layer.add_self_loops:
         value = layer.fill_value
-        fills = isinstance(value, int | float) or value == "mean"
+        fills = isinstance(value, _NUMBERS) or value == "mean"
         need(fills, f"it is in a compiled program, and its self loops are filled by {value!r}")
 
 

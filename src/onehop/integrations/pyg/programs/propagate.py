@@ -8,7 +8,7 @@ from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges
-from onehop.integrations.pyg.leave import OTHER_OPERANDS, Leave, leave_if, need
+from onehop.integrations.pyg.leave import OTHER_OPERANDS
 from onehop.integrations.pyg.programs import attention, conditions
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.plain import SOURCE, WEIGHTED
@@ -20,23 +20,35 @@ _BATCHED = 3
 _DIFFERENCE = 3
 
 
-def propagate(layer: Any, edge_index: Any, args: tuple[Any, ...], operands: dict[str, Any]) -> Any:
-    """The aggregated messages of a layer that is traced.
+def reason(layer: Any, edge_index: Any, args: tuple[Any, ...], operands: dict[str, Any]) -> str | None:
+    """Return why PyG's code is traced for a layer, whatever its tensors; None if it need not be.
+
+    Not raised, because torch 2.6 traces no exception of this package.
+    """
+    if type(edge_index) is EdgesInProgram:
+        return None
+    found = conditions.reason(layer, edge_index)
+    if found is not None:
+        return found
+    rule = TABLE[conditions.rule_name(type(layer))]
+    if rule.attends:
+        # Where its forward is patched too, that has said why it is left to PyG.
+        return "" if conditions.has_noting_forward(type(layer)) else conditions.NOT_TRACED
+    expected = set(rule.operands)
+    if args or set(operands) - {"size"} != expected:
+        return OTHER_OPERANDS
+    return None if len(expected) < _DIFFERENCE else conditions.NOT_TRACED
+
+
+def propagate(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
+    """The aggregated messages of a layer that is traced, for which :func:`reason` has nothing to say.
 
     Raises:
         Leave: Torch has to trace PyG's code.
     """
     if type(edge_index) is EdgesInProgram:
         return attention.attend(layer, edge_index, operands)
-    leave_if(conditions.reason(layer, edge_index))
-    name = conditions.rule_name(type(layer))
-    rule = TABLE[name]
-    if rule.attends:
-        # Where its forward is patched too, that has said why it is left to PyG.
-        raise Leave("" if conditions.has_noting_forward(type(layer)) else conditions.NOT_TRACED)
-    expected = set(rule.operands)
-    need(not args and set(operands) - {"size"} == expected, OTHER_OPERANDS)
-    need(len(expected) < _DIFFERENCE, conditions.NOT_TRACED)
+    rule = TABLE[conditions.rule_name(type(layer))]
     size = operands.get("size")
     sizes = [None, None] if size is None else list(size)
     edges = ProgramEdges(edge_index, edge_index, layer.flow == "source_to_target", sizes)

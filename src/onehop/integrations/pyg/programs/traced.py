@@ -7,7 +7,7 @@ from onehop.integrations.pyg.edges.program import EdgesInProgram
 from onehop.integrations.pyg.leave import Leave
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.programs import attention, conditions
-from onehop.integrations.pyg.programs.propagate import propagate as in_program
+from onehop.integrations.pyg.programs.propagate import propagate as in_program, reason
 
 Function = Callable[..., Any]
 
@@ -16,10 +16,12 @@ def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """``propagate``: onehop's operators, or PyG's code and a note why."""
-    try:
-        return in_program(layer, edge_index, args, kwargs)
-    except Leave as why:
-        sentence = why.sentence
+    sentence = reason(layer, edge_index, args, kwargs)
+    if sentence is None:
+        try:
+            return in_program(layer, edge_index, kwargs)
+        except Leave as why:
+            sentence = why.sentence
     if sentence:
         conditions.refuse(layer, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
@@ -51,10 +53,13 @@ def attention_forward(
         args[at] if len(args) > at else kwargs.get(name)
         for at, name in enumerate(("x", "edge_index", "edge_attr"))
     )
-    try:
-        found = attention.edges_of(layer, x, edge_index, features, asked)
-    except Leave as why:
-        sentence = why.sentence
+    sentence, found = attention.reason(layer, edge_index, asked), None
+    if sentence is None:
+        try:
+            found = attention.edges_of(layer, x, edge_index, features)
+        except Leave as why:
+            sentence = why.sentence
+    if sentence is not None:
         conditions.refuse(layer, sentence)
         return theirs(layer, *args, **kwargs)
     if len(args) > 1:

@@ -103,7 +103,7 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     features = pending.operands["edge_attr"]
     edge = None if features is None else edge_rows(layer, features, call.edges.count, layer.att.to(dtype))
 
-    def operands() -> tuple[Any, ...]:
+    def operands() -> Any:
         wide = source.to(dtype)
         return wide, wide if target is source else target.to(dtype), layer.att[0], layer.negative_slope
 
@@ -137,7 +137,7 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
     need(edge is not None or layer.lin_edge is None)
     dtype = widened(key, key.dtype)
 
-    def operands() -> tuple[Any, ...]:
+    def operands() -> Any:
         return *(each.to(dtype) for each in (query, key, value)), 1 / math.sqrt(layer.out_channels)
 
     def keep(weights: Tensor) -> None:
@@ -156,7 +156,7 @@ def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
     need(call.reduce == "sum" and direction.shape == x.shape and layer.beta.numel() == 1)
     lone = direction.unsqueeze(1)
 
-    def operands() -> tuple[Any, ...]:
+    def operands() -> Any:
         return lone * layer.beta, lone, x.unsqueeze(1), 1.0
 
     return call.fused("attention", "dot-product attention, fused", x, x.dtype, operands, {})

@@ -78,7 +78,7 @@ def edge_rows(
     if columns < thresholds.now.edge_columns or not is_small:
         return projection
 
-    def compute() -> Projection:
+    def compute() -> Any:
         product: Tensor = layer.lin_edge(features)
         return product.view(-1, layer.heads, layer.out_channels).to(like.dtype)
 
