@@ -11,9 +11,10 @@ from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.integrations.pyg import machine
 from onehop.integrations.pyg.call import Call, Plan, begin
-from onehop.integrations.pyg.edges import Edges, parts_for
+from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
+from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.layer import (
     ClassRecord,

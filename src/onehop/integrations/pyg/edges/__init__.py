@@ -1,7 +1,5 @@
 """The edges of a propagation, in every form that PyG takes; this room knows no rules and no messages."""
 
-import sys
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -162,14 +160,3 @@ def drawn(out: Tensor, p: float) -> Tensor:
     if session.now.settings.dropout and serves(out, p):
         return factors(out, p)
     return dropout(torch.ones_like(out), p=p, training=True)
-
-
-def parts_for(edge_index: Any) -> ModuleType | None:
-    """The module :mod:`.part`, if these edges are one process's part of a graph; else None."""
-    graphs = sys.modules.get("onehop.distributed.graph")
-    if graphs is None or type(edge_index) is not graphs.LocalEdges:
-        return None
-    # Nothing of graphs over several processes is imported unless one is in use.
-    from onehop.integrations.pyg.edges import part
-
-    return part

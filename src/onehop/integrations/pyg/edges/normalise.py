@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.pyg.edges import parts_for
 from onehop.integrations.pyg.edges.derived import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.derived_matrices import derived
 from onehop.integrations.pyg.edges.derived_tensors import derived_tensor
 from onehop.integrations.pyg.edges.graphs import note_scales
 from onehop.integrations.pyg.edges.matrices import is_matrix
+from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts

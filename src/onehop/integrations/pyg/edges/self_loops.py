@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.integrations.pyg.edges import parts_for
 from onehop.integrations.pyg.edges.derived import can_remember, rewritten
 from onehop.integrations.pyg.edges.derived_matrices import derived
 from onehop.integrations.pyg.edges.matrices import is_matrix
+from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
