@@ -1,7 +1,7 @@
 """Functions of converted models that raise an error, because they need the rows of all nodes in one place.
 
 Read-outs make one row of all nodes' rows. After one, every process would compute its loss from the same row,
-and only the program knows how such losses are to be added up; a sum over the processes states it. Some layers
+and only the program knows how to add such losses up; a sum over the processes states it. Some layers
 mix all nodes in ways that have no path over several processes. Layers that compute with the edges themselves
 are not among them: a part's edges refuse that.
 """

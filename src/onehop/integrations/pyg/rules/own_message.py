@@ -281,7 +281,7 @@ class LayerCode:
         return reduce(rows, self.layer.aggr_module)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
-        """The same with other tensors in place of parameters."""
+        """The same code with other tensors instead of parameters."""
         copied = Snapshot(self.layer)
         found = copied.renamed(others)
         return LayerCode(copied.layer, self.function), found

@@ -1,4 +1,4 @@
-"""EGConv: several reductions of the sources' rows side by side, in place of its own ``aggregate``."""
+"""EGConv: several reductions of the sources' rows side by side, instead of its own ``aggregate``."""
 
 from collections.abc import Callable
 from typing import Any
