@@ -1,0 +1,364 @@
+"""What each threshold of :mod:`onehop.thresholds` is worth, in a case where it decides.
+
+    python benchmarks/thresholds/bench_thresholds.py [--only few_edges,leaf_rows] [--rounds 15]
+                                                     [--threads N] [--json FILE]
+
+Every case runs under ``onehop.patch()``, with the threshold as it is and with another value that takes the
+decision the other way. The two ways take turns; a ratio is the median of the rounds' ratios, the time with
+the other value over the time with the threshold. A threshold whose cases all have ratios below 1.03 does not
+pay. Not measured: ``wide_edges``, which is a limit of a format; ``compiled_edges``, a switch for tests;
+``block_bytes``, ``block_edges`` and ``product_block_rows``, which are sizes; and ``awaited_numbers``, which
+needs a GPU.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric import nn
+from torch_geometric.utils import scatter
+
+import onehop
+from onehop import thresholds
+from onehop.bench import command
+from onehop.bench.stamp import machine_line
+from onehop.bench.timing import Ratio, interleave
+
+NEVER = 1 << 60
+CONTROL = "control"
+Once = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case in which a threshold decides.
+
+    Attributes:
+        name: The threshold.
+        other: The value that decides the other way.
+        about: What runs.
+        make: Makes the call.
+    """
+
+    name: str
+    other: int
+    about: str
+    make: Callable[[], Once]
+
+
+def edges(count: int, nodes: int, seed: int = 0) -> Tensor:
+    """[2, count], random."""
+    return torch.randint(nodes, (2, count), generator=torch.Generator().manual_seed(seed))
+
+
+def trained(
+    layer: torch.nn.Module, *inputs: Any, fresh: bool = False, new_features: bool = False
+) -> Callable[[], None]:
+    """A forward and a backward pass of a layer.
+
+    Args:
+        layer: The layer.
+        *inputs: Features, edges, and what else it takes.
+        fresh: Whether each call gets a new copy of the edges, as mini-batches do.
+        new_features: Whether each call gets a new copy of the features.
+    """
+    x, edge_index, *rest = inputs
+
+    def once() -> None:
+        layer.zero_grad()
+        out = layer(x.clone() if new_features else x, edge_index.clone() if fresh else edge_index, *rest)
+        out.sum().backward()
+
+    return once
+
+
+def features(rows: int, width: int, learned: bool = False) -> Tensor:
+    """[rows, width], random."""
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(1), requires_grad=learned)
+
+
+def one_layer(
+    make: Callable[[], torch.nn.Module],
+    count: int,
+    nodes: int,
+    width: int,
+    learned: bool = True,
+    **options: bool,
+) -> Once:
+    """A forward and a backward pass over a random graph."""
+    torch.manual_seed(0)
+    return trained(make(), features(nodes, width, learned), edges(count, nodes), **options)
+
+
+def with_edge_features(make: Callable[[], torch.nn.Module], columns: int, count: int = 100_000) -> Once:
+    """The same with features of edges."""
+    torch.manual_seed(0)
+    nodes = count // 10
+    return trained(make(), features(nodes, 64, True), edges(count, nodes), features(count, columns))
+
+
+def weighted_sum(count: int, width: int) -> Once:
+    """Aggregation with weights that stay the same, without gradients."""
+    graph = onehop.Graph.from_edge_index(edges(count, count // 10))
+    x, weight = features(count // 10, width), torch.rand(count)
+    return partial(onehop.aggregate, graph, x, weight=weight)
+
+
+def leaves(nodes: int) -> Once:
+    """A layer over a batch, a tenth of whose rows receive edges."""
+    torch.manual_seed(0)
+    at = edges(nodes * 2, nodes)
+    at[1] %= nodes // 10
+    return trained(nn.SAGEConv(64, 64), features(nodes, 64, True), at)
+
+
+def linear(rows: int, width: int) -> Once:
+    """A linear step with its gradients."""
+    weight = features(width, width, True)
+    x = features(rows, width, True)
+
+    def once() -> None:
+        F.linear(x, weight).sum().backward()
+
+    return once
+
+
+def bag_of_words(rows: int, width: int) -> Once:
+    """A linear step of constant features, of which 1 in 100 is not 0."""
+    weight = features(16, width, True)
+    x = (torch.rand(rows, width, generator=torch.Generator().manual_seed(2)) < 0.01).float()
+
+    def once() -> None:
+        F.linear(x, weight).sum().backward()
+
+    return once
+
+
+def dense_constant(rows: int, width: int) -> Once:
+    """A linear step of constant features without zeros."""
+    weight, x = features(16, width, True), features(rows, width)
+
+    def once() -> None:
+        F.linear(x, weight).sum().backward()
+
+    return once
+
+
+def dropped(elements: int, learned: bool) -> Once:
+    """Dropout; with its backward pass where the features are learned."""
+    x = features(elements // 64, 64, learned)
+
+    def once() -> None:
+        out = F.dropout(x, 0.5, training=True)
+        if learned:
+            out.sum().backward()
+
+    return once
+
+
+def mean_of_rows(rows: int) -> Once:
+    """PyG's ``scatter`` by a sorted index that is new in every call."""
+    index = torch.arange(rows) // 16
+    x = features(rows, 64, True)
+
+    def once() -> None:
+        scatter(x, index.clone(), dim_size=rows // 16, reduce="mean").sum().backward()
+
+    return once
+
+
+def relations(kind: type, count: int) -> Once:
+    """A typed layer with so many relations of 20,000 edges among 5,000 nodes."""
+    torch.manual_seed(0)
+    at = edges(20_000 * count, 5_000)
+    types = torch.arange(count).repeat_interleave(20_000)
+    return trained(kind(64, 64, count), features(5_000, 64, True), at, types)
+
+
+def heterogeneous(count: int) -> Once:
+    """HGTConv with so many relations of 20,000 edges among 5,000 nodes of one type."""
+    torch.manual_seed(0)
+    kinds = [("a", str(number), "a") for number in range(count)]
+    layer = nn.HGTConv(64, 64, (["a"], kinds), heads=4)
+    at = {kind: edges(20_000, 5_000, seed) for seed, kind in enumerate(kinds)}
+    x = features(5_000, 64, True)
+
+    def once() -> None:
+        layer({"a": x}, at)["a"].sum().backward()
+
+    return once
+
+
+def pna(nodes: int) -> Once:
+    """PNAConv over a graph with many rows of each degree."""
+    torch.manual_seed(0)
+    at = edges(nodes * 8, nodes)
+    degrees = torch.bincount(torch.bincount(at[1], minlength=nodes))
+    names = ["mean", "min", "max", "std"]
+    layer = nn.PNAConv(64, 64, names, ["identity", "amplification", "attenuation"], degrees)
+    return trained(layer, features(nodes, 64, True), at)
+
+
+def two_layers() -> Once:
+    """An epoch of GCN on a graph of Cora's size."""
+    torch.manual_seed(0)
+    model = nn.GCN(64, 64, 2, 7, dropout=0.5)
+    return trained(model, features(2_708, 64), edges(10_556, 2_708))
+
+
+def tuned() -> Once:
+    """The first ten passes over a graph under ``patch(tune="auto")``."""
+    torch.manual_seed(0)
+    layer, x = nn.GCNConv(16, 16), features(2_708, 16, True)
+
+    def once() -> None:
+        at = edges(10_556, 2_708)
+        with onehop.patch(tune="auto"):
+            for _ in range(10):
+                layer(x, at).sum().backward()
+
+    return once
+
+
+def cases() -> Iterator[Case]:
+    """Every case."""
+    gcn = partial(nn.GCNConv, 64, 64)
+    made = partial(one_layer, gcn, 500_000, 50_000, 64, learned=False, new_features=True)
+    yield Case("meetings", 1, "GCNConv, constant features that are new in every call", made)
+    graph_conv = partial(nn.GraphConv, 64, 16)
+    made = partial(one_layer, graph_conv, 10_000, 2_500, 64, learned=False)
+    yield Case("kept_work", 0, "GraphConv, constant features, 10,000 edges of 64", made)
+    yield Case(
+        "ordered_edges",
+        0,
+        "aggregate, constant weights, 50,000 edges of 16",
+        lambda: weighted_sum(50_000, 16),
+    )
+    yield Case("pooled_bytes", 0, "aggregate, 2,700 rows of 64", lambda: weighted_sum(27_000, 64))
+    yield Case("policy_bytes", 0, "two GCN layers, Cora's size", two_layers)
+    yield Case("serial_work", 0, "aggregate, 1,000 edges of 16", lambda: weighted_sum(1_000, 16))
+    yield Case("serial_work", 0, "aggregate, 500 edges of 64", lambda: weighted_sum(500, 64))
+    made = partial(one_layer, partial(nn.GCNConv, 128, 32), 100_000, 10_000, 128)
+    yield Case("product_rows", 0, "GCNConv from 128 to 32, 10,000 nodes", made)
+    made = partial(one_layer, partial(nn.GCNConv, 128, 32), 400_000, 40_000, 128)
+    yield Case("product_rows", NEVER, "GCNConv from 128 to 32, 40,000 nodes", made)
+    yield Case("product_work", 0, "a linear step, 10,000 by 64 by 64", lambda: linear(10_000, 64))
+    yield Case("product_work", 0, "a linear step, 200 by 64 by 64", lambda: linear(200, 64))
+    yield Case(
+        "sparse_numbers",
+        0,
+        "a linear step, 1,000 by 500, 1 % of them not 0",
+        lambda: bag_of_words(1_000, 500),
+    )
+    yield Case(
+        "sparse_numbers",
+        0,
+        "a linear step, 1,000 by 500, all of them not 0",
+        lambda: dense_constant(1_000, 500),
+    )
+    yield Case("leaf_rows", 0, "SAGEConv, 3,000 nodes, 300 of them with edges", lambda: leaves(3_000))
+    yield Case("leaf_rows", NEVER, "SAGEConv, 30,000 nodes, 3,000 of them with edges", lambda: leaves(30_000))
+    for fresh in (True, False):
+        how = "fresh" if fresh else "known"
+        made = partial(one_layer, partial(nn.SAGEConv, 32, 32), 1_000, 250, 32, fresh=fresh)
+        yield Case("few_edges", 0, f"SAGEConv, 1,000 {how} edges of 32", made)
+        made = partial(one_layer, partial(nn.SAGEConv, 8, 8), 8_000, 2_000, 8, fresh=fresh)
+        yield Case("few_edges", NEVER, f"SAGEConv, 8,000 {how} edges of 8", made)
+        made = partial(one_layer, partial(nn.SAGEConv, 128, 128), 3_000, 750, 128, fresh=fresh)
+        yield Case("few_work", NEVER, f"SAGEConv, 3,000 {how} edges of 128", made)
+    median = partial(nn.SAGEConv, 32, 32, aggr="median")
+    yield Case(
+        "cached_bytes",
+        0,
+        "SAGEConv, median, 10,000 edges of 32",
+        partial(one_layer, median, 10_000, 2_500, 32),
+    )
+    for other, columns in ((0, 4), (0, 16), (NEVER, 64)):
+        gatv2 = partial(nn.GATv2Conv, 64, 16, heads=4, edge_dim=columns)
+        yield Case(
+            "edge_columns",
+            other,
+            f"GATv2Conv, {columns} columns of edges",
+            partial(with_edge_features, gatv2, columns),
+        )
+    for other, columns in ((0, 16), (NEVER, 128)):
+        cg = partial(nn.CGConv, 64, columns)
+        yield Case(
+            "message_columns",
+            other,
+            f"CGConv, {columns} columns of edges",
+            partial(with_edge_features, cg, columns),
+        )
+    yield Case("rows_a_node", NEVER, "HGTConv, 16 relations", lambda: heterogeneous(16))
+    yield Case("rows_a_node", 0, "HGTConv, 4 relations", lambda: heterogeneous(4))
+    yield Case("pairs_a_node", NEVER, "RGCNConv, 8 relations", lambda: relations(nn.RGCNConv, 8))
+    yield Case("pairs_a_node", 0, "RGCNConv, 8 relations", lambda: relations(nn.RGCNConv, 8))
+    yield Case("degree_rows", 0, "PNAConv, 20,000 nodes", lambda: pna(20_000))
+    yield Case("degree_rows", NEVER, "PNAConv, 20,000 nodes", lambda: pna(20_000))
+    yield Case("direct_numbers", 0, "scatter, mean of 1.3 million numbers", lambda: mean_of_rows(20_000))
+    yield Case("direct_numbers", 0, "scatter, mean of 3.2 million numbers", lambda: mean_of_rows(50_000))
+    yield Case("tuned_work", 0, 'patch(tune="auto"), GCNConv, 10,000 edges of 16, first ten passes', tuned)
+    yield Case("dropout_elements", 0, "dropout of 512", lambda: dropped(512, False))
+    yield Case(
+        "dropout_recorded_elements", 0, "dropout of 4,096 with its gradient", lambda: dropped(4_096, True)
+    )
+    yield Case("dropout_share", 1, "dropout of 262,144", lambda: dropped(262_144, True))
+
+
+def measured(case: Case, rounds: int) -> dict[str, Any]:
+    """A line of the result file."""
+    once = case.make()
+
+    def another() -> None:
+        with thresholds.changed(**{case.name: case.other}):
+            once()
+
+    def same() -> None:
+        with thresholds.changed(**{case.name: getattr(thresholds.now, case.name)}):
+            once()
+
+    with onehop.patch():
+        for _ in range(3):  # what is kept is there for both
+            same()
+            another()
+        times = interleave({"": same, "other": another, CONTROL: same}, rounds)
+    ratio, control = (Ratio.of(times[way], times[""]) for way in ("other", CONTROL))
+    return {
+        "threshold": case.name,
+        "other": case.other,
+        "case": case.about,
+        "s": times[""].median_s,
+        "ratio": ratio.median,
+        "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+        "control": control.median,
+    }
+
+
+def main() -> None:
+    """Prints a line a case."""
+    parser = command.parser(__doc__, rounds=15, threads=True)
+    parser.add_argument("--only", type=command.names, help="names of thresholds, separated by commas")
+    options = command.read(parser)
+    print(machine_line())
+    found = []
+    for case in cases():
+        if options.only and case.name not in options.only:
+            continue
+        line = measured(case, options.rounds)
+        found.append(line)
+        low, high = line["quartiles"]
+        other = "never" if case.other == NEVER else f"from {case.other}"
+        print(
+            f"{case.name:26} {other:8} {case.about:66} {1e3 * line['s']:9.3f} ms  "
+            f"{line['ratio']:5.2f} ({low:.2f} to {high:.2f})  control {line['control']:.2f}",
+            flush=True,
+        )
+    command.write(options, "benchmarks/thresholds/bench_thresholds.py", {"cases": found})
+
+
+if __name__ == "__main__":
+    main()
