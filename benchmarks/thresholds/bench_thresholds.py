@@ -171,14 +171,6 @@ def mean_of_rows(rows: int) -> Once:
     return once
 
 
-def relations(kind: type, count: int) -> Once:
-    """A typed layer with so many relations of 20,000 edges among 5,000 nodes."""
-    torch.manual_seed(0)
-    at = edges(20_000 * count, 5_000)
-    types = torch.arange(count).repeat_interleave(20_000)
-    return trained(kind(64, 64, count), features(5_000, 64, True), at, types)
-
-
 def heterogeneous(count: int) -> Once:
     """HGTConv with so many relations of 20,000 edges among 5,000 nodes of one type."""
     torch.manual_seed(0)
@@ -295,8 +287,6 @@ def cases() -> Iterator[Case]:
         )
     yield Case("rows_a_node", NEVER, "HGTConv, 16 relations", lambda: heterogeneous(16))
     yield Case("rows_a_node", 0, "HGTConv, 4 relations", lambda: heterogeneous(4))
-    yield Case("pairs_a_node", NEVER, "RGCNConv, 8 relations", lambda: relations(nn.RGCNConv, 8))
-    yield Case("pairs_a_node", 0, "RGCNConv, 8 relations", lambda: relations(nn.RGCNConv, 8))
     yield Case("degree_rows", 0, "PNAConv, 20,000 nodes", lambda: pna(20_000))
     yield Case("degree_rows", NEVER, "PNAConv, 20,000 nodes", lambda: pna(20_000))
     yield Case("direct_numbers", 0, "scatter, mean of 1.3 million numbers", lambda: mean_of_rows(20_000))

@@ -68,8 +68,6 @@ class Thresholds:
         rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
             group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
             as all at once, for 0.8 of the memory.
-        pairs_a_node: Pairs of a relation and a destination that are computed at once, for every node: what is
-            made of them is no larger than what is made of nodes.
         degree_rows: Rows of one degree from which on they are multiplied by a matrix of their own, which is
             as long in the making as about a hundred rows are multiplied by three.
         direct_numbers: Entries from which on PyG's ``scatter`` over a sorted index runs as an aggregation;
@@ -107,7 +105,6 @@ class Thresholds:
     edge_columns: int = 32
     message_columns: int = 64
     rows_a_node: int = 8
-    pairs_a_node: int = 1
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
     tuned_work: int = 1 << 20
@@ -141,7 +138,6 @@ NONE = Thresholds(
     edge_columns=0,
     message_columns=0,
     rows_a_node=0,
-    pairs_a_node=0,
     degree_rows=3,
     direct_numbers=0,
     tuned_work=0,

@@ -5,6 +5,7 @@ each pair of a type and a node that occurs, not for each edge. Pairs are numbere
 rows of all pairs of a type are multiplied by its matrix in one product.
 """
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,11 +36,6 @@ class Pairs:
     nodes: Tensor
     counts: tuple[int, ...]
     of_edges: Tensor
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tensors."""
-        return self.nodes.nbytes + self.of_edges.nbytes
 
     def multiplied(self, x: Tensor, matrices: Tensor, fastest: bool = False) -> Tensor:
         """[P, M]: the row of each pair's node in ``x``, [N, K], times its type's matrix [K, M]."""
@@ -90,7 +86,7 @@ def typed_product(
     """
     of_heads = matrices if matrices.dim() > 3 else matrices.unsqueeze(1)
     given = (rows,) if isinstance(rows, Tensor) else rows
-    pieces = _Product(None if counts is None else tuple(counts), fastest)
+    pieces = Product(None if counts is None else tuple(counts), fastest)
     out: Tensor = recomputed(pieces, of_heads, *given)
     return out
 
@@ -113,52 +109,6 @@ def side_by_side(matrices: Tensor, widest: int) -> Tensor:
     return blocks.reshape(types, heads // together, together * inputs, together * outputs)
 
 
-def multiply(parts: Sequence[Tensor], matrices: Tensor, fastest: bool) -> Tensor:
-    """:func:`typed_product` of a tensor for each type and [types, H, K, M], without gradients.
-
-    Each product is written to its place; a concatenation would copy them all.
-    """
-    _, heads, inputs, outputs = matrices.shape
-    sizes = [len(part) for part in parts]
-    out = matrices.new_empty(sum(sizes), heads * outputs)
-    for part, of_type, place in zip(parts, matrices.unbind(), out.split(sizes), strict=True):
-        run = library_of(FORWARD, len(part), inputs, outputs, out.dtype, fastest)
-        for rows, matrix, made in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
-            if run is libraries(FORWARD)[TORCH]:
-                torch.mm(rows, matrix, out=made)
-            else:
-                made.copy_(run(rows.contiguous(), matrix.t().contiguous(), None))
-    return out
-
-
-def gradient_of_matrices(
-    parts: Sequence[Tensor], of_parts: Sequence[Tensor], like: Tensor, fastest: bool
-) -> Tensor:
-    """The gradient of the matrices of a typed product, itself without gradients.
-
-    Args:
-        parts: The rows of each type.
-        of_parts: The gradient of each type's product.
-        like: The matrices, [types, H, K, M].
-        fastest: As of :func:`typed_product`.
-    """
-    _, heads, inputs, outputs = like.shape
-    found = torch.empty_like(like, memory_format=torch.contiguous_format)
-    for part, of_part, of_type in zip(parts, of_parts, found.unbind(), strict=True):
-        run = library_of(TO_WEIGHT, len(part), outputs, inputs, like.dtype, fastest)
-        for rows, gradient, made in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
-            if run is libraries(TO_WEIGHT)[TORCH]:
-                torch.mm(rows.t(), gradient, out=made)
-            else:
-                made.copy_(run(rows.contiguous(), gradient.contiguous(), None))
-    return found
-
-
-def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
-    return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
-
-
 @dataclass(frozen=True, slots=True)
 class TypeGroup:
     """The edges of consecutive types.
@@ -176,22 +126,6 @@ class TypeGroup:
     nodes: Tensor
     pairs: Graph
     ends: Graph
-
-
-@dataclass(frozen=True, slots=True)
-class TypedEdges:
-    """Edges of several types.
-
-    Attributes:
-        groups: All of them, in the order of their types.
-    """
-
-    groups: tuple[TypeGroup, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all groups."""
-        return sum(each.nodes.nbytes + each.pairs.nbytes + each.ends.nbytes for each in self.groups)
 
 
 def consecutive(counts: Sequence[int], most: int | None) -> Iterator[slice]:
@@ -212,7 +146,7 @@ def typed_edges(
     size: tuple[int, int],
     most: int | None = None,
     rows_of_each: bool = False,
-) -> TypedEdges:
+) -> tuple[TypeGroup, ...]:
     """Orders edges by their types, in groups of types.
 
     Args:
@@ -224,6 +158,9 @@ def typed_edges(
             group.
         rows_of_each: Whether every type has sources of its own: then there are ``num_types`` times as many,
             those of one type after those of another.
+
+    Returns:
+        The groups, in the order of their types.
 
     Raises:
         ArgumentError: A node or a type is out of range, or there are too many pairs.
@@ -251,17 +188,19 @@ def typed_edges(
             )
         )
         begin += count
-    return TypedEdges(tuple(groups))
+    return tuple(groups)
 
 
-def typed_sum(edges: TypedEdges, x: Tensor, matrices: Tensor, reduce: str, fastest: bool = False) -> Tensor:
+def typed_sum(
+    groups: tuple[TypeGroup, ...], x: Tensor, matrices: Tensor, reduce: str, fastest: bool = False
+) -> Tensor:
     """Sums over types: the reduced rows of a type's sources, times its matrix, for each destination.
 
     With several groups, the reduced rows are made for one group at a time, and again in the backward pass, so
     that no more than those of a group exist at once. Differentiable, any number of times.
 
     Args:
-        edges: The edges.
+        groups: The edges, as :func:`typed_edges` orders them.
         x: [num_src, K], float32 or float64, on the CPU.
         matrices: [types, K, M], of the same dtype.
         reduce: "sum" or "mean".
@@ -270,36 +209,42 @@ def typed_sum(edges: TypedEdges, x: Tensor, matrices: Tensor, reduce: str, faste
     Returns:
         [num_dst, M].
     """
-    pieces = _Sum(edges, reduce, fastest)
-    return pieces.recorded(x, matrices) if len(edges.groups) == 1 else recomputed(pieces, x, matrices)
+    pieces = _Sum(groups, reduce, fastest)
+    return pieces.recorded(x, matrices) if len(groups) == 1 else recomputed(pieces, x, matrices)
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """:func:`typed_product` of matrices [types, H, K, M] and rows."""
+class Product:
+    """:func:`typed_product` of matrices [types, H, K, M] and rows: pieces for :func:`.recomputed`.
+
+    Attributes:
+        counts: Number of rows of each type; None means that there is a tensor of rows for each.
+        fastest: Whether products may run in another library than torch's own.
+    """
 
     counts: tuple[int, ...] | None
     fastest: bool
 
     def recorded(self, matrices: Tensor, *rows: Tensor) -> Tensor:
+        """Computes the product by torch's own operations."""
         return reference(self._parts(rows), matrices)
 
-    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
+        """Computes the product."""
         matrices, *rows = operands
-        return multiply(self._parts(rows), matrices, self.fastest), ()
+        return self._product(self._parts(rows), matrices), ()
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
+        """Computes the gradients of the matrices and rows that need one."""
         (grad,), (matrices, *rows) = grads, operands
         assert grad is not None
         parts = self._parts(rows)
         of_parts = grad.split([len(part) for part in parts])
-        found = []
-        if needs[0]:
-            found.append(gradient_of_matrices(parts, of_parts, matrices, self.fastest))
+        found = [self._of_matrices(parts, of_parts, matrices)] if needs[0] else []
         if any(needs[1:]):
-            made = multiply(of_parts, matrices.mT, self.fastest)
+            made = self._product(of_parts, matrices.mT)
             of_rows = (made,) if len(rows) == 1 else made.split([len(each) for each in rows])
             found += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
         return tuple(found)
@@ -307,31 +252,62 @@ class _Product:
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
+        """Computes gradients that can be differentiated again."""
         return differentiated(self.recorded, needs, operands, grads)
 
     def _parts(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
         return rows if self.counts is None else rows[0].split(self.counts)
+
+    def _product(self, parts: Sequence[Tensor], matrices: Tensor) -> Tensor:
+        """Each product is written to its place; a concatenation would copy them all."""
+        _, heads, inputs, outputs = matrices.shape
+        sizes = [len(part) for part in parts]
+        out = matrices.new_empty(sum(sizes), heads * outputs)
+        for part, of_type, place in zip(parts, matrices.unbind(), out.split(sizes), strict=True):
+            run = library_of(FORWARD, len(part), inputs, outputs, out.dtype, self.fastest)
+            for rows, matrix, made in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
+                if run is libraries(FORWARD)[TORCH]:
+                    torch.mm(rows, matrix, out=made)
+                else:
+                    made.copy_(run(rows.contiguous(), matrix.t().contiguous(), None))
+        return out
+
+    def _of_matrices(self, parts: Sequence[Tensor], of_parts: Sequence[Tensor], like: Tensor) -> Tensor:
+        """The gradient of the matrices, from the rows of each type and the gradient of its product."""
+        _, heads, inputs, outputs = like.shape
+        found = torch.empty_like(like, memory_format=torch.contiguous_format)
+        for part, of_part, of_type in zip(parts, of_parts, found.unbind(), strict=True):
+            run = library_of(TO_WEIGHT, len(part), outputs, inputs, like.dtype, self.fastest)
+            for rows, grad, made in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
+                if run is libraries(TO_WEIGHT)[TORCH]:
+                    torch.mm(rows.t(), grad, out=made)
+                else:
+                    made.copy_(run(rows.contiguous(), grad.contiguous(), None))
+        return found
+
+
+def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
+    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
+    return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
     """:func:`typed_sum` of rows [num_src, K] and matrices [types, K, M]."""
 
-    edges: TypedEdges
+    groups: tuple[TypeGroup, ...]
     reduce: str
     fastest: bool
 
     def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
-        out: Tensor | None = None
-        for group in self.edges.groups:
+        def part(group: TypeGroup) -> Tensor:
             reduced = reduce_rows(group.pairs, x, reduce=self.reduce)
             made = typed_product(reduced, matrices[group.types], group.counts, self.fastest)
-            part = reduce_rows(group.ends, made, reduce="sum")
-            out = part if out is None else out + part
-        assert out is not None
-        return out
+            return reduce_rows(group.ends, made, reduce="sum")
 
-    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[Tensor | None, ...]]:
+        return functools.reduce(torch.add, map(part, self.groups))
+
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
         return self.recorded(*operands), ()
 
     def gradients(
@@ -339,23 +315,26 @@ class _Sum:
     ) -> tuple[Tensor, ...]:
         (grad,), (x, matrices) = grads, operands
         assert grad is not None
-        of_x = torch.zeros_like(x, memory_format=torch.contiguous_format) if needs[0] else None
-        of_matrices = torch.empty_like(matrices, memory_format=torch.contiguous_format) if needs[1] else None
-        for group in self.edges.groups:
-            of_types = matrices[group.types].unsqueeze(1)
-            pulled = take_rows(grad, group.nodes).split(group.counts)
+        of_x, of_matrices = (
+            torch.zeros_like(each, memory_format=torch.contiguous_format) if needed else None
+            for each, needed in zip(operands, needs, strict=True)
+        )
+        for group in self.groups:
+            made = self._of_product(group, (needs[1], needs[0]), x, matrices[group.types], grad)
             if of_matrices is not None:
-                reduced = reduce_rows(group.pairs, x, reduce=self.reduce).split(group.counts)
-                made = gradient_of_matrices(reduced, pulled, of_types, self.fastest)
-                of_matrices[group.types] = made.squeeze(1)
-                del reduced  # as large as what is made next, as is what is deleted below
+                of_matrices[group.types] = made[0].squeeze(1)
             if of_x is not None:
-                of_reduced = multiply(pulled, of_types.mT, self.fastest)
-                del pulled
                 shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
-                of_x += reduce_rows(group.pairs.transpose(), of_reduced, src_scale=shares)
-                del of_reduced
+                of_x += reduce_rows(group.pairs.transpose(), made[-1], src_scale=shares)
         return tuple(each for each in (of_x, of_matrices) if each is not None)
+
+    def _of_product(
+        self, group: TypeGroup, needs: Needs, x: Tensor, matrices: Tensor, grad: Tensor
+    ) -> tuple[Tensor, ...]:
+        """The gradients of a group's matrices and reduced rows; what else is made for them is freed here."""
+        operands = matrices.unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)
+        pulled = take_rows(grad, group.nodes)
+        return Product(group.counts, self.fastest).gradients(needs, operands, (), pulled)
 
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None

@@ -5,10 +5,7 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop import Graph
-from onehop.graph.held import bytes_held
 from onehop.integrations.pyg import hgt
-from onehop.integrations.pyg.hgt_groups import groups_of
 from tests.integrations.pyg.test_hgt import COUNTS, HEADS, NODES, OUT, TYPES, assert_same, make, results
 from tests.integrations.pyg.typed_nodes import edges_of, features_of
 
@@ -125,25 +122,6 @@ def test_rows_of_relations_are_not_kept(bounds):
         layer(x, edges)
     assert max(sizes) <= 100 * 3 * OUT
     assert 240 * HEADS in sizes
-
-
-def test_groups():
-    # Relations of 3, 4, 2, 0 and 5 rows, between two nodes.
-    rows, edges = [3, 4, 2, 0, 5], [2, 1, 0, 0, 3]
-    source = torch.tensor([0, 2, 4, 9, 13, 11])
-    target = torch.tensor([0, 1, 1, 0, 0, 1])
-    graph = Graph.from_edge_index(torch.stack([source, target]), size=(14, 2))
-    found = groups_of(graph, rows, edges, 6)
-    assert [(group.relations, group.edges) for group in found.each] == [
-        (slice(0, 1), slice(0, 2)), (slice(1, 4), slice(2, 3)), (slice(4, 5), slice(3, 6)),
-    ]  # fmt: skip
-    assert [group.graph.edge_index().tolist() for group in found.each] == [
-        [[0, 2], [0, 1]], [[1], [1]], [[0, 4, 2], [0, 0, 1]],
-    ]  # fmt: skip
-    assert [group.graph.num_src for group in found.each] == [3, 6, 5]
-    assert groups_of(graph, rows, edges, 6) is found
-    assert sum(bytes_held(found).values()) == sum(group.graph.nbytes for group in found.each)
-    assert [group.relations for group in groups_of(graph, rows, edges, 100).each] == [slice(0, 5)]
 
 
 def test_types_of_edges_and_their_order(layer, x, edges):

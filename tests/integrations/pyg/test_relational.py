@@ -64,7 +64,8 @@ def assert_same(ours: list[Tensor | None], theirs: list[Tensor | None]) -> None:
 @pytest.mark.parametrize("given", ["features", "constant", "pair", "none"])
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index, edge_type, ran):
+def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index, edge_type, ran, bounds):
+    bounds(block_edges=1000)
     layer = kind(NODES if given == "none" else WIDTH, OUT, RELATIONS, **OPTIONS[options])
     x: Any = None if given == "none" else torch.randn(NODES, WIDTH, requires_grad=given != "constant")
     if given == "pair":
@@ -80,7 +81,7 @@ def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index
 @pytest.mark.parametrize("options", ["mean", "sum", "bases"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_of_types(kind, options, needs, edge_index, edge_type, ran, bounds):
-    bounds(pairs_a_node=0, block_edges=7)
+    bounds(block_edges=1)
     layer = kind(WIDTH, OUT, RELATIONS, **OPTIONS[options])
     layer.requires_grad_(needs in ("all", "matrices"))
     x = torch.randn(NODES, WIDTH, requires_grad=needs in ("all", "features"))
@@ -102,7 +103,7 @@ def test_groups_of_types(kind, options, needs, edge_index, edge_type, ran, bound
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_batched_gradients_and_infinite_rows_in_blocks(kind, edge_index, edge_type, ran, bounds):
-    bounds(pairs_a_node=0, block_edges=7)
+    bounds(block_edges=1)
     layer, x = kind(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH, requires_grad=True)
     pulled = torch.randn(3, NODES, OUT)
     leaves = [x, layer.weight]
@@ -120,7 +121,7 @@ def test_batched_gradients_and_infinite_rows_in_blocks(kind, edge_index, edge_ty
 
 
 def test_no_more_than_nodes_is_kept(bounds):
-    bounds(pairs_a_node=1, block_edges=1)
+    bounds(block_edges=1)
     layer, x = RGCNConv(WIDTH, OUT, 40), torch.randn(NODES, WIDTH, requires_grad=True)
     edges, types = torch.randint(NODES, (2, 600)), torch.randint(40, (600,))
     sizes: list[int] = []
@@ -133,7 +134,7 @@ def test_no_more_than_nodes_is_kept(bounds):
         with onehop.patch():
             layer(x, edges, types)
         assert max(sizes) <= max(layer.weight.numel(), x.numel())
-        bounds(pairs_a_node=600)
+        bounds(block_edges=600)
         onehop.clear_cache()
         with onehop.patch():
             layer(x, edges, types)
@@ -143,8 +144,7 @@ def test_no_more_than_nodes_is_kept(bounds):
 @pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_second_derivatives(kind, blocks, edge_index, edge_type, bounds):
-    if blocks:
-        bounds(pairs_a_node=0, block_edges=7)
+    bounds(block_edges=1 if blocks else 1000)
     layer, x = kind(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH, requires_grad=True)
 
     def second() -> Tensor:

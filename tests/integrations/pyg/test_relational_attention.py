@@ -9,7 +9,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg.edges import typed_edges
+from onehop.integrations.pyg.rules import relational
 from tests.integrations.pyg import small_blocks
 
 NODES, EDGES, TYPES, WIDTH, DIM = 20, 130, 4, 6, 3
@@ -112,7 +112,7 @@ def test_pairs_are_made_once_and_changes_are_noticed(edges, monkeypatch):
     with onehop.patch():
         results(layer, x, edges)
         with monkeypatch.context() as patched:
-            patched.setattr(typed_edges, "pairs_at", lambda *_: pytest.fail("pairs were made again"))
+            patched.setattr(relational, "pairs_of", lambda *_: pytest.fail("pairs were made again"))
             results(layer, x, edges)
         edge_type[::2] = 2
         ours = results(layer, x, edges)

@@ -19,9 +19,8 @@ from onehop.integrations.pyg import (
     loaders,
     pending,
     pna,
-    typed_products,
 )
-from onehop.integrations.pyg.edges import derived_tensors, normalise, self_loops, typed_edges
+from onehop.integrations.pyg.edges import derived_tensors, normalise, self_loops
 from onehop.integrations.pyg.known import (
     GCN_NORM_MODULES,
     SELF_LOOP_NAMES,
@@ -79,9 +78,9 @@ class Pyg(Framework):
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
             replacing(HGTConv, "forward", hgt.forward),
-            replacing(hgt_conv, "construct_bipartite_edge_index", typed_edges.joined),
+            replacing(hgt_conv, "construct_bipartite_edge_index", hgt.joined),
             replacing(PNAConv, "forward", pna.forward),
-            replacing(HeteroLinear, "forward_naive", typed_products.products),
+            replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
             *loaders.rows(),
             *derived_tensors.rows(),

@@ -3,12 +3,14 @@
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
 its messages on the joint edges. Here they are a typed product, whose matrices hold the narrow heads side by
 side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so no edge needs it.
+Where PyG's own steps run, their joint edges are remembered, and the products of its HeteroLinear are put
+together once.
 """
 
 import itertools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,22 +18,21 @@ from torch.nn import Parameter
 from torch.nn.functional import gelu
 from torch_geometric.nn import HGTConv
 from torch_geometric.nn.dense import HeteroDictLinear, HeteroLinear, Linear
-from torch_geometric.utils.hetero import construct_bipartite_edge_index
+from torch_geometric.nn.parameter_dict import ParameterDict
 
 from onehop import thresholds
-from onehop.graph import Graph
+from onehop.errors import ArgumentError
+from onehop.graph.identity import remembered
+from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import Plan, begin
-from onehop.integrations.pyg.edges.graphs import graph_of
-from onehop.integrations.pyg.edges.typed_edges import joined
-from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
-from onehop.integrations.pyg.layer import has_hooks, layer_reason, record_of, reduction_of
-from onehop.integrations.pyg.leave import are_features
-from onehop.ops import attention
-from onehop.ops.contexts import context_reason
-from onehop.ops.recomputed import recomputed
+from onehop.integrations.pyg.edges.derived import can_remember
+from onehop.integrations.pyg.layer import has_hooks, is_left_out, reduction_of, with_own_forward
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, TOO_SMALL, Leave, are_features, is_plain, need
+from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.typed import side_by_side, typed_product
+from onehop.ops.typed_attention import RowGroups, row_groups, typed_attention
 
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
@@ -39,41 +40,23 @@ _GROUPED = "dot-product attention over all types, by groups of relations"
 _WIDEST = 64
 
 
-class _Relations(NamedTuple):
-    """The relations of one call, and where the rows of node types are.
-
-    Attributes:
-        graph: The joint edges: from a row for each relation and source to a row for each node.
-        groups: The relations in groups, of no more rows than there may be at once.
-        types: Node types, in the order of their rows.
-        sources: The place among these of each relation's sources.
-        numbers: The number of each relation among those of the layer.
-    """
-
-    graph: Graph
-    groups: Groups
-    types: list[str]
-    sources: tuple[int, ...]
-    numbers: list[int]
-
-
-def forward(
-    theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict: Any
-) -> dict[str, Tensor] | None:
-    """Computes HGTConv's ``forward``; None, before any module was called, if PyG's code has to run.
+def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict: Any) -> dict[str, Tensor]:
+    """Computes HGTConv's ``forward``.
 
     Args:
         theirs: PyG's method.
         layer: The layer.
         x_dict: Features by type of node.
         edge_index_dict: Edges by type.
+
+    Raises:
+        Leave: PyG's code has to run; no module was called.
     """
-    if context_reason() is not None or not _is_plain(layer) or not _are_features(layer, x_dict):
-        return None
-    relations = _relations_of(layer, x_dict, edge_index_dict)
-    if relations is None:
-        return None
-    graph, groups, types, sources, numbers = relations
+    _check_layer(layer)
+    _check_features(layer, x_dict)
+    numbers = _numbers(layer, x_dict, edge_index_dict)
+    types = [name for name in layer.kqv_lin.lins if name in x_dict]
+    groups = _groups_of(types, x_dict, edge_index_dict)
     heads, columns = layer.heads, layer.out_channels // layer.heads
     keys, queries, values = [], [], []
     for made in layer.kqv_lin(x_dict).values():
@@ -87,20 +70,14 @@ def forward(
     of_keys = side_by_side(_matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None], _WIDEST)
     of_values = side_by_side(_matrices(layer.v_rel, heads, numbers), _WIDEST)
     query, scale = torch.cat(queries).view(-1, heads, columns), 1 / math.sqrt(columns)
-    fastest = may_run_elsewhere(query)
+    sources, fastest = [types.index(each[0]) for each in edge_index_dict], may_run_elsewhere(query)
 
     def run() -> Tensor:
-        if len(groups.each) > 1:
-            pieces = GroupedAttention(graph, groups, sources, scale, fastest)
-            out: Tensor = recomputed(pieces, query, of_keys, of_values, *keys, *values)
-            return out.flatten(1)
-        key, value = (
-            typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
-            for ends, matrices in ((keys, of_keys), (values, of_values))
-        )
-        return attention(graph, query, key, value, scale).flatten(1)
+        pairs = (keys, of_keys), (values, of_values)
+        return typed_attention(groups, sources, query, *pairs, scale, fastest).flatten(1)
 
-    task = Plan(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
+    form = _FORM if len(groups.each) == 1 else _GROUPED
+    task = Plan(form, "sum", groups.graph, query, run, "attention")
     begin(task, layer)
     parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
@@ -126,89 +103,147 @@ def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
     return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
 
 
-def _is_plain(layer: Any) -> bool:
-    """Return whether the layer is PyG's, as it is set up now."""
-    kind = type(layer)
-    record = record_of(layer)
-    if (
-        record is None
-        or record.reason is not None
-        or kind._cat is not HGTConv._cat
-        or kind._construct_src_node_feat is not HGTConv._construct_src_node_feat
-        or layer_reason(layer, record.fuses) is not None
-        or reduction_of(layer) != ("sum", None)
-        or layer.flow != "source_to_target"
-        or layer.node_dim != 0
-        or session.now.backend
-        or session.now.machine
-    ):
-        return False
+def _runs_as_it_is(module: Any, kind: type) -> bool:
+    """Return whether a module is of a class of PyG, without hooks and a ``forward`` of its own."""
+    return type(module) is kind and not has_hooks(module) and "forward" not in module.__dict__
+
+
+def _check_layer(layer: Any) -> None:
+    """Leaves a layer that is not PyG's, as it is set up now."""
+    record = with_own_forward(layer, HGTConv, "_cat", "_construct_src_node_feat")
+    need(record.reason is None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     columns = layer.out_channels // layer.heads
-    shape = (layer.heads * len(layer.edge_types), columns, columns)
-    return type(layer.kqv_lin) is HeteroDictLinear and all(
-        type(each) is HeteroLinear
-        and not has_hooks(each)
-        and "forward" not in each.__dict__
-        and each.is_sorted
-        and each.bias is None
-        and type(each.weight) is Parameter
-        and each.weight.shape == shape
-        for each in (layer.k_rel, layer.v_rel)
-    )
+    for each in (layer.k_rel, layer.v_rel):
+        need(_runs_as_it_is(each, HeteroLinear) and each.is_sorted and each.bias is None)
+        need(type(each.weight) is Parameter)
+        need(each.weight.shape == (layer.heads * len(layer.edge_types), columns, columns))
+    need(_runs_as_it_is(layer.kqv_lin, HeteroDictLinear))
 
 
-def _are_features(layer: Any, x_dict: Any) -> bool:
-    """Return whether every node type has features that the layer's own linear step takes, of one dtype."""
-    steps = layer.kqv_lin
-    if type(x_dict) is not dict or has_hooks(steps) or "forward" in steps.__dict__:
-        return False
+def _check_features(layer: Any, x_dict: Any) -> None:
+    """Leaves features unless every node type has some that the layer's linear step takes, of one dtype."""
+    need(type(x_dict) is dict)
     factors = list(layer.p_rel.values())
-    if any(each.shape != (1, layer.heads) for each in factors):
-        return False
+    need(all(each.shape == (1, layer.heads) for each in factors))
     learned = [layer.k_rel.weight, layer.v_rel.weight, *factors]
     for name, x in x_dict.items():
-        if name not in steps.lins or not are_features(x):
-            return False
-        step = steps.lins[name]
-        if type(step) is not Linear or has_hooks(step) or "forward" in step.__dict__:
-            return False
-        if step.weight.shape != (3 * layer.out_channels, x.size(1)):
-            return False
+        need(name in layer.kqv_lin.lins and are_features(x))
+        step = layer.kqv_lin.lins[name]
+        need(_runs_as_it_is(step, Linear) and step.weight.shape == (3 * layer.out_channels, x.size(1)))
         learned += [x, step.weight]
-    return are_features(layer.k_rel.weight, *learned, dims=3)
+    need(are_features(layer.k_rel.weight, *learned, dims=3))
 
 
-def _relations_of(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> _Relations | None:
-    """The relations of these edges; None if PyG is to report what is wrong with them, or if they are few."""
-    if type(edge_index_dict) is not dict or not all(
-        type(each) is tuple and len(each) == 3 and type(edges) is Tensor
-        for each, edges in edge_index_dict.items()
-    ):
-        return None
-    types = [name for name in layer.kqv_lin.lins if name in x_dict]
+def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> list[int]:
+    """The number of each type of edges among those of the layer."""
+    need(
+        type(edge_index_dict) is dict
+        and all(type(each) is tuple and len(each) == 3 for each in edge_index_dict)
+    )
     numbers = [layer.edge_types_map.get(each, -1) for each in edge_index_dict]
     # PyG takes the relations' rows to be in the layer's own order, whatever order they come in.
-    if not numbers or numbers[0] < 0 or any(b <= a for a, b in itertools.pairwise(numbers)):
-        return None
-    if any(each[0] not in x_dict or each[-1] not in x_dict for each in edge_index_dict):
-        return None
-    num_src = num_dst = 0
-    source_starts, target_starts = {}, {}
-    for name in types:
-        target_starts[name] = num_dst
-        num_dst += x_dict[name].size(0)
-    for each in edge_index_dict:
-        source_starts[each] = num_src
-        num_src += x_dict[each[0]].size(0)
-    found = joined(
-        construct_bipartite_edge_index, edge_index_dict, source_starts, target_starts, num_nodes=num_src
-    )
-    if found is None:
-        return None
-    graph = graph_of(found[0], num_src, num_dst, forwards=True)
-    if graph is None or graph.num_edges == 0:
-        return None
+    need(numbers and numbers[0] >= 0 and all(a < b for a, b in itertools.pairwise(numbers)))
+    need(all(each[0] in x_dict and each[-1] in x_dict for each in edge_index_dict))
+    return numbers
+
+
+def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> RowGroups:
+    """The edges from a row for each relation and source to a row for each node, found or made."""
+    edges = list(edge_index_dict.values())
+    _check_edges(edges)
+    need(all(each.is_cpu and len(each) == 2 for each in edges) and any(each.numel() for each in edges))
+    nodes = [len(x_dict[name]) for name in types]
+    first, num_dst = dict(zip(types, itertools.accumulate(nodes, initial=0), strict=False)), sum(nodes)
     most = max(thresholds.now.rows_a_node * num_dst, thresholds.now.block_edges)
-    rows = [x_dict[each[0]].size(0) for each in edge_index_dict]
-    groups = groups_of(graph, rows, [each.size(1) for each in edge_index_dict.values()], most)
-    return _Relations(graph, groups, types, tuple(types.index(each[0]) for each in edge_index_dict), numbers)
+    rows = tuple(len(x_dict[each[0]]) for each in edge_index_dict)
+    starts = tuple(first[each[-1]] for each in edge_index_dict)
+    try:
+        return remembered(
+            *edges,
+            key=("rows of types", rows, starts, num_dst, most),
+            make=lambda: row_groups(edges, rows, starts, num_dst, most),
+        )
+    except ArgumentError:
+        raise Leave(OUT_OF_RANGE) from None
+
+
+def _check_edges(edges: list[Any]) -> None:
+    """Leaves edges of several types that cannot be recognised, or are so few that PyG's steps are as fast."""
+    need(edges and all(can_remember(each, least=0) and each.dim() == 2 for each in edges))
+    need(sum(each.numel() for each in edges) >= 2 * thresholds.now.few_edges, TOO_SMALL)
+
+
+# PyG's own steps
+
+
+def joined(
+    theirs: Callable[..., Any],
+    edge_index_dict: dict[Any, Any],
+    src_offset_dict: dict[Any, int],
+    dst_offset_dict: dict[Any, int],
+    edge_attr_dict: Any = None,
+    num_nodes: int | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """PyG's ``construct_bipartite_edge_index``, which HGTConv calls every time, with a memory.
+
+    Args:
+        theirs: PyG's function.
+        edge_index_dict: Edges by type.
+        src_offset_dict: The first row of each type's sources.
+        dst_offset_dict: The first row of each type of destinations.
+        edge_attr_dict: Numbers of the edges of each type; None means that there are none.
+        num_nodes: Number of rows.
+
+    Returns:
+        The joint edges and their numbers.
+
+    Raises:
+        Leave: PyG's code has to run.
+    """
+    types = list(src_offset_dict)
+    edges = [edge_index_dict[each] for each in types]
+    _check_edges(edges)
+    places = tuple((each, src_offset_dict[each], dst_offset_dict[each[-1]]) for each in types)
+
+    def make() -> Tensor:
+        joint: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
+        return joint
+
+    made = remembered(*edges, key=("joined", places), make=make)
+    if edge_attr_dict is None:
+        return lend(made), None
+    values = []
+    for each, of_type in zip(types, edges, strict=True):
+        value = edge_attr_dict["__".join(each) if isinstance(edge_attr_dict, ParameterDict) else each]
+        values.append(value if value.size(0) == of_type.size(1) else value.expand(of_type.size(1), -1))
+    return lend(made), torch.cat(values)
+
+
+def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> Tensor:
+    """Computes HeteroLinear's ``forward_naive``, used without pyg-lib, with the products put together once.
+
+    PyG writes the product of each type into its rows of one tensor. The backward pass of such a write copies
+    the gradient of the whole tensor, and so costs types times rows; here it costs rows.
+
+    Args:
+        theirs: PyG's method.
+        layer: The HeteroLinear.
+        x: [N, in_channels], in the order of their types.
+        type_ptr: [types + 1], where the rows of each type begin, and the last ones end.
+
+    Returns:
+        [N, out_channels].
+
+    Raises:
+        Leave: PyG's code has to run.
+    """
+    weight = layer.weight
+    need(session.now.pyg and not is_left_out(type(layer)) and context_reason() is None)
+    need(is_plain(x) and is_plain(weight) and not wraps(x, weight, type_ptr) and not type_ptr.is_meta)
+    need(x.layout is torch.strided and x.dtype is weight.dtype and not autocasts(x))
+    need(x.shape[1:] == weight.shape[1:2] and weight.size(2) == layer.out_channels)
+    starts = type_ptr.tolist()
+    counts = [end - start for start, end in itertools.pairwise(starts)]
+    # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
+    need(starts[0] == 0 and starts[-1] == x.size(0) and min(counts) >= 0 and len(counts) == weight.size(0))
+    return typed_product(x, weight, counts, fastest=may_run_elsewhere(x))

@@ -15,14 +15,21 @@ from torch_geometric.experimental import is_experimental_mode_enabled
 from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
-from onehop.integrations import session
-from onehop.integrations.pyg.edges.derived import can_remember, rewritten
+from onehop.integrations.pyg.edges.derived import rewritten
 from onehop.integrations.pyg.edges.graphs import graph_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
-from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of
-from onehop.integrations.pyg.leave import are_dense, are_features, are_numbers, need
+from onehop.integrations.pyg.layer import with_own_forward
+from onehop.integrations.pyg.leave import (
+    OUT_OF_RANGE,
+    TOO_SMALL,
+    Leave,
+    are_dense,
+    are_features,
+    are_numbers,
+    leave_if,
+    need,
+)
 from onehop.ops import edge_softmax
-from onehop.ops.contexts import context_reason
 
 
 def forward(
@@ -33,35 +40,38 @@ def forward(
     hyperedge_weight: Any = None,
     hyperedge_attr: Any = None,
     num_edges: int | None = None,
-) -> Tensor | None:
-    """HypergraphConv's ``forward``, with attention from numbers of both ends; None if PyG's code has to run.
+) -> Tensor:
+    """Computes HypergraphConv's ``forward``.
 
     Args:
-        theirs: PyG's method, and what it gets:
-        layer: The HypergraphConv.
+        theirs: PyG's method.
+        layer: The layer.
         x: [N, in_channels], the nodes' features.
         hyperedge_index: [2, E]: nodes above hyperedges.
         hyperedge_weight: [hyperedges], or None for ones.
         hyperedge_attr: [hyperedges, in_channels], for attention; else None.
         num_edges: Number of hyperedges; None means one more than the largest in ``hyperedge_index``.
+
+    Raises:
+        Leave: PyG's code has to run.
     """
     entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
-    need(context_reason() is None and _is_plain(layer))
-    need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2)
-    need(can_remember(entries, least=0))
+    record = with_own_forward(layer, HypergraphConv, "message")
+    leave_if(record.block_reason)
+    # PyG requires the number of hyperedges then.
+    need(not is_experimental_mode_enabled("disable_dynamic_shapes"))
+    need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2 and entries.size(1) > 0)
     for each in (x, attributes) if layer.use_attention else (x,):
         need(are_features(each, *layer.parameters()) and each.size(1) == layer.in_channels)
-    if is_too_small(entries, None, layer.heads * layer.out_channels) or not entries.size(1):
-        return None
+    need(not is_too_small(entries, None, layer.heads * layer.out_channels), TOO_SMALL)
     count = int(entries[1].max()) + 1 if num_edges is None else num_edges
-    if type(count) is not int or (layer.use_attention and attributes.size(0) < count):
-        return None
+    need(type(count) is int and not (layer.use_attention and attributes.size(0) < count))
     need(weight is None or (are_dense(weight, dtype=x.dtype) and weight.shape == (count,)))
     nodes = x.size(0)
     (turned,) = rewritten(entries, "turned", lambda: (entries.flip(0),))
     graph, back = graph_of(entries, nodes, count, True), graph_of(turned, count, nodes, True)
     if graph is None or back is None:
-        return None
+        raise Leave(OUT_OF_RANGE)
     x = layer.lin(x)
     alpha = None
     if layer.use_attention:
@@ -83,23 +93,6 @@ def forward(
     if layer.bias is not None:
         out = out + layer.bias
     return out
-
-
-def _is_plain(layer: Any) -> bool:
-    """Return whether the layer is PyG's, as it is set up now."""
-    kind = type(layer)
-    record = record_of(layer)
-    return (
-        record is not None
-        and kind.message is HypergraphConv.message
-        and record.block_reason is None
-        and not is_left_out(kind)
-        and layer_reason(layer, record.fuses) is None
-        and layer.flow == "source_to_target"
-        and not (session.now.backend or session.now.machine)
-        # PyG requires the number of hyperedges then.
-        and not is_experimental_mode_enabled("disable_dynamic_shapes")
-    )
 
 
 def _inverse(sums: Tensor) -> Tensor:

@@ -20,11 +20,12 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
-from onehop.integrations.pyg.leave import OTHER_OPERANDS, Leave, need
+from onehop.integrations.pyg.leave import OTHER_OPERANDS, Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import OwnMessage
 from onehop.integrations.rows import replaced
+from onehop.ops.contexts import context_reason
 
 Propagate = Callable[..., Any]
 
@@ -304,3 +305,27 @@ def module_reason(layer: Any) -> str | None:
 def has_hooks(module: Any) -> bool:
     """Return whether a module has hooks of its own."""
     return any(_module_hooks(module.__dict__))
+
+
+def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = False) -> ClassRecord:
+    """The record of a layer whose whole ``forward``, with all that it calls, can be replaced.
+
+    Args:
+        layer: The layer, over edges that are a list.
+        owner: The class of PyG whose ``forward`` is replaced.
+        *functions: Names of functions that are called on the way and have to be the owner's.
+        fuses: Whether the layer's switch ``fuse`` has to be on.
+
+    Raises:
+        Leave: The layer, the patch or the context is in the way.
+    """
+    kind, record = type(layer), record_of(layer)
+    if record is None:
+        raise Leave("its propagate is its own")
+    leave_if(context_reason() or layer_reason(layer, fuses))
+    need(not is_left_out(kind), _LEFT_OUT)
+    for name in functions:
+        need(getattr(kind, name) is getattr(owner, name), f"its class overrides {name}")
+    need(layer.flow == "source_to_target", "its messages flow from target to source")
+    need(not (session.now.backend or session.now.machine), "its aggregations run elsewhere")
+    return record

@@ -21,7 +21,15 @@ from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.layer import record_of
-from onehop.integrations.pyg.leave import are_dense, are_features
+from onehop.integrations.pyg.leave import (
+    LEFT_TO_PYG,
+    TOO_SMALL,
+    Leave,
+    are_dense,
+    are_features,
+    leave_if,
+    need,
+)
 from onehop.integrations.pyg.propagate import with_own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import CompiledPlan
@@ -40,26 +48,29 @@ _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
 }
 
 
-def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor | None:
-    """Runs PNAConv's ``forward``; None where PyG's code has to run."""
-    if type(edge_index) is not Tensor or is_too_small(edge_index, x):
-        return None
+def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor:
+    """Computes PNAConv's ``forward``.
+
+    Raises:
+        Leave: PyG's code has to run.
+    """
+    need(type(edge_index) is Tensor and session.now.settings.associate)
+    need(not is_too_small(edge_index, x), TOO_SMALL)
+    leave_if(context_reason())
     record = record_of(layer)
-    if record is None or record.reason is None or context_reason() is not None:
-        return None
-    statistics = _statistics(layer) if session.now.settings.associate else None
-    if statistics is None or not _is_plain(layer, x, len(statistics)):
-        return None
+    if record is None:
+        raise Leave(LEFT_TO_PYG)
+    statistics = _statistics(layer.aggr_module)
+    _check_layer(layer, x, len(statistics))
     towers, width = layer.towers, layer.F_in
     spread = x.view(-1, towers, width) if layer.divide_input else x.view(-1, 1, width)
     if not layer.divide_input and towers > 1:
         spread = spread.repeat(1, towers, 1)
     operands = {"x": spread, "edge_attr": edge_attr}
     task = with_own_message(record, layer, edge_index, (), operands)
-    if not isinstance(task, CompiledPlan) or [part.program.width for part in task.message.parts] != (
-        [width] * towers
-    ):
-        return None
+    if not isinstance(task, CompiledPlan):
+        raise Leave(LEFT_TO_PYG)
+    need([part.program.width for part in task.message.parts] == [width] * towers)
     begin(task, layer)
     rows, module = task.rows(), layer.aggr_module
     scales = _scales(module, task.graph, x.dtype)
@@ -110,41 +121,30 @@ def _averages(module: Any) -> Tensor:
     return torch.cat(found)
 
 
-def _statistics(layer: Any) -> tuple[str, ...] | None:
-    """The names of the statistics of the layer's aggregation; None if it has others, or combines them."""
-    module = layer.aggr_module
-    if type(module) is not aggr.DegreeScalerAggregation or not set(module.scaler) <= _SCALES.keys():
-        return None
-    inner, found = module.aggr, []
-    for each in inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]:
-        name = _STATISTICS.get(type(each))
-        # A deviation is made from a variance.
-        if name is None or getattr(getattr(each, "var_aggr", each), "semi_grad", False):
-            return None
-        found.append(name)
-    return tuple(found)
+def _statistics(module: Any) -> tuple[str, ...]:
+    """The names of the statistics of an aggregation; leaves one that has others, or combines them."""
+    need(type(module) is aggr.DegreeScalerAggregation and set(module.scaler) <= _SCALES.keys())
+    inner = module.aggr
+    each = inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]
+    # A deviation is made from a variance.
+    need(not any(getattr(getattr(one, "var_aggr", one), "semi_grad", False) for one in each))
+    need(all(type(one) in _STATISTICS for one in each))
+    return tuple(_STATISTICS[type(one)] for one in each)
 
 
-def _is_plain(layer: Any, x: Any, count: int) -> bool:
-    """Return whether the layer's first linear steps can be computed separately, for ``count`` statistics.
+def _check_layer(layer: Any, x: Any, count: int) -> None:
+    """Leaves a layer whose first linear steps cannot be computed separately, for ``count`` statistics.
 
     All other conditions, hooks too, are checked where the message is compiled.
     """
-    kind, module = type(layer), layer.aggr_module
-    if (
-        kind.message is not PNAConv.message
-        or kind.update is not MessagePassing.update
-        or not are_features(x)
-        or x.size(1) != layer.F_in * (layer.towers if layer.divide_input else 1)
-    ):
-        return False
-    columns = (1 + len(module.scaler) * count) * layer.F_in
+    kind, module, width = type(layer), layer.aggr_module, layer.F_in
+    need(kind.message is PNAConv.message and kind.update is MessagePassing.update and are_features(x))
+    need(x.size(1) == width * (layer.towers if layer.divide_input else 1))
     learned = [module.avg_deg_lin, module.avg_deg_log]
     for steps in layer.post_nns:
-        if type(steps) is not Sequential or not len(steps) or type(steps[0]) not in (Linear, torch.nn.Linear):
-            return False
+        need(type(steps) is Sequential and len(steps) and type(steps[0]) in (Linear, torch.nn.Linear))
         weight = steps[0].weight
-        if type(weight) is not Parameter or weight.dim() != 2 or weight.size(1) != columns:
-            return False
+        need(type(weight) is Parameter and weight.dim() == 2)
+        need(weight.size(1) == (1 + len(module.scaler) * count) * width)
         learned.append(weight)
-    return are_dense(*learned, dtype=x.dtype) and not any(each.is_inference() for each in learned)
+    need(are_dense(*learned, dtype=x.dtype) and not any(each.is_inference() for each in learned))

@@ -5,25 +5,68 @@ has, and scores are numbers of these pairs and of edges.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout, leaky_relu
 
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.identity import remembered
 from onehop.integrations.pyg.admit import GIVEN, alike, backend, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
-from onehop.integrations.pyg.edges.typed_edges import PairsOfEdges, pairs_of
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, Leave, need
 from onehop.integrations.pyg.rules.edge_features import is_product
 from onehop.integrations.pyg.rules.table import rule
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import autocasts, wraps
+from onehop.ops.typed import Pairs, pairs_of
 
 _FORM = "source W of its type * softmax for each head"
 _MODES = (None, "additive", "scaled", "f-additive", "f-scaled")
+
+
+@dataclass(frozen=True, slots=True)
+class PairsOfEdges:
+    """The pairs of a type and a node at both ends of edges.
+
+    Attributes:
+        sources: The pairs at the sources.
+        targets: The pairs at the destinations.
+        graph: From the sources' pairs to the destinations, with the edges in the caller's order.
+        of_each: From the sources' pairs to the destinations' pairs, likewise.
+    """
+
+    sources: Pairs
+    targets: Pairs
+    graph: Graph
+    of_each: Graph
+
+
+def _pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges:
+    """The pairs of edges, found or made; leaves nodes and types that are out of range."""
+
+    def make() -> PairsOfEdges:
+        source, target = edge_index.unbind()
+        sources = pairs_of("source", source, edge_type, size[0], types)
+        targets = pairs_of("destination", target, edge_type, size[1], types)
+        first = len(sources.nodes)
+        to_nodes, to_pairs = (torch.stack([sources.of_edges, end]) for end in (target, targets.of_edges))
+        return PairsOfEdges(
+            sources,
+            targets,
+            Graph.from_edge_index(to_nodes, size=(first, size[1])),
+            Graph.from_edge_index(to_pairs, size=(first, len(targets.nodes))),
+        )
+
+    try:
+        return remembered(edge_index, edge_type, key=("pairs", types, size), make=make)
+    except ArgumentError:
+        raise Leave(OUT_OF_RANGE) from None
 
 
 @rule("RGATConv", needs=("update",), listed=True, x=GIVEN, edge_type=GIVEN, edge_attr=GIVEN)
@@ -38,9 +81,7 @@ def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
     integers = edge_type.dtype is torch.int64 and edges.index.dtype is torch.int64
     need(integers, "its edges or their types are not numbers of 64 bits")
     need(edge_type.shape == (edges.count,) and not wraps(edge_type))
-    pairs = pairs_of(edges.index, edge_type, layer.num_relations, edges.counts())
-    if pairs is None:
-        raise Leave(OUT_OF_RANGE)
+    pairs = _pairs_of(edges.index, edge_type, layer.num_relations, edges.counts())
 
     def run() -> Tensor:
         matrices = _matrices(layer)
