@@ -313,28 +313,36 @@ class _Sum:
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        (grad,), (x, matrices) = grads, operands
+        (grad,) = grads
         assert grad is not None
         of_x, of_matrices = (
             torch.zeros_like(each, memory_format=torch.contiguous_format) if needed else None
             for each, needed in zip(operands, needs, strict=True)
         )
         for group in self.groups:
-            made = self._of_product(group, (needs[1], needs[0]), x, matrices[group.types], grad)
-            if of_matrices is not None:
-                of_matrices[group.types] = made[0].squeeze(1)
-            if of_x is not None:
-                shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
-                of_x += reduce_rows(group.pairs.transpose(), made[-1], src_scale=shares)
+            self._add(group, operands, grad, of_x, of_matrices)
         return tuple(each for each in (of_x, of_matrices) if each is not None)
 
-    def _of_product(
-        self, group: TypeGroup, needs: Needs, x: Tensor, matrices: Tensor, grad: Tensor
-    ) -> tuple[Tensor, ...]:
-        """The gradients of a group's matrices and reduced rows; what else is made for them is freed here."""
-        operands = matrices.unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)
+    def _add(
+        self,
+        group: TypeGroup,
+        operands: Sequence[Tensor],
+        grad: Tensor,
+        of_x: Tensor | None,
+        of_matrices: Tensor | None,
+    ) -> None:
+        """Adds a group's part of the gradients; what is made for it is freed before the next group."""
+        x, matrices = operands
+        needs = of_matrices is not None, of_x is not None
+        given = matrices[group.types].unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)
         pulled = take_rows(grad, group.nodes)
-        return Product(group.counts, self.fastest).gradients(needs, operands, (), pulled)
+        made = Product(group.counts, self.fastest).gradients(needs, given, (), pulled)
+        del given, pulled
+        if of_matrices is not None:
+            of_matrices[group.types] = made[0].squeeze(1)
+        if of_x is not None:
+            shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
+            of_x += reduce_rows(group.pairs.transpose(), made[-1], src_scale=shares)
 
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None

@@ -148,28 +148,31 @@ class _Through:
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        (grad,), (given, matrices, *ends) = grads, operands
+        (grad,) = grads
         assert grad is not None
         found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
-        query, weight = (given, grad) if self.scores else (grad, given)
         for group in self.groups:
-            part = self._part(group, not self.scores, grad, self._rows(group, given.size(1), matrices, ends))
-            if self.scores:
-                found[0] += part
-            else:
-                found[0][group.edges] = part
-            pulled = reduce_rows(group.graph.transpose(), query, weight=weight[group.edges], reduce="sum")
-            numbers = self.sources[group.types]
-            of_types, *of_ends = Product(None, self.fastest).gradients(
-                (True,) * (1 + len(numbers)),
-                (matrices[group.types], *(ends[number] for number in numbers)),
-                (),
-                pulled.flatten(1),
-            )
-            found[1][group.types] = of_types
-            for number, of_end in zip(numbers, of_ends, strict=True):
-                found[2 + number] += of_end
+            self._add(group, operands, grad, found)
         return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
+
+    def _add(self, group: RowGroup, operands: Sequence[Tensor], grad: Tensor, found: list[Tensor]) -> None:
+        """Adds a group's part of all gradients; what is made for it is freed before the next group."""
+        (given, matrices, *ends), (of_given, of_matrices, *of_ends) = operands, found
+        rows = self._rows(group, given.size(1), matrices, ends)
+        if self.scores:
+            of_given += self._part(group, False, grad, rows)
+        else:
+            of_given[group.edges] = self._part(group, True, grad, rows)
+        del rows
+        query, weight = (given, grad) if self.scores else (grad, given)
+        pulled = reduce_rows(group.graph.transpose(), query, weight=weight[group.edges], reduce="sum")
+        numbers = self.sources[group.types]
+        factors = matrices[group.types], *(ends[number] for number in numbers)
+        needs = (True,) * len(factors)
+        of_types, *parts = Product(None, self.fastest).gradients(needs, factors, (), pulled.flatten(1))
+        of_matrices[group.types] = of_types
+        for number, part in zip(numbers, parts, strict=True):
+            of_ends[number] += part
 
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
