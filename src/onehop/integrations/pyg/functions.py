@@ -18,7 +18,9 @@ from torch_geometric.nn.aggr import attention, base, basic, set2set
 from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
+from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.graph.identity import remembered
 from onehop.integrations import session
 from onehop.integrations.pyg.edges.matrices import is_matrix
 from onehop.integrations.pyg.edges.matrix import (
@@ -30,7 +32,6 @@ from onehop.integrations.pyg.edges.matrix import (
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
-from onehop.integrations.pyg.segments import segments_between, segments_of
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
@@ -45,6 +46,8 @@ _MATRIX = 2
 # PyG spends at least as much on an entry of a softmax, or of an extremum that is differentiated, as on this
 # many of a sum.
 _COST = 8
+# A few entries tell most other indices from those that ascend.
+_SAMPLES = 1000
 
 
 def rows() -> list[Row]:
@@ -69,7 +72,7 @@ def scatter(
         return None
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None
-    graph = segments_of(index, dim_size)
+    graph = _segments_of(index, dim_size)
     return None if graph is None else _reduced(graph, src, _OF_SCATTER[reduce])
 
 
@@ -83,7 +86,7 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     # Its gradient differs from that of scatter where entries tie at 0.
     if (extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
-    graph = segments_between(ptr, src.size(0))
+    graph = _segments_between(ptr, src.size(0))
     if graph is None:
         return None
     out = _reduced(graph, src, reduce)
@@ -100,11 +103,11 @@ def softmax(
     if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
         return None
     if ptr is None:
-        graph = segments_of(index, num_nodes) if _has_index(src, index, num_nodes) else None
+        graph = _segments_of(index, num_nodes) if _has_index(src, index, num_nodes) else None
     else:
         # PyG takes infinite extrema of segments for 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
-        graph = segments_between(ptr, src.size(0)) if suits else None
+        graph = _segments_between(ptr, src.size(0)) if suits else None
     return None if graph is None else edge_softmax(graph, src)
 
 
@@ -160,3 +163,57 @@ def _applies(x: Tensor, index: Any = None) -> bool:
         and are_features(x, dims=None)
         and (index is None or are_numbers(index))
     )
+
+
+# Rows that belong together
+
+
+def _segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
+    """The graph of an index, whose edge e goes from row e to ``index[e]``: found, or made.
+
+    Args:
+        index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
+        num_rows: Number of rows of the result; None means one more than the last number in the index.
+
+    Returns:
+        None if the index does not ascend, or leaves the range; that is remembered too.
+    """
+
+    def make() -> Graph | bool:
+        if not (_ascends(index[:: max(index.size(0) // _SAMPLES, 1)]) and _ascends(index)):
+            return False
+        last = int(index[-1])
+        rows = last + 1 if num_rows is None else num_rows
+        if int(index[0]) < 0 or last >= rows:
+            return False
+        # The conversion reads the index as if it were contiguous.
+        rowptr = torch._convert_indices_from_coo_to_csr(index.contiguous(), rows)
+        return _from_bounds(rowptr, index.size(0)) or False
+
+    found = remembered(index, key=("segments", num_rows), make=make)
+    return found if isinstance(found, Graph) else None
+
+
+def _segments_between(ptr: Tensor, rows: int) -> Graph | None:
+    """The graph of segments of rows, whose edge e goes from row e to the segment that has it: found, or made.
+
+    Args:
+        ptr: [segments + 1], int64, on the CPU, not made in inference mode: where each segment begins, and the
+            last one ends; at least one segment.
+        rows: E, the number of rows; at least 1.
+
+    Returns:
+        None if ``ptr`` does not ascend from 0 to E.
+    """
+    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr.clone(), rows))
+
+
+def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
+    try:
+        return Graph.from_csr(ptr, torch.arange(rows, device="cpu"), rows)
+    except ArgumentError:
+        return None
+
+
+def _ascends(index: Tensor) -> bool:
+    return bool((index[1:] >= index[:-1]).all())

@@ -81,7 +81,7 @@ def forward(theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edg
 
 
 def _reduction(layer: Any) -> str:
-    """How the layer reduces messages; leaves one that has no fast path, as it is set up."""
+    """The reduction of messages; leaves a layer that has no fast path, as it is set up."""
     reduce, _ = reduction_of(layer)
     need(session.now.settings.associate and reduce in LINEAR and layer.num_blocks is None)
     # With pyg-lib, RGCNConv takes the mean over all relations: that is PyG's to compute.
