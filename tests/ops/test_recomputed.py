@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.ops.recomputed import Needs, Whole, recomputed
 
 ROWS, INNER, WIDTH, STEP = 7, 4, 3, 2
 
@@ -23,7 +23,7 @@ def whole(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @dataclass
-class InPieces:
+class InPieces(Whole):
     """The same, some rows at a time; it notes what it was told to do."""
 
     ran: list[str] = field(default_factory=list)
@@ -66,7 +66,10 @@ class InPieces:
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         self.ran.append("differentiable")
-        return differentiated(whole, needs, operands, grads)
+        return super().differentiable(needs, operands, *grads)
+
+    def whole(self, *operands: Tensor) -> tuple[Tensor, Tensor]:
+        return whole(*operands)
 
 
 def operands(*needs: bool) -> list[Tensor]:

@@ -232,7 +232,7 @@ class _Blockwise:
     ) -> tuple[Tensor | None, ...]:
         """The gradients as functions that can be differentiated again, as PyG's: edges times width.
 
-        Not by :func:`.differentiated`, because the message's code holds the parameters: they get new names in
+        Not as :class:`.Whole` does, because the message's code holds the parameters: they get new names in
         there, and one that cannot keeps its own.
         """
         run, operands, parameters = self.run, tensors[: self.operands], tensors[self.operands :]

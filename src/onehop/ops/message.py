@@ -10,7 +10,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.kernels.cpu import message as kernel
 from onehop.messages import EXTREMA, Program, Sweep, backward_sweeps, forward_sweeps, ties_sweep
-from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.message import message as reference
 
 DTYPES = kernel.DTYPES
@@ -49,7 +49,7 @@ def reduce_messages(
 
 
 @dataclass(frozen=True, slots=True)
-class _Messages:
+class _Messages(Whole):
     """Messages that are reduced in sweeps.
 
     Attributes:
@@ -108,16 +108,10 @@ class _Messages:
             if needed
         )
 
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """The gradients as functions that can be differentiated again, as PyG's: edges times width."""
-
-        def whole(*inputs: Tensor) -> tuple[Tensor, ...]:
-            edges = self.graph.edge_index()
-            return reference(edges, self.graph.num_dst, self.program, inputs, self.reductions)
-
-        return differentiated(whole, needs, operands, grads)
+    def whole(self, *operands: Tensor) -> tuple[Tensor, ...]:
+        """The reductions, with a message for each edge, as PyG makes them."""
+        edges = self.graph.edge_index()
+        return reference(edges, self.graph.num_dst, self.program, operands, self.reductions)
 
 
 def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> list[tuple[int, Tensor]]:

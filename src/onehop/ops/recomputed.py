@@ -1,6 +1,7 @@
 """Computations that run piece by piece, and again in the backward pass, so that nothing large is kept."""
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -40,11 +41,37 @@ class Pieces(Protocol):
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> Sequence[Tensor | None]:
-        """Computes the same gradients, as functions that can be differentiated again.
-
-        There is a simple way, by :func:`differentiated`, at the price of memory for all pieces at once.
-        """
+        """Computes the same gradients, as functions that can be differentiated again."""
         ...
+
+
+class Whole(ABC):
+    """Pieces whose result differentiable functions can compute too, with the memory of all pieces at once."""
+
+    @abstractmethod
+    def whole(self, *operands: Tensor) -> Any:
+        """Computes the result: a tensor or a tuple of tensors."""
+
+    def forward(self, operands: Sequence[Tensor]) -> tuple[Any, tuple[Tensor | None, ...]]:
+        """Computes the result, as :meth:`Pieces.forward`; nothing else is kept."""
+        return self.whole(*operands), ()
+
+    def differentiable(
+        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """Computes the gradients of the operands that need one, as :meth:`Pieces.differentiable`."""
+        # New names for them all, so that an operand that was made from another does not count for that too.
+        inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
+        found = self.whole(*inputs)
+        results = (found,) if isinstance(found, Tensor) else found
+        pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
+        return torch.autograd.grad(
+            [result for result, _ in pairs],
+            [t for t, need in zip(inputs, needs, strict=True) if need],
+            [grad for _, grad in pairs],
+            create_graph=True,
+            materialize_grads=True,
+        )
 
 
 def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
@@ -65,34 +92,6 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         return _Recomputed.apply(pieces, *operands)  # type: ignore[no-untyped-call]
     return pieces.forward(operands)[0]
-
-
-def differentiated(
-    whole: Callable[..., Any], needs: Needs, operands: Sequence[Tensor], grads: Sequence[Tensor | None]
-) -> tuple[Tensor, ...]:
-    """The gradients of a differentiable function, as functions that can be differentiated again.
-
-    Args:
-        whole: Takes the operands and returns a tensor or a tuple of tensors, all pieces at once.
-        needs: Which of the operands need a gradient.
-        operands: The operands.
-        grads: For each result, its gradient, or None.
-
-    Returns:
-        The gradients of the operands that need one, in order.
-    """
-    # New names for them all, so that an operand that was made from another does not count for that too.
-    inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
-    found = whole(*inputs)
-    results = (found,) if isinstance(found, Tensor) else found
-    pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
-    return torch.autograd.grad(
-        [result for result, _ in pairs],
-        [t for t, need in zip(inputs, needs, strict=True) if need],
-        [grad for _, grad in pairs],
-        create_graph=True,
-        materialize_grads=True,
-    )
 
 
 class _Recomputed(torch.autograd.Function):

@@ -20,7 +20,7 @@ from onehop.kernels.cpu.rows import take_rows
 from onehop.kernels.products import Product
 from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
 from onehop.ops.moments import deviation, variance
-from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.scaled_statistics import scaled_statistics as reference
 
 _OF_MEANS = {"var": variance, "std": deviation}
@@ -60,7 +60,7 @@ def scaled_statistics(
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Whole):
     """One product.
 
     Attributes:
@@ -135,16 +135,11 @@ class _Run:
                     out.index_copy_(0, rows, part)
         return (*([of_weight] if needs[0] else []), *of_reduced)
 
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """The gradients as functions that can be differentiated again, with all statistics side by side."""
-
-        def whole(weight: Tensor, *reduced: Tensor) -> Tensor:
-            named = dict(zip(self.names, reduced, strict=True))
-            return reference(named, self.statistics, self.scales, weight)
-
-        return differentiated(whole, needs, operands, grads)
+    def whole(self, *operands: Tensor) -> Tensor:
+        """The product, with all statistics side by side."""
+        weight, *reduced = operands
+        named = dict(zip(self.names, reduced, strict=True))
+        return reference(named, self.statistics, self.scales, weight)
 
     def _blocks(self) -> Iterator[tuple[RowBlock, Tensor]]:
         for block in self.by_degree.blocks:

@@ -19,7 +19,7 @@ from onehop.kernels.cpu.rows import take_rows
 from onehop.kernels.products import TORCH, libraries
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.linear import FORWARD, TO_WEIGHT, library_of
-from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.typed import typed_product as reference
 
 
@@ -210,11 +210,11 @@ def typed_sum(
         [num_dst, M].
     """
     pieces = _Sum(groups, reduce, fastest)
-    return pieces.recorded(x, matrices) if len(groups) == 1 else recomputed(pieces, x, matrices)
+    return pieces.whole(x, matrices) if len(groups) == 1 else recomputed(pieces, x, matrices)
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class Product(Whole):
     """:func:`typed_product` of matrices [types, H, K, M] and rows: pieces for :func:`.recomputed`.
 
     Attributes:
@@ -225,8 +225,9 @@ class Product:
     counts: tuple[int, ...] | None
     fastest: bool
 
-    def recorded(self, matrices: Tensor, *rows: Tensor) -> Tensor:
+    def whole(self, *operands: Tensor) -> Tensor:
         """Computes the product by torch's own operations."""
+        matrices, *rows = operands
         return reference(self._parts(rows), matrices)
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
@@ -248,12 +249,6 @@ class Product:
             of_rows = (made,) if len(rows) == 1 else made.split([len(each) for each in rows])
             found += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
         return tuple(found)
-
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """Computes gradients that can be differentiated again."""
-        return differentiated(self.recorded, needs, operands, grads)
 
     def _parts(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
         return rows if self.counts is None else rows[0].split(self.counts)
@@ -292,23 +287,22 @@ def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sum:
+class _Sum(Whole):
     """:func:`typed_sum` of rows [num_src, K] and matrices [types, K, M]."""
 
     groups: tuple[TypeGroup, ...]
     reduce: str
     fastest: bool
 
-    def recorded(self, x: Tensor, matrices: Tensor) -> Tensor:
+    def whole(self, *operands: Tensor) -> Tensor:
+        x, matrices = operands
+
         def part(group: TypeGroup) -> Tensor:
             reduced = reduce_rows(group.pairs, x, reduce=self.reduce)
             made = typed_product(reduced, matrices[group.types], group.counts, self.fastest)
             return reduce_rows(group.ends, made, reduce="sum")
 
         return functools.reduce(torch.add, map(part, self.groups))
-
-    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
-        return self.recorded(*operands), ()
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
@@ -343,8 +337,3 @@ class _Sum:
         if of_x is not None:
             shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
             of_x += reduce_rows(group.pairs.transpose(), made[-1], src_scale=shares)
-
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        return differentiated(self.recorded, needs, operands, grads)

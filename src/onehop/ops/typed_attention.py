@@ -18,7 +18,7 @@ from onehop.graph import Graph
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.attention import attention
 from onehop.ops.edge_softmax import edge_softmax
-from onehop.ops.recomputed import Needs, differentiated, recomputed
+from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.ops.sddmm import sddmm
 from onehop.ops.typed import Product, consecutive, typed_product
 
@@ -123,7 +123,7 @@ def typed_attention(
 
 
 @dataclass(frozen=True, slots=True)
-class _Through:
+class _Through(Whole):
     """Scores [E, H] of queries, or the sums [num_dst, H, D] of weights, through rows that are made in groups.
 
     The gradient of either is the other. Operands are the queries [num_dst, H, D], or the weights [E, H]; the
@@ -135,15 +135,13 @@ class _Through:
     fastest: bool
     scores: bool
 
-    def recorded(self, given: Tensor, matrices: Tensor, *ends: Tensor) -> Tensor:
+    def whole(self, *operands: Tensor) -> Tensor:
+        given, matrices, *ends = operands
         parts = (
             self._part(group, self.scores, given, self._rows(group, given.size(1), matrices, ends))
             for group in self.groups
         )
         return torch.cat(list(parts)) if self.scores else functools.reduce(torch.add, parts)
-
-    def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
-        return self.recorded(*operands), ()
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
@@ -173,11 +171,6 @@ class _Through:
         of_matrices[group.types] = of_types
         for number, part in zip(numbers, parts, strict=True):
             of_ends[number] += part
-
-    def differentiable(
-        self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        return differentiated(self.recorded, needs, operands, grads)
 
     def _rows(self, group: RowGroup, heads: int, matrices: Tensor, ends: Sequence[Tensor]) -> Tensor:
         """[rows, H, D]: the rows of a group."""
