@@ -16,9 +16,16 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.framework import DGL, PYG, TORCH, Framework, Selection
-from onehop.integrations.session import Session
-from onehop.integrations.settings import from_environment, settled
+from onehop.integrations.session import (
+    DGL,
+    PYG,
+    TORCH,
+    Framework,
+    Selection,
+    Session,
+    from_environment,
+    settled,
+)
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
 from onehop.graph.identity import CACHE
+from onehop.integrations.rows import Leave
 
 _REST = "dgl"
 
@@ -109,11 +110,11 @@ def device_of(index: Any) -> torch.device:
     return device
 
 
-def structure_of(index: Any, device: torch.device) -> Structure | None:
+def structure_of(index: Any, device: torch.device) -> Structure:
     """The structure of ``g._graph``, with one type of edges; made on the device of the index.
 
-    Returns:
-        None if there are too many nodes.
+    Raises:
+        Leave: There are too many nodes.
     """
     standing = _record(index).tensor
     found: Structure | None = CACHE.find(standing, _REST)
@@ -126,7 +127,7 @@ def structure_of(index: Any, device: torch.device) -> Structure | None:
         try:
             graph = Graph.from_edge_index(edge_index, size=size)
         except ArgumentError:
-            return None
+            raise Leave("its graph has too many nodes") from None
     structure = Structure(graph, device)
     CACHE.store(standing, _REST, structure)
     return structure

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from onehop.integrations.framework import TORCH, Framework
 from onehop.integrations.rows import Row
-from onehop.integrations.settings import OFF, Settings
+from onehop.integrations.session import OFF, TORCH, Framework, Settings
 from onehop.integrations.torch import dropout, linear
 
 
