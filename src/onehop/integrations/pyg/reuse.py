@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from onehop import config, native, thresholds
+from onehop import config, thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import lend, read_address
+from onehop.graph.identity import CACHE, fingerprint, remembered
+from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
@@ -88,7 +88,7 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
     """
     kept: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
     found = kept.get((graph.number, reduce))
-    if found is None or found.factor != _of_factor(factor) or found.contents != _contents(x):
+    if found is None or found.factor != _of_factor(factor) or found.contents != fingerprint(x):
         return None
     return lend(found.out)
 
@@ -102,7 +102,7 @@ def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tenso
     living = {at: kept for at, kept in before.items() if kept.graph() is not None}
     # Inference mode would make a copy that is of no use outside.
     with torch.inference_mode(False):
-        kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
+        kept = _Kept(out.detach().clone(), weakref.ref(graph), fingerprint(x), _of_factor(factor))
     CACHE.store(x, _AGGREGATES, {**living, (graph.number, reduce): kept})
 
 
@@ -115,8 +115,4 @@ def _met_before(x: Tensor) -> bool:
 
 
 def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:
-    return None if factor is None else (_contents(factor), factor.dtype)
-
-
-def _contents(tensor: Tensor) -> int:
-    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())
+    return None if factor is None else (fingerprint(factor), factor.dtype)
