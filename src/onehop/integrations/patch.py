@@ -62,11 +62,11 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Return whether a patch is in place now."""
+        """Whether a patch is in place now."""
         return session.now.selection is not None
 
     def remove(self) -> None:
-        """Restores everything; has no effect if that is done already."""
+        """Restores everything. Has no effect without a patch in place."""
         unpatch()
 
     @contextlib.contextmanager
@@ -116,7 +116,7 @@ def patch(
     """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them dropout and linear steps of torch, which take much of an epoch. Layers that
+    been imported, and with them torch's dropout and linear steps, which take much of an epoch. Layers that
     onehop cannot run use their framework's own code; :func:`onehop.explain` says which and why, and so does
     the log ``onehop``, in one INFO line for each class and reason. Calling it again changes ``only`` and the
     other settings that are given; None leaves a setting as it is.
@@ -236,7 +236,7 @@ def unpatch() -> None:
 
 
 def patched() -> tuple[str, ...]:
-    """The dotted names of everything that is replaced now; empty without a patch."""
+    """Return the dotted names of everything that is replaced now; empty without a patch."""
     with session.lock:
         selection = session.now.selection
         if selection is None:

@@ -158,7 +158,7 @@ class Session:
     settings: Settings = OFF
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
-    # Derived, because every call of a patched layer reads them.
+    # Derived once.
     pyg: bool = field(init=False)
     dgl: bool = field(init=False)
     layers: frozenset[str] | None = field(init=False)
@@ -166,7 +166,7 @@ class Session:
     backend: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Derives the attributes that are read often."""
+        """Derives the attributes that every call of a patched layer reads."""
         chosen, backend = self.selection, self.settings.backend
         frameworks = () if chosen is None else tuple(each.name for each in chosen.frameworks)
         on_machine = is_machine(backend)

@@ -1,8 +1,8 @@
 """GATConv and GATv2Conv in one fused kernel: scores, softmax and weighted sum, with no tensor per edge.
 
-The layers' modules run unchanged, with their hooks, except the two that would get a value or a row for each
-edge: the leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable
-differs. The dropout module draws its mask itself, from ones, so the same seed drops the same weights.
+The layers' modules run unchanged, with their hooks, except the two that would get a value for each edge: the
+leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable differs. The
+dropout module draws its mask itself, from ones, so the same seed drops the same weights.
 """
 
 from functools import partial

@@ -36,7 +36,7 @@ class _Record:
         self.relations: dict[int, Any] = {}
 
 
-# By id, as DGL's objects cannot be hashed; the weak reference tells a new index at an old address.
+# By id, because DGL's objects cannot be hashed. The weak reference detects a new index at an old address.
 _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 

@@ -117,7 +117,7 @@ def _by_rule(
 
 
 def _keep_memory_for(operands: dict[str, Any]) -> None:
-    """Notes the layer's operands for the policy of memory, as a layer over a whole graph does."""
+    """Notes the layer's operands for the memory policy, as a layer over a whole graph does."""
     for value in operands.values():
         for each in value if isinstance(value, tuple | list) else (value,):
             if isinstance(each, Tensor):
@@ -129,7 +129,7 @@ def propagate_messages(
 ) -> Any:
     """Return what the layer's ``propagate`` gives for the owned rows.
 
-    Nothing is sent before all operands have been looked at.
+    All operands are checked before anything is sent.
 
     Args:
         layer: The layer, which sends from sources to destinations.
@@ -138,7 +138,7 @@ def propagate_messages(
         operands: What ``propagate`` gets, by name, without ``size``.
 
     Raises:
-        Leave: It cannot run.
+        Leave: It cannot run on a part.
     """
     of_message = set(layer.inspector.get_param_names("message"))
     names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
@@ -191,9 +191,9 @@ def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list
 
 
 def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> None:
-    """Leaves an operand that a function gets as it is, and that does not fit.
+    """Leaves an operand that is passed as it is and does not fit.
 
-    A message's have a row for each edge; what is done with the reduced messages may have one for each node.
+    Operands of a message have a row for each edge. Those of ``update`` may have one for each node.
     """
     if not isinstance(value, Tensor) or value.dim() == 0:
         return
@@ -202,7 +202,7 @@ def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool
 
 
 def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The owned rows of each tensor, followed by the halo's; one exchange for each dtype."""
+    """The owned rows of each tensor, followed by those of the halo. There is one exchange for each dtype."""
     by_dtype: dict[torch.dtype, list[str]] = {}
     for name in sorted(sources):
         by_dtype.setdefault(sources[name].dtype, []).append(name)

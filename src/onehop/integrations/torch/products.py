@@ -34,9 +34,9 @@ def linear_step(
     fastest: bool,
     noting: Noting | None = None,
 ) -> Tensor:
-    """X W^T + b, recorded as one step.
+    """Computes X W^T + b, recorded by autograd as one step.
 
-    For constant features that are nearly all 0 and were trained on, it is a sum over their graph.
+    Constant features that are nearly all 0, and were trained on, are summed over their graph.
 
     Args:
         x: [..., K].

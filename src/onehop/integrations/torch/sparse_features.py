@@ -24,9 +24,9 @@ from onehop.graph.identity import CACHE, fingerprint, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# One entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
+# At most one entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
-# Entries of a sample; features are refused if it has over twice the share that may differ from 0.
+# The entries of a sample. Features are refused if twice the allowed share of it differs from 0.
 _SAMPLE = 1 << 12
 # Entries counted at once.
 _BAND = 1 << 16
@@ -100,11 +100,11 @@ def apply(x: Tensor) -> bool:
 
 
 def find(x: Tensor) -> SparseFeatures | None:
-    """The graph of features for which :func:`may_apply` holds and that were trained on; else None."""
+    """The graph of features that were trained on; None without one. :func:`may_apply` must hold."""
     found = _features(x)
     if found is None or found.contents == fingerprint(x):
         return found
-    # Written to past the version counter: what was noted is of other features.
+    # Written to without a new version: the graph is that of other features.
     CACHE.store(x, _GRAPH, False)
     return None
 

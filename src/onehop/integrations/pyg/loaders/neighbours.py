@@ -77,7 +77,7 @@ class _Package:
 
 
 def numbered_by_caller(kind: type) -> Row:
-    """The row of a sampler's ``edge_permutation``: None where the batch has the caller's edge numbers."""
+    """The row of a sampler's ``edge_permutation``, which is None where the batch has the caller's numbers."""
     theirs: property = vars(kind)["edge_permutation"]
 
     def edge_permutation(self: Any) -> Any:
@@ -154,7 +154,7 @@ def by_type(given: Any) -> dict[Any, Tensor]:
 def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: Any) -> Any:
     """Draws for ``NeighborSampler._sample``."""
     is_hetero = isinstance(seed, dict)
-    # As PyG does; its BidirectionalNeighborSampler has empty seeds of floats.
+    # As PyG does, whose BidirectionalNeighborSampler has empty seeds of floats.
     seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
     types: list[Any] = list(sampler.node_types) if is_hetero else [None]
     edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
@@ -204,7 +204,7 @@ def _in_dtype(batch: Batch, sampler: Any) -> Batch:
 
 
 class _Made(NamedTuple):
-    """An engine, and the choices, fan-outs and tensors that it was made from."""
+    """An engine with the choices, fan-outs and tensors that it was made from."""
 
     arguments: Any
     parts: tuple[Any, ...]
@@ -249,7 +249,7 @@ def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
 def _sample_from_edges(
     theirs: Callable[..., Any], sampler: Any, inputs: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the numbers of the batch."""
+    """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the batch's key."""
     course = course_of(sampler)
     if course is None:
         return None
@@ -276,7 +276,7 @@ def _filter_edge_store(
 
 
 def _iterate(theirs: Callable[..., Any], loader: Any) -> Any:
-    """Begins an epoch of a loader that onehop draws for."""
+    """Begins an epoch of a loader whose batches onehop draws."""
     course = _course_of_loader(loader)
     if course is None:
         return None
@@ -307,10 +307,10 @@ def course_of(sampler: Any) -> Course | None:
 
 
 class Inherited:
-    """An attribute of samplers that patches the process they are spawned into; forked ones are patched."""
+    """An attribute of samplers that patches a spawned process. Forked processes are patched already."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles how to patch a process that is being spawned; nothing otherwise."""
+        """Pickles the call of ``patch`` for a process that is being spawned, and nothing otherwise."""
         if get_spawning_popen() is None or session.now.selection is None:
             return (Inherited, ())
         return (_patched, (session.patches[0], session.now.settings.sampler))
