@@ -138,9 +138,9 @@ def give_up() -> None:
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
     """Counts a layer's aggregation; under "auto", runs a slice of the tuning in progress.
 
-    A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so that a
-    graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is off:
-    functions that :func:`onehop.autotune` decorates turn it off when they return.
+    A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so
+    that a graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is
+    off: functions that :func:`onehop.autotune` decorates turn it off when they return.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
