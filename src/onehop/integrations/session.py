@@ -91,9 +91,9 @@ class Framework(ABC):
     def __init__(self) -> None:
         self._rows: list[Row] = []
 
-    @abstractmethod
     def layers(self) -> tuple[str, ...]:
         """The class names that ``patch(only=...)`` takes."""
+        return ()
 
     @abstractmethod
     def rows(self, settings: Settings) -> list[Row]:
@@ -120,9 +120,9 @@ class Framework(ABC):
         """The dotted names of everything that is replaced now."""
         return [row.name for row in self._rows]
 
-    @abstractmethod
     def silence(self, module: Any) -> str | None:
         """Return why a layer of this framework never reached the patch; None if it is no such layer."""
+        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,23 +124,23 @@ def batch_norm(
     given = x.dtype
     if given in (torch.bfloat16, torch.float16):
         x = x.float()  # as torch does inside
-    everyone = AllRows(group, x)
-    count = int(everyone.counts)
+    whole = AllRows(group, x)
+    count = int(whole.counts)
     if count < 2:
         raise ArgumentError(
             f"input: batch normalisation in training expected two rows or more, got {count} on all "
             "processes. Call eval() first."
         )
-    mean = everyone.mean(x)
-    centred = x - everyone.of_rows(mean)
-    variance = everyone.mean(centred.square())
+    mean = whole.mean(x)
+    centred = x - whole.of_rows(mean)
+    variance = whole.mean(centred.square())
     with torch.no_grad():
         if running_mean is not None:
             running_mean.lerp_(mean[0].to(running_mean.dtype), momentum)
         if running_var is not None:
             unbiased = variance[0] * (count / (count - 1))
             running_var.lerp_(unbiased.to(running_var.dtype), momentum)
-    out = centred * everyone.of_rows((variance + eps).rsqrt())
+    out = centred * whole.of_rows((variance + eps).rsqrt())
     if weight is not None:
         out = out * weight
     if bias is not None:
@@ -179,54 +179,54 @@ def _by_row(layer: Any) -> bool:
     return isinstance(layer, norm.InstanceNorm) and bool(layer.track_running_stats and not layer.training)
 
 
-def _layer_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    numbers = everyone.counts.clamp(min=1) * x.size(1)
-    x = x - everyone.of_rows(everyone.sum(x).sum(1, keepdim=True) / numbers)
-    variance = everyone.sum(x.square()).sum(1, keepdim=True) / numbers
+def _layer_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    numbers = whole.counts.clamp(min=1) * x.size(1)
+    x = x - whole.of_rows(whole.sum(x).sum(1, keepdim=True) / numbers)
+    variance = whole.sum(x.square()).sum(1, keepdim=True) / numbers
     # As in PyG: eps is added to the deviation without a batch, and to the variance with one.
-    deviation = (variance + layer.eps).sqrt() if everyone.batched else variance.sqrt() + layer.eps
-    out = x / everyone.of_rows(deviation)
+    deviation = (variance + layer.eps).sqrt() if whole.batched else variance.sqrt() + layer.eps
+    out = x / whole.of_rows(deviation)
     if layer.weight is not None and layer.bias is not None:
         out = out * layer.weight + layer.bias
     return out
 
 
-def _graph_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    out = x - everyone.of_rows(everyone.mean(x)) * layer.mean_scale
-    deviation = (everyone.mean(out.square()) + layer.eps).sqrt()
-    normalised: Tensor = layer.weight * out / everyone.of_rows(deviation) + layer.bias
+def _graph_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    out = x - whole.of_rows(whole.mean(x)) * layer.mean_scale
+    deviation = (whole.mean(out.square()) + layer.eps).sqrt()
+    normalised: Tensor = layer.weight * out / whole.of_rows(deviation) + layer.bias
     return normalised
 
 
-def _graph_size_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    return x * everyone.of_rows(everyone.counts.pow(-0.5))
+def _graph_size_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    return x * whole.of_rows(whole.counts.pow(-0.5))
 
 
-def _pair_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    x = x - everyone.of_rows(everyone.mean(x))
+def _pair_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    x = x - whole.of_rows(whole.mean(x))
     if layer.scale_individually:
         out: Tensor = layer.scale * x / (layer.eps + x.norm(2, -1, keepdim=True))
         return out
-    squares = everyone.mean(x.square().sum(1, keepdim=True))
-    out = layer.scale * x / everyone.of_rows((layer.eps + squares).sqrt())
+    squares = whole.mean(x.square().sum(1, keepdim=True))
+    out = layer.scale * x / whole.of_rows((layer.eps + squares).sqrt())
     return out
 
 
-def _mean_subtraction_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    return x - everyone.of_rows(everyone.mean(x))
+def _mean_subtraction_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    return x - whole.of_rows(whole.mean(x))
 
 
-def _instance_norm(layer: Any, x: Tensor, everyone: AllRows) -> Tensor:
-    mean = everyone.mean(x)
-    x = x - everyone.of_rows(mean)
-    squares = everyone.sum(x.square())
+def _instance_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
+    mean = whole.mean(x)
+    x = x - whole.of_rows(mean)
+    squares = whole.sum(x.square())
     with torch.no_grad():
-        unbiased = squares / (everyone.counts - 1).clamp(min=1)
+        unbiased = squares / (whole.counts - 1).clamp(min=1)
         for running, now in ((layer.running_mean, mean), (layer.running_var, unbiased)):
             if running is not None:
                 running.lerp_(now.mean(0).to(running.dtype), layer.momentum)
-    variance = squares / everyone.counts.clamp(min=1)
-    out = x / everyone.of_rows((variance + layer.eps).sqrt())
+    variance = squares / whole.counts.clamp(min=1)
+    out = x / whole.of_rows((variance + layer.eps).sqrt())
     if layer.weight is not None and layer.bias is not None:
         out = out * layer.weight + layer.bias
     return out

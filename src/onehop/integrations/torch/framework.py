@@ -44,17 +44,13 @@ _has_names = getattr(Tensor, "has_names", None)
 
 
 class Torch(Framework):
-    """The functions of torch that are replaced, as chosen by the settings."""
+    """The functions of torch that are replaced, as chosen by the settings. It has no layers over edges."""
 
     name = TORCH
 
     def __init__(self) -> None:
         super().__init__()
         self._settings = OFF
-
-    def layers(self) -> tuple[str, ...]:
-        """No names: functions are chosen by settings."""
-        return ()
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table for these settings."""
@@ -74,9 +70,6 @@ class Torch(Framework):
         """Restores what the rows replaced."""
         super().remove()
         self._settings = OFF
-
-    def silence(self, module: Any) -> None:
-        """Return None: torch has no layers over edges."""
 
 
 class _Tagged(Row):

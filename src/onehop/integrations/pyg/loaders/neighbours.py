@@ -20,7 +20,7 @@ from onehop.errors import ArgumentError
 from onehop.graph.build import MOST_NODES
 from onehop.integrations import session
 from onehop.integrations.rows import Row, replacing
-from onehop.loaders.engine import Batch, Choices, Engine
+from onehop.loaders.engine import Choices, Engine
 from onehop.loaders.keys import Course, drawing_edges
 from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time, checked_weight
@@ -101,15 +101,13 @@ def relations_of(
     Raises:
         ArgumentError: Weights or times are not as expected.
     """
-    is_hetero = types != [None]
-    rowptrs = by_type(sampler.colptr_dict if is_hetero else sampler.colptr)
-    cols = by_type(sampler.row_dict if is_hetero else sampler.row)
+    rowptrs, cols = _arrays(sampler, "colptr"), _arrays(sampler, "row")
     node_times, edge_times, weights = (
         by_type(getattr(sampler, name, None)) for name in ("node_time", "edge_time", "edge_weight")
     )
     # The types of both ends, and the key: the sampler's dictionaries have edge types as text.
     ends = [
-        (kind[0], kind[2], sampler.to_rel_type[kind]) if is_hetero else (None,) * 3 for kind in edge_types
+        (None,) * 3 if kind is None else (kind[0], kind[2], sampler.to_rel_type[kind]) for kind in edge_types
     ]
     counts: dict[Any, int] = {}
     for _, dst, key in ends:
@@ -123,6 +121,12 @@ def relations_of(
     for kind, (src, dst, key) in zip(edge_types, ends, strict=True):
         col, weight = cols[key], weights.get(key)
         edge_time, src_time = edge_times.get(key), node_times.get(src)
+        if weight is not None:
+            weight = checked_weight("weight_attr", weight, col.numel())
+        if edge_time is not None:
+            edge_time = checked_time("time_attr", edge_time, col.numel(), "an edge")
+        if src_time is not None:
+            src_time = checked_time("time_attr", src_time, counts[src], "a node")
         relations.append(
             Relation(
                 name="edge_index" if kind is None else f"edge_index of {kind}",
@@ -132,16 +136,18 @@ def relations_of(
                 src=types.index(src),
                 dst=types.index(dst),
                 fan_out=tuple(max(count, -1) for count in fan_outs[key]),
-                weight=None if weight is None else checked_weight("weight_attr", weight, col.numel()),
-                edge_time=None
-                if edge_time is None
-                else checked_time("time_attr", edge_time, col.numel(), "an edge"),
-                src_time=None
-                if src_time is None
-                else checked_time("time_attr", src_time, counts[src], "a node"),
+                weight=weight,
+                edge_time=edge_time,
+                src_time=src_time,
             )
         )
     return [counts[kind] for kind in types], relations
+
+
+def _arrays(sampler: Any, name: str) -> dict[Any, Tensor]:
+    """An array of a PyG sampler's graph, by type."""
+    by_kind = getattr(sampler, f"{name}_dict", None)
+    return by_type(getattr(sampler, name) if by_kind is None else by_kind)
 
 
 def by_type(given: Any) -> dict[Any, Tensor]:
@@ -175,32 +181,18 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     for number, kind in enumerate(edge_types):
         if perm.get(kind) is not None:
             batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
-    batch = _in_dtype(batch, sampler)
+    # In the dtype of the sampler's graph, as pyg-lib returns it.
+    dtype = next((each.dtype for each in _arrays(sampler, "colptr").values()), torch.int64)
+    if dtype != torch.int64:
+        lists = ("nodes", "edge_index", "edges", *(() if batch.trees is None else ("trees",)))
+        batch = replace(batch, **{name: [each.to(dtype) for each in getattr(batch, name)] for name in lists})
     is_backward = sampler.sample_direction == "backward"
-    if not is_hetero:
-        out = homogeneous(batch)
-    elif is_backward:
-        out = heterogeneous(batch, types, [sampler.to_restored_edge_type[kind] for kind in edge_types])
-    else:
-        out = heterogeneous(batch, types, edge_types)
+    if is_backward and is_hetero:
+        edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
+    out: Any = heterogeneous(batch, types, edge_types) if is_hetero else homogeneous(batch)
     if is_backward:
         out.row, out.col = out.col, out.row
     return out
-
-
-def _in_dtype(batch: Batch, sampler: Any) -> Batch:
-    """The batch in the dtype of the sampler's graph, as pyg-lib returns it."""
-    rowptrs = by_type(sampler.colptr_dict if sampler.is_hetero else sampler.colptr)
-    dtype = next((each.dtype for each in rowptrs.values()), torch.int64)
-    if dtype == torch.int64:
-        return batch
-    return replace(
-        batch,
-        nodes=[each.to(dtype) for each in batch.nodes],
-        trees=None if batch.trees is None else [each.to(dtype) for each in batch.trees],
-        edge_index=[each.to(dtype) for each in batch.edge_index],
-        edges=[each.to(dtype) for each in batch.edges],
-    )
 
 
 class _Made(NamedTuple):
@@ -214,9 +206,8 @@ class _Made(NamedTuple):
 def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
     """The engine of a sampler, made again if one of the sampler's arguments was set since."""
     is_hetero = types != [None]
-    fan_outs = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
-    if not is_hetero:
-        fan_outs = {None: fan_outs}
+    found = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
+    fan_outs = found if is_hetero else {None: found}
     choices = Choices(
         hops=max((len(fan_out) for fan_out in fan_outs.values()), default=0),
         replace=sampler.replace,
