@@ -62,7 +62,7 @@ class Patch:
 
     @property
     def active(self) -> bool:
-        """Whether a patch is in place now."""
+        """Return whether a patch is in place now."""
         return session.now.selection is not None
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""What a call of one of DGL's operators has: the layer that is running, the graph and its tensors.
+"""Operands of DGL's operators: the layer that is running, the graph, and the tensors.
 
 DGL's operators do not know their caller, so a wrapper of every layer's ``forward`` notes the layer.
 """
