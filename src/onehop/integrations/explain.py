@@ -148,7 +148,10 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
         # Copying a layer may draw random numbers too: some are constructed again and then filled.
         duplicate = copy.deepcopy(model)
         duplicate = _opened(model, duplicate)
-        names = {id(module): _name(name) for name, module in duplicate.named_modules()}
+        names = {
+            id(module): ".".join(part for part in name.split(".") if part != _COMPILED)
+            for name, module in duplicate.named_modules()
+        }
         in_place = contextlib.nullcontext() if patched() else patch()
         with in_place, reports.recorded() as calls, torch.no_grad():
             duplicate(*inputs, **kwargs)
@@ -191,10 +194,6 @@ def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Modu
         parent, _, own = name.rpartition(".")
         setattr(duplicate.get_submodule(parent), own, opened)
     return duplicate
-
-
-def _name(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part != _COMPILED)
 
 
 def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerReport]:

@@ -18,19 +18,11 @@ TUNE_MODES = ("auto", "never")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The choices of a patch.
+    """The choices of a patch: the arguments of :func:`onehop.patch` with the same names.
 
-    Attributes:
-        keep_memory: Whether torch's large tensors take their memory from the pool.
-        reuse: Whether aggregates of constant features are kept.
-        associate: Whether layers take the cheaper order of linear step and aggregation.
-        tune: "auto" or "never".
-        dropout: Whether torch's dropout is replaced.
-        products: Whether the products of linear steps go to the fastest library.
-        sampler: Whether PyG's loaders draw neighbours with onehop's sampler; None means where PyG has neither
-            pyg-lib nor torch-sparse to draw with.
-        backend: The machine that sums and means run on, or the backend that everything runs on, by name;
-            empty means the first that takes the tensors.
+    None for ``sampler`` means that onehop draws where PyG has neither pyg-lib nor torch-sparse. ``backend`` is
+    the name of the machine that sums and means run on, or of the backend that everything runs on; empty means
+    the first that takes the tensors.
     """
 
     keep_memory: bool = False

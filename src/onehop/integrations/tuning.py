@@ -126,13 +126,9 @@ class _Auto:
 
 _clock: Callable[[], float] = time.perf_counter
 _auto = _Auto()
-atexit.register(_auto.give_up)
+give_up = _auto.give_up
+atexit.register(give_up)
 _seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDictionary()
-
-
-def give_up() -> None:
-    """Ends unfinished tunings; results found so far are kept."""
-    _auto.give_up()
 
 
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:

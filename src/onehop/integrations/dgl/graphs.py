@@ -9,6 +9,7 @@ every call. While patched, an index remembers the indices of its relations, whic
 """
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -48,28 +49,20 @@ class Structure:
         device: The device of the index, where its features must be.
     """
 
-    __slots__ = ("_empty", "_has_empty", "_visits_by_number", "device", "graph")
-
     def __init__(self, graph: Graph, device: torch.device) -> None:
         self.graph, self.device = graph, device
-        self._empty: Tensor | None = None
-        self._has_empty: bool | None = None
         self._visits_by_number: bool | None = None
 
-    @property
+    @functools.cached_property
     def empty(self) -> Tensor:
         """Marks of the destinations without edges, [num_dst]."""
-        if self._empty is None:
-            with made_to_be_kept():
-                self._empty = self.graph.on(self.device).rowptr.diff() == 0
-        return self._empty
+        with made_to_be_kept():
+            return self.graph.on(self.device).rowptr.diff() == 0
 
-    @property
+    @functools.cached_property
     def has_empty(self) -> bool:
         """Return whether there are such destinations; on a device the host waits for the answer once."""
-        if self._has_empty is None:
-            self._has_empty = bool(self.empty.any())
-        return self._has_empty
+        return bool(self.empty.any())
 
     def visits_by_number(self, index: Any) -> bool:
         """Return whether DGL visits the edges of each destination in the order of their numbers.
@@ -93,7 +86,7 @@ class Structure:
     def nbytes_by_device(self) -> dict[torch.device, int]:
         """The same for each device."""
         found = self.graph.nbytes_by_device
-        own = 0 if self._empty is None else self._empty.nbytes
+        own = self.empty.nbytes if "empty" in vars(self) else 0
         return {**found, self.device: found.get(self.device, 0) + own}
 
 

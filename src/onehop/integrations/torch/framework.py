@@ -162,12 +162,8 @@ def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:
         # torch reports itself that inference tensors cannot be saved.
         and not (torch.is_grad_enabled() and any(each.is_inference() for each in operands))
         and not torch_decides()
-        and (_is_large(x, weight) or sparse_features.may_apply(x))
+        and (x.numel() * weight.size(0) >= thresholds.now.product_work or sparse_features.may_apply(x))
     )
-
-
-def _is_large(x: Tensor, weight: Tensor) -> bool:
-    return x.numel() * weight.size(0) >= thresholds.now.product_work
 
 
 def _is_dense(tensor: Tensor) -> bool:

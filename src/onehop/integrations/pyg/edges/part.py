@@ -190,7 +190,10 @@ def normalised(
                 f"edge_weight: expected an entry for each of the {graph.num_edges} edges that end in nodes "
                 f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
             )
-        return _weighted(graph, edge_weight, improved, add_self_loops)
+        if add_self_loops:
+            edge_weight = _with_loops(graph, edge_weight, 2.0 if improved else 1.0)
+        looped = _looped(graph, add_self_loops)
+        return looped.edge_index, normalised_weights(looped, edge_weight)
     looped = _looped(graph, add_self_loops)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if dtype in (torch.float32, torch.float64):
@@ -224,16 +227,6 @@ def normalised_weights(graph: DistributedGraph, weight: Tensor) -> Tensor:
 def _scale(degree: Tensor) -> Tensor:
     scale = degree.pow(-0.5)
     return scale.masked_fill(scale == float("inf"), 0)
-
-
-def _weighted(
-    graph: DistributedGraph, weight: Tensor, improved: bool, add_self_loops: bool
-) -> tuple[LocalEdges, Tensor]:
-    """The edges, and weight / sqrt(degree of the source * degree of the destination)."""
-    if add_self_loops:
-        weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
-    graph = _looped(graph, add_self_loops)
-    return graph.edge_index, normalised_weights(graph, weight)
 
 
 def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
