@@ -16,16 +16,7 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.session import (
-    DGL,
-    PYG,
-    TORCH,
-    Framework,
-    Selection,
-    Session,
-    from_environment,
-    settled,
-)
+from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
@@ -169,8 +160,8 @@ def patch(
     """
     with session.lock:
         before = session.now
-        start = from_environment() if before.selection is None else before.settings
-        settings = settled(
+        start = session.from_environment() if before.selection is None else before.settings
+        settings = session.settled(
             start,
             keep_memory=keep_memory,
             reuse=reuse,
