@@ -23,8 +23,7 @@ if TYPE_CHECKING:
         cache_info as cache_info,
         clear_cache as clear_cache,
     )
-    from onehop.integrations.explain import explain as explain
-    from onehop.integrations.explanation import Explanation as Explanation
+    from onehop.integrations.explain import Explanation as Explanation, explain as explain
     from onehop.integrations.patch import (
         Patch as Patch,
         accelerate as accelerate,
@@ -58,8 +57,7 @@ _NAMES = {
     "MachineMemoryError OnehopError",
     "onehop.graph": "Graph",
     "onehop.graph.identity": "CacheInfo cache_info clear_cache",
-    "onehop.integrations.explain": "explain",
-    "onehop.integrations.explanation": "Explanation",
+    "onehop.integrations.explain": "Explanation explain",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
     "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
 }

@@ -13,9 +13,9 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric.nn import BatchNorm
 
-from onehop.integrations.pyg.divided import norms
+from onehop.integrations.pyg.divided import rows as rows_of_divided
 
-OURS, SINGLE, DROPOUT = (row.ours for row in norms.rows()[:3])
+OURS, SINGLE, DROPOUT = (row.ours for row in rows_of_divided()[:3])
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric import nn as gnn
 
-from onehop.integrations.pyg.divided import refusals
+from onehop.integrations.pyg.divided import rows as rows_of_divided
 
-ROWS = {(row.owner, row.attribute): row for row in refusals.rows() if isinstance(row.owner, type)}
+ROWS = {(row.owner, row.attribute): row for row in rows_of_divided() if isinstance(row.owner, type)}
 ROW_COUNT = 6
 
 

@@ -10,7 +10,7 @@ import torch
 
 from onehop import native, thresholds
 from onehop.integrations import memory, session
-from onehop.integrations.settings import Settings
+from onehop.integrations.session import Settings
 
 
 def told(program):

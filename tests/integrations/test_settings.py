@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from onehop import ArgumentError
-from onehop.integrations.settings import Settings, settled
+from onehop.integrations.session import Settings, settled
 
 BEFORE = Settings(keep_memory=True, reuse=True, associate=True)
 

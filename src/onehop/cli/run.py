@@ -23,7 +23,7 @@ from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
 from onehop.errors import OnehopError
 from onehop.integrations import reports
-from onehop.integrations.explanation import LayerReport
+from onehop.integrations.explain import LayerReport
 from onehop.integrations.patch import Patch, patch
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."

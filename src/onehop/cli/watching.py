@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from onehop.integrations import reports
-from onehop.integrations.explanation import LayerReport
+from onehop.integrations.explain import LayerReport
 from onehop.integrations.patch import silence
 
 # Often enough for shares of an epoch; a sample takes some 20 us.

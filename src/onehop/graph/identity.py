@@ -387,6 +387,11 @@ class IdentityCache:
         self._lock.release()
 
 
+def fingerprint(tensor: Tensor) -> int:
+    """Return a hash of all contents of a contiguous tensor in CPU memory."""
+    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())
+
+
 def _sample(tensor: Tensor) -> int:
     """A fingerprint of the contents, or of a sample of them; 0 if they are not in CPU memory."""
     if not tensor.is_cpu:

@@ -2,20 +2,122 @@
 
 import contextlib
 import copy
+import html
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from onehop import config
+from onehop import config, notebook
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.explanation import Explanation, LayerReport
 from onehop.integrations.patch import patch, patched, silence
 from onehop.ops.contexts import as_in_program
 
 _COMPILED = "_orig_mod"
+_COLUMNS = 100
+_LONGEST_NAME = 28
+_HEADINGS = ("layer", "class", "calls", "path")
+_CUT = "…"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerReport:
+    """A row of the explanation.
+
+    Attributes:
+        name: Its name in the model; empty for the model itself.
+        kind: Its class.
+        calls: Number of propagations that ran this way.
+        reason: Why the framework's own code ran; None if the fast path did.
+        form: What the fast path computed.
+        reduce: "sum", "mean", "max" or "min".
+        backend: The name of the backend that ran it.
+        plan: The plan that it ran with.
+        program: The steps of a compiled message, one a line; empty for any other.
+        framework: "PyG" or "DGL".
+    """
+
+    name: str
+    kind: str
+    calls: int
+    reason: str | None
+    form: str
+    reduce: str
+    backend: str
+    plan: str
+    program: str
+    framework: str = "PyG"
+
+    @property
+    def fast(self) -> bool:
+        """Return whether it took the fast path."""
+        return self.reason is None
+
+    @property
+    def path(self) -> str:
+        """The path: "fast", "in blocks", or "PyG's" or "DGL's" own code."""
+        if self.reason is not None:
+            return f"{self.framework}'s"
+        return "in blocks" if self.form == reports.IN_BLOCKS else "fast"
+
+    @property
+    def told(self) -> str:
+        """The path, with what is fused or why it is not fast."""
+        if self.reason is not None:
+            return f"{self.path}: {self.reason}"
+        if self.form == reports.IN_BLOCKS:
+            return f"{self.path}: {self.reduce}, {self.plan}"
+        return f"{self.path}: {self.reduce} of {self.form}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A row for every layer and every way that it ran; prints as a table of at most 100 columns.
+
+    Notebooks show it as HTML, uncut.
+
+    Attributes:
+        layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
+        verbose: Whether plans and the programs of compiled messages are printed below the table, and the
+            table is as wide as its text.
+    """
+
+    layers: tuple[LayerReport, ...]
+    verbose: bool = False
+
+    def __str__(self) -> str:
+        """The table, followed by plans and programs if ``verbose``."""
+        if not self.layers:
+            return "The model has no layers of PyG or DGL."
+        longest = None if self.verbose else _LONGEST_NAME
+        rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.told) for row in self.layers]
+        widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
+        lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
+        if not self.verbose:
+            lines = [_shortened(line, _COLUMNS) for line in lines]
+        lines.insert(1, "-" * max(len(line) for line in lines))
+        return "\n".join(lines + self._details())
+
+    def _details(self) -> list[str]:
+        lines: list[str] = []
+        for row in self.layers if self.verbose else ():
+            if row.fast:
+                lines += ["", f"{_named(row)}, on {row.backend}: {row.plan}"]
+            if row.program:
+                lines += ["each message:", *row.program.splitlines()]
+        return lines
+
+    def _repr_html_(self) -> str:
+        """The table as notebooks show it."""
+        if not self.layers:
+            return f"<p>{html.escape(str(self))}</p>"
+        cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
+        return notebook.table(_HEADINGS, cells) + "".join(
+            f"<pre>{html.escape(line)}</pre>" for line in self._details() if line
+        )
 
 
 def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
@@ -46,7 +148,10 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
         # Copying a layer may draw random numbers too: some are constructed again and then filled.
         duplicate = copy.deepcopy(model)
         duplicate = _opened(model, duplicate)
-        names = {id(module): _name(name) for name, module in duplicate.named_modules()}
+        names = {
+            id(module): ".".join(part for part in name.split(".") if part != _COMPILED)
+            for name, module in duplicate.named_modules()
+        }
         in_place = contextlib.nullcontext() if patched() else patch()
         with in_place, reports.recorded() as calls, torch.no_grad():
             duplicate(*inputs, **kwargs)
@@ -91,10 +196,6 @@ def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Modu
     return duplicate
 
 
-def _name(name: str) -> str:
-    return ".".join(part for part in name.split(".") if part != _COMPILED)
-
-
 def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerReport]:
     counted: dict[tuple[Any, ...], int] = {}
     for call in calls:
@@ -104,3 +205,16 @@ def _rows(calls: list[reports.Call], names: dict[int, str]) -> Iterable[LayerRep
         counted[key] = counted.get(key, 0) + 1
     for (name, kind, *rest), number in counted.items():
         yield LayerReport(name, kind, number, *rest)
+
+
+def _named(row: LayerReport) -> str:
+    return row.name or "(model)"
+
+
+def _shortened(text: str, longest: int | None) -> str:
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + _CUT
+
+
+def _line(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = [cell.ljust(width) for cell, width in zip(cells, widths, strict=False)]
+    return "  ".join([*padded, cells[-1]])

@@ -23,7 +23,7 @@ _PROBE_BYTES = 4 << 20
 
 
 class _State(Enum):
-    """State of the process, which outlives a patch."""
+    """The state of the process. It outlives a patch."""
 
     ORDINARY = "torch allocates as it does without onehop"
     KEEPING = "torch takes large tensors from the pool"
@@ -48,7 +48,7 @@ def gained(x: Tensor) -> None:
             return
         if native.extension.keep_tensor_memory() and _is_used():
             if _state is _State.ORDINARY:
-                # The C library holds pages of freed large tensors, which it will not need again.
+                # The C library still holds the pages of freed large tensors, and will not reuse them.
                 native.extension.trim_memory()
             _state = _State.KEEPING
         else:

@@ -16,9 +16,7 @@ from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
-from onehop.integrations.framework import DGL, PYG, TORCH, Framework, Selection
-from onehop.integrations.session import Session
-from onehop.integrations.settings import from_environment, settled
+from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
 from onehop.machines.base import Machine
 from onehop.machines.ledger import Ledger
 
@@ -59,7 +57,7 @@ class Patch:
         return session.now.selection is not None
 
     def remove(self) -> None:
-        """Restores everything; has no effect if that is done already."""
+        """Restores everything. Has no effect without a patch in place."""
         unpatch()
 
     @contextlib.contextmanager
@@ -109,7 +107,7 @@ def patch(
     """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them dropout and linear steps of torch, which take much of an epoch. Layers that
+    been imported, and with them torch's dropout and linear steps, which take much of an epoch. Layers that
     onehop cannot run use their framework's own code; :func:`onehop.explain` says which and why, and so does
     the log ``onehop``, in one INFO line for each class and reason. Calling it again changes ``only`` and the
     other settings that are given; None leaves a setting as it is.
@@ -162,8 +160,8 @@ def patch(
     """
     with session.lock:
         before = session.now
-        start = from_environment() if before.selection is None else before.settings
-        settings = settled(
+        start = session.from_environment() if before.selection is None else before.settings
+        settings = session.settled(
             start,
             keep_memory=keep_memory,
             reuse=reuse,
@@ -229,7 +227,7 @@ def unpatch() -> None:
 
 
 def patched() -> tuple[str, ...]:
-    """The dotted names of everything that is replaced now; empty without a patch."""
+    """Return the dotted names of everything that is replaced now; empty without a patch."""
     with session.lock:
         selection = session.now.selection
         if selection is None:

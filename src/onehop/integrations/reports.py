@@ -13,14 +13,14 @@ IN_BLOCKS = "its message in blocks"
 
 
 class Listener(Protocol):
-    """Receives every propagation: a list, or an object that adds them up."""
+    """Receives every propagation: a list, or an object that sums them up."""
 
     def append(self, call: "Call", /) -> None:
-        """Receives one."""
+        """Receives one call."""
 
 
 listener: Listener | None = None
-"""Receives what patched layers do inside :func:`recorded` and :func:`heard_by`."""
+"""Receives the calls of patched layers inside :func:`recorded` and :func:`heard_by`; None outside of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Call:
 
 
 def framework_of(layer: Any) -> str:
-    """Return "DGL" or "PyG", the framework whose layer it is or extends."""
+    """Return "DGL" or "PyG": the framework that the layer, or its base class, belongs to."""
     modules = (kind.__module__.split(".") for kind in type(layer).__mro__)
     return "DGL" if any("dgl" in module for module in modules) else "PyG"
 
@@ -82,7 +82,7 @@ def log(kind: type, reason: str) -> None:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """Collects what the patched layers do inside the block; refusals are not logged meanwhile."""
+    """Collects the calls of patched layers inside the block. Refusals are not logged meanwhile."""
     calls: list[Call] = []
     with heard_by(calls):
         yield calls
@@ -90,7 +90,7 @@ def recorded() -> Iterator[list[Call]]:
 
 @contextlib.contextmanager
 def heard_by(hearer: Listener) -> Iterator[None]:
-    """Sends ``hearer`` what the patched layers do inside the block; refusals are not logged meanwhile."""
+    """Sends ``hearer`` the calls of patched layers inside the block. Refusals are not logged meanwhile."""
     global listener
     outer, listener = listener, hearer
     try:

@@ -23,10 +23,10 @@ class Row:
     Attributes:
         owner: The module or class.
         attribute: The name of the attribute.
-        ours: Its value while the patch is in place.
-        theirs: Its value before, which is restored afterwards.
-        inherited: Whether the owner finds it elsewhere, as a class in a base class; then it is deleted
-            afterwards.
+        ours: The value while the patch is in place.
+        theirs: The value before the patch, which is restored afterwards.
+        inherited: Whether ``theirs`` is not the owner's own but, for example, that of a base class. Then the
+            attribute is deleted afterwards.
     """
 
     owner: Any
@@ -43,11 +43,11 @@ class Row:
         return f"{self.owner.__module__}.{self.owner.__qualname__}.{self.attribute}"
 
     def install(self) -> None:
-        """Sets ours."""
+        """Sets the value of the patch."""
         setattr(self.owner, self.attribute, self.ours)
 
     def restore(self) -> None:
-        """Sets theirs, unless other code has replaced ours since."""
+        """Sets the value from before, unless other code has replaced the attribute since."""
         if vars(self.owner).get(self.attribute) is not self.ours:
             return
         if self.inherited:
@@ -57,9 +57,9 @@ class Row:
 
 
 class Leave(Exception):
-    """Ends a function of ours before it has changed anything: the framework's own code runs.
+    """Ends one of onehop's functions before it has changed anything, so that the framework's own code runs.
 
-    Its one argument is the sentence that says why. Torch traces no exception with a constructor of its own.
+    The argument is the sentence that says why. torch cannot trace exceptions with their own constructors.
     """
 
     @property
@@ -77,16 +77,16 @@ def replacing(
     *,
     where: Callable[[], bool] | None = None,
 ) -> Row:
-    """The row of a function or method that runs ``body`` first.
+    """The row of a function or method that is replaced by one that runs ``body`` first.
 
     Args:
         owner: The module or class.
         attribute: The name of its function, method or static method.
-        body: Takes the function that it replaces, then that function's arguments. If it returns None, or
-            raises :class:`Leave`, the function that it replaces runs with the same arguments.
-        traced: Runs instead of ``body`` while a program is traced; None means that neither does.
-        where: Returns whether ``body`` runs, in traced programs too; ``traced`` is unused then. None means
-            that it runs outside of them.
+        body: Takes the replaced function and that function's arguments. If it returns None or raises
+            :class:`Leave`, the replaced function runs with the same arguments.
+        traced: Runs instead of ``body`` while a program is traced. None means that neither runs there.
+        where: Returns whether ``body`` runs, in traced programs too; ``traced`` is then unused. None means
+            that it runs outside of traced programs.
     """
     held = inspect.getattr_static(owner, attribute)
     theirs, leave = getattr(owner, attribute), Leave
@@ -125,25 +125,25 @@ def replacing_in(
 ) -> list[Row]:
     """The rows of a function that several modules have; one function replaces it in all of them.
 
-    TorchScript knows functions by their qualified names, so two must not stand in for one.
+    TorchScript knows functions by their qualified names, so one function must not have two replacements.
 
     Args:
-        modules: The modules. Those whose attribute is another function than that of the first have no row.
-        attribute: As for :func:`replacing`.
-        body: Likewise.
-        traced: Likewise.
-        where: Likewise.
+        modules: The modules. Those whose attribute is not the function of the first get no row.
+        attribute: As in :func:`replacing`.
+        body: As in :func:`replacing`.
+        traced: As in :func:`replacing`.
+        where: As in :func:`replacing`.
     """
     first = replacing(modules[0], attribute, body, traced, where=where)
     return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:
-    """A function with the code of ``ours`` that passes for ``theirs``.
+    """A function with the code of ``ours`` and the identity of ``theirs``.
 
     It keeps the name, the module, the signature and, through ``__wrapped__``, the source of ``theirs``, and
-    looks its names up in the module of ``theirs``. So TorchScript, which compiles source text, compiles
-    ``theirs``, with its overloads. For that reason ``ours`` may use closure variables only, no global names.
+    looks up names in the module of ``theirs``. So TorchScript, which compiles source text, compiles
+    ``theirs``, with its overloads. Therefore ``ours`` may use closure variables only, and no global names.
     """
     function = types.FunctionType(
         ours.__code__, theirs.__globals__, theirs.__name__, ours.__defaults__, ours.__closure__
@@ -157,9 +157,9 @@ def stand_in(theirs: Function, ours: Function) -> Function:
 def share_overloads(theirs: Function, ours: Function) -> None:
     """Gives ``ours`` the overloads that ``theirs`` was declared with by ``torch.jit._overload``.
 
-    TorchScript keeps overloads by the function's qualified name until the first compilation, and then,
-    compiled, by the function object. Two functions of one name would take them from each other: whichever is
-    compiled second has none. So ours gets a name of its own, and a copy.
+    TorchScript keeps overloads by the function's qualified name until the first compilation, and compiled
+    ones by the function object. Of two functions with one name, the one compiled second would find none. So
+    ``ours`` gets its own name, and a copy of the overloads.
     """
     name = _jit_internal._qualified_name(theirs)
     declared = _jit_internal._get_fn_overloads(name)
@@ -177,7 +177,8 @@ def share_overloads(theirs: Function, ours: Function) -> None:
 def replaced(function: Any) -> Function | None:
     """Return the function that a wrapper of onehop replaces; None for any other function.
 
-    Functions that decorate a wrapper are others too, though ``functools.wraps`` gives them its attributes.
+    A function that decorates a wrapper is another function, although ``functools.wraps`` copies the
+    wrapper's attributes to it.
     """
     theirs: Function | None = getattr(function, "onehop_theirs", None)
     return theirs if theirs is getattr(function, "__wrapped__", None) else None

@@ -1,14 +1,133 @@
-"""The state of the patch: frozen sessions, and the one in force."""
+"""The state of the patch: what can be patched, what is chosen, and the session in force."""
 
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from onehop import config
 from onehop.backends import is_machine
-from onehop.integrations.framework import DGL, PYG, Selection
-from onehop.integrations.settings import OFF, Settings
+from onehop.errors import ArgumentError
+from onehop.integrations.rows import Row
+
+PYG, DGL, TORCH = "pyg", "dgl", "torch"
+TUNE_MODES = ("auto", "never")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The choices of a patch: the arguments of :func:`onehop.patch` with the same names.
+
+    None for ``sampler`` means that onehop draws where PyG has neither pyg-lib nor torch-sparse. ``backend``
+    names the machine that sums and means run on, or the backend that everything runs on; empty means the
+    first that takes the tensors.
+    """
+
+    keep_memory: bool = False
+    reuse: bool = False
+    associate: bool = False
+    tune: str = "never"
+    dropout: bool = False
+    products: bool = False
+    sampler: bool | None = None
+    backend: str = ""
+
+
+OFF = Settings()
+"""The settings without a patch."""
+
+
+def from_environment() -> Settings:
+    """The settings of a patch without arguments."""
+    return Settings(
+        keep_memory=config.keep_memory(),
+        reuse=config.reuse(),
+        associate=config.associate(),
+        dropout=config.dropout(),
+        products=config.products(),
+        sampler=config.sampler(),
+    )
+
+
+def settled(before: Settings, *, with_machine: bool = False, **given: Any) -> Settings:
+    """The settings after a call of ``patch()``.
+
+    Args:
+        before: The settings before.
+        with_machine: Whether the patch has a machine. Then ``reuse`` and ``associate`` are off unless given,
+            so that the machine runs every aggregation at the model's width.
+        **given: New values by name; None leaves a setting as it was.
+
+    Raises:
+        ArgumentError: ``tune`` is no such mode, or ``reuse`` is set with a machine.
+    """
+    tune = given.get("tune")
+    if tune is not None and tune not in TUNE_MODES:
+        raise ArgumentError(f"tune: expected one of {', '.join(TUNE_MODES)}, got {tune!r}.")
+    if with_machine:
+        if given.get("reuse"):
+            raise ArgumentError(
+                "reuse: aggregates that are kept would not be counted on the machine; omit reuse."
+            )
+        before = replace(before, reuse=False, associate=False)
+    return replace(before, **{name: value for name, value in given.items() if value is not None})
+
+
+class Framework(ABC):
+    """A framework that can be patched. It holds the rows of its patch table while they are installed."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+
+    def layers(self) -> tuple[str, ...]:
+        """The class names that ``patch(only=...)`` takes."""
+        return ()
+
+    @abstractmethod
+    def rows(self, settings: Settings) -> list[Row]:
+        """The rows of the patch table for these settings."""
+
+    def install(self, settings: Settings) -> None:
+        """Installs the rows; has no effect if there are some already."""
+        if not self._rows:
+            self.add(self.rows(settings))
+
+    def add(self, rows: list[Row]) -> None:
+        """Installs more rows."""
+        self._rows += rows
+        for row in rows:
+            row.install()
+
+    def remove(self) -> None:
+        """Restores what the rows replaced."""
+        for row in reversed(self._rows):
+            row.restore()
+        self._rows = []
+
+    def replaced(self) -> list[str]:
+        """The dotted names of everything that is replaced now."""
+        return [row.name for row in self._rows]
+
+    def silence(self, module: Any) -> str | None:
+        """Return why a layer of this framework never reached the patch; None if it is no such layer."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The frameworks and layers that a patch includes.
+
+    Attributes:
+        frameworks: The frameworks.
+        layers: The names of the layer classes; None means all.
+    """
+
+    frameworks: tuple[Framework, ...]
+    layers: frozenset[str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +150,7 @@ class Session:
     settings: Settings = OFF
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
-    # Derived, because every call of a patched layer reads them.
+    # Derived once.
     pyg: bool = field(init=False)
     dgl: bool = field(init=False)
     layers: frozenset[str] | None = field(init=False)
@@ -39,7 +158,7 @@ class Session:
     backend: str = field(init=False)
 
     def __post_init__(self) -> None:
-        """Derives the attributes that are read often."""
+        """Derives the attributes that every call of a patched layer reads."""
         chosen, backend = self.selection, self.settings.backend
         frameworks = () if chosen is None else tuple(each.name for each in chosen.frameworks)
         on_machine = is_machine(backend)

@@ -1,4 +1,4 @@
-"""Tuning under the patch: graphs that come back are tuned once, a little before each call; others never."""
+"""Tuning under the patch: graphs that are used repeatedly are tuned once, in slices before their calls."""
 
 import atexit
 import os
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
     from onehop.tuner.search import Steps
 
-# A graph is tuned after so many sightings at one width; mini-batches, each a new graph, never are.
+# A graph is tuned after this many calls at one width. Mini-batches, each a new graph, never are.
 SIGHTINGS = 5
-# Seconds for one width and both directions.
+# Seconds for one width, forward and backward.
 BUDGET_S = 3.0
-# Seconds that a call may be kept waiting, where one measurement does not take longer.
+# Seconds that a call may wait, unless one measurement takes longer.
 SLICE_S = 0.05
 
 _Key = tuple[str, int, torch.dtype]
@@ -37,7 +37,7 @@ _FUSED = ("gat", "gatv2", "attention")
 
 
 class _Stopwatch:
-    """Seconds spent on tuning; stopped between two slices."""
+    """Counts the seconds spent on tuning; stopped between slices."""
 
     def __init__(self) -> None:
         self._spent = 0.0
@@ -54,14 +54,14 @@ class _Stopwatch:
 
 
 class _Tuning:
-    """One graph at one width, tuned in slices. It keeps the graph alive until it is done."""
+    """Tunes one graph at one width, in slices. It keeps the graph alive until then."""
 
     def __init__(self, graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
         from onehop.tuner.tuning import tuning_steps
 
         self.told = repr(graph)
         self.watch = _Stopwatch()
-        # Comparing with torch's matrix is off: making it takes longer than a call may wait.
+        # No comparison with torch's matrix, because making it takes longer than a call may wait.
         self.steps: Steps[TuningResult] = tuning_steps(
             graph,
             width,
@@ -92,7 +92,7 @@ class _Tuning:
 
 
 class _Auto:
-    """Tunings in progress and waiting, of the process that made them."""
+    """The tunings in progress and waiting. Forked processes do not continue them."""
 
     def __init__(self) -> None:
         self.process = os.getpid()
@@ -100,7 +100,7 @@ class _Auto:
         self.lock = threading.Lock()
 
     def advance(self) -> None:
-        """Runs a slice of the first, unless another thread does."""
+        """Runs a slice of the first tuning, unless another thread is running one."""
         if self.process != os.getpid() or not self.lock.acquire(blocking=False):
             return
         try:
@@ -126,25 +126,21 @@ class _Auto:
 
 _clock: Callable[[], float] = time.perf_counter
 _auto = _Auto()
-atexit.register(_auto.give_up)
+give_up = _auto.give_up
+atexit.register(give_up)
 _seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDictionary()
 
 
-def give_up() -> None:
-    """Ends unfinished tunings; results found so far are kept."""
-    _auto.give_up()
-
-
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
-    """Counts a layer's aggregation; under "auto", spends a slice on the tuning in progress.
+    """Counts a layer's aggregation; under "auto", runs a slice of the tuning in progress.
 
-    A graph is queued at its last required sighting. Every later sighting of any graph spends a slice, so that
-    a graph that never returns is not kept for ever. Unfinished tuning waits while "auto" is off: functions
-    that :func:`onehop.autotune` decorates turn it off with every return.
+    A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so
+    that a graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is
+    off: functions that :func:`onehop.autotune` decorates turn it off when they return.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
-    # Imported here, as few programs tune under the patch and it takes a megabyte.
+    # Imported here, because it takes a megabyte and few programs tune under the patch.
     from onehop.tuner.tuning import unsuitable
 
     counts = _seen.setdefault(graph, {})
@@ -169,15 +165,15 @@ def plan_text(
     device: torch.device = _CPU,
     heads: int = 1,
 ) -> str:
-    """The plan that a layer's forward pass runs with, and, if it was tuned, how it was chosen.
+    """The plan of a layer's forward pass and, if it was tuned, how it was chosen.
 
     Args:
         backend: The backend that runs it.
         graph: The graph.
-        what: How messages are reduced, or "gat", "gatv2" or "attention" where that is fused.
+        what: How messages are reduced, or "gat", "gatv2" or "attention" for fused attention.
         width: Columns of a head.
         dtype: The dtype of the features.
-        device: Their device.
+        device: The device of the features.
         heads: Number of heads.
     """
     fused = what in _FUSED
@@ -198,7 +194,7 @@ def plan_text(
 
 
 def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
-    """Says why the plan's generated kernel does not run; empty if it runs or there is none."""
+    """Return why the plan's generated kernel does not run; empty if it runs or there is none."""
     name = entry.plan.generated
     if not name:
         return ""

@@ -4,7 +4,7 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations.explanation import Explanation, LayerReport
+from onehop.integrations.explain import Explanation, LayerReport
 from onehop.integrations.reports import IN_BLOCKS
 
 

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 import onehop
 from onehop.graph.lending import is_shared
-from onehop.integrations.torch import linear as ours
+from onehop.integrations.torch import framework as ours
 from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
 from onehop.ops.linear import is_large, multiply
 from onehop.tuner import products

@@ -1,25 +1,20 @@
 """GATConv and GATv2Conv in one fused kernel: scores, softmax and weighted sum, with no tensor per edge.
 
-The layers' modules run unchanged, with their hooks, except the two that would get a value or a row for each
-edge: the leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable
-differs. The dropout module draws its mask itself, from ones, so the same seed drops the same weights.
+The layers' modules run unchanged, with their hooks, except the two that would get a value for each edge: the
+leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable differs. The
+dropout module draws its mask itself, from ones, so the same seed drops the same weights.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from onehop.backends import backend_for
 from onehop.graph import Graph
-from onehop.integrations import reports, tuning
-from onehop.integrations.dgl.graphs import Structure
-from onehop.integrations.dgl.operands import LEFT_TO_DGL, structure_for, tensor_reason
+from onehop.integrations.dgl.operands import check_tensor, need, record, structure_for
+from onehop.integrations.rows import Function
 from onehop.ops import gat, gatv2
-
-Function = Callable[..., Any]
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _GLOBAL_HOOKS = tuple(f"_global{name}" for name in _HOOKS)
@@ -34,67 +29,48 @@ def _fused(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Runs a layer's ``forward``, whose parameters have these names."""
+    """Runs a layer's ``forward``, whose parameters have these names.
+
+    Raises:
+        Leave: The layer runs DGL's own code.
+    """
     given = dict(zip(names, args, strict=False)) | kwargs
-    structure = _structure(layer, given, len(args) + len(kwargs), names)
-    if isinstance(structure, str):
-        reports.refuse(layer, structure)
-        return theirs(layer, *args, **kwargs)
-    with_weights = bool(given.get("get_attention"))
-    if reports.recording():
-        dtype = next(layer.parameters()).dtype
-        backend = backend_for(structure.device, dtype)
-        size = layer._out_feats, dtype, structure.device, layer._num_heads
-        plan = tuning.plan_text(backend, structure.graph, operation, *size)
-        form = f"{type(layer).__name__}, fused{', with weights' if with_weights else ''}"
-        reports.record(reports.Call(layer, None, form, "sum", backend.name, plan))
-    out, weights = run(layer, given["graph"], structure.graph, given["feat"], with_weights)
+    need(len(args) + len(kwargs) == len(given) and {"graph", "feat"} <= given.keys() <= set(names))
+    g, feat, with_weights = given["graph"], given["feat"], bool(given.get("get_attention"))
+    need(
+        given.get("edge_weight") is None,
+        "its attention is multiplied by edge weights, so its steps run one by one",
+    )
+    index = getattr(g, "_graph", None)
+    need(index is not None)
+    structure = structure_for(index)
+    graph = structure.graph
+    need(
+        graph.num_edges and (layer._allow_zero_in_degree or not structure.has_empty),
+        "its graph has destinations without edges, of which DGL is left to speak",
+    )
+    ends = feat if isinstance(feat, tuple) else (feat,)
+    need(1 <= len(ends) <= 2)
+    for x, rows in zip(ends, (graph.num_src, graph.num_dst), strict=False):
+        check_tensor("features", x, rows, structure)
+        need(x.dim() == 2, "the features have more than two dimensions")
+        need(all(parameter.dtype is x.dtype for parameter in layer.parameters()))
+    _check_modules(layer)
+    form = f"{type(layer).__name__}, fused{', with weights' if with_weights else ''}"
+    record(structure, ends[0], form, "sum", operation, layer._out_feats, layer._num_heads)
+    out, weights = run(layer, g, graph, feat, with_weights)
     return out if weights is None else (out, weights.unsqueeze(-1))
 
 
-def _structure(layer: Any, given: dict[str, Any], number: int, names: tuple[str, ...]) -> Structure | str:
-    """The graph's structure, or why the layer runs DGL's own code."""
-    if number != len(given) or not given.keys() <= set(names) or not {"graph", "feat"} <= given.keys():
-        return LEFT_TO_DGL
-    if given.get("edge_weight") is not None:
-        return "its attention is multiplied by edge weights, so its steps run one by one"
-    index = getattr(given["graph"], "_graph", None)
-    if index is None:
-        return LEFT_TO_DGL
-    structure = structure_for(index)
-    if isinstance(structure, str):
-        return structure
-    if structure.graph.num_edges == 0 or (not layer._allow_zero_in_degree and structure.has_empty):
-        return "its graph has destinations without edges, of which DGL is left to speak"
-    return _features_reason(layer, given["feat"], structure) or _modules_reason(layer) or structure
-
-
-def _features_reason(layer: Any, feat: Any, structure: Structure) -> str | None:
-    graph = structure.graph
-    ends = feat if isinstance(feat, tuple) else (feat,)
-    if len(ends) > 2 or not ends:
-        return LEFT_TO_DGL
-    for x, rows in zip(ends, (graph.num_src, graph.num_dst), strict=False):
-        reason = tensor_reason("features", x, rows, structure)
-        if reason is not None:
-            return reason
-        if x.dim() != 2:
-            return "the features have more than two dimensions"
-        if any(parameter.dtype is not x.dtype for parameter in layer.parameters()):
-            return LEFT_TO_DGL
-    return None
-
-
-def _modules_reason(layer: Any) -> str | None:
+def _check_modules(layer: Any) -> None:
+    """Leaves a layer whose modules between its fused steps are not plain ones."""
     for name, kind in (("leaky_relu", nn.LeakyReLU), ("attn_drop", nn.Dropout)):
         module = getattr(layer, name)
-        if type(module) is not kind or "forward" in module.__dict__:
-            return f"its {name} is not torch's {kind.__name__}"
-        if any(module.__dict__[hooks] for hooks in _HOOKS):
-            return f"hooks are registered on its {name}"
-    if any(getattr(torch_module, hooks) for hooks in _GLOBAL_HOOKS):
-        return "global module hooks are registered"
-    return None
+        plain = type(module) is kind and "forward" not in module.__dict__
+        need(plain, f"its {name} is not torch's {kind.__name__}")
+        need(not any(module.__dict__[hooks] for hooks in _HOOKS), f"hooks are registered on its {name}")
+    hooked = any(getattr(torch_module, hooks) for hooks in _GLOBAL_HOOKS)
+    need(not hooked, "global module hooks are registered")
 
 
 def _gat(layer: Any, g: Any, graph: Graph, feat: Any, with_weights: bool) -> tuple[Tensor, Tensor | None]:

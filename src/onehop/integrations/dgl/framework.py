@@ -9,11 +9,11 @@ import dgl.nn.pytorch.conv as convs
 import torch
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.dgl import attention, edges, graphs, messages, running
-from onehop.integrations.framework import DGL, Framework
+from onehop.integrations.dgl import attention, graphs, operators
+from onehop.integrations.dgl.operands import forward, is_on, operator
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row, replacing, replacing_in
-from onehop.integrations.settings import Settings
+from onehop.integrations.session import DGL, Framework, Settings
 
 _TESTED = (2, 1)
 
@@ -52,16 +52,18 @@ class Dgl(Framework):
         """The rows of the patch table, whatever the settings."""
         # The function edge_softmax hides the module of that name; only sys.modules has all three.
         spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
-        index, on = sys.modules["dgl.heterograph_index"].HeteroGraphIndex, running.is_on
+        index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
+        gspmm, gsddmm, over_edges = (
+            partial(operator, body)
+            for body in (operators.gspmm, operators.gsddmm, operators.edge_softmax_internal)
+        )
         return [
-            *replacing_in((spmm, dgl.ops), "gspmm", messages.gspmm, where=on),
-            *replacing_in((sddmm, dgl.ops), "gsddmm", edges.gsddmm, where=on),
-            replacing(softmax, "edge_softmax_internal", edges.edge_softmax_internal, where=on),
-            replacing(index, "get_relation_graph", graphs.get_relation_graph, where=on),
+            *replacing_in((spmm, dgl.ops), "gspmm", gspmm, where=is_on),
+            *replacing_in((sddmm, dgl.ops), "gsddmm", gsddmm, where=is_on),
+            replacing(softmax, "edge_softmax_internal", over_edges, where=is_on),
+            replacing(index, "get_relation_graph", graphs.get_relation_graph, where=is_on),
             *(
-                replacing(
-                    kind, "forward", partial(running.forward, attention.FUSED.get(kind.__name__)), where=on
-                )
+                replacing(kind, "forward", partial(forward, attention.FUSED.get(kind.__name__)), where=is_on)
                 for kind in _layer_classes()
                 if "forward" in vars(kind)
             ),

@@ -9,6 +9,7 @@ every call. While patched, an index remembers the indices of its relations, whic
 """
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +21,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
 from onehop.graph.identity import CACHE
+from onehop.integrations.rows import Leave
 
 _REST = "dgl"
 
@@ -35,7 +37,7 @@ class _Record:
         self.relations: dict[int, Any] = {}
 
 
-# By id, as DGL's objects cannot be hashed; the weak reference tells a new index at an old address.
+# By id, because DGL's objects cannot be hashed. The weak reference detects a new index at an old address.
 _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 
@@ -47,28 +49,20 @@ class Structure:
         device: The device of the index, where its features must be.
     """
 
-    __slots__ = ("_empty", "_has_empty", "_visits_by_number", "device", "graph")
-
     def __init__(self, graph: Graph, device: torch.device) -> None:
         self.graph, self.device = graph, device
-        self._empty: Tensor | None = None
-        self._has_empty: bool | None = None
         self._visits_by_number: bool | None = None
 
-    @property
+    @functools.cached_property
     def empty(self) -> Tensor:
         """Marks of the destinations without edges, [num_dst]."""
-        if self._empty is None:
-            with made_to_be_kept():
-                self._empty = self.graph.on(self.device).rowptr.diff() == 0
-        return self._empty
+        with made_to_be_kept():
+            return self.graph.on(self.device).rowptr.diff() == 0
 
-    @property
+    @functools.cached_property
     def has_empty(self) -> bool:
         """Return whether there are such destinations; on a device the host waits for the answer once."""
-        if self._has_empty is None:
-            self._has_empty = bool(self.empty.any())
-        return self._has_empty
+        return bool(self.empty.any())
 
     def visits_by_number(self, index: Any) -> bool:
         """Return whether DGL visits the edges of each destination in the order of their numbers.
@@ -92,7 +86,7 @@ class Structure:
     def nbytes_by_device(self) -> dict[torch.device, int]:
         """The same for each device."""
         found = self.graph.nbytes_by_device
-        own = 0 if self._empty is None else self._empty.nbytes
+        own = self.empty.nbytes if "empty" in vars(self) else 0
         return {**found, self.device: found.get(self.device, 0) + own}
 
 
@@ -109,11 +103,11 @@ def device_of(index: Any) -> torch.device:
     return device
 
 
-def structure_of(index: Any, device: torch.device) -> Structure | None:
+def structure_of(index: Any, device: torch.device) -> Structure:
     """The structure of ``g._graph``, with one type of edges; made on the device of the index.
 
-    Returns:
-        None if there are too many nodes.
+    Raises:
+        Leave: There are too many nodes.
     """
     standing = _record(index).tensor
     found: Structure | None = CACHE.find(standing, _REST)
@@ -126,7 +120,7 @@ def structure_of(index: Any, device: torch.device) -> Structure | None:
         try:
             graph = Graph.from_edge_index(edge_index, size=size)
         except ArgumentError:
-            return None
+            raise Leave("its graph has too many nodes") from None
     structure = Structure(graph, device)
     CACHE.store(standing, _REST, structure)
     return structure

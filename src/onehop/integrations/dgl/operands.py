@@ -1,48 +1,132 @@
-"""The conditions on an operator's graph and tensors, each with the sentence that says why it fails."""
+"""Operands of DGL's operators: the layer that is running, the graph, and the tensors.
 
+DGL's operators do not know their caller, so a wrapper of every layer's ``forward`` notes the layer.
+"""
+
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from onehop.backends import refusal
+from onehop.backends import backend_for, refusal
+from onehop.integrations import reports, session, tuning
 from onehop.integrations.dgl.graphs import Structure, device_of, structure_of
-from onehop.integrations.dgl.running import selection_reason
+from onehop.integrations.rows import Function, Leave
 from onehop.ops.contexts import context_reason
 
 FLOATS = (torch.float32, torch.float64)
-
 LEFT_TO_DGL = "DGL is left to report what does not fit"
 
+Body = Callable[[Function, Any, tuple[Any, ...], dict[str, Any]], Any]
 
-def structure_for(index: Any) -> Structure | str:
-    """The structure of ``g._graph``, or why its operators run DGL's own code."""
-    reason = context_reason() or selection_reason()
+
+class OutsideLayers:
+    """The layer of code that calls DGL's operators, or ``update_all``, outside DGL's layers."""
+
+
+OUTSIDE = OutsideLayers()
+
+_running: ContextVar[Any] = ContextVar("onehop_dgl_layer", default=OUTSIDE)
+
+
+def is_on() -> bool:
+    """Return whether DGL is patched and torch is not compiling."""
+    return not torch.compiler.is_compiling() and session.now.dgl
+
+
+def layer() -> Any:
+    """The layer whose forward is running; :data:`OUTSIDE` if there is none."""
+    return _running.get()
+
+
+def forward(body: Body | None, theirs: Function, layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Runs a layer's ``forward``, and notes the layer meanwhile.
+
+    Args:
+        body: Runs first; ``theirs`` runs if it is None or raises :class:`Leave`.
+        theirs: DGL's ``forward``.
+        layer: The layer.
+        *args: Arguments of ``forward`` by place.
+        **kwargs: Arguments by name.
+    """
+    before = _running.set(layer)
+    try:
+        if body is not None:
+            try:
+                return body(theirs, layer, args, kwargs)
+            except Leave as why:
+                reports.refuse(layer, why.sentence)
+        return theirs(layer, *args, **kwargs)
+    finally:
+        _running.reset(before)
+
+
+def operator(body: Function, *args: Any, **kwargs: Any) -> Any:
+    """Runs an operator of ours, and reports why if it leaves the call to DGL."""
+    try:
+        return body(*args, **kwargs)
+    except Leave as why:
+        reports.refuse(layer(), why.sentence)
+        raise
+
+
+def record(
+    structure: Structure, x: Tensor, form: str, reduce: str, what: str, width: int, heads: int = 1
+) -> None:
+    """Records how the layer that is running ran, where calls are recorded.
+
+    Args:
+        structure: The edges.
+        x: A tensor of the dtype and device of the operands.
+        form: What was computed.
+        reduce: How messages were reduced.
+        what: The operation, as :func:`onehop.integrations.tuning.plan_text` takes it.
+        width: Columns of a head.
+        heads: Number of heads.
+    """
+    if reports.recording():
+        backend = backend_for(x.device, x.dtype)
+        plan = tuning.plan_text(backend, structure.graph, what, width, x.dtype, x.device, heads)
+        reports.record(reports.Call(layer(), None, form, reduce, backend.name, plan))
+
+
+def need(condition: object, sentence: str = LEFT_TO_DGL) -> None:
+    """Raises :class:`Leave` with the sentence unless the condition holds."""
+    if not condition:
+        raise Leave(sentence)
+
+
+def structure_for(index: Any) -> Structure:
+    """The structure of ``g._graph``.
+
+    Raises:
+        Leave: Its operators run DGL's own code.
+    """
+    reason = context_reason()
     if reason is not None:
-        return reason
-    if torch._C._is_any_autocast_enabled():
-        return "autocast decides on the dtypes of its operands"
-    if index.number_of_etypes() != 1:
-        return f"its graph has {index.number_of_etypes()} types of edges, and onehop takes one at a time"
+        raise Leave(reason)
+    layers = session.now.layers
+    chosen = layers is None or not layers.isdisjoint(kind.__name__ for kind in type(layer()).__mro__)
+    need(chosen, "patch(only=...) leaves its class out")
+    need(not torch._C._is_any_autocast_enabled(), "autocast decides on the dtypes of its operands")
+    types = index.number_of_etypes()
+    need(types == 1, f"its graph has {types} types of edges, and onehop takes one at a time")
     device = device_of(index)
     # Every dtype that has a fast path has one on the CPU.
     reason = None if device.type == "cpu" else refusal("", device, torch.float32)
     if reason is not None:
-        return f"its graph is on {device}, which has no backend: {reason}"
-    return structure_of(index, device) or "its graph has too many nodes"
+        raise Leave(f"its graph is on {device}, which has no backend: {reason}")
+    return structure_of(index, device)
 
 
-def tensor_reason(name: str, x: Any, rows: int, structure: Structure) -> str | None:
-    """Return why a tensor with a row for each node or edge has no fast path; None if it has."""
+def check_tensor(name: str, x: Any, rows: int, structure: Structure) -> None:
+    """Leaves what is not a plain tensor of float32 or float64 with a row for each node or edge."""
     if type(x) is not Tensor and type(x) is not Parameter:
-        return f"the {name} are of type {type(x).__name__}"
+        raise Leave(f"the {name} are of type {type(x).__name__}")
     if x.dtype not in FLOATS:
-        return f"the {name} are {str(x.dtype).removeprefix('torch.')}, not float32 or float64"
-    if x.layout is not torch.strided:
-        return f"the {name} are not a dense tensor"
-    if x.device != structure.device:
-        return LEFT_TO_DGL
-    if x.dim() == 0 or x.size(0) != rows:
-        return LEFT_TO_DGL
-    return None
+        raise Leave(f"the {name} are {str(x.dtype).removeprefix('torch.')}, not float32 or float64")
+    need(x.layout is torch.strided, f"the {name} are not a dense tensor")
+    need(x.device == structure.device and x.dim() > 0 and x.size(0) == rows)

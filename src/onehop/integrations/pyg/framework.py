@@ -9,7 +9,6 @@ from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePas
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.errors import ConfigurationError
-from onehop.integrations.framework import PYG, Framework
 from onehop.integrations.pyg import (
     associations,
     functions,
@@ -31,7 +30,7 @@ from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, replaced, replacing
-from onehop.integrations.settings import Settings
+from onehop.integrations.session import PYG, Framework, Settings
 from onehop.loading import is_loaded, when_loaded
 
 _OLDEST, _NEWEST = (2, 6), (2, 8)

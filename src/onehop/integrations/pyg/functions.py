@@ -2,8 +2,8 @@
 
 Read-outs, aggregation modules and users' own layers reduce rows by an index, or between bounds. Where the
 index ascends, as a batch vector does, the rows of one result are consecutive and are reduced as the edges of
-a graph, without an intermediate of the size of the rows. Any other index would have to be sorted first; PyG's
-code runs.
+a graph, without an intermediate of the size of the rows. Any other index would have to be sorted first, so
+PyG's code runs.
 """
 
 import math
@@ -43,8 +43,8 @@ _OF_SEGMENTS = ("sum", "mean", "max", "min")
 _OF_SCATTER = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
 _MATRIX = 2
 
-# PyG spends at least as much on an entry of a softmax, or of an extremum that is differentiated, as on this
-# many of a sum.
+# PyG spends at least as much time on an entry of a softmax, or of a differentiated extremum, as on this many
+# entries of a sum.
 _COST = 8
 # A few entries tell most other indices from those that ascend.
 _SAMPLES = 1000

@@ -31,7 +31,7 @@ def template_row() -> Row:
     theirs, ours = getattr(MessagePassing, _TEMPLATES), wrap_class
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        # Before, too: PyG renders for a class only if its own propagate is MessagePassing's.
+        # Before it too, because PyG renders for a class only if its propagate is MessagePassing's.
         ours(type(self))
         theirs(self, *args, **kwargs)
         ours(type(self))
@@ -49,7 +49,7 @@ def wrap_class(kind: type) -> None:
             setattr(kind, name, of_base)
         elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
-        # A layer runs the first while an explainer works on it, and the second afterwards.
+        # A layer runs _orig_ while an explainer works on it, and _jinja_ afterwards.
         of_explainers = replaced(own.get(explained))
         if of_explainers is not None:
             setattr(kind, explained, of_explainers)
@@ -65,7 +65,7 @@ def _is_rendered(kind: type, name: str) -> bool:
     return (
         theirs is not None
         and own.get(f"_jinja_{name}") is theirs
-        # PyG keeps one written by hand under the same name; its module differs.
+        # PyG keeps a hand-written one under the same name, with another module.
         and theirs.__module__ == f"{kind.__module__}_{kind.__name__}_{name}"
         and replaced(theirs) is None
     )

@@ -23,8 +23,8 @@ _RULES = {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}
 def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
     """The backend for a layer's sum, mean, max or min of these features; empty means the first that can.
 
-    A machine will know the layer by its class and a number. It gets its data through the host's memory,
-    wherever they are; what it does not take runs as without it.
+    The machine knows the layer by its class and a number. It gets the data through the host's memory,
+    whatever their device. What it does not take runs as without it.
     """
     now = session.now
     if not now.machine or reduction_refusal(x, reduce) is not None:
@@ -41,15 +41,15 @@ def place_attention(
     has_edges: bool,
     masked: bool,
 ) -> tuple[str, str]:
-    """The sentence why the machine does not run a layer's attention, or ""; and the backend that runs it.
+    """Return why the machine does not run a layer's attention, or "", and the backend that runs it.
 
     Args:
         layer: The layer.
-        graph: Over which edges.
+        graph: The graph.
         operator: "gat", "gatv2" or "attention".
         x: The sources' features, [num_src, H, C] or [num_src, C].
-        dtype: Of the messages.
-        has_edges: Whether edges have scores or features of their own.
+        dtype: The dtype of the messages.
+        has_edges: Whether edges have their own scores or features.
         masked: Whether there is dropout.
     """
     now = session.now
@@ -74,7 +74,7 @@ def place_attention(
 
 
 def reduction_refusal(x: Tensor, reduce: str) -> str | None:
-    """The sentence why the machine does not reduce these features; None if it does."""
+    """Return why the machine does not reduce these features; None if it does."""
     machine = session.now.machine
     reason = refusal(machine, x.device, x.dtype)
     if reason is None and reduce not in _SUMS:
@@ -86,11 +86,11 @@ def reduction_refusal(x: Tensor, reduce: str) -> str | None:
 
 
 def note_elsewhere(layer: Any, backend: str, reason: str) -> None:
-    """Writes into the machine's report why a layer did not run on it, unless it does.
+    """Writes into the machine's report why a layer did not run on it. Has no effect if it did.
 
     Args:
         layer: The layer.
-        backend: Who runs its propagation, by name; empty where the framework's own code does.
+        backend: The name of the backend that runs the layer; empty if the framework's own code does.
         reason: Why the machine does not.
     """
     machine = session.now.machine

@@ -1,6 +1,11 @@
-"""Layers on one process's part of a graph.
+"""Layers on one process's part of a graph: by their rule, or by their own messages.
 
 There is nothing to fall back on: PyG would aggregate the part alone, so what cannot be run is an error.
+
+Every edge that ends in an owned row is in the part, with its features. So once the sources' rows are here,
+the messages, and whatever reduces them, are those of the whole graph. A layer without a rule propagates over
+a plain bipartite graph, from owned and halo rows to owned rows. The rows are received first; nothing is
+computed meanwhile.
 """
 
 import contextlib
@@ -8,25 +13,28 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from onehop.distributed import aggregate
-from onehop.distributed.graph import LocalEdges
+from onehop.distributed.checks import edges_reason
+from onehop.distributed.converted import among_edges
+from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
 from onehop.integrations import memory, reports
 from onehop.integrations.pyg.call import Call
-from onehop.integrations.pyg.edges.part import (
-    PartEdges,
-    normalised as normalised,
-    rewritten_loops as rewritten_loops,
-)
-from onehop.integrations.pyg.edges.part_messages import propagate_messages
+from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
 from onehop.integrations.pyg.layer import ClassRecord, is_left_out, layer_reason, reduction_of
-from onehop.integrations.pyg.leave import Leave, leave_if, need
+from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
 from onehop.integrations.pyg.rules.plain import Aggregation
-from onehop.ops.contexts import context_reason
+from onehop.ops.contexts import WRAPPED, context_reason, wraps
+
+# What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
+_OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
+
+Ends = tuple[Tensor | None, Tensor | None]
 
 
 def propagate_part(
@@ -38,7 +46,7 @@ def propagate_part(
     kwargs: dict[str, Any],
     own: Callable[..., Any],
 ) -> Any:
-    """A layer's propagation over all processes: the rows of this one.
+    """Runs a layer's propagation over all processes and returns the rows of this one.
 
     Args:
         theirs: PyG's ``propagate``.
@@ -52,71 +60,161 @@ def propagate_part(
     Raises:
         ArgumentError: The layer, or what it is given, has no path over several processes.
     """
+    graph, rule = edge_index.graph, record.rule
+    operands = {name: value for name, value in kwargs.items() if name != "size"}
     try:
-        name, reduce, out = _propagated(theirs, record, layer, edge_index, args, kwargs, own)
+        leave_if(context_reason() or layer_reason(layer, record.fuses))
+        if is_left_out(type(layer)):
+            leave_if(record.reason)
+        need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
+        edges = PartEdges(edge_index, kwargs.get("size"))
+        _keep_memory_for(operands)
+        found = _by_rule(record, layer, edges, kwargs, operands)
+        if found is None:
+            # One line of the explanation, instead of what the layer does with the rows that are here.
+            with reports.heard_by([]) if reports.recording() else contextlib.nullcontext():
+                # The rules of attention expect one tensor for both ends.
+                runs = functools.partial(theirs, layer) if rule is not None and rule.attends else own
+                out = propagate_messages(layer, runs, graph, operands)
+            found = "its messages", name_of(layer.aggr_module), out
     except Leave as why:
         raise ArgumentError(
             f"edge_index: {type(layer).__name__} cannot run on a DistributedGraph's edges: {why.sentence}. "
             "Use the functions of onehop.distributed, or one process with the whole graph."
         ) from None
+    form, reduce, out = found
     if reports.recording():
-        graph = edge_index.graph
         where = f"rank {graph.rank} of {graph.part.parts}"
-        reports.record(reports.Call(layer, None, f"{name}, over processes", reduce, "distributed", where))
+        reports.record(reports.Call(layer, None, f"{form}, over processes", reduce, "distributed", where))
     return out
 
 
-def _propagated(
-    theirs: Callable[..., Any],
-    record: ClassRecord,
-    layer: Any,
-    edge_index: LocalEdges,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    own: Callable[..., Any],
-) -> tuple[str, str, Any]:
-    """The messages and the reduction, as ``explain`` shows them, and the result."""
-    leave_if(context_reason() or layer_reason(layer, record.fuses))
-    if is_left_out(type(layer)):
-        leave_if(record.reason)
-    need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
-    operands = {name: value for name, value in kwargs.items() if name != "size"}
-    edges = PartEdges(edge_index, kwargs.get("size"))
-    _keep_memory_for(operands)
+def _by_rule(
+    record: ClassRecord, layer: Any, edges: PartEdges, kwargs: dict[str, Any], operands: dict[str, Any]
+) -> tuple[str, str, Any] | None:
+    """The message and the reduction, as ``explain`` shows them, and the result.
+
+    Returns:
+        None if the layer has no rule over several processes, and propagates its own messages.
+    """
     rule, (reduce, unknown) = record.rule, reduction_of(layer)
-    if (
-        rule is not None
-        and rule.divides
-        and unknown is None
-        and _are_rows(operands.get(rule.first), rule.attends)
-    ):
-        alpha = operands.get("alpha")
-        edges.check({**operands, **alpha.operands} if type(alpha) is Pending else operands)
-        call = Call(layer, reduce, edges, kwargs if rule.attends else operands, "")
-        plan = call.lowered(rule)
-        if isinstance(plan, Aggregation):
-            factors = (plan.weight, plan.reduce)
-            out = aggregate(edge_index.graph, plan.x, *factors, src_scale=plan.scale, dst_scale=plan.scale)
-        else:
-            out = plan.run()
-        return plan.form.removesuffix(", fused"), reduce, out
-    # One line of the explanation, instead of what the layer does with the rows that are here.
-    with reports.heard_by([]) if reports.recording() else contextlib.nullcontext():
-        # The rules of attention expect one tensor for both ends.
-        runs = functools.partial(theirs, layer) if rule is not None and rule.attends else own
-        out = propagate_messages(layer, runs, edge_index.graph, operands)
-    return "its messages", name_of(layer.aggr_module), out
+    if rule is None or not rule.divides or unknown is not None:
+        return None
+    # Attention takes features of any shape; other rules those of two dimensions, or what PyG does not gather.
+    x = operands.get(rule.first)
+    source = x[0] if isinstance(x, tuple | list) and x else x
+    if not rule.attends and isinstance(source, Tensor) and source.dim() != 2:
+        return None
+    alpha = operands.get("alpha")
+    edges.check({**operands, **alpha.operands} if type(alpha) is Pending else operands)
+    plan = Call(layer, reduce, edges, kwargs if rule.attends else operands, "").lowered(rule)
+    if isinstance(plan, Aggregation):
+        scales = {"src_scale": plan.scale, "dst_scale": plan.scale}
+        out = aggregate(edges.graph(), plan.x, plan.weight, plan.reduce, **scales)
+    else:
+        out = plan.run()
+    return plan.form.removesuffix(", fused"), reduce, out
 
 
 def _keep_memory_for(operands: dict[str, Any]) -> None:
-    """Notes the layer's operands for the policy of memory, as a layer over a whole graph does."""
+    """Notes the layer's operands for the memory policy, as a layer over a whole graph does."""
     for value in operands.values():
         for each in value if isinstance(value, tuple | list) else (value,):
             if isinstance(each, Tensor):
                 memory.gained(each)
 
 
-def _are_rows(x: Any, attends: bool) -> bool:
-    """Return whether features are those of attention, of two dimensions, or nothing that PyG gathers."""
-    source = x[0] if isinstance(x, tuple | list) and x else x
-    return attends or not isinstance(source, Tensor) or source.dim() == 2
+def propagate_messages(
+    layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
+) -> Any:
+    """Return what the layer's ``propagate`` gives for the owned rows.
+
+    All operands are checked before anything is sent.
+
+    Args:
+        layer: The layer, which sends from sources to destinations.
+        propagate: Its ``propagate``, for a plain graph.
+        graph: The part.
+        operands: What ``propagate`` gets, by name, without ``size``.
+
+    Raises:
+        Leave: It cannot run on a part.
+    """
+    of_message = set(layer.inspector.get_param_names("message"))
+    names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
+    for name in _OF_THE_WHOLE:
+        need(
+            name not in names, f"its message asks for {name}, and this part has numbers of its own for nodes"
+        )
+    passed: dict[str, Any] = {}
+    lifted: dict[str, Ends] = {}
+    for name, value in operands.items():
+        used = [end for end in ("_i", "_j") if name + end in names]
+        both = used and name in names
+        need(not both, f"its message takes {name} as it is, and by the ends of edges")
+        if used:
+            lifted[name] = _ends(layer, graph, name, value, used)
+        else:
+            passed[name] = value.made() if type(value) is PartWeights else value
+            _check_passed(graph, name, passed[name], name in of_message)
+    sent = {name: ends[0] for name, ends in lifted.items() if ends[0] is not None and f"{name}_j" in names}
+    received = _received(graph, sent)
+    for name, (_, target) in lifted.items():
+        passed[name] = (received.get(name), target)
+    edges = graph.derived("ends", graph.ends)
+    with among_edges():
+        return propagate(edges, size=(graph.num_sources + graph.num_halo, graph.num_nodes), **passed)
+
+
+def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list[str]) -> Ends:
+    """The rows of the sources and of the destinations."""
+    if isinstance(value, tuple | list):
+        need(len(value) == 2, f"{name}: expected a tensor or a pair")
+        source, target = value
+    else:
+        one = graph.is_bipartite and len(used) > 1
+        need(not one, f"{name} is one tensor, and sources and destinations are different nodes")
+        source, target = (value if f"_{end}" in used else None for end in "ji")
+    for what, rows, x in (("sources", graph.num_sources, source), ("nodes", graph.num_nodes, target)):
+        if x is None:
+            continue
+        where = f"{name}: expected"
+        need(is_plain(x), f"{where} a tensor, got {type(x).__name__}")
+        need(not wraps(x), WRAPPED)
+        need(x.layout is torch.strided, f"{where} a dense tensor")
+        rows_first = x.dim() > 0 and layer.node_dim % x.dim() == 0 and x.size(0) == rows
+        owned = f"a row for each of the {rows} {what} that rank {graph.rank} owns"
+        need(rows_first, f"{where} {owned}, got {list(x.shape)}")
+        here = f"a tensor on {graph.device}, where its part is"
+        need(x.device == graph.device, f"{where} {here}, got one on {x.device}")
+    return source, target
+
+
+def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> None:
+    """Leaves an operand that is passed as it is and does not fit.
+
+    Operands of a message have a row for each edge. Those of ``update`` may have one for each node.
+    """
+    if not isinstance(value, Tensor) or value.dim() == 0:
+        return
+    if of_edges or value.size(0) != graph.num_nodes:
+        leave_if(edges_reason(name, value, graph))
+
+
+def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The owned rows of each tensor, followed by those of the halo. There is one exchange for each dtype."""
+    by_dtype: dict[torch.dtype, list[str]] = {}
+    for name in sorted(sources):
+        by_dtype.setdefault(sources[name].dtype, []).append(name)
+    whole = {}
+    for names in by_dtype.values():
+        flat = [
+            each.flatten(1) if each.dim() > 1 else each.unsqueeze(1)
+            for each in (sources[name] for name in names)
+        ]
+        halo = graph.exchange.values(torch.cat(flat, 1))
+        widths = [each.size(1) for each in flat]
+        for name, rows in zip(names, halo.split(widths, 1), strict=True):
+            own = sources[name]
+            whole[name] = torch.cat([own, rows.reshape(len(rows), *own.shape[1:])])
+    return whole

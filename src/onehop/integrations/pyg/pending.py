@@ -1,15 +1,14 @@
 """Attention weights that are not computed yet: ``propagate`` may do without them, or make them itself.
 
-GAT's layers compute a weight for every edge and head in ``edge_updater``, and give it to ``propagate``. A
-fused ``propagate`` needs no such tensor, but the layer returns it where its caller asks for it, and only
-``forward`` knows that. So a wrapper round ``forward`` notes who asks, and ``edge_updater`` then hands over a
-:class:`Pending` in place of the weights. The wrapped ``propagate`` either runs fused, and leaves the weights
-in it if somebody asked, or has PyG compute them and goes on as PyG does. Where ``forward`` would return the
-:class:`Pending`, its wrapper puts the weights in its place.
+GAT's layers compute a weight for every edge and head in ``edge_updater``, and pass it to ``propagate``. A
+fused ``propagate`` needs no such tensor, but the layer returns it on request, and only ``forward`` knows of
+that. So our ``forward`` notes whether the weights were requested, and ``edge_updater`` then returns a
+:class:`Pending` instead of the weights. Our ``propagate`` either runs fused, and leaves the weights in it if
+they were requested, or has PyG compute them and continues as PyG does. Where PyG's ``forward`` returns the
+:class:`Pending`, ours replaces it by the weights.
 """
 
 import inspect
-from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +19,12 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.known import edge_updates
-from onehop.integrations.rows import stand_in
+from onehop.integrations.rows import Function, stand_in
 from onehop.ops import contexts
 
-Function = Callable[..., Any]
+_REQUEST = "return_attention_weights"
 
-_ASKED_BY = "return_attention_weights"
-
-# The layer whose forward is running, and whether its caller asked for weights.
+# The layer whose forward is running, and whether its weights were requested.
 _running: ContextVar[tuple[Any, bool]] = ContextVar("onehop_attention_forward", default=(None, True))
 
 
@@ -40,9 +37,9 @@ class Pending:
         theirs: PyG's ``edge_updater``.
         layer: The layer.
         edge_index: The edges that it was called with.
-        operands: Likewise, by name.
+        operands: Its other arguments, by name.
         asked: Whether the weights will be returned.
-        weights: [E, H], once they are computed, with the dropout of this call.
+        weights: [E, H], with the dropout of this call; None before they are computed.
     """
 
     kind: str
@@ -54,7 +51,7 @@ class Pending:
     weights: Tensor | None = None
 
     def compute(self) -> Tensor:
-        """The weights, by PyG; once, since a second time would draw another dropout."""
+        """Return the weights, computed by PyG: once, because a second time would draw another dropout."""
         if self.weights is None:
             self.weights = self.theirs(self.layer, self.edge_index, **self.operands)
         return self.weights
@@ -65,27 +62,27 @@ class Pending:
 
 
 def settled(operands: dict[str, Any]) -> dict[str, Any]:
-    """The operands of a ``propagate`` of PyG's own: weights that were pending are computed."""
+    """Return the operands for PyG's ``propagate``, with pending weights computed."""
     weights = operands.get("alpha")
     return {**operands, "alpha": weights.compute()} if type(weights) is Pending else operands
 
 
 def unasked(layer: Any) -> bool:
-    """Return whether the layer's forward is running, and nobody asked it for weights."""
+    """Return whether the layer's ``forward`` is running, and its weights were not requested."""
     running, asked = _running.get()
     return running is layer and not asked
 
 
 def noting(theirs: Function, traced: Function) -> Function:
-    """A ``forward`` that notes whether its caller asks for weights.
+    """A ``forward`` that notes whether its caller requests the weights.
 
     Args:
-        theirs: PyG's.
-        traced: What runs while a program is traced, with the arguments of :func:`_forward`.
+        theirs: PyG's ``forward``.
+        traced: Runs while a program is traced, with the arguments of :func:`_forward`.
     """
     ours, is_compiling, state = _forward, torch.compiler.is_compiling, contexts
     # Without self.
-    place = list(inspect.signature(theirs).parameters).index(_ASKED_BY) - 1
+    place = list(inspect.signature(theirs).parameters).index(_REQUEST) - 1
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
@@ -96,7 +93,7 @@ def noting(theirs: Function, traced: Function) -> Function:
 
 
 def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    asked = args[place] if len(args) > place else kwargs.get(_ASKED_BY)
+    requested = args[place] if len(args) > place else kwargs.get(_REQUEST)
     edge_index = args[1] if len(args) > 1 else kwargs.get("edge_index")
     if (
         type(edge_index) is Tensor
@@ -104,28 +101,25 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
         and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
     ):
         return theirs(layer, *args, **kwargs)
-    before = _running.set((layer, asked is not None))
+    before = _running.set((layer, requested is not None))
     try:
         result = theirs(layer, *args, **kwargs)
     finally:
         _running.reset(before)
-    return result if asked is None else _with_weights(result)
-
-
-def _with_weights(result: Any) -> Any:
-    """Puts the weights in the place of the pending ones that a ``forward`` returned."""
+    if requested is None:
+        return result
     match result:
-        case (out, (edge_index, Pending() as pending)):
-            return out, (edge_index, pending.compute())
+        case (out, (edges, Pending() as pending)):
+            return out, (edges, pending.compute())
     return result
 
 
 def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
-    """An ``edge_updater`` that puts its work off where the wrapped ``propagate`` may not need it.
+    """An ``edge_updater`` that postpones its work where our ``propagate`` may not need it.
 
     Args:
-        theirs: PyG's.
-        traced: What runs while a program is traced, with the arguments of :func:`_edge_updater`.
+        theirs: PyG's ``edge_updater``.
+        traced: Runs while a program is traced, with (theirs, layer, edge_index, args, kwargs).
     """
     ours, is_compiling, state, running = _edge_updater, torch.compiler.is_compiling, contexts, _running
 
@@ -146,7 +140,7 @@ def _edge_updater(theirs: Function, layer: Any, edge_index: Any, asked: bool, kw
     if (
         kind is not None
         # Into an adjacency matrix, PyG writes the weights itself.
-        and not (asked and not _is_plain(edge_index))
+        and not (asked and not (isinstance(edge_index, Tensor) and edge_index.layout is torch.strided))
         # As replaced() does, without a call.
         and getattr(propagate, "onehop_theirs", propagate) is getattr(propagate, "__wrapped__", None)
         and "propagate" not in state
@@ -156,7 +150,3 @@ def _edge_updater(theirs: Function, layer: Any, edge_index: Any, asked: bool, kw
     ):
         return Pending(kind, theirs, layer, edge_index, kwargs, asked)
     return theirs(layer, edge_index, **kwargs)
-
-
-def _is_plain(edge_index: Any) -> bool:
-    return isinstance(edge_index, Tensor) and edge_index.layout is torch.strided

@@ -1,14 +1,14 @@
-"""Aggregates of constant features, kept: in full-batch training the first layer's are the same every epoch.
+"""Keeps aggregates of constant features: in full-batch training the first layer's are the same every epoch.
 
-Features that need no gradient are marked when they are met, and their aggregate is kept when they are met
-again. From then on layers get copies of it, which share its memory until one of them is written to
-(:mod:`onehop.graph.lending`), while neither the features nor the weights have been written to: by their
-version counters, and by fingerprints of their contents, which see writes that escape the counters.
+Features that need no gradient are marked at their first use, and their aggregate is kept at the second. From
+then on layers get copies of it, which share its memory until one of them is written to
+(:mod:`onehop.graph.lending`). This holds while neither the features nor the weights have been written to: by
+their version counters, and by fingerprints of their contents, which detect writes that bypass the counters.
 
-A kept aggregate is what would be computed, bit for bit. The order of a layer's linear step is another matter:
-A (X W) and (A X) W are rounded differently, and save other tensors for the backward pass. So that a forward
-pass gives the same when it is repeated, the order follows from what a backward pass has shown: features that
-a layer was trained on are taken to come again.
+A kept aggregate is what would be computed, bit for bit. The order of a layer's linear step is different:
+A (X W) and (A X) W are rounded differently, and save different tensors for the backward pass. So that a
+repeated forward pass gives the same result, the order changes only after a backward pass: features that a
+layer was trained on are expected again.
 """
 
 import weakref
@@ -17,14 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from onehop import config, native, thresholds
+from onehop import config, thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import lend, read_address
+from onehop.graph.identity import CACHE, fingerprint, remembered
+from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# One over the share of the cache that features may have, so that their aggregates do not push out the graphs.
+# Features may take one part in so many of the cache, so that their aggregates do not displace the graphs.
 _LARGEST_SHARE = 8
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
@@ -34,9 +34,9 @@ class _Kept(NamedTuple):
 
     Attributes:
         out: The aggregate, which only the cache has.
-        graph: Over which it was made.
-        contents: Fingerprint of the features.
-        factor: Fingerprint of the weights or scales, with their dtype; None where there are none.
+        graph: The graph.
+        contents: The fingerprint of the features.
+        factor: The fingerprint and the dtype of the weights or scales; None without any.
     """
 
     out: Tensor
@@ -46,12 +46,12 @@ class _Kept(NamedTuple):
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Return whether an aggregate of these features over so many edges may be kept; on the CPU alone.
+    """Return whether an aggregate of these features may be kept. Only those on the CPU may.
 
     Args:
-        x: [N, F].
+        x: [N, F], the features.
         factor: The weights or scales, or None.
-        edges: Number of edges.
+        edges: The number of edges.
     """
     return (
         not x.requires_grad
@@ -68,7 +68,7 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
 
 
 def trained_on(x: Tensor) -> bool:
-    """Return whether a backward pass has gone through a layer of these features, as they are."""
+    """Return whether a backward pass has gone through a layer of these features, unchanged since."""
     return thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None
 
 
@@ -88,7 +88,7 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
     """
     kept: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
     found = kept.get((graph.number, reduce))
-    if found is None or found.factor != _of_factor(factor) or found.contents != _contents(x):
+    if found is None or found.factor != _of_factor(factor) or found.contents != fingerprint(x):
         return None
     return lend(found.out)
 
@@ -98,16 +98,16 @@ def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tenso
     if not _met_before(x):
         return
     before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
-    # Mini-batches of constant features have graphs that do not come again.
+    # Graphs of mini-batches are not used again.
     living = {at: kept for at, kept in before.items() if kept.graph() is not None}
-    # Inference mode would make a copy that is of no use outside.
+    # A copy made in inference mode could not be used outside of it.
     with torch.inference_mode(False):
-        kept = _Kept(out.detach().clone(), weakref.ref(graph), _contents(x), _of_factor(factor))
+        kept = _Kept(out.detach().clone(), weakref.ref(graph), fingerprint(x), _of_factor(factor))
     CACHE.store(x, _AGGREGATES, {**living, (graph.number, reduce): kept})
 
 
 def _met_before(x: Tensor) -> bool:
-    """Return whether these features, as they are, were met before; marks them if not."""
+    """Return whether these features were used before, unchanged since; marks them if not."""
     if trained_on(x) or remembered(x, key=_MET) is not None:
         return True
     CACHE.store(x, _MET, True)
@@ -115,8 +115,4 @@ def _met_before(x: Tensor) -> bool:
 
 
 def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:
-    return None if factor is None else (_contents(factor), factor.dtype)
-
-
-def _contents(tensor: Tensor) -> int:
-    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())
+    return None if factor is None else (fingerprint(factor), factor.dtype)

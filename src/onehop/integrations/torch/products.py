@@ -34,9 +34,9 @@ def linear_step(
     fastest: bool,
     noting: Noting | None = None,
 ) -> Tensor:
-    """X W^T + b, recorded as one step.
+    """Computes X W^T + b, recorded by autograd as one step.
 
-    For constant features that are nearly all 0 and were trained on, it is a sum over their graph.
+    Constant features that are nearly all 0, and were trained on, are summed over their graph.
 
     Args:
         x: [..., K].
@@ -48,14 +48,14 @@ def linear_step(
     Returns:
         [..., M].
     """
-    features = None
+    features, notings = None, () if noting is None else (noting,)
     if fastest and sparse_features.may_apply(x):
         features = sparse_features.find(x)
-        noting = _both(noting, sparse_features.note_training)
+        notings = (*notings, sparse_features.note_training)
     if torch.is_grad_enabled() and (
         x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
     ):
-        out: Tensor = _LinearStep.apply(x, weight, bias, fastest, features, noting)  # type: ignore[no-untyped-call]
+        out: Tensor = _LinearStep.apply(x, weight, bias, fastest, features, notings)  # type: ignore[no-untyped-call]
         return out
     return _times_transposed(x, weight, bias, fastest, features)
 
@@ -67,17 +67,6 @@ def _times_transposed(
     if out is None:
         return times_transposed(x, weight, bias, fastest)
     return out if bias is None else out.add_(bias)
-
-
-def _both(first: Noting | None, second: Noting) -> Noting:
-    if first is None:
-        return second
-
-    def noting(x: Tensor) -> None:
-        first(x)
-        second(x)
-
-    return noting
 
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
@@ -160,14 +149,14 @@ class _LinearStep(torch.autograd.Function):
         bias: Tensor | None,
         fastest: bool,
         features: SparseFeatures | None,
-        noting: Noting | None,
+        notings: tuple[Noting, ...],
     ) -> Tensor:
         # An operand that no gradient needs is not saved, so that it may be written to.
         for_x, for_weight, *_ = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x if for_weight else None, weight if for_x else None)
         ctx.bias_dims = 0 if bias is None else bias.dim()
-        ctx.fastest, ctx.features, ctx.noting = fastest, features, noting
+        ctx.fastest, ctx.features, ctx.notings = fastest, features, notings
         return _times_transposed(x, weight, bias, fastest, features)
 
     @staticmethod
@@ -175,8 +164,8 @@ class _LinearStep(torch.autograd.Function):
         if grad is None:
             return (None,) * len(ctx.needs_input_grad)
         x, weight = ctx.saved_tensors
-        if ctx.noting is not None and x is not None:
-            ctx.noting(x)
+        for noting in ctx.notings if x is not None else ():
+            noting(x)
         for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
         fastest = may_choose_backward(ctx.fastest, grad)
         rows = _rows(grad)

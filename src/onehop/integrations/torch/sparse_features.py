@@ -16,18 +16,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop import config, native, thresholds
+from onehop import config, thresholds
 from onehop.backends import run
 from onehop.calls import Aggregate
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import read_address
+from onehop.graph.identity import CACHE, fingerprint, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# One entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
+# At most one entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
-# Entries of a sample; features are refused if it has over twice the share that may differ from 0.
+# The entries of a sample. Features are refused if twice the allowed share of it differs from 0.
 _SAMPLE = 1 << 12
 # Entries counted at once.
 _BAND = 1 << 16
@@ -101,11 +100,11 @@ def apply(x: Tensor) -> bool:
 
 
 def find(x: Tensor) -> SparseFeatures | None:
-    """The graph of features for which :func:`may_apply` holds and that were trained on; else None."""
+    """The graph of features that were trained on; None without one. :func:`may_apply` must hold."""
     found = _features(x)
-    if found is None or found.contents == _contents(x):
+    if found is None or found.contents == fingerprint(x):
         return found
-    # Written to past the version counter: what was noted is of other features.
+    # Written to without a new version: the graph is that of other features.
     CACHE.store(x, _GRAPH, False)
     return None
 
@@ -126,7 +125,7 @@ def _made(x: Tensor) -> SparseFeatures | bool:
     torch.cumsum(per_row, 0, out=rowptr[1:])
     rows, columns = torch.nonzero(x, as_tuple=True)
     graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
-    return SparseFeatures(graph, x[rows, columns], _contents(x))
+    return SparseFeatures(graph, x[rows, columns], fingerprint(x))
 
 
 def _entries_per_row(x: Tensor) -> Tensor:
@@ -150,7 +149,3 @@ def _looks_sparse(x: Tensor) -> bool:
 
 def _is_finite(tensor: Tensor) -> bool:
     return math.isfinite(float(tensor.detach().sum()))
-
-
-def _contents(x: Tensor) -> int:
-    return native.extension.fingerprint(read_address(x), x.nbytes, native.threads())

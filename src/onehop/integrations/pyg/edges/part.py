@@ -9,16 +9,56 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils._pytree import tree_map
 from torch_geometric.utils.loop import compute_loop_attr
 
 from onehop import distributed
 from onehop.distributed.checks import edges_reason
+from onehop.distributed.edges import LOOKS
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.loops import looped_rowptr, merged
 from onehop.errors import ArgumentError
 from onehop.integrations.pyg.edges import SOURCE, Edges, Factors
-from onehop.integrations.pyg.edges.part_weights import PartWeights, made_weights, normalised_weights
 from onehop.integrations.pyg.leave import Leave, leave_if
+
+
+class PartWeights(torch.Tensor):
+    """GCN's weights [e] of a part's edges, as a tensor of their shape without memory.
+
+    They are products of two scales. A sum uses the scales. Everything else that is computed with it gets the
+    weights themselves, which are then made, once, by all processes together.
+    """
+
+    graph: DistributedGraph
+    scale: Tensor
+    """[n]: 1 / sqrt(degree) of the owned rows; 0 where there are no edges."""
+
+    @staticmethod
+    def of(graph: DistributedGraph, dtype: torch.dtype) -> "PartWeights":
+        """The weights of a graph whose edges weigh 1 before they are normalised."""
+        shape = torch.zeros(1, dtype=dtype, device=graph.device).expand(graph.num_edges)
+        weights: PartWeights = torch.Tensor._make_subclass(PartWeights, shape)
+        weights.graph = graph
+        weights.scale = graph.derived(("gcn_scale", dtype), lambda: _scale(graph.in_degrees.to(dtype)))
+        return weights
+
+    def made(self) -> Tensor:
+        """The weights as a plain tensor."""
+        return made_weights(self.graph, self.scale.dtype)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Runs what looks at the shape as it is, and all else on the weights themselves."""
+        with torch._C.DisableTorchFunctionSubclass():
+            if func not in LOOKS:
+                args, kwargs = tree_map(_plain, (args, kwargs))
+            return func(*args, **(kwargs or {}))
+
+
+def _plain(operand: Any) -> Any:
+    return operand.made() if isinstance(operand, PartWeights) else operand
 
 
 class PartEdges(Edges):
@@ -150,7 +190,10 @@ def normalised(
                 f"edge_weight: expected an entry for each of the {graph.num_edges} edges that end in nodes "
                 f"of rank {graph.rank} (weight[graph.owned_edges]), got shape {list(edge_weight.shape)}."
             )
-        return _weighted(graph, edge_weight, improved, add_self_loops)
+        if add_self_loops:
+            edge_weight = _with_loops(graph, edge_weight, 2.0 if improved else 1.0)
+        looped = _looped(graph, add_self_loops)
+        return looped.edge_index, normalised_weights(looped, edge_weight)
     looped = _looped(graph, add_self_loops)
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if dtype in (torch.float32, torch.float64):
@@ -159,14 +202,31 @@ def normalised(
     return looped.edge_index, made_weights(looped, dtype)
 
 
-def _weighted(
-    graph: DistributedGraph, weight: Tensor, improved: bool, add_self_loops: bool
-) -> tuple[LocalEdges, Tensor]:
-    """The edges, and weight / sqrt(degree of the source * degree of the destination)."""
-    if add_self_loops:
-        weight = _with_loops(graph, weight, 2.0 if improved else 1.0)
-    graph = _looped(graph, add_self_loops)
-    return graph.edge_index, normalised_weights(graph, weight)
+def made_weights(graph: DistributedGraph, dtype: torch.dtype) -> Tensor:
+    """Return [e]: the weights of edges that weigh 1 before they are normalised; kept with the graph."""
+
+    def make() -> Tensor:
+        with torch.inference_mode(False), torch.no_grad():
+            return normalised_weights(graph, torch.ones(graph.num_edges, dtype=dtype, device=graph.device))
+
+    weights: Tensor = graph.derived(("gcn_norm", dtype), make)
+    return weights
+
+
+def normalised_weights(graph: DistributedGraph, weight: Tensor) -> Tensor:
+    """Return [e]: weight / sqrt(degree of the source * degree of the destination). Differentiable.
+
+    After ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
+    """
+    source, target = graph.ends()
+    scale = _scale(weight.new_zeros(graph.num_nodes).index_add(0, target, weight))
+    everywhere = torch.cat([scale, graph.exchange.values(scale.unsqueeze(1)).squeeze(1)])
+    return everywhere[source] * weight * scale[target]
+
+
+def _scale(degree: Tensor) -> Tensor:
+    scale = degree.pow(-0.5)
+    return scale.masked_fill(scale == float("inf"), 0)
 
 
 def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:

@@ -1,4 +1,4 @@
-"""PyG's ``HGTLoader``, for which onehop draws nodes layer by layer where torch-sparse is missing."""
+"""PyG's ``HGTLoader``, with nodes drawn layer by layer by onehop where torch-sparse is missing."""
 
 from typing import Any
 

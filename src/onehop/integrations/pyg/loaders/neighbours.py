@@ -20,7 +20,7 @@ from onehop.errors import ArgumentError
 from onehop.graph.build import MOST_NODES
 from onehop.integrations import session
 from onehop.integrations.rows import Row, replacing
-from onehop.loaders.engine import Batch, Choices, Engine
+from onehop.loaders.engine import Choices, Engine
 from onehop.loaders.keys import Course, drawing_edges
 from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time, checked_weight
@@ -77,7 +77,7 @@ class _Package:
 
 
 def numbered_by_caller(kind: type) -> Row:
-    """The row of a sampler's ``edge_permutation``: None where the batch has the caller's edge numbers."""
+    """The row of a sampler's ``edge_permutation``, which is None where the batch has the caller's numbers."""
     theirs: property = vars(kind)["edge_permutation"]
 
     def edge_permutation(self: Any) -> Any:
@@ -101,15 +101,13 @@ def relations_of(
     Raises:
         ArgumentError: Weights or times are not as expected.
     """
-    is_hetero = types != [None]
-    rowptrs = by_type(sampler.colptr_dict if is_hetero else sampler.colptr)
-    cols = by_type(sampler.row_dict if is_hetero else sampler.row)
+    rowptrs, cols = _arrays(sampler, "colptr"), _arrays(sampler, "row")
     node_times, edge_times, weights = (
         by_type(getattr(sampler, name, None)) for name in ("node_time", "edge_time", "edge_weight")
     )
     # The types of both ends, and the key: the sampler's dictionaries have edge types as text.
     ends = [
-        (kind[0], kind[2], sampler.to_rel_type[kind]) if is_hetero else (None,) * 3 for kind in edge_types
+        (None,) * 3 if kind is None else (kind[0], kind[2], sampler.to_rel_type[kind]) for kind in edge_types
     ]
     counts: dict[Any, int] = {}
     for _, dst, key in ends:
@@ -123,6 +121,12 @@ def relations_of(
     for kind, (src, dst, key) in zip(edge_types, ends, strict=True):
         col, weight = cols[key], weights.get(key)
         edge_time, src_time = edge_times.get(key), node_times.get(src)
+        if weight is not None:
+            weight = checked_weight("weight_attr", weight, col.numel())
+        if edge_time is not None:
+            edge_time = checked_time("time_attr", edge_time, col.numel(), "an edge")
+        if src_time is not None:
+            src_time = checked_time("time_attr", src_time, counts[src], "a node")
         relations.append(
             Relation(
                 name="edge_index" if kind is None else f"edge_index of {kind}",
@@ -132,16 +136,18 @@ def relations_of(
                 src=types.index(src),
                 dst=types.index(dst),
                 fan_out=tuple(max(count, -1) for count in fan_outs[key]),
-                weight=None if weight is None else checked_weight("weight_attr", weight, col.numel()),
-                edge_time=None
-                if edge_time is None
-                else checked_time("time_attr", edge_time, col.numel(), "an edge"),
-                src_time=None
-                if src_time is None
-                else checked_time("time_attr", src_time, counts[src], "a node"),
+                weight=weight,
+                edge_time=edge_time,
+                src_time=src_time,
             )
         )
     return [counts[kind] for kind in types], relations
+
+
+def _arrays(sampler: Any, name: str) -> dict[Any, Tensor]:
+    """An array of a PyG sampler's graph, by type."""
+    by_kind = getattr(sampler, f"{name}_dict", None)
+    return by_type(getattr(sampler, name) if by_kind is None else by_kind)
 
 
 def by_type(given: Any) -> dict[Any, Tensor]:
@@ -154,7 +160,7 @@ def by_type(given: Any) -> dict[Any, Tensor]:
 def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: Any) -> Any:
     """Draws for ``NeighborSampler._sample``."""
     is_hetero = isinstance(seed, dict)
-    # As PyG does; its BidirectionalNeighborSampler has empty seeds of floats.
+    # As PyG does, whose BidirectionalNeighborSampler has empty seeds of floats.
     seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
     types: list[Any] = list(sampler.node_types) if is_hetero else [None]
     edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
@@ -175,36 +181,22 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     for number, kind in enumerate(edge_types):
         if perm.get(kind) is not None:
             batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
-    batch = _in_dtype(batch, sampler)
+    # In the dtype of the sampler's graph, as pyg-lib returns it.
+    dtype = next((each.dtype for each in _arrays(sampler, "colptr").values()), torch.int64)
+    if dtype != torch.int64:
+        lists = ("nodes", "edge_index", "edges", *(() if batch.trees is None else ("trees",)))
+        batch = replace(batch, **{name: [each.to(dtype) for each in getattr(batch, name)] for name in lists})
     is_backward = sampler.sample_direction == "backward"
-    if not is_hetero:
-        out = homogeneous(batch)
-    elif is_backward:
-        out = heterogeneous(batch, types, [sampler.to_restored_edge_type[kind] for kind in edge_types])
-    else:
-        out = heterogeneous(batch, types, edge_types)
+    if is_backward and is_hetero:
+        edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
+    out: Any = heterogeneous(batch, types, edge_types) if is_hetero else homogeneous(batch)
     if is_backward:
         out.row, out.col = out.col, out.row
     return out
 
 
-def _in_dtype(batch: Batch, sampler: Any) -> Batch:
-    """The batch in the dtype of the sampler's graph, as pyg-lib returns it."""
-    rowptrs = by_type(sampler.colptr_dict if sampler.is_hetero else sampler.colptr)
-    dtype = next((each.dtype for each in rowptrs.values()), torch.int64)
-    if dtype == torch.int64:
-        return batch
-    return replace(
-        batch,
-        nodes=[each.to(dtype) for each in batch.nodes],
-        trees=None if batch.trees is None else [each.to(dtype) for each in batch.trees],
-        edge_index=[each.to(dtype) for each in batch.edge_index],
-        edges=[each.to(dtype) for each in batch.edges],
-    )
-
-
 class _Made(NamedTuple):
-    """An engine, and the choices, fan-outs and tensors that it was made from."""
+    """An engine with the choices, fan-outs and tensors that it was made from."""
 
     arguments: Any
     parts: tuple[Any, ...]
@@ -214,9 +206,8 @@ class _Made(NamedTuple):
 def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
     """The engine of a sampler, made again if one of the sampler's arguments was set since."""
     is_hetero = types != [None]
-    fan_outs = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
-    if not is_hetero:
-        fan_outs = {None: fan_outs}
+    found = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
+    fan_outs = found if is_hetero else {None: found}
     choices = Choices(
         hops=max((len(fan_out) for fan_out in fan_outs.values()), default=0),
         replace=sampler.replace,
@@ -249,7 +240,7 @@ def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
 def _sample_from_edges(
     theirs: Callable[..., Any], sampler: Any, inputs: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the numbers of the batch."""
+    """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the batch's key."""
     course = course_of(sampler)
     if course is None:
         return None
@@ -276,7 +267,7 @@ def _filter_edge_store(
 
 
 def _iterate(theirs: Callable[..., Any], loader: Any) -> Any:
-    """Begins an epoch of a loader that onehop draws for."""
+    """Begins an epoch of a loader whose batches onehop draws."""
     course = _course_of_loader(loader)
     if course is None:
         return None
@@ -307,10 +298,10 @@ def course_of(sampler: Any) -> Course | None:
 
 
 class Inherited:
-    """An attribute of samplers that patches the process they are spawned into; forked ones are patched."""
+    """An attribute of samplers that patches a spawned process. Forked processes are patched already."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles how to patch a process that is being spawned; nothing otherwise."""
+        """Pickles the call of ``patch`` for a process that is being spawned, and nothing otherwise."""
         if get_spawning_popen() is None or session.now.selection is None:
             return (Inherited, ())
         return (_patched, (session.patches[0], session.now.settings.sampler))

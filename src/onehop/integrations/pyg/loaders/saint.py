@@ -1,13 +1,18 @@
-"""PyG's GraphSAINT samplers without torch-sparse: the part of its ``SparseTensor`` that they use."""
+"""PyG's GraphSAINT samplers and ``ClusterData`` without torch-sparse.
+
+The samplers get the part of ``SparseTensor`` that they use, and ``ClusterData`` gets onehop's partition
+instead of METIS.
+"""
 
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.loader import graph_saint
+from torch_geometric.loader import ClusterData, graph_saint
 
+from onehop.graph import Graph
 from onehop.integrations.pyg.loaders.neighbours import wanted
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, replacing
 
 
 class Adjacency:
@@ -97,17 +102,23 @@ class Adjacency:
         return Adjacency(row[inside], col[inside], value, size), value
 
 
-class _MakesAdjacency:
-    """Takes the arguments of ``SparseTensor`` and makes an :class:`Adjacency` where onehop draws."""
-
-    def __init__(self, theirs: Any) -> None:
-        self._theirs = theirs
-
-    def __call__(self, **arguments: Any) -> Any:
-        return Adjacency(**arguments) if wanted() else self._theirs(**arguments)
-
-
 def rows() -> list[Row]:
-    """The row of the patch table."""
-    theirs = graph_saint.SparseTensor
-    return [Row(graph_saint, "SparseTensor", _MakesAdjacency(theirs), theirs)]
+    """The rows of the patch table."""
+    theirs: Any = graph_saint.SparseTensor
+
+    def adjacency(**arguments: Any) -> Any:
+        return Adjacency(**arguments) if wanted() else theirs(**arguments)
+
+    return [
+        Row(graph_saint, "SparseTensor", adjacency, theirs),
+        replacing(ClusterData, "_metis", _metis, where=wanted),
+    ]
+
+
+def _metis(_: Any, clusters: Any, edge_index: Tensor, num_nodes: int) -> Tensor:
+    """Divides for ``ClusterData._metis``: the part of each node, [num_nodes]."""
+    # Imported here, because it loads onehop.distributed, which few users of clusters need.
+    from onehop.distributed.partition import partition
+
+    graph = Graph.from_edge_index(edge_index, num_nodes)
+    return partition(graph, clusters.num_parts).to(device=edge_index.device, dtype=edge_index.dtype)

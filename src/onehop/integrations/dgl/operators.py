@@ -1,0 +1,170 @@
+"""DGL's operators on edges: ``gspmm``, ``gsddmm`` where it is a dot product, and the edge softmax.
+
+``update_all`` calls ``gspmm``: messages are computed and reduced in one pass.
+"""
+
+import math
+from typing import Any
+
+import dgl
+import torch
+from dgl.base import ALL, is_all
+from torch import Tensor
+
+from onehop import processor
+from onehop.integrations import memory, tuning
+from onehop.integrations.dgl.graphs import Structure
+from onehop.integrations.dgl.operands import check_tensor, need, record, structure_for
+from onehop.ops import aggregate
+from onehop.ops.arg_extremum import MOST_EDGES, arg_extremum
+from onehop.ops.edge_softmax import edge_softmax
+from onehop.ops.library import needs_grad
+from onehop.ops.sddmm import sddmm
+
+# DGL's results for destinations without edges.
+_OF_EMPTY = {"max": -math.inf, "min": math.inf}
+
+
+def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Tensor:
+    """Runs DGL's ``gspmm`` on onehop's kernels.
+
+    Raises:
+        Leave: DGL's code has to run.
+    """
+    known = op in ("copy_lhs", "mul", "div") and reduce_op in ("sum", "mean", "max", "min")
+    need(known, f"messages of {op} and {reduce_op} have no kernel of onehop's")
+    structure = structure_for(g._graph)
+    graph = structure.graph
+    check_tensor("nodes' features", lhs_data, graph.num_src, structure)
+    # [N, F] or [N, H, D]; [E] or [E, H]; and the shape of a row of the result.
+    x, weight, shape = lhs_data, None, tuple(lhs_data.shape[1:])
+    alike = True
+    if op != "copy_lhs":
+        check_tensor("edges' features", rhs_data, graph.num_edges, structure)
+        need(rhs_data.dtype is lhs_data.dtype)
+        alike = math.prod(lhs_data.shape[1:]) == math.prod(rhs_data.shape[1:])
+        x, weight, shape = _weighted(lhs_data, rhs_data)
+        if op == "div":
+            weight = 1.0 / weight
+    # On a device, checking for NaN would make the host wait. Winners skip NaN, as DGL does.
+    winners = reduce_op in _OF_EMPTY and (needs_grad(x, weight) or (not x.is_cpu and graph.num_edges > 0))
+    if winners:
+        _check_winners(structure, g._graph)
+    form = "source" if weight is None else "source * weight"
+    if weight is not None and weight.dim() == 2:
+        form += " for each head"
+    if x.dim() != 3 or weight is None or weight.dim() != 2:
+        x = x.reshape(graph.num_src, math.prod(shape))
+    width = x.numel() // max(graph.num_src, 1)
+    memory.gained(x)
+    if x.is_cpu:
+        tuning.saw(graph, reduce_op, width, x.dtype, torch.is_grad_enabled() and x.requires_grad)
+    if winners:
+        out = arg_extremum(graph, x, weight, reduce_op, _last_wins(x, alike))
+    else:
+        out = aggregate(graph, x, weight, reduce_op)
+        fill = _OF_EMPTY.get(reduce_op)
+        if fill is not None and graph.num_edges:
+            # The sum is NaN where any entry is.
+            need(
+                not bool(out.sum().isnan()),
+                "the features have NaN or both infinities, and DGL passes over NaN in max and min",
+            )
+            if structure.has_empty:
+                out[structure.empty] = fill
+    record(structure, x, form, reduce_op, reduce_op, width)
+    return out.reshape(graph.num_dst, *shape)
+
+
+def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+    """Features and weights as onehop takes them, and the shape of a row of the result.
+
+    As in DGL, the tensor with fewer dimensions gets dimensions of 1 behind the first.
+    """
+    dims = max(lhs.dim(), rhs.dim())
+    shape = (1,) * (dims - lhs.dim()) + tuple(lhs.shape[1:])
+    of_edge = (1,) * (dims - rhs.dim()) + tuple(rhs.shape[1:])
+    if math.prod(of_edge) == 1:
+        return lhs, rhs.reshape(rhs.size(0)), shape
+    need(
+        of_edge[-1] == 1 and of_edge[:-1] == shape[:-1],
+        "the edges' features are neither one number an edge nor one an edge and head",
+    )
+    heads = math.prod(of_edge)
+    return lhs.reshape(lhs.size(0), heads, shape[-1]), rhs.reshape(rhs.size(0), heads), shape
+
+
+def _check_winners(structure: Structure, index: Any) -> None:
+    """Leaves a graph whose winning edges of a maximum or minimum are not those of DGL."""
+    edges = structure.graph.num_edges
+    need(edges, "its graph has no edges, and the gradient of DGL's zeros is left to DGL")
+    need(
+        edges <= MOST_EDGES,
+        f"its graph has more than the {MOST_EDGES} edges of which winners are kept in 32 bits",
+    )
+    need(
+        structure.visits_by_number(index),
+        "its graph stores the edges of a destination in another order than that of their numbers",
+    )
+
+
+# DGL uses libxsmm's loop from this level of the processor on: AVX-512 with its F and CD instructions.
+_HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
+
+
+def _last_wins(x: Tensor, alike: bool) -> bool:
+    """Return whether DGL gives the gradient to the last of several tied edges, by number, or to the first.
+
+    DGL's own loop takes a larger message only. libxsmm's loop, which runs for float32 where the features of
+    nodes and edges have one shape and the processor has AVX-512, also takes an equal one. Both visit edges by
+    number. On a device there is one loop, which takes a larger message only.
+    """
+    if not x.is_cpu:
+        return False
+    return x.dtype is torch.float32 and alike and _HAS_AVX512 and bool(dgl.is_libxsmm_enabled())
+
+
+def gsddmm(
+    _: Any, g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v"
+) -> Tensor:
+    """Runs DGL's ``gsddmm`` where it is a dot product of both ends.
+
+    Raises:
+        Leave: DGL's code has to run.
+    """
+    copies = op in ("copy_lhs", "copy_rhs")
+    need(not copies, "nodes' features are copied to the edges, for code that sees every edge")
+    need(
+        op == "dot" and {lhs_target, rhs_target} == {"u", "v"},
+        f"edges' features of {lhs_target}_{op}_{rhs_target} have no kernel of onehop's",
+    )
+    structure = structure_for(g._graph)
+    source, target = (lhs_data, rhs_data) if lhs_target == "u" else (rhs_data, lhs_data)
+    check_tensor("sources' features", source, structure.graph.num_src, structure)
+    check_tensor("destinations' features", target, structure.graph.num_dst, structure)
+    need(source.dtype is target.dtype)
+    need(
+        source.dim() in (2, 3) and source.shape[1:] == target.shape[1:],
+        "the features of the two ends differ in shape, or have heads of heads",
+    )
+    _record_of_edges(structure, source, "dot product of the ends")
+    return sddmm(structure.graph, target, source).unsqueeze(-1)
+
+
+def edge_softmax_internal(_: Any, gidx: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Tensor:
+    """Runs DGL's inner ``edge_softmax`` over each destination's edges.
+
+    Raises:
+        Leave: DGL's code has to run.
+    """
+    need(is_all(eids), "the softmax is over some of the edges")
+    need(norm_by == "dst", "the softmax is over each source's edges")
+    structure = structure_for(gidx)
+    check_tensor("scores", logits, structure.graph.num_edges, structure)
+    _record_of_edges(structure, logits, "softmax over each destination's edges")
+    scores = logits.reshape(structure.graph.num_edges, math.prod(logits.shape[1:]))
+    return edge_softmax(structure.graph, scores).view(logits.shape)
+
+
+def _record_of_edges(structure: Structure, x: Tensor, form: str) -> None:
+    record(structure, x, form, "each edge's", "sum", x.size(-1))
