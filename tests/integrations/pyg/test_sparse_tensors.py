@@ -10,7 +10,8 @@ from torch_geometric import nn as gnn
 from torch_geometric.utils import spmm
 
 import onehop
-from onehop.integrations.pyg.edges.sparse_tensors import graph_of_tensor
+from onehop.graph import Graph
+from onehop.integrations.pyg.edges.sparse_tensors import TorchSparseTensor
 from tests.integrations.pyg.adjacencies import (
     CONTEXTS,
     WARNINGS,
@@ -250,6 +251,10 @@ def test_errors_are_pygs(name, at, values):
     with onehop.patch(), pytest.raises(type(unpatched.value)) as patched:
         conv(x, adjacency)
     assert str(patched.value) == str(unpatched.value)
+
+
+def graph_of_tensor(adjacency: Any) -> Graph | None:
+    return TorchSparseTensor(adjacency).find()
 
 
 def test_arrays_that_contradict_each_other_have_no_graph(at):
