@@ -23,7 +23,7 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import Plan, begin
-from onehop.integrations.pyg.edges.graphs import graph_of
+from onehop.integrations.pyg.edges.listed import graph_of
 from onehop.integrations.pyg.edges.typed_edges import joined
 from onehop.integrations.pyg.hgt_groups import GroupedAttention, Groups, groups_of
 from onehop.integrations.pyg.layer import has_hooks, layer_reason, record_of, reduction_of

@@ -16,7 +16,7 @@ from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
 from onehop.integrations import session
-from onehop.integrations.pyg.edges.graphs import can_remember, graph_of, rewritten
+from onehop.integrations.pyg.edges.listed import can_remember, graph_of, rewritten
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.layer import is_left_out, layer_reason, record_of
 from onehop.integrations.pyg.leave import are_dense, are_features, are_numbers, need

@@ -18,7 +18,7 @@ from onehop.graph import Graph
 from onehop.graph.lending import lend, read_address
 from onehop.integrations import session
 from onehop.integrations.pyg.edges import Factors
-from onehop.integrations.pyg.edges.graphs import degree_scale_of, note_degree_scale
+from onehop.integrations.pyg.edges.scales import degree_scale_of, note_degree_scale
 from onehop.integrations.pyg.leave import EXACT, OUT_OF_RANGE, Leave, need
 from onehop.ops.arg_extremum import MOST_EDGES
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks
 from onehop.graph import Graph
 from onehop.integrations.pyg.edges import SOURCE, Edges, Factors
 from onehop.integrations.pyg.edges.adjacency import Adjacency
@@ -111,15 +110,6 @@ class MatrixEdges(Edges):
         places = torch.arange(count, device="cpu")
         targets = torch.searchsorted(graph.rowptr, places, right=True) - 1
         return places, graph.col[:count].long(), targets
-
-    def blocks(self, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-        """The graph in blocks, kept with the graph."""
-        key = ("message blocks", block_edges, cut)
-        with graph.lock:
-            found: EdgeBlocks | None = graph.derived.get(key)
-            if found is None:
-                found = graph.derived[key] = cut_into_blocks(graph, block_edges, cut)
-        return found
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
         """The graph, and the values or the weight."""

@@ -23,7 +23,7 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
-from onehop.integrations.pyg.edges.graphs import (
+from onehop.integrations.pyg.edges.listed import (
     COUNTING,
     Derived,
     SymmetricKey,

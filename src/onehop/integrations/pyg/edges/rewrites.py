@@ -17,15 +17,10 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.integrations.pyg.edges.graphs import (
-    Derived,
-    can_remember,
-    note_scales,
-    rewritten,
-    scale_of_degrees,
-)
+from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.processes import parts_for
+from onehop.integrations.pyg.edges.scales import note_scales, scale_of_degrees
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.known import GCN_NORM_MODULES, SELF_LOOP_NAMES
 from onehop.integrations.pyg.leave import need

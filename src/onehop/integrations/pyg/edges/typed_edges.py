@@ -13,7 +13,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.graph.lending import lend
-from onehop.integrations.pyg.edges.graphs import can_remember
+from onehop.integrations.pyg.edges.listed import can_remember
 from onehop.ops.typed import Pairs, pairs_of as pairs_at
 
 
