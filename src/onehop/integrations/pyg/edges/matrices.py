@@ -15,7 +15,7 @@ from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import original, read_address, readable
 from onehop.integrations.pyg.edges.adjacency import Adjacency, Arrays, Kept
 from onehop.integrations.pyg.leave import EXACT, need
-from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.ops.contexts import WRAPPED, wraps
 
 LAYOUTS = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_coo))
 """Layouts that PyG accepts for a sparse matrix."""
@@ -65,7 +65,7 @@ class TorchMatrix(Adjacency):
     def check(self) -> None:
         """Raises Leave where the edges cannot be taken; no contents are read."""
         matrix = self.given
-        need(not (is_wrapped(matrix) or (in_older_vmap() and wraps(matrix))), WRAPPED)
+        need(not wraps(matrix), WRAPPED)
         need(matrix.is_cpu, f"{_IT} on another device than the CPU, for which PyG has its own code")
         dense = matrix.dense_dim()
         need(matrix.dim() == _MATRIX + dense and dense <= 1, _DENSE)

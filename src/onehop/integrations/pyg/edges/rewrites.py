@@ -34,8 +34,8 @@ def rows() -> list[Row]:
     """The patch table's rows: the functions in PyG's modules, and in torch_sparse if it is installed."""
     bodies: dict[str, Function] = {
         "gcn_norm": gcn_norm,
-        "add_self_loops": _with_loops,
-        "remove_self_loops": partial(_loops, "remove_self_loops"),
+        "add_self_loops": partial(_loops, True),
+        "remove_self_loops": partial(_loops, False),
     }
     names = (*((module, "gcn_norm") for module in GCN_NORM_MODULES), *SELF_LOOP_NAMES)
     made: list[Row] = []
@@ -160,25 +160,22 @@ def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: b
     return edges, torch.cat([edge_weight[keep], loop_weight])
 
 
-def _with_loops(
-    theirs: Function, edge_index: Any, edge_attr: Any = None, fill_value: Any = None, num_nodes: Any = None
+def _loops(
+    adds: bool,
+    theirs: Function,
+    edge_index: Any,
+    edge_attr: Any = None,
+    fill_value: Any = None,
+    num_nodes: Any = None,
 ) -> Any:
-    """PyG's ``add_self_loops`` with a memory; None if PyG's code has to run."""
-    need(type(num_nodes) is int)
-    return _loops("add_self_loops", theirs, edge_index, edge_attr, fill_value, num_nodes)
+    """PyG's ``add_self_loops`` or ``remove_self_loops`` with a memory; None if PyG's code has to run.
 
-
-def _loops(name: str, theirs: Function, edge_index: Any, edge_attr: Any = None, *rest: Any) -> Any:
-    """Edges with or without self loops, and their attributes; None if PyG's code has to run.
-
-    Args:
-        name: The name of PyG's function.
-        theirs: The function.
-        edge_index: The edges.
-        edge_attr: [E, ...] or None, rewritten by PyG every time.
-        *rest: The fill value and the number of nodes, if loops are added.
+    Attributes of edges are rewritten by PyG every time.
     """
-    fill_value, num_nodes = rest or (None, None)
+    # PyG counts the nodes itself, or refuses what does not belong to remove_self_loops.
+    if type(num_nodes) is not int if adds else not (num_nodes is None and fill_value is None):
+        return None
+    name, rest = ("add_self_loops", (fill_value, num_nodes)) if adds else ("remove_self_loops", ())
     if can_remember(edge_index):
         attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
         (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
