@@ -273,3 +273,18 @@ def test_normalised_values_on_other_edges_are_weights(at, values):
         x = torch.randn(NODES, WIDTH).double()
         for each in (kept, others):
             torch.testing.assert_close(gnn.SimpleConv()(x, each), each.to_dense() @ x)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_arrays_of_two_kept_matrices_are_edges_of_their_own(loops, at, values):
+    others = at.flip(0)[:, (NODES * at[1] + at[0]).argsort()]
+    x = torch.randn(NODES, WIDTH).double()
+    with onehop.patch():
+        one, two = (
+            gcn_conv.gcn_norm(matrix("csr", each, values), None, NODES, add_self_loops=loops)[0]
+            for each in (at, others)
+        )
+        mixed = torch.sparse_csr_tensor(two.crow_indices(), one.col_indices(), one.values(), one.shape)
+        assert is_shared(mixed.values())
+        for each in (one, mixed, two, one, mixed):
+            torch.testing.assert_close(gnn.SimpleConv()(x, each), torch.sparse.mm(each, x))

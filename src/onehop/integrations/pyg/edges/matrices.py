@@ -54,7 +54,11 @@ class TorchMatrix(Adjacency):
     values where something was made of them.
     """
 
-    __slots__ = ()
+    __slots__ = ("_known",)
+
+    def __init__(self, given: Tensor) -> None:
+        super().__init__(given)
+        self._known: _Edges | None = None
 
     @property
     def values(self) -> Tensor:
@@ -97,7 +101,12 @@ class TorchMatrix(Adjacency):
         need(edges.distinct, _DISTINCT)
 
     def _edges(self) -> _Edges:
-        """What is known of the edges."""
+        """What is known of the edges; looked up once."""
+        if self._known is None:
+            self._known = self._recognised()
+        return self._known
+
+    def _recognised(self) -> _Edges:
         matrix, arrays = self.given, tuple(self._arrays().values())
         key = ("edges of a sparse matrix", matrix.layout, matrix.shape)
         found: _Edges | None = remembered(*arrays, key=key, any_owner=True)
