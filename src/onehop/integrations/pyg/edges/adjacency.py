@@ -105,7 +105,7 @@ class Adjacency:
             scale = degree_scale_of(values, graph)
         if values is None or scale is not None or (not learned and self._are_ones(values)):
             return Factors(graph, None, scale, first)
-        # A copy of COO's as in PyG, whose CSR of it is another: it raises the version of what was saved.
+        # PyG raises the version of a COO matrix when it makes CSR of it: what autograd saves has to be a copy.
         return Factors(graph, values.to(x.dtype, copy=self.is_coo), None, first)
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
@@ -154,8 +154,8 @@ class Adjacency:
         """Return whether every one of the values is 1, as PyG fills them in."""
         if not values.numel():
             return True
-        # Two entries tell most weights from ones.
-        if not (values[0] == 1 and values[-1] == 1):
+        # Two entries tell most weights from ones. Complex numbers have no order.
+        if values.is_complex() or not (values[0] == 1 and values[-1] == 1):
             return False
         least, most = torch.aminmax(values.detach())
         return bool(least == 1 and most == 1)
