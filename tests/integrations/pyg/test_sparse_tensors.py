@@ -353,3 +353,13 @@ def test_pan_multiplies_by_a_matrix_that_it_learns(
     with onehop.patch():
         assert_same(gradients_of(model, call, x=x), expected)
         assert took_fast_path(call, model, x=x) == [None]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_complex_values_lose_their_imaginary_part_as_in_pyg(at):
+    values = torch.ones(at.size(1), dtype=torch.complex128)
+    values[3] = 2 + 1j
+    adjacency, x = sparse(at, values), torch.randn(NODES, WIDTH).double()
+    expected = gnn.SimpleConv()(x, adjacency)
+    with onehop.patch():
+        torch.testing.assert_close(gnn.SimpleConv()(x, adjacency), expected)

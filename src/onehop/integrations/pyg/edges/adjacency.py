@@ -105,7 +105,7 @@ class Adjacency:
             scale = degree_scale_of(values, graph)
         if values is None or scale is not None or (not learned and self._are_ones(values)):
             return Factors(graph, None, scale, first)
-        # PyG raises the version of a COO matrix when it makes CSR of it: what autograd saves has to be a copy.
+        # PyG raises the version of a COO matrix when it makes CSR of it: autograd has to save a copy.
         return Factors(graph, values.to(x.dtype, copy=self.is_coo), None, first)
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
