@@ -101,7 +101,7 @@ class TorchMatrix(Adjacency):
         need(edges.distinct, _DISTINCT)
 
     def _edges(self) -> _Edges:
-        """What is known of the edges; looked up once."""
+        """The record of the edges; looked up once."""
         if self._known is None:
             self._known = self._recognised()
         return self._known
