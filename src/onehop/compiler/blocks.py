@@ -9,7 +9,6 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.graph import Graph
-from onehop.graph.identity import remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,25 +50,20 @@ class EdgeBlocks:
         return iter(self.each)
 
 
-def blocks_of(edge_index: Tensor, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-    """The blocks of a graph with edges, made once for an ``edge_index`` and found again.
+def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
+    """The blocks of a graph with edges, made once and kept with the graph.
 
     Args:
-        edge_index: What the graph was made from.
         graph: The graph.
         block_edges: How many edges a block of several rows may have.
         cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
     """
-    return remembered(
-        edge_index,
-        key=("blocks", graph.number, block_edges, cut),
-        make=lambda: cut_into_blocks(graph, block_edges, cut),
-    )
-
-
-def cut_into_blocks(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-    """The blocks of a graph with edges; arguments as of :func:`blocks_of`."""
-    return EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+    key = ("message blocks", block_edges, cut)
+    with graph.lock:
+        found: EdgeBlocks | None = graph.derived.get(key)
+        if found is None:
+            found = graph.derived[key] = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+    return found
 
 
 def edges_of_a_block(row_bytes: int) -> int:

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from onehop.compiler.arguments import Argument, with_sizes
-from onehop.compiler.blocks import EdgeBlocks, cut_into_blocks, edges_of_a_block, whole_block
+from onehop.compiler.blocks import blocks_of, edges_of_a_block, whole_block
 from onehop.compiler.executor import BlockRun, Choice
 from onehop.compiler.modules import modules_reason
 from onehop.compiler.operands import arguments_of
@@ -204,11 +204,7 @@ def _in_blocks(
 ) -> Tensor:
     only = code.reductions[0] if len(code.reductions) == 1 else ""
     linear = only if only in ("sum", "mean") else None
-    key = ("message blocks", edges_of_a_block(way.row_bytes), linear is not None)
-    with graph.lock:
-        blocks: EdgeBlocks | None = graph.derived.get(key)
-        if blocks is None:
-            blocks = graph.derived[key] = cut_into_blocks(graph, key[1], key[2])
+    blocks = blocks_of(graph, edges_of_a_block(way.row_bytes), linear is not None)
     return BlockRun(code, each, graph, blocks, linear, autocast)(tensors, way.tensors)
 
 

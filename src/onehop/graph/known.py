@@ -8,5 +8,5 @@ from onehop.graph.identity import CACHE
 
 def note_graph(edge_index: Tensor, graph: Graph) -> None:
     """Notes the graph of ``edge_index``, [2, E], so that layers find it while that is unchanged."""
-    # The key under which integrations/pyg/edges/graphs.py looks, in the hot path.
+    # The key under which integrations/pyg/edges/listed.py looks, in the hot path.
     CACHE.store(edge_index, ("graph", graph.num_src, graph.num_dst, True), graph)

@@ -14,8 +14,8 @@ import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations import reports
-from onehop.integrations.pyg.edges import derived_matrices, matrices
-from onehop.integrations.pyg.edges.matrices import structure_of
+from onehop.integrations.pyg.edges import matrices
+from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.test_convs import NODES, WIDTH
 
@@ -210,13 +210,8 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
 
 def test_loops_are_made_once(at, values, monkeypatch):
     adjacency, made = matrix("csr", at, values), []
-
-    def counting(*args: object) -> object:
-        made.append(args)
-        return real(*args)
-
-    real = derived_matrices._made
-    monkeypatch.setattr(derived_matrices, "_made", counting)
+    real = Adjacency._made
+    monkeypatch.setattr(Adjacency, "_made", lambda *given: made.append(1) or real(*given))
     with onehop.patch():
         for _ in range(3):
             gat_conv.add_self_loops(adjacency, None, 1.0, NODES)
@@ -237,7 +232,6 @@ def test_an_unchanged_matrix_is_normalised_without_a_look_at_its_edges(at, value
         for _ in range(2):
             conv(x.requires_grad_(), adjacency)
         monkeypatch.setattr(matrices, "fingerprint", counting)
-        monkeypatch.setattr(derived_matrices, "fingerprint", counting)
         conv(x, adjacency)
     # The values alone.
     assert looked[:1] == [at.size(1)]
@@ -257,12 +251,12 @@ def test_a_normalisation_without_loops_shares_the_matrixs_arrays(at, values):
 def test_arrays_stay_shared_when_their_graph_is_made_anew(at, values):
     adjacency, conv = matrix("csr", at, values), gnn.SimpleConv()
     with onehop.patch():
-        structure = structure_of(adjacency)
+        edges = matrices.TorchMatrix(adjacency)._edges()
         kept = gcn_conv.gcn_norm(adjacency, None, NODES)[0]
         onehop.clear_cache()
         x = torch.randn(NODES, WIDTH).double()
         torch.testing.assert_close(conv(x, kept), kept.to_dense() @ x)
-    assert structure.derived  # what is kept has lived all the time
+    assert edges.made  # what is kept has lived all the time
     assert is_shared(kept.col_indices())
 
 
@@ -279,3 +273,18 @@ def test_normalised_values_on_other_edges_are_weights(at, values):
         x = torch.randn(NODES, WIDTH).double()
         for each in (kept, others):
             torch.testing.assert_close(gnn.SimpleConv()(x, each), each.to_dense() @ x)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_arrays_of_two_kept_matrices_are_edges_of_their_own(loops, at, values):
+    others = at.flip(0)[:, (NODES * at[1] + at[0]).argsort()]
+    x = torch.randn(NODES, WIDTH).double()
+    with onehop.patch():
+        one, two = (
+            gcn_conv.gcn_norm(matrix("csr", each, values), None, NODES, add_self_loops=loops)[0]
+            for each in (at, others)
+        )
+        mixed = torch.sparse_csr_tensor(two.crow_indices(), one.col_indices(), one.values(), one.shape)
+        assert is_shared(mixed.values())
+        for each in (one, mixed, two, one, mixed):
+            torch.testing.assert_close(gnn.SimpleConv()(x, each), torch.sparse.mm(each, x))

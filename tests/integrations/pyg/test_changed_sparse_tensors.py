@@ -15,7 +15,7 @@ from torch_geometric.transforms import ToSparseTensor
 import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
-from onehop.integrations.pyg.edges import derived_tensors
+from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, model_of
 from tests.integrations.pyg.test_convs import NODES, WIDTH
 
@@ -172,8 +172,8 @@ def test_what_is_derived_is_torch_sparses_and_the_callers_own(make, kind, name, 
 @pytest.mark.parametrize("name", ["gcn_norm", "gcn_norm without loops", "set_diag", "fill_diag"])
 def test_it_is_made_once(name, at, values, monkeypatch):
     made: list[int] = []
-    kept = derived_tensors._kept
-    monkeypatch.setattr(derived_tensors, "_kept", lambda *given: made.append(1) or kept(*given))
+    real = Adjacency._made
+    monkeypatch.setattr(Adjacency, "_made", lambda *given: made.append(1) or real(*given))
     adjacency = sparse(at, values)
     with onehop.patch():
         for _ in range(3):

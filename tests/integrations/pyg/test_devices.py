@@ -23,8 +23,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.integrations import reports
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.edges.derived import can_remember
-from onehop.integrations.pyg.edges.graphs import graph_of
+from onehop.integrations.pyg.edges.listed import can_remember, graph_of
 from onehop.kernels.triton import availability
 from onehop.machines import pim
 from onehop.plans import gpu_tuned

@@ -1,6 +1,7 @@
 """GCN's normalisation of edges without weight: PyG's tensors, bit by bit."""
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -8,8 +9,9 @@ from torch_geometric.nn.conv import gcn_conv
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.pyg.edges.graphs import SymmetricKey, symmetric_of
-from onehop.integrations.pyg.edges.normalise import remembering
+from onehop.integrations.pyg.edges import rewrites
+from onehop.integrations.pyg.edges.listed import SymmetricKey, symmetric_of
+from onehop.integrations.rows import replacing
 
 NODES = 50
 CASES = list(
@@ -66,7 +68,7 @@ def test_products_of_the_scale_are_the_weights_of_pyg(loops, forwards, add_self_
 
 
 def test_more_edges_than_float32_counts_are_left_to_pyg(monkeypatch):
-    monkeypatch.setattr("onehop.integrations.pyg.edges.graphs._EXACT_DEGREES", 100)
+    monkeypatch.setattr("onehop.integrations.pyg.edges.listed._EXACT_DEGREES", 100)
     assert symmetric_of(edges(False), SymmetricKey(NODES, True, True, torch.float32)) is None
 
 
@@ -84,7 +86,7 @@ def test_weighted_edges_get_their_loops_from_memory(improved, flow):
         asked.append(given)
         return gcn_conv.gcn_norm(*given)
 
-    ours = remembering(theirs)
+    ours = replacing(SimpleNamespace(gcn_norm=theirs), "gcn_norm", rewrites.gcn_norm).ours
     with onehop.patch(), thresholds.lifted():
         for _ in range(2):
             found = ours(edge_index, weight, *arguments)

@@ -11,7 +11,8 @@ from torch_geometric.nn.aggr import MaxAggregation
 
 import onehop
 from onehop import Graph
-from onehop.integrations.pyg.edges.matrices import matrix_reason, structure_of
+from onehop.integrations.pyg.edges.matrices import TorchMatrix
+from onehop.integrations.pyg.leave import Leave
 from tests.integrations.pyg.adjacencies import (
     CONTEXTS,
     LAYOUTS,
@@ -259,7 +260,7 @@ def test_weights_stand_in_for_values_where_messages_run(at, values, gradients_of
 
 
 def graph_of(adjacency: Tensor) -> Graph | None:
-    return structure_of(adjacency).graph(adjacency)
+    return TorchMatrix(adjacency).find()
 
 
 def test_edges_that_are_out_of_range_have_no_graph(at, values):
@@ -276,9 +277,10 @@ def test_edges_that_are_out_of_range_have_no_graph(at, values):
 def test_entries_that_are_said_to_be_coalesced_but_are_out_of_order_have_no_graph(at, values):
     assert graph_of(matrix("coo", at, values)) is not None
     assert graph_of(matrix("coo", at.flip(1), values)) is None
-    assert matrix_reason(matrix("coo", at, values)) is None
+    TorchMatrix(matrix("coo", at, values)).check()
     across = torch.sparse_coo_tensor(at.t().contiguous().t(), values, (NODES, NODES), is_coalesced=True)
-    assert matrix_reason(across) == "edge_index is a sparse matrix whose indices are not contiguous"
+    with pytest.raises(Leave, match="edge_index is a sparse matrix whose indices are not contiguous"):
+        TorchMatrix(across).check()
 
 
 class Own(gnn.SAGEConv):

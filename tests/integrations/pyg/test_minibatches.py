@@ -187,7 +187,7 @@ def test_graph_of_a_batch_is_built_once_and_turned_round_for_gradients_alone(gen
 
     monkeypatch.setattr(onehop.Graph, "transposed_csr", property(turn))
     monkeypatch.setattr(
-        "onehop.integrations.pyg.edges.graphs.Graph", type("Spy", (), {"from_edge_index": build})
+        "onehop.integrations.pyg.edges.listed.Graph", type("Spy", (), {"from_edge_index": build})
     )
     batch = Batch.from_data_list(small_graphs(generator))
     torch.manual_seed(0)

@@ -16,7 +16,7 @@ from torch_geometric.sampler import NegativeSampling, NeighborSampler, NodeSampl
 
 import onehop
 from onehop.graph import Graph
-from onehop.integrations.pyg.edges.graphs import graph_of
+from onehop.integrations.pyg.edges.listed import graph_of
 from onehop.integrations.pyg.loaders import neighbours
 
 NODES, EDGES = 200, 1500

@@ -10,7 +10,8 @@ from torch_geometric import nn as gnn
 from torch_geometric.utils import spmm
 
 import onehop
-from onehop.integrations.pyg.edges.sparse_tensors import graph_of_tensor
+from onehop.graph import Graph
+from onehop.integrations.pyg.edges.sparse_tensors import TorchSparseTensor
 from tests.integrations.pyg.adjacencies import (
     CONTEXTS,
     WARNINGS,
@@ -252,6 +253,10 @@ def test_errors_are_pygs(name, at, values):
     assert str(patched.value) == str(unpatched.value)
 
 
+def graph_of_tensor(adjacency: Any) -> Graph | None:
+    return TorchSparseTensor(adjacency).find()
+
+
 def test_arrays_that_contradict_each_other_have_no_graph(at):
     assert graph_of_tensor(sparse(at)) is not None
     assert graph_of_tensor(by_pointers(at)) is not None
@@ -348,3 +353,13 @@ def test_pan_multiplies_by_a_matrix_that_it_learns(
     with onehop.patch():
         assert_same(gradients_of(model, call, x=x), expected)
         assert took_fast_path(call, model, x=x) == [None]
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values to real")
+def test_complex_values_lose_their_imaginary_part_as_in_pyg(at):
+    values = torch.ones(at.size(1), dtype=torch.complex128)
+    values[3] = 2 + 1j
+    adjacency, x = sparse(at, values), torch.randn(NODES, WIDTH).double()
+    expected = gnn.SimpleConv()(x, adjacency)
+    with onehop.patch():
+        torch.testing.assert_close(gnn.SimpleConv()(x, adjacency), expected)

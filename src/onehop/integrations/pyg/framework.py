@@ -1,7 +1,6 @@
 """PyG as a framework that can be patched."""
 
-import importlib
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch_geometric
@@ -19,13 +18,8 @@ from onehop.integrations.pyg import (
     pending,
     pna,
 )
-from onehop.integrations.pyg.edges import derived_tensors, normalise, self_loops
-from onehop.integrations.pyg.known import (
-    GCN_NORM_MODULES,
-    SELF_LOOP_NAMES,
-    classes_returning_weights,
-    edge_updates,
-)
+from onehop.integrations.pyg.edges import rewrites
+from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
@@ -65,11 +59,11 @@ class Pyg(Framework):
         # Both read PyG's functions, which are not replaced yet.
         rules()
         edge_updates()
-        shared = _shared_rows()
-        of_gcn = next(row for row in shared if row.owner is gcn_conv and row.attribute == "gcn_norm")
+        rewriting = rewrites.rows()
+        of_gcn = next(row for row in rewriting if row.owner is gcn_conv and row.attribute == "gcn_norm")
         return [
             hook.template_row(),
-            *shared,
+            *rewriting,
             *associations.rows(of_gcn.ours),
             *(
                 _made(kind, "forward", partial(pending.noting, traced=traced.attention_forward))
@@ -82,7 +76,6 @@ class Pyg(Framework):
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
             *loaders.rows(),
-            *derived_tensors.rows(),
         ]
 
     def install(self, settings: Settings) -> None:
@@ -125,14 +118,3 @@ def _made(owner: Any, attribute: str, maker: Function) -> Row:
     """The row of a function that is replaced by what ``maker`` makes of it."""
     theirs = getattr(owner, attribute)
     return Row(owner, attribute, maker(theirs), theirs)
-
-
-def _shared_rows() -> list[Row]:
-    """The rows of functions that several modules import; TorchScript wants one function for all of them."""
-    makers = {
-        "gcn_norm": normalise.remembering,
-        **self_loops.REMEMBERING,
-    }
-    once = {attribute: cache(maker) for attribute, maker in makers.items()}
-    names = (*((name, "gcn_norm") for name in GCN_NORM_MODULES), *SELF_LOOP_NAMES)
-    return [_made(importlib.import_module(name), attribute, once[attribute]) for name, attribute in names]

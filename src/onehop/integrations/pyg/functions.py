@@ -22,13 +22,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.integrations import session
-from onehop.integrations.pyg.edges.matrices import is_matrix
-from onehop.integrations.pyg.edges.matrix import (
-    adjacency_reason,
-    is_adjacency,
-    matrix_product,
-    tensor_product,
-)
+from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
@@ -115,13 +109,14 @@ def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
     """Multiplies a sparse matrix, as a layer with a fused path does; None where PyG's code has to run."""
     if type(other) not in _PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
         return None
-    if not is_adjacency(src) or other.dim() != _MATRIX or other.size(0) != src.size(1):
+    adjacency = adjacency_of(src)
+    if adjacency is None or other.dim() != _MATRIX or other.size(0) != src.size(1):
         return None
-    if is_too_small(src, other) or not _applies(other) or adjacency_reason(src) is not None:
+    if is_too_small(src, other) or not _applies(other):
         return None
+    adjacency.check()
     reduce = _OF_PRODUCTS[reduce]
-    product = matrix_product if is_matrix(src) else tensor_product
-    graph, weight, scale, first = product(src, other, reduce)
+    graph, weight, scale, first = adjacency.factors(other, reduce)
     return Aggregation(WEIGHTED, reduce, graph, other, weight, scale, first=first).run()
 
 

@@ -23,7 +23,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from onehop.integrations.pyg.call import begin
-from onehop.integrations.pyg.edges.graphs import COUNTING, Symmetric, SymmetricKey, normalised_graph
+from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over

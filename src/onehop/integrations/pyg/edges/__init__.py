@@ -8,6 +8,7 @@ from torch.nn.functional import dropout
 
 from onehop import ops
 from onehop.backends import refusal
+from onehop.compiler.blocks import EdgeBlocks, blocks_of
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OUT_OF_RANGE, Leave
@@ -133,6 +134,10 @@ class Edges:
     def ends(self, row: int) -> Tensor:
         """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
         raise NotImplementedError
+
+    def blocks(self, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
+        """The graph in blocks, kept with the graph; arguments are those of :func:`.blocks_of`."""
+        return blocks_of(graph, block_edges, cut)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
         """The factors of PyG's dropout, as PyG would draw them now, for numbers in the order of ``out``.

@@ -1,13 +1,4 @@
-"""Sparse matrices as edges: torch's CSR, CSC and COO; rows are destinations, columns are sources.
-
-A matrix's graph is made from its index arrays and found again by their memory, because PyG makes new matrices
-of the same arrays and of other values. Every matrix has its own version counter, so that none tells what was
-written through another one. So an unchanged matrix that was met before is taken to have the same edges; for
-every other matrix the arrays are compared, by fingerprints of all of their contents.
-
-Values are never kept. Where all of them are 1, as PyG fills them in, the messages need no weight. That is
-checked by a fingerprint of all of them, at every call.
-"""
+"""Sparse matrices of torch's own: CSR, CSC and COO."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -21,166 +12,171 @@ from onehop import config, native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import read_address, readable
-from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
+from onehop.graph.lending import original, read_address, readable
+from onehop.integrations.pyg.edges.adjacency import Adjacency, Arrays, Kept
+from onehop.integrations.pyg.leave import EXACT, need
+from onehop.ops.contexts import WRAPPED, wraps
 
 LAYOUTS = frozenset((torch.sparse_csr, torch.sparse_csc, torch.sparse_coo))
-"""Layouts that PyG accepts for an adjacency."""
+"""Layouts that PyG accepts for a sparse matrix."""
 
-_STRUCTURE = "edges of a sparse matrix"
 _MATRIX = 2
+_IT = "edge_index is a sparse matrix"
+_DENSE = f"{_IT} with further dimensions"
+_DISTINCT = "torch gives gradients to values of distinct, ascending columns in every row"
 
 
-@dataclass(slots=True, weakref_slot=True, eq=False)
-class Structure:
-    """The edges of sparse matrices with the same index arrays, in the order of their values.
+@dataclass(slots=True, eq=False)
+class _Edges:
+    """The edges of matrices of torch's own with the same index arrays.
 
     Attributes:
         contents: Fingerprints of the arrays.
-        derived: What was made from these edges and a matrix's values, by keys of who made it.
+        graph: Their graph, once it was made.
+        distinct: Whether columns ascend in every row, each once; None until that was looked at.
+        made: What was made from these edges and values, with a fingerprint of the values, by key.
+        matrices: The matrices that have these edges, and their versions when that was seen.
     """
 
     contents: tuple[int, ...]
-    derived: dict[Hashable, Any] = field(default_factory=dict)
-    _graph: Graph | None = None
-    # The matrices that have these edges, and their versions when that was seen.
-    _matrices: Any = field(default_factory=WeakIdKeyDictionary)
-    _of_ones: dict[torch.dtype, int] = field(default_factory=dict)
-    _distinct: bool | None = None
+    graph: Graph | None = None
+    distinct: bool | None = None
+    made: dict[Hashable, tuple[Hashable, Kept]] = field(default_factory=dict)
+    matrices: Any = field(default_factory=WeakIdKeyDictionary)
 
-    def graph(self, matrix: Tensor) -> Graph | None:
-        """The edges as a graph, made at the first call.
 
-        Args:
-            matrix: One that has these edges.
+class TorchMatrix(Adjacency):
+    """A sparse matrix of torch's own.
 
-        Returns:
-            None if an index is out of range, the arrays contradict each other, or a COO matrix is not in
-            order.
-        """
-        if self._graph is None:
-            self._graph = _graph_of(matrix)
-        return self._graph
+    Every matrix has its own version counter, so none tells what was written through another one. An unchanged
+    matrix that was met before is taken to have the same edges, and so is one of untouched copies of kept
+    arrays. For every other one the arrays are compared, by fingerprints of all of their contents. So are the
+    values where something was made of them.
+    """
 
-    def note(self, matrix: Tensor) -> None:
-        """Notes that a matrix, as it is, has these edges."""
-        self._matrices[matrix] = matrix._version
+    __slots__ = ("_known",)
 
-    def is_noted(self, matrix: Tensor) -> bool:
-        """Return whether a matrix was noted, and has not been written to as far as torch counts it."""
-        return not config.full_check() and self._matrices.get(matrix) == matrix._version
+    def __init__(self, given: Tensor) -> None:
+        super().__init__(given)
+        self._known: _Edges | None = None
 
-    def are_ones(self, values: Tensor) -> bool:
-        """Return whether every one of these values, one an edge, is 1."""
-        if not values.is_contiguous():
-            return False
-        known = self._of_ones.get(values.dtype)
-        if known is None:
-            # Two entries tell most weights from ones, so that no ones have to be made for them.
-            if values.numel() and not (float(values[0]) == 1 and float(values[-1]) == 1):
-                return False
-            known = self._of_ones[values.dtype] = fingerprint(torch.ones_like(values, device="cpu"))
-        return fingerprint(values) == known
+    @property
+    def values(self) -> Tensor:
+        """[E] or [E, D]."""
+        values: Tensor = self.given.values()
+        return values
 
-    def has_distinct_entries(self, graph: Graph) -> bool:
-        """Return whether columns ascend in every row, each once, as torch assumes in gradients to values.
+    def check(self) -> None:
+        """Raises Leave where the edges cannot be taken; no contents are read."""
+        matrix = self.given
+        need(not wraps(matrix), WRAPPED)
+        need(matrix.is_cpu, f"{_IT} on another device than the CPU, for which PyG has its own code")
+        dense = matrix.dense_dim()
+        need(matrix.dim() == _MATRIX + dense and dense <= 1, _DENSE)
+        if self.is_coo:
+            need(matrix.is_coalesced(), f"{_IT} whose entries have to be summed first (coalesced)")
+            # Torch mixes other indices up where it makes CSR of them.
+            need(matrix.indices().is_contiguous(), f"{_IT} whose indices are not contiguous")
+        need(not matrix.is_inference(), f"{_IT} that was made in inference mode, and so cannot be recognised")
 
-        Args:
-            graph: That of these edges.
-        """
-        if self._distinct is None:
+    def find(self) -> Graph | None:
+        """Return the graph: found, or made."""
+        edges = self._edges()
+        if edges.graph is None:
+            edges.graph = self._graph()
+        return edges.graph
+
+    def check_gradients(self) -> None:
+        """Raises Leave where values need gradients that torch does not give, or gives otherwise."""
+        if not torch.is_grad_enabled() or not self.values.requires_grad:
+            return
+        graph, edges = self.graph(), self._edges()
+        is_csc = self.given.layout is torch.sparse_csc
+        need(not is_csc, "torch gives no gradients to the values of a CSC matrix")
+        if edges.distinct is None:
             ascends = torch.ones(graph.num_edges + 1, dtype=torch.bool, device="cpu")
             torch.gt(graph.col[1:], graph.col[:-1], out=ascends[1 : max(graph.num_edges, 1)])
             ascends[graph.rowptr] = True
-            self._distinct = bool(ascends.all())
-        return self._distinct
+            edges.distinct = bool(ascends.all())
+        need(edges.distinct, _DISTINCT)
 
+    def _edges(self) -> _Edges:
+        """The record of the edges; looked up once."""
+        if self._known is None:
+            self._known = self._recognised()
+        return self._known
 
-def is_matrix(edge_index: Any) -> bool:
-    """Return whether edges are given as a sparse matrix of torch's own."""
-    return type(edge_index) is Tensor and edge_index.layout in LAYOUTS
-
-
-def matrix_reason(matrix: Tensor) -> str | None:
-    """Return why the edges of a sparse matrix cannot be taken; None if they can. No contents are read."""
-    if is_wrapped(matrix) or (in_older_vmap() and wraps(matrix)):
-        return WRAPPED
-    if not matrix.is_cpu:
-        return "edge_index is a sparse matrix on another device than the CPU, for which PyG has its own code"
-    if matrix.dim() - matrix.dense_dim() != _MATRIX or matrix.dense_dim() > 1:
-        return "edge_index is a sparse matrix with further dimensions"
-    if matrix.layout is torch.sparse_coo and not matrix.is_coalesced():
-        return "edge_index is a sparse matrix whose entries have to be summed first (coalesced)"
-    if matrix.layout is torch.sparse_coo and not matrix.indices().is_contiguous():
-        # Torch mixes such indices up where it makes CSR of them.
-        return "edge_index is a sparse matrix whose indices are not contiguous"
-    if matrix.is_inference():
-        return "edge_index is a sparse matrix that was made in inference mode, and so cannot be recognised"
-    return None
-
-
-def structure_of(matrix: Tensor) -> Structure:
-    """The edges of a sparse matrix for which :func:`matrix_reason` returns None: found, or noted."""
-    arrays = index_arrays(matrix)
-    rest = (_STRUCTURE, matrix.layout, matrix.shape)
-    found: Structure | None = remembered(arrays[0], key=rest, any_owner=True)
-    if found is not None and found.is_noted(matrix):
+    def _recognised(self) -> _Edges:
+        matrix, arrays = self.given, tuple(self._arrays().values())
+        key = ("edges of a sparse matrix", matrix.layout, matrix.shape)
+        found: _Edges | None = remembered(*arrays, key=key, any_owner=True)
+        if found is not None and not config.full_check():
+            if found.matrices.get(matrix) == matrix._version:
+                return found
+            # A kept array has no other owner, so an untouched copy has its contents.
+            if all(original(array) is not array for array in arrays):
+                return found
+        contents = tuple(map(fingerprint, arrays))
+        if found is None or found.contents != contents:
+            found = _Edges(contents)
+            CACHE.store(arrays, key, found, any_owner=True)
+        found.matrices[matrix] = matrix._version
         return found
-    contents = tuple(fingerprint(array) for array in arrays)
-    if found is None or found.contents != contents:
-        found = Structure(contents)
-        CACHE.store(arrays[0], rest, found, any_owner=True)
-    found.note(matrix)
-    return found
 
+    def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
+        values = self.values
+        need(values.dim() == 1, _DENSE)
+        need(x.dim() == _MATRIX and values.dtype is x.dtype)
+        # Torch adds up in no other dtypes. A mean over CSC is a sum in PyG, and then divided.
+        is_sum = reduce == "sum" or (reduce == "mean" and self.given.layout is torch.sparse_csc)
+        need(not is_sum or x.dtype in EXACT)
+        self.check_gradients()
+        return values, values.requires_grad and torch.is_grad_enabled()
 
-def index_arrays(matrix: Tensor) -> tuple[Tensor, ...]:
-    """The arrays that say where a sparse matrix has entries; the first has one column for each entry."""
-    return _ARRAYS[matrix.layout](matrix)
+    def _arrays(self) -> Arrays:
+        matrix = self.given
+        if matrix.layout is torch.sparse_csr:
+            return {"col": matrix.col_indices(), "rowptr": matrix.crow_indices()}
+        if matrix.layout is torch.sparse_csc:
+            return {"row": matrix.row_indices(), "colptr": matrix.ccol_indices()}
+        return {"indices": matrix.indices()}
 
+    def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        values = self.values
+        need(self.given.layout is not torch.sparse_csc and values.dim() == 1 and not values.requires_grad)
+        edges, contents = self._edges(), (fingerprint(values), values.dtype)
+        found = edges.made.get(key)
+        if found is None or found[0] != contents:
+            found = edges.made[key] = contents, make()
+        return found[1]
 
-def of_arrays(like: Tensor, arrays: tuple[Tensor, ...], values: Tensor) -> Tensor:
-    """A sparse matrix of these arrays, with the layout and shape of another one; nothing is checked.
+    def _like(self, arrays: Arrays | None, values: Any) -> Tensor:
+        given, shape = arrays or self._arrays(), self.given.shape
+        options: Any = {"device": values.device, "check_invariants": False}
+        if self.is_coo:
+            made = torch.sparse_coo_tensor(given["indices"], values, shape, is_coalesced=True, **options)
+        else:
+            made = torch.sparse_csr_tensor(given["rowptr"], given["col"], values, shape, **options)
+        if arrays is None:
+            self._edges().matrices[made] = made._version
+        return made
 
-    Args:
-        like: In CSR or COO.
-        arrays: As :func:`index_arrays` gives them.
-        values: [E].
-    """
-    shape = like.shape
-    if like.layout is torch.sparse_csr:
-        col, rowptr = arrays
-        return torch.sparse_csr_tensor(
-            rowptr, col, values, shape, device=values.device, check_invariants=False
-        )
-    return torch.sparse_coo_tensor(
-        arrays[0], values, shape, device=values.device, is_coalesced=True, check_invariants=False
-    )
+    def _graph(self) -> Graph | None:
+        num_dst, num_src = self.given.shape[:_MATRIX]
+        arrays = {name: readable(array) for name, array in self._arrays().items()}
+        try:
+            if "rowptr" in arrays:
+                return Graph.from_csr(arrays["rowptr"], arrays["col"], num_src)
+            if "colptr" in arrays:
+                return Graph.from_csr(arrays["colptr"], arrays["row"], num_dst).transpose()
+            graph = Graph.from_edge_index(arrays["indices"].flip(0), size=(num_src, num_dst))
+        except ArgumentError:
+            return None
+        # A matrix may be marked as coalesced although it is not, and torch believes the mark.
+        return graph if graph.perm is None else None
 
 
 def fingerprint(array: Tensor) -> int:
     """A hash of all contents of a tensor on the CPU."""
     array = array.detach().contiguous()
     return native.extension.fingerprint(read_address(array), array.nbytes, native.threads())
-
-
-_ARRAYS: dict[torch.layout, Callable[[Tensor], tuple[Tensor, ...]]] = {
-    torch.sparse_csr: lambda matrix: (matrix.col_indices(), matrix.crow_indices()),
-    torch.sparse_csc: lambda matrix: (matrix.row_indices(), matrix.ccol_indices()),
-    torch.sparse_coo: lambda matrix: (matrix.indices(),),
-}
-
-
-def _graph_of(matrix: Tensor) -> Graph | None:
-    num_dst, num_src = matrix.shape[:_MATRIX]
-    arrays = [readable(array) for array in index_arrays(matrix)]
-    try:
-        if matrix.layout is torch.sparse_csr:
-            return Graph.from_csr(arrays[1], arrays[0], num_src)
-        if matrix.layout is torch.sparse_csc:
-            return Graph.from_csr(arrays[1], arrays[0], num_dst).transpose()
-        graph = Graph.from_edge_index(arrays[0].flip(0), size=(num_src, num_dst))
-    except ArgumentError:
-        return None
-    # A matrix may be marked as coalesced although it is not, and torch believes the mark.
-    return graph if graph.perm is None else None

@@ -23,9 +23,15 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import memory
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
-from onehop.integrations.pyg.edges.derived import Derived, rewritten
-from onehop.integrations.pyg.edges.graphs import COUNTING, SymmetricKey, graph_of, symmetric_of
-from onehop.integrations.pyg.edges.normalise import Unweighted, normalisation, without_weight
+from onehop.integrations.pyg.edges.listed import (
+    COUNTING,
+    Derived,
+    SymmetricKey,
+    graph_of,
+    rewritten,
+    symmetric_of,
+)
+from onehop.integrations.pyg.edges.rewrites import Unweighted, normalisation, without_weight
 from onehop.ops.library import LIBRARY
 
 _FIND = "find_graph"

@@ -18,7 +18,7 @@ _MATRIX = 2
 
 
 def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False) -> bool:
-    """Return whether a graph is so small that to make and recognise it takes longer than PyG's own code.
+    """Return whether a graph is so small that making and recognising it takes longer than PyG's own code.
 
     The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
     every forward pass: the second pass would give other bits than the first, and activation checkpointing
@@ -30,11 +30,11 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
             made yet.
         columns: How many columns are aggregated, where they may be fewer than those of the features; None
             means those of the features.
-        attends: Whether messages are weighed by attention, on which PyG spends several times as long, and
-            which has heads behind its nodes; other features have batches before them.
+        attends: Whether attention weights the messages: PyG takes several times as long, and the operand is
+            [N, H, C]. Otherwise an operand of more than two dimensions is [..., N, F].
     """
     bounds = thresholds.now
-    # Layers of small graphs pay for each of these questions; a shape is read in the time of one size.
+    # The hot path of small graphs: a whole shape is read in the time of one size.
     if type(edge_index) is Tensor:
         shape = edge_index.shape
         if len(shape) != _MATRIX:
@@ -44,7 +44,7 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
         edges = edge_index.nnz()
     else:
         return False
-    # Who asks for a machine or a backend wants every aggregation there.
+    # A machine or backend that was chosen runs every aggregation.
     if edges >= bounds.few_edges or session.now.settings.backend:
         return False
     if attends:
@@ -67,7 +67,7 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
 
 
 def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
-    """Return the same of a layer's own messages, which read these operands of ``propagate``."""
+    """Return whether a graph is too small for messages that read these operands of ``propagate``."""
     width = 0
     for operand in operands:
         for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
@@ -78,14 +78,8 @@ def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
 
 def number_of_edges(edge_index: Any) -> int:
     """The number of edges of [2, E], or of a sparse matrix."""
-    entries: int
     if is_sparse_tensor(edge_index):
-        entries = edge_index.nnz()
-        return entries
-    entries = edge_index.size(-1)
-    if edge_index.layout is torch.strided or edge_index.layout not in LAYOUTS:
-        return entries
-    # A transform's own tensors know no number of entries, nor do others inside it; both are refused later.
-    if not is_wrapped(edge_index) and context_reason() is None:
-        entries = edge_index._nnz()
-    return entries
+        return int(edge_index.nnz())
+    # The tensors of a transform have no number of entries, nor have others inside it; both are refused later.
+    knows = edge_index.layout in LAYOUTS and not is_wrapped(edge_index) and context_reason() is None
+    return int(edge_index._nnz() if knows else edge_index.size(-1))

@@ -1,11 +1,9 @@
-"""``SparseTensor`` of torch_sparse as edges: rows are destinations, columns are sources.
+"""``SparseTensor`` of torch_sparse as a sparse matrix.
 
-PyG passes one set of index arrays on: ``set_value`` and ``gcn_norm`` make new objects of the same tensors. So
-the graph is found by its column array, as that of an ``edge_index`` is, and each array of rows is compared
-with it once. Contents are checked as those of an ``edge_index`` (:mod:`onehop.graph.identity`). Where
-torch_sparse is not installed, PyG has a class of that name without instances.
+Where torch_sparse is not installed, PyG has a class of that name without instances.
 """
 
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -16,51 +14,88 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import readable
+from onehop.integrations.pyg.edges.adjacency import LINEAR, Adjacency, Arrays, Kept
+from onehop.integrations.pyg.leave import need
 from onehop.ops.contexts import WRAPPED, wraps
+
+_MATRIX, _BATCHED = 2, 3
+_IT = "edge_index is a SparseTensor"
+
+
+class TorchSparseTensor(Adjacency):
+    """A SparseTensor of torch_sparse.
+
+    Its arrays stay the same tensors in what PyG makes of it, so they are recognised as an ``edge_index`` is
+    (:mod:`onehop.graph.identity`). The graph belongs to the columns; each array of rows is compared with it
+    once.
+    """
+
+    __slots__ = ()
+
+    @property
+    def values(self) -> Tensor | None:
+        """[E] or [E, D]; None if it has none."""
+        values: Tensor | None = self.given.storage._value
+        return values
+
+    def check(self) -> None:
+        """Raises Leave where the edges cannot be taken; no contents are read."""
+        col = self.given.storage._col
+        need(not wraps(col, self.values), WRAPPED)
+        need(col.is_cpu, f"{_IT} on another device than the CPU")
+        need(not col.is_inference(), f"{_IT} that was made in inference mode, and so cannot be recognised")
+
+    def find(self) -> Graph | None:
+        """Return the graph: found, or made."""
+        storage = self.given.storage
+        key = ("edges of a SparseTensor", *storage._sparse_sizes)
+        found: Graph | None = remembered(storage._col, key=key)
+        if found is not None and _has_rows(found, storage):
+            return found
+        # Tensors made in inference mode could not be used outside it, where they will be found again.
+        with torch.inference_mode(False), torch.no_grad():
+            made = _graph_of(storage)
+        if made is None or not _has_rows(made, storage):
+            return None
+        CACHE.store(storage._col, key, made)
+        return made
+
+    def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
+        # PyG's product of features of two dimensions and values that need no gradient is torch's, in the
+        # dtype of the features. All others are torch_sparse's: a gradient reaches each value, repeated
+        # entries too, and an extremum is that of the numbers greater, or less, than what came before, so that
+        # NaN and infinities get lost. Of no entries at all PyG gives zeros that need no gradient.
+        values = self.values if weighted else None
+        need(self.given.nnz() > 0)
+        if values is not None:
+            need(values.dim() == 1, f"{_IT} whose values have further dimensions")
+        need(x.dim() == _MATRIX or (x.dim() == _BATCHED and reduce in LINEAR))
+        return values, values is not None and values.requires_grad
+
+    def _are_ones(self, values: Tensor) -> bool:
+        return remembered(values, key="ones", make=lambda: super(TorchSparseTensor, self)._are_ones(values))
+
+    def _arrays(self) -> Arrays:
+        storage = self.given.storage
+        names = ("col", "row", "rowptr", "rowcount", "colptr", "colcount", "csr2csc", "csc2csr")
+        arrays = {name: getattr(storage, f"_{name}") for name in names}
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        values, number = self.values, self.graph().number
+        need(values is None or not (values.requires_grad or values.is_inference()))
+        known_by = self.given.storage._col if values is None else values
+        return remembered(known_by, key=("made of a SparseTensor", number, key), make=make)
+
+    def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
+        storage = self.given.storage
+        options: Any = {"sparse_sizes": storage._sparse_sizes, "is_sorted": True, "trust_data": True}
+        return self.given.from_storage(type(storage)(value=values, **options, **(arrays or self._arrays())))
 
 
 def is_sparse_tensor(edge_index: Any) -> bool:
     """Return whether edges are given as a SparseTensor."""
     return type(edge_index) is SparseTensor
-
-
-def sparse_tensor_reason(adj_t: Any) -> str | None:
-    """Return why the edges of a SparseTensor cannot be taken; None if they can. No contents are read."""
-    storage = adj_t.storage
-    col, value = storage._col, storage._value
-    if wraps(col, value):
-        return WRAPPED
-    if not col.is_cpu:
-        return "edge_index is a SparseTensor on another device than the CPU"
-    if col.is_inference():
-        return "edge_index is a SparseTensor that was made in inference mode, and so cannot be recognised"
-    return None
-
-
-def graph_of_tensor(adj_t: Any) -> Graph | None:
-    """The edges of a SparseTensor for which :func:`sparse_tensor_reason` returns None.
-
-    Returns:
-        The graph, in the order of the values: found, or made. None if a number is out of range, or the arrays
-        contradict each other.
-    """
-    storage = adj_t.storage
-    rest = ("edges of a SparseTensor", *storage._sparse_sizes)
-    found: Graph | None = remembered(storage._col, key=rest)
-    if found is not None and _has_rows(found, storage):
-        return found
-    # Tensors made in inference mode could not be used outside it, where they will be found again.
-    with torch.inference_mode(False), torch.no_grad():
-        made = _made(storage)
-    if made is None or not _has_rows(made, storage):
-        return None
-    CACHE.store(storage._col, rest, made)
-    return made
-
-
-def are_ones(values: Tensor) -> bool:
-    """Return whether every one of these values, which need no gradient, is 1; remembered."""
-    return remembered(values, key="ones", make=lambda: bool((values == 1).all()))
 
 
 def _has_rows(graph: Graph, storage: Any) -> bool:
@@ -69,21 +104,17 @@ def _has_rows(graph: Graph, storage: Any) -> bool:
     It may have them as pointers, as numbers, or both; PyG reads either.
     """
     pointers, numbers = storage._rowptr, storage._row
-    return (
-        pointers is None
-        or remembered(
-            pointers, key=("pointers", graph.number), make=lambda: torch.equal(pointers, graph.rowptr)
-        )
-    ) and (
-        numbers is None
-        or remembered(numbers, key=("numbers", graph.number), make=lambda: _are_numbers(numbers, graph))
+
+    def are_numbers() -> bool:
+        found = _pointers(numbers, graph.num_dst)
+        return found is not None and torch.equal(found, graph.rowptr)
+
+    def are_pointers() -> bool:
+        return torch.equal(pointers, graph.rowptr)
+
+    return (pointers is None or remembered(pointers, key=("pointers", graph.number), make=are_pointers)) and (
+        numbers is None or remembered(numbers, key=("numbers", graph.number), make=are_numbers)
     )
-
-
-def _are_numbers(row: Tensor, graph: Graph) -> bool:
-    """Return whether these are the numbers of the rows of a graph's edges."""
-    pointers = _pointers(row, graph.num_dst)
-    return pointers is not None and torch.equal(pointers, graph.rowptr)
 
 
 def _pointers(row: Tensor, num_rows: int) -> Tensor | None:
@@ -93,11 +124,9 @@ def _pointers(row: Tensor, num_rows: int) -> Tensor | None:
     return torch._convert_indices_from_coo_to_csr(row, num_rows)
 
 
-def _made(storage: Any) -> Graph | None:
+def _graph_of(storage: Any) -> Graph | None:
     rows, columns = storage._sparse_sizes
-    pointers = storage._rowptr
-    if pointers is None:
-        pointers = _pointers(storage._row, rows)
+    pointers = _pointers(storage._row, rows) if storage._rowptr is None else storage._rowptr
     if pointers is None or pointers.numel() != rows + 1:
         return None
     try:

@@ -1,0 +1,190 @@
+"""Sparse matrices [num_dst, num_src]: torch's CSR, CSC and COO, and ``SparseTensor`` of torch_sparse.
+
+Rows are destinations, columns are sources. PyG makes new matrices of the same index arrays and other values,
+so the edges are recognised by the arrays. PyG also adds loops to a matrix, or normalises it, at every call:
+what it makes is kept, and every caller gets a matrix of copies of its own (:mod:`onehop.graph.lending`).
+"""
+
+import math
+from collections.abc import Callable, Hashable
+from contextvars import ContextVar
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.graph.lending import lend, read_address
+from onehop.integrations import session
+from onehop.integrations.pyg.edges import Factors
+from onehop.integrations.pyg.edges.scales import degree_scale_of, note_degree_scale
+from onehop.integrations.pyg.leave import EXACT, OUT_OF_RANGE, Leave, need
+from onehop.ops.arg_extremum import MOST_EDGES
+
+LINEAR = ("sum", "mean")
+"""Reductions that are products with the matrix, up to a division."""
+
+_ONE_EDGE = "the gradient of a max or min over a sparse matrix goes to one edge"
+
+# Whether a matrix is being made: what PyG makes on the way to it is not kept as well.
+_making: ContextVar[bool] = ContextVar("onehop_making_a_matrix", default=False)
+
+Arrays = dict[str, Tensor]
+"""Index arrays of a matrix by name; the first has one column for each entry."""
+
+Kept = tuple[Arrays | None, Tensor | None]
+"""Index arrays and values of a matrix that was made from another one; None for the arrays of that one."""
+
+
+class Adjacency:
+    """A sparse matrix as edges, in the order of its values.
+
+    Attributes:
+        given: The matrix.
+    """
+
+    __slots__ = ("given",)
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+
+    @property
+    def values(self) -> Tensor | None:
+        """[E] or [E, D]; None where a SparseTensor has none."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Raises Leave where the edges cannot be taken; no contents are read."""
+        raise NotImplementedError
+
+    def find(self) -> Graph | None:
+        """Return the graph: found, or made.
+
+        None if a number is out of range, or the arrays contradict each other or the order of a COO matrix.
+        """
+        raise NotImplementedError
+
+    def graph(self) -> Graph:
+        """The graph.
+
+        Raises:
+            Leave: :meth:`find` returns None.
+        """
+        graph = self.find()
+        if graph is None:
+            raise Leave(OUT_OF_RANGE)
+        return graph
+
+    @property
+    def is_coo(self) -> bool:
+        """Return whether it is a COO matrix of torch's own."""
+        return type(self.given) is Tensor and self.given.layout is torch.sparse_coo
+
+    def check_gradients(self) -> None:
+        """Raises Leave where values need gradients that torch does not give, or gives otherwise."""
+
+    def factors(self, x: Tensor, reduce: str, weighted: bool = True) -> Factors:
+        """The factors of PyG's product with the matrix (``spmm``).
+
+        Args:
+            x: The features, on the CPU.
+            reduce: "sum", "mean", "max" or "min".
+            weighted: Whether the values of a SparseTensor count; those of a matrix of torch's own always do.
+
+        Raises:
+            Leave: PyG's own product has to run.
+        """
+        values, learned = self._operand(x, reduce, weighted)
+        graph, scale, linear = self.graph(), None, reduce in LINEAR
+        first = not linear and (learned or (x.requires_grad and torch.is_grad_enabled()))
+        if first:
+            _check_first(graph, x, values)
+        # PyG rounds values to the dtype of the features first.
+        if values is not None and not learned and linear and values.dtype is x.dtype:
+            scale = degree_scale_of(values, graph)
+        if values is None or scale is not None or (not learned and self._are_ones(values)):
+            return Factors(graph, None, scale, first)
+        # PyG raises the version of a COO matrix when it makes CSR of it: autograd has to save a copy.
+        return Factors(graph, values.to(x.dtype, copy=self.is_coo), None, first)
+
+    def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Returns the matrix that PyG makes of this one, from memory.
+
+        Args:
+            key: What is made.
+            make: Makes it, of the same kind and shape. The context is fit for a fast path.
+
+        Returns:
+            A matrix of the caller's own.
+
+        Raises:
+            Leave: PyG has to make it, as from values that need a gradient.
+        """
+        self.check()
+        need(not _making.get())
+        # What is made in inference mode could not be used outside it, nor recognised.
+        with torch.inference_mode(False), torch.no_grad():
+            arrays, values = self._recalled(key, partial(self._made, make))
+            lent = None if arrays is None else {name: lend(array) for name, array in arrays.items()}
+            return self._like(lent, None if values is None else lend(values))
+
+    def _made(self, make: Callable[[], Any]) -> Kept:
+        """Copies of what is made: arrays of this matrix that the cache held would never be freed."""
+        before = _making.set(True)
+        try:
+            made = type(self)(make())
+        finally:
+            _making.reset(before)
+        of_made, values = made._arrays(), made.values
+        own = _first_address(of_made) == _first_address(self._arrays())
+        arrays = None if own else {name: array.clone() for name, array in of_made.items()}
+        if values is not None:
+            values = values.clone()
+            graph = type(self)(self._like(arrays, values)).find()
+            if graph is not None:
+                note_degree_scale(values, graph)
+        return arrays, values
+
+    def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
+        """The values that count in a product, [E], and whether they get a gradient. Raises Leave."""
+        raise NotImplementedError
+
+    def _are_ones(self, values: Tensor) -> bool:
+        """Return whether every one of the values is 1, as PyG fills them in."""
+        if not values.numel():
+            return True
+        # Two entries tell most weights from ones. Complex numbers have no order.
+        if values.is_complex() or not (values[0] == 1 and values[-1] == 1):
+            return False
+        least, most = torch.aminmax(values.detach())
+        return bool(least == 1 and most == 1)
+
+    def _arrays(self) -> Arrays:
+        """The index arrays."""
+        raise NotImplementedError
+
+    def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
+        """Returns what was made of the edges and values as they are; else makes it. Raises Leave."""
+        raise NotImplementedError
+
+    def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
+        """A matrix of the same kind and shape, of other arrays or the same; nothing is checked."""
+        raise NotImplementedError
+
+
+def _first_address(arrays: Arrays) -> int:
+    return read_address(next(iter(arrays.values())))
+
+
+def _check_first(graph: Graph, x: Tensor, values: Tensor | None) -> None:
+    """Raises Leave where the first of the edges that tie cannot be found as PyG does."""
+    need(x.dtype in EXACT, f"{_ONE_EDGE}, in float32 and float64 alone")
+    on_kernels = graph.num_edges <= MOST_EDGES and session.now.settings.backend in ("", "cpu")
+    need(on_kernels, f"{_ONE_EDGE}, on the CPU's kernels alone")
+    finite = _is_finite(x) and (values is None or _is_finite(values))
+    need(finite, f"{_ONE_EDGE}, and a feature is not finite")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return math.isfinite(float(tensor.detach().abs().sum()))

@@ -1,0 +1,210 @@
+"""GCN's normalisation and self loops, remembered: PyG makes them at every call, with the same result.
+
+Of edges without weight both the normalised edges and their weights are kept, and with them the numbers
+``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge. Where
+edges have weights or attributes, which may need gradients, the edges alone are kept, so that their graph is
+found again. Sparse matrices are kept with their values (:meth:`.Adjacency.derived`).
+"""
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+import torch_geometric.typing
+from torch import Tensor
+from torch.nn import Parameter
+from torch_geometric.nn.conv import gcn_conv
+
+from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
+from onehop.integrations.pyg.edges.matrix import adjacency_of
+from onehop.integrations.pyg.edges.processes import parts_for
+from onehop.integrations.pyg.edges.scales import note_scales, scale_of_degrees
+from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.known import GCN_NORM_MODULES, SELF_LOOP_NAMES
+from onehop.integrations.pyg.leave import need
+from onehop.integrations.rows import Row, replacing, replacing_in
+from onehop.ops.contexts import context_reason
+
+Function = Callable[..., Any]
+
+
+def rows() -> list[Row]:
+    """The patch table's rows: the functions in PyG's modules, and in torch_sparse if it is installed."""
+    bodies: dict[str, Function] = {
+        "gcn_norm": gcn_norm,
+        "add_self_loops": partial(_loops, True),
+        "remove_self_loops": partial(_loops, False),
+    }
+    names = (*((module, "gcn_norm") for module in GCN_NORM_MODULES), *SELF_LOOP_NAMES)
+    made: list[Row] = []
+    for name, body in bodies.items():
+        modules = [importlib.import_module(module) for module, attribute in names if attribute == name]
+        made += replacing_in(modules, name, body)
+    if torch_geometric.typing.WITH_TORCH_SPARSE:
+        module = torch_geometric.typing.torch_sparse
+        made += [replacing(module, "set_diag", _set_diag), replacing(module, "fill_diag", _fill_diag)]
+    return made
+
+
+class Unweighted(NamedTuple):
+    """The key of the normalised edges, and their weights, of edges without weight."""
+
+    num_nodes: int | None
+    improved: bool
+    add_self_loops: bool
+    flow: str
+    dtype: torch.dtype | None
+
+
+def normalisation() -> Function:
+    """PyG's own ``gcn_norm``, whether or not it is patched."""
+    function: Any = gcn_conv.gcn_norm
+    return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
+
+
+def gcn_norm(
+    theirs: Function,
+    edge_index: Any,
+    edge_weight: Any = None,
+    num_nodes: Any = None,
+    improved: bool = False,
+    add_self_loops: bool = True,
+    flow: str = "source_to_target",
+    dtype: Any = None,
+) -> Any:
+    """PyG's ``gcn_norm`` with a memory; None if PyG's code has to run."""
+    if can_remember(edge_index):
+        if edge_weight is None:
+            key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
+            return without_weight(theirs, edge_index, key)
+        is_vector = type(edge_weight) in (Tensor, Parameter) and edge_weight.shape == edge_index.shape[1:]
+        need(is_vector and add_self_loops and num_nodes is not None and edge_index.dtype is torch.int64)
+        edges, weight = _looped(edge_index, edge_weight, num_nodes, improved)
+        return theirs(edges, weight, num_nodes, improved, False, flow, dtype)
+    parts = parts_for(edge_index)
+    if parts is not None:
+        return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
+    adjacency = adjacency_of(edge_index)
+    if adjacency is None or context_reason() is not None:
+        return None
+    key_of_matrix = ("gcn_norm", improved, add_self_loops, dtype)
+    # PyG ignores the weight beside a matrix.
+    make = partial(theirs, edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
+    if is_sparse_tensor(edge_index):
+        return adjacency.derived(key_of_matrix, make)
+    need(edge_index.shape == (num_nodes, num_nodes))
+    return adjacency.derived(key_of_matrix, lambda: make()[0]), None
+
+
+def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
+    """The normalised edges and their weights, of edges without weight, from memory.
+
+    Args:
+        theirs: PyG's ``gcn_norm``.
+        edge_index: [2, E].
+        key: The other arguments.
+    """
+
+    def make() -> Derived:
+        made = _normalised(edge_index, key)
+        if made is None:
+            return Derived(theirs(edge_index, None, *key))
+        edges, weight, scale = made
+        note_scales(weight, edges, scale)
+        return Derived((edges, weight), scale)
+
+    return rewritten(edge_index, key, make)
+
+
+def _normalised(edge_index: Tensor, key: Unweighted) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The normalised edges, their weights, and [N]: deg ** -1/2; None where weights are no such products.
+
+    The formula is PyG's, for edges of weight 1, in its order, so that the weights agree bit for bit.
+    """
+    nodes = key.num_nodes
+    dtype = torch.get_default_dtype() if key.dtype is None else key.dtype
+    if nodes is None or (key.improved and key.add_self_loops) or edge_index.dtype is not torch.int64:
+        return None
+    edges = edge_index
+    if key.add_self_loops:
+        # A loop for every node comes last and replaces the loops that are there.
+        keep = edge_index[0] != edge_index[1]
+        loops = torch.arange(nodes, device=edge_index.device).expand(2, -1)
+        edges = torch.cat([edge_index if bool(keep.all()) else edge_index[:, keep], loops], dim=1)
+    source, target = edges[0], edges[1]
+    counted = target if key.flow == "source_to_target" else source
+    ones = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
+    scale = scale_of_degrees(ones.new_zeros(nodes).scatter_add_(0, counted, ones))
+    return edges, scale[source] * scale[target], scale
+
+
+def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: bool) -> tuple[Tensor, Tensor]:
+    """The edges with self loops, from memory, and their weights before normalisation, made anew.
+
+    ``add_remaining_self_loops`` keeps the edges that are no loops, in their order, and appends a loop for
+    every node: it weighs what the node's last loop weighed before, or, without one, 2 if ``improved``, else
+    1.
+    """
+
+    def make() -> tuple[Tensor, Tensor]:
+        keep = edge_index[0] != edge_index[1]
+        loops = torch.arange(num_nodes, device=edge_index.device).view(1, -1).repeat(2, 1)
+        return torch.cat([edge_index[:, keep], loops], dim=1), keep
+
+    edges, keep = rewritten(edge_index, ("self loops", num_nodes), make)
+    loop_weight = edge_weight.new_full((num_nodes,), 2.0 if improved else 1.0)
+    is_loop = ~keep
+    loop_weight[edge_index[0][is_loop]] = edge_weight[is_loop]
+    return edges, torch.cat([edge_weight[keep], loop_weight])
+
+
+def _loops(
+    adds: bool,
+    theirs: Function,
+    edge_index: Any,
+    edge_attr: Any = None,
+    fill_value: Any = None,
+    num_nodes: Any = None,
+) -> Any:
+    """PyG's ``add_self_loops`` or ``remove_self_loops`` with a memory; None if PyG's code has to run.
+
+    Attributes of edges are rewritten by PyG every time.
+    """
+    # PyG counts the nodes itself, or refuses what does not belong to remove_self_loops.
+    if type(num_nodes) is not int if adds else not (num_nodes is None and fill_value is None):
+        return None
+    name, rest = ("add_self_loops", (fill_value, num_nodes)) if adds else ("remove_self_loops", ())
+    if can_remember(edge_index):
+        attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
+        (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
+        return edges, attributes
+    parts = parts_for(edge_index)
+    if parts is not None:
+        return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
+    adjacency = None if is_sparse_tensor(edge_index) else adjacency_of(edge_index)
+    # A tensor as the fill value would not do as a key.
+    is_key = isinstance(fill_value, int | float | str | None)
+    if adjacency is None or edge_attr is not None or not is_key or context_reason() is not None:
+        return None
+    return adjacency.derived((name, *rest), lambda: theirs(edge_index, None, *rest)[0]), None
+
+
+def _set_diag(theirs: Function, src: Any, values: Any = None, k: Any = 0) -> Any:
+    """``torch_sparse.set_diag`` with loops that weigh 1, from memory; None if its code has to run."""
+    if values is not None:
+        return None
+    return _with_diagonal(src, ("set_diag", k), lambda: theirs(src, None, k))
+
+
+def _fill_diag(theirs: Function, src: Any, fill_value: Any, k: Any = 0) -> Any:
+    """``torch_sparse.fill_diag``, from memory; None if its code has to run."""
+    return _with_diagonal(src, ("fill_diag", k, fill_value), lambda: theirs(src, fill_value, k))
+
+
+def _with_diagonal(src: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    # Other numbers would not do as keys.
+    need(type(key[1]) is int and type(key[-1]) in (int, float))
+    adjacency = adjacency_of(src) if is_sparse_tensor(src) else None
+    return None if adjacency is None or context_reason() is not None else adjacency.derived(key, make)

@@ -1,0 +1,56 @@
+"""Weights of edges that are products of a number for each end, as those of GCN are."""
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.graph.identity import CACHE, remembered
+
+
+def degree_scale(graph: Graph, dtype: torch.dtype) -> Tensor:
+    """[num_dst]: ``deg ** -1/2``, and 0 for destinations without edges."""
+    return scale_of_degrees(graph.in_degrees.to(dtype))
+
+
+def scale_of_degrees(degree: Tensor) -> Tensor:
+    """[N]: ``deg ** -1/2``, and 0 for nodes without edges; it overwrites the degrees."""
+    scale = degree.pow_(-0.5)
+    return scale.masked_fill_(scale == float("inf"), 0)
+
+
+def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
+    """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges, of a kept weight."""
+    CACHE.store((weight, edge_index), "scales", scale)
+
+
+def scales_of(
+    weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int, dtype: torch.dtype
+) -> Tensor | None:
+    """The numbers whose products the weight is; None if it is not known to be such products.
+
+    None too where features of ``dtype`` are more exact than the weight: a product that PyG rounds to the
+    weight's dtype would not be rounded.
+    """
+    if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
+        return None
+    scale: Tensor | None = remembered(weight, edge_index, key="scales")
+    return scale if scale is not None and scale.size(0) == num_src == num_dst else None
+
+
+def note_degree_scale(values: Tensor, graph: Graph) -> None:
+    """Notes values, one an edge, that are the products of their ends' ``deg ** -1/2``.
+
+    GCN's are, where every edge weighed 1. Other values are not noted.
+    """
+    if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
+        return
+    scale = degree_scale(graph, values.dtype)
+    source, target = graph.edge_index()
+    if torch.equal(scale[source] * scale[target], values):
+        CACHE.store(values, ("scale", graph.number), scale)
+
+
+def degree_scale_of(values: Tensor, graph: Graph) -> Tensor | None:
+    """The numbers that :func:`note_degree_scale` noted for these values, or for what they are a copy of."""
+    scale: Tensor | None = remembered(values, key=("scale", graph.number))
+    return scale
