@@ -19,6 +19,7 @@ from onehop.integrations.pyg import (
     loaders,
     pending,
     pna,
+    programs,
     typed_products,
 )
 from onehop.integrations.pyg.edges import derived_tensors, normalise, self_loops, typed_edges
@@ -28,7 +29,6 @@ from onehop.integrations.pyg.known import (
     classes_returning_weights,
     edge_updates,
 )
-from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, replaced, replacing
@@ -74,7 +74,7 @@ class Pyg(Framework):
             *shared,
             *associations.rows(of_gcn.ours),
             *(
-                _made(kind, "forward", partial(pending.noting, traced=traced.attention_forward))
+                _made(kind, "forward", partial(pending.noting, traced=programs.attention_forward))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
