@@ -364,10 +364,6 @@ def test_attention_weights_that_are_asked_for_are_pygs(x, edge_index, caplog):
     assert ["attention weights are asked for" in each.getMessage() for each in caplog.records] == [True]
 
 
-def _double(module, *arguments):
-    return arguments[-1] * 2
-
-
 CHANGES = {
     "aggregation": lambda layer: setattr(layer, "aggr_module", gnn.aggr.MaxAggregation()),
     "override": lambda layer: setattr(layer, "message", lambda x_j: x_j + 1),

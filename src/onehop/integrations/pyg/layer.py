@@ -312,7 +312,7 @@ def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str
     Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
     read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.
     """
-    state = {name: len(getattr(module, name)) for name in hooks}
+    state: dict[str, Any] = {name: len(getattr(module, name)) for name in hooks}
     for name in names:
         value = getattr(module, name, None)
         if name in module.__dict__:

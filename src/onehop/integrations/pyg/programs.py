@@ -55,6 +55,7 @@ _ONE_BY_ONE = "it is in a compiled program, and a simulated machine runs layers 
 _NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
 _ASKED = "it is in a compiled program, and its attention weights are asked for"
 _UNUSUAL = "it is in a compiled program, and flow or node_dim is not as usual"
+_SAID = "its forward has said why"
 _OWN_LINEAR = "the edge features go through a layer other than PyG's Linear without bias"
 
 
@@ -87,9 +88,10 @@ def reason(layer: Any, edge_index: Any) -> str | None:
 
 def forward_reason(layer: Any, edge_index: Any) -> str | None:
     """As :func:`reason`, for a ``forward`` that calls no ``propagate``, or calls it with other edges."""
-    if _propagates_itself(type(layer)) or watched(layer, ("propagate",), ()):
+    found = reason(layer, edge_index)
+    if found is None and (_propagates_itself(type(layer)) or watched(layer, ("propagate",), ())):
         return "its propagate is its own"
-    return reason(layer, edge_index)
+    return found
 
 
 @_constant
@@ -185,9 +187,6 @@ def propagate(
     if sentence != _SAID:
         refuse(layer, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
-
-
-_SAID = "its forward has said why"
 
 
 def _message_reason(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
