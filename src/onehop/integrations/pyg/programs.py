@@ -212,10 +212,9 @@ def attention_forward(
         args: Features, ``edge_index``, edge features and others.
         kwargs: Those that were given by name.
     """
-    asked = args[place] if len(args) > place else kwargs.get("return_attention_weights")
-    edge_index, features = (
-        args[at] if len(args) > at else kwargs.get(name) for at, name in ((1, "edge_index"), (2, "edge_attr"))
-    )
+    asked = _argument(args, kwargs, place, "return_attention_weights")
+    edge_index = _argument(args, kwargs, 1, "edge_index")
+    features = _argument(args, kwargs, 2, "edge_attr")
     sentence = forward_reason(layer, edge_index) or _attention_reason(layer, edge_index, features, asked)
     if sentence is None:
         found = EdgesInProgram(edge_index, _attention_kind(type(layer)))
@@ -227,6 +226,10 @@ def attention_forward(
             sentence = why.sentence
     refuse(layer, sentence)
     return theirs(layer, *args, **kwargs)
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name)
 
 
 def _attention_reason(layer: Any, edge_index: Tensor, features: Any, asked: Any) -> str | None:
