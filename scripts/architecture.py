@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
 # The rooms of PyG's integration, which most changes are about.
-_ROOMS = ("edges", "rules", "associations", "programs", "loaders")
+_ROOMS = ("edges", "rules", "associations", "loaders")
 # Single files and folders of data, which need no box.
 _OMITTED = ("__main__", "thresholds", "pictures", "native", "errors")
 _WIDTH, _MARGIN, _GAP = 960, 12, 8

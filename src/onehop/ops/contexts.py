@@ -17,14 +17,20 @@ _length_of_modes = torch._C._len_torch_dispatch_stack
 _is_tracing = torch._C._is_tracing
 
 
-def context_reason() -> str | None:
-    """Return why nothing can take the fast path now; None if it can."""
+def context_reason(traced: bool = False) -> str | None:
+    """Return why nothing can take the fast path now; None if it can.
+
+    Args:
+        traced: Whether a program is traced, for which torch has dispatch modes of its own.
+    """
     if _transforms_are_active():
         return "a functorch transform (vmap, grad, jvp) is at work"
-    if _length_of_modes():
-        return "a torch dispatch mode is at work"
     if forward_ad._current_level >= 0:
         return "forward-mode differentiation is at work"
+    if traced:
+        return None
+    if _length_of_modes():
+        return "a torch dispatch mode is at work"
     if _is_tracing():
         return "torch.jit.trace is at work"
     return None

@@ -40,13 +40,13 @@ def edge_index() -> Tensor:
 def widths(monkeypatch):
     """The widths of the aggregations that are computed."""
     seen = []
-    compute = Aggregation._compute
+    compute = Aggregation.computed
 
     def noting(self):
         seen.append(self.x.size(-1))
         return compute(self)
 
-    monkeypatch.setattr(Aggregation, "_compute", noting)
+    monkeypatch.setattr(Aggregation, "computed", noting)
     return seen
 
 

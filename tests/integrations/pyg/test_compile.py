@@ -104,6 +104,7 @@ LAYERS = {
     "GAT, no loops": lambda: gnn.GATConv(6, 4, heads=2, add_self_loops=False, concat=False, bias=False),
     "GATv2": lambda: gnn.GATv2Conv(6, 4, heads=2, share_weights=True),
     "GATv2, no loops": lambda: gnn.GATv2Conv(6, 4, heads=2, add_self_loops=False, residual=True),
+    "LE": lambda: gnn.LEConv(6, 4),
     "Transformer": lambda: gnn.TransformerConv(6, 4, heads=2),
     "Transformer, beta": lambda: gnn.TransformerConv(6, 4, heads=2, beta=True, concat=False),
 }
@@ -363,19 +364,39 @@ def test_attention_weights_that_are_asked_for_are_pygs(x, edge_index, caplog):
     assert ["attention weights are asked for" in each.getMessage() for each in caplog.records] == [True]
 
 
-@pytest.mark.parametrize("change", ["aggregation", "override"])
+CHANGES = {
+    "aggregation": lambda layer: setattr(layer, "aggr_module", gnn.aggr.MaxAggregation()),
+    "override": lambda layer: setattr(layer, "message", lambda x_j: x_j + 1),
+    "override of the aggregation": lambda layer: setattr(
+        layer.aggr_module, "forward", lambda x, *_, dim_size, **__: x.new_ones(dim_size, x.size(1))
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_layer_that_is_changed_is_compiled_anew(change, x, edge_index):
     layer = make(LAYERS["GIN"])
     with onehop.patch():
         compiled = torch.compile(layer, backend="aot_eager")
-        compiled(x, edge_index)
-    if change == "aggregation":
-        layer.aggr_module = gnn.aggr.MaxAggregation()
-    else:
-        layer.message = lambda x_j: x_j + 1
+        before = compiled(x, edge_index)
+    CHANGES[change](layer)
     with onehop.patch():
         found = compiled(x, edge_index)
-    torch.testing.assert_close(found, layer(x, edge_index))
+    expected = layer(x, edge_index)
+    assert not torch.equal(before, expected)
+    torch.testing.assert_close(found, expected)
+
+
+def test_operands_that_the_rule_refuses_are_left_to_pyg(x, edge_index, caplog):
+    layer = make(lambda: gnn.GATConv(6, 4, edge_dim=3, add_self_loops=False))
+    features = torch.randn(EDGES, 3)
+    layer.lin_edge.float()
+    expected = layer(x, edge_index, features)
+    with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+        found = compiled(x, edge_index, features)
+    torch.testing.assert_close(found, expected)
+    assert "of another dtype than the nodes'" in caplog.text
 
 
 class Net(torch.nn.Module):

@@ -190,6 +190,20 @@ def test_batches(make_layer, edge_index):
     )
 
 
+def test_batches_of_gcn(edge_index):
+    model = _make(LAYERS["GCN"])
+    _runs_ours(model, _randn(3, NODES, 6), edge_index, edge_weight=_randn(EDGES).abs() + 0.1)
+
+
+def test_given_sizes(edge_index):
+    edges = edge_index.clone()
+    edges[1] %= 12
+    for layer in (gnn.SAGEConv((6, 5), 4), gnn.GraphConv((6, 5), 4)):
+        _runs_ours(
+            _make(lambda layer=layer: layer), (_randn(NODES, 6), _randn(14, 5)), edges, size=(NODES, 14)
+        )
+
+
 @pytest.mark.parametrize("weight", [_randn(EDGES), _randn(EDGES, 1), None])
 def test_weights_of_simple_conv(weight, edge_index):
     _runs_ours(gnn.SimpleConv(), _randn(NODES, 6), edge_index, edge_weight=weight)
@@ -264,6 +278,38 @@ def test_functions_of_an_instance(name, edge_index):
         model(_randn(NODES, 6), edge_index)
     told = "edge_update" if name == "edge_updater" else name
     assert f"this instance overrides {told}" in {call.reason for call in calls}
+
+
+@pytest.mark.parametrize("of", ["class", "instance"])
+@pytest.mark.parametrize("name", ["GCN", "SAGE", "GAT"])
+def test_a_propagate_of_ones_own(name, of, edge_index):
+    model = _make(LAYERS[name])
+
+    def propagate(*args, **kwargs):
+        assert isinstance(args[-1], torch.Tensor)
+        x = kwargs["x"]
+        return 3 * (x if name == "GCN" else x[0])
+
+    if of == "class":
+        model.__class__ = type("Own", (type(model),), {"propagate": propagate})
+    else:
+        model.propagate = propagate
+    x = _randn(NODES, 6)
+    expected = model(x, edge_index)
+    with onehop.patch(), as_in_program():
+        torch.testing.assert_close(model(x, edge_index), expected)
+
+
+def test_edge_features_of_another_dtype(edge_index):
+    model = _make(lambda: gnn.GATConv(6, 4, edge_dim=3))
+    model.lin_edge.float()
+    _refuses(
+        "the edge features are of another dtype than the nodes'",
+        model,
+        _randn(NODES, 6),
+        edge_index,
+        edge_attr=_randn(EDGES, 3).float(),
+    )
 
 
 def _changed(**attributes):

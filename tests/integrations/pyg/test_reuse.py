@@ -38,13 +38,13 @@ def x() -> Tensor:
 def sums(monkeypatch):
     """Counts the aggregations that are computed."""
     counted = []
-    compute = Aggregation._compute
+    compute = Aggregation.computed
 
     def counting(self):
         counted.append(self)
         return compute(self)
 
-    monkeypatch.setattr(Aggregation, "_compute", counting)
+    monkeypatch.setattr(Aggregation, "computed", counting)
     return counted
 
 

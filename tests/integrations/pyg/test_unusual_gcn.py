@@ -47,13 +47,13 @@ def test_aggregates_are_kept_where_both_orders_have_as_many_columns(edge_index, 
     # Forward alone of 2 W columns, or forward and backward of W.
     bounds(kept_work=0, meetings=1, few_edges=0, few_work=0)
     counted = []
-    compute = Aggregation._compute
+    compute = Aggregation.computed
 
     def counting(self):
         counted.append(self)
         return compute(self)
 
-    monkeypatch.setattr(Aggregation, "_compute", counting)
+    monkeypatch.setattr(Aggregation, "computed", counting)
     layer, x = GCNConv(2 * NARROW, NARROW), torch.randn(20, 2 * NARROW)
     with onehop.patch(reuse=True):
         for _ in range(3):

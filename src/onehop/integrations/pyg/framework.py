@@ -17,10 +17,10 @@ from onehop.integrations.pyg import (
     loaders,
     pending,
     pna,
+    programs,
 )
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
-from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, replaced, replacing
@@ -66,7 +66,7 @@ class Pyg(Framework):
             *rewriting,
             *associations.rows(of_gcn.ours),
             *(
-                _made(kind, "forward", partial(pending.noting, traced=traced.attention_forward))
+                _made(kind, "forward", partial(pending.noting, traced=programs.attention_forward))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),

@@ -12,16 +12,16 @@ from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
+from onehop.integrations.pyg import programs
 from onehop.integrations.pyg.layer import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
-from onehop.integrations.pyg.programs import traced
 from onehop.integrations.pyg.propagate import wrap
 from onehop.integrations.rows import Row, replaced, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
 _WRAPPERS = {
-    "propagate": partial(wrap, traced=traced.propagate),
-    "edge_updater": partial(wrap_edge_updater, traced=traced.edge_updater),
+    "propagate": partial(wrap, traced=programs.propagate),
+    "edge_updater": partial(wrap_edge_updater, traced=programs.edge_updater),
 }
 _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_"))
 

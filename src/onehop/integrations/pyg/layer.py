@@ -8,8 +8,8 @@ where there is no source.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Set
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Iterator, Sequence, Set
+from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -33,16 +33,10 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
-# Sentences of conditions that eager layers and programs check in different ways.
-EXPLAINED = "an explainer is at work on it"
-DECOMPOSED = "decomposed_layers is not 1"
-OVERRIDES = "this instance overrides"
-HOOKED = "message passing hooks are registered on it"
-HOOKED_AGGREGATION = "hooks are registered on its aggregation module"
-NOT_SIMPLE = "not sum, mean, max or min"
-
 _LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
+OVERRIDES = "this instance overrides"
+HOOKED = "message passing hooks are registered on it"
 # The functions whose arguments PyG collects, and how many others come before these.
 _FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
 # Functions that an instance may have of its own, and dictionaries of hooks on the way.
@@ -53,9 +47,11 @@ MESSAGE_HOOKS = tuple(
     for when in ("pre_", "")
 )
 
+_WATCHED = ("_explain", "_decomposed_layers", *OVERRIDDEN)
+_OF_AGGREGATION = ("forward", "reduce")
+
 _functions = attrgetter("message", *STEPS)
 _all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
-_module_hooks = itemgetter(*MODULE_HOOKS)
 
 
 # The class
@@ -262,18 +258,27 @@ def record_of(layer: Any) -> ClassRecord | None:
     return record if record is not None and record.holds(kind) else records.made(kind)
 
 
-# The layer as it is now
+# The layer as it is now: the same conditions eagerly and while a program is traced
 
 
-def layer_reason(layer: Any, fuses: bool) -> str | None:
-    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has."""
-    state = layer.__dict__
+def layer_reason(layer: Any, fuses: bool, traced: bool = False) -> str | None:
+    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
+
+    Args:
+        layer: The layer.
+        fuses: Whether its class has a fused path of PyG's own.
+        traced: Whether a program is traced.
+    """
+    state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
     if state.get("_explain"):
-        return EXPLAINED
+        return "an explainer is at work on it"
     if state.get("_decomposed_layers", 1) != 1:
-        return DECOMPOSED
-    if not state.keys().isdisjoint(OVERRIDDEN):
-        return f"{OVERRIDES} {next(name for name in OVERRIDDEN if name in state)}"
+        return "decomposed_layers is not 1"
+    # The quickest test of all names at once, which torch does not trace.
+    if traced or not state.keys().isdisjoint(OVERRIDDEN):
+        for name in OVERRIDDEN:
+            if name in state:
+                return f"{OVERRIDES} {name}"
     if any(map(state.get, MESSAGE_HOOKS)):
         return HOOKED
     if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
@@ -281,20 +286,39 @@ def layer_reason(layer: Any, fuses: bool) -> str | None:
     return None
 
 
-def reduction_of(layer: Any) -> tuple[str, str | None]:
-    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path."""
-    module = layer.__dict__["_modules"].get("aggr_module")
+def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
+    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path.
+
+    Args:
+        layer: The layer.
+        traced: Whether a program is traced.
+    """
+    module = layer.aggr_module if traced else layer.__dict__["_modules"].get("aggr_module")
     reduce = REDUCTIONS.get(type(module))
     if reduce is None:
-        return "", f"its aggregation is {type(module).__name__}, {NOT_SIMPLE}"
-    state = module.__dict__
-    if any(_module_hooks(state)):
-        return "", HOOKED_AGGREGATION
+        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    state = watched(module, _OF_AGGREGATION, MODULE_HOOKS) if traced else module.__dict__
+    if any(map(state.get, MODULE_HOOKS)):
+        return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
-    if any(global_hooks(torch_module)):
+    if not traced and any(global_hooks(torch_module)):
         return "", "global module hooks are registered"
     return reduce, None
+
+
+def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str, Any]:
+    """What a module's ``__dict__`` has of some attributes, and of dictionaries of hooks their lengths.
+
+    Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
+    read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.
+    """
+    state: dict[str, Any] = {name: len(getattr(module, name)) for name in hooks}
+    for name in names:
+        value = getattr(module, name, None)
+        if name in module.__dict__:
+            state[name] = value
+    return state
 
 
 def module_reason(layer: Any) -> str | None:
@@ -304,7 +328,7 @@ def module_reason(layer: Any) -> str | None:
 
 def has_hooks(module: Any) -> bool:
     """Return whether a module has hooks of its own."""
-    return any(_module_hooks(module.__dict__))
+    return any(map(module.__dict__.get, MODULE_HOOKS))
 
 
 def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = False) -> ClassRecord:

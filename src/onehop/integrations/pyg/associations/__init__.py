@@ -10,7 +10,7 @@ from typing import Any
 
 from torch_geometric.nn import FastRGCNConv, GCNConv, GraphConv, RGCNConv, SAGEConv, SGConv, TAGConv
 
-from onehop.integrations.pyg.associations import hops, order, relational, traced
+from onehop.integrations.pyg.associations import hops, order, program, relational
 from onehop.integrations.rows import Row, replacing
 
 __all__ = ["rows"]
@@ -23,9 +23,9 @@ def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
         gcn_norm: The patch's own normalisation.
     """
     return [
-        replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(traced.gcn, gcn_norm)),
+        replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(program.gcn, gcn_norm)),
         *(
-            replacing(kind, "forward", partial(body, order.rooted), partial(body, traced.rooted))
+            replacing(kind, "forward", partial(body, order.rooted), partial(body, program.rooted))
             for kind, body in ((SAGEConv, order.sage), (GraphConv, order.graph_conv))
         ),
         replacing(SGConv, "forward", hops.sg),

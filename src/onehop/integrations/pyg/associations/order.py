@@ -1,6 +1,6 @@
 """The order of a layer's linear step and its aggregation: A (X W) or (A X) W, whichever costs less.
 
-The first part states the conditions and the choice, for eager layers and for programs (:mod:`.operator`). The
+The first part states the conditions and the choice, for eager layers and for programs (:mod:`.program`). The
 second runs eager layers, which state their linear steps, their edges, and which of the two orders PyG has.
 """
 

@@ -21,7 +21,7 @@ from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations import memory
+from onehop.integrations import memory, session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
 from onehop.integrations.pyg.edges.listed import (
     COUNTING,
@@ -32,25 +32,8 @@ from onehop.integrations.pyg.edges.listed import (
     symmetric_of,
 )
 from onehop.integrations.pyg.edges.rewrites import Unweighted, normalisation, without_weight
+from onehop.ops.aggregate import reduce_rows
 from onehop.ops.library import LIBRARY
-
-_FIND = "find_graph"
-_NORMALISE = "find_normalised_graph"
-_PLACES = "looped_edges"
-_EDGES = "normalised_edges"
-
-LIBRARY.define(
-    f"{_FIND}(Tensor edge_index, SymInt num_src, SymInt num_dst, bool forwards, SymInt loops) -> Tensor"
-)
-LIBRARY.define(
-    f"{_NORMALISE}(Tensor edge_index, SymInt num_nodes, bool loops, bool forwards, ScalarType dtype)"
-    " -> (Tensor, Tensor)"
-)
-LIBRARY.define(f"{_PLACES}(Tensor edge_index, SymInt num_nodes) -> Tensor")
-LIBRARY.define(
-    f"{_EDGES}(Tensor edge_index, SymInt num_nodes, bool improved, bool loops, bool forwards,"
-    " ScalarType dtype) -> (Tensor, Tensor)"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +53,7 @@ class EdgesInProgram:
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def constant_refusal(backend: str, device: str, dtype: torch.dtype) -> str:
+def _constant_refusal(backend: str, device: str, dtype: torch.dtype) -> str:
     """Return why no backend runs on such features, which is a constant of a program; empty if one does."""
     return refusal(backend, torch.device(device), dtype) or ""
 
@@ -79,10 +62,9 @@ class ProgramEdges(Edges):
     """The edges of an ``edge_index`` that is traced.
 
     Args:
-        given: What ``propagate`` got: the ``edge_index``, or an :class:`EdgesInProgram`.
-        edge_index: [2, E].
-        forwards: Whether row 0 sends to row 1.
-        sizes: The number of rows at each end, as far as it is known.
+        layer: The layer.
+        given: What ``propagate`` got: the ``edge_index``, [2, E], or an :class:`EdgesInProgram`.
+        size: The number of rows at each end, None where it is unknown; or None.
         loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
             edges as they are.
     """
@@ -90,12 +72,13 @@ class ProgramEdges(Edges):
     __slots__ = ("_graph", "_loops")
     is_traced = True
 
-    def __init__(
-        self, given: Any, edge_index: Tensor, forwards: bool, sizes: list[int | None], loops: int = 0
-    ) -> None:
-        self.given, self.index, self.forwards, self.sizes = given, edge_index, forwards, sizes
-        self.sending, self.is_cpu = SOURCE if forwards else TARGET, edge_index.is_cpu
-        self.count = edge_index.size(1) + loops
+    def __init__(self, layer: Any, given: Any, size: Any = None, loops: int = 0) -> None:
+        self.given = given
+        self.index = given.edge_index if type(given) is EdgesInProgram else given
+        self.sizes = [None, None] if size is None else list(size)
+        self.forwards = layer.flow == "source_to_target"
+        self.sending, self.is_cpu = SOURCE if self.forwards else TARGET, self.index.is_cpu
+        self.count = self.index.size(1) + loops
         self._loops = loops
         self._graph: GraphInProgram | None = None
 
@@ -108,13 +91,14 @@ class ProgramEdges(Edges):
 
     def refusal(self, backend: str, x: Tensor) -> str | None:
         """Return why no backend runs on such features, which is a constant of the program."""
-        return constant_refusal(backend, x.device.type, x.dtype) or None
+        return _constant_refusal(backend, x.device.type, x.dtype) or None
 
     def graph(self) -> Any:
         """The graph, to be found when the program runs."""
         if self._graph is None:
-            num_src, num_dst = self.counts()
-            self._graph = graph_in_program(self.index, num_src, num_dst, self.forwards, self._loops)
+            counts = self.counts()
+            handle = torch.ops.onehop.find_graph(self.index, *counts, self.forwards, self._loops)
+            self._graph = GraphInProgram(handle, *counts, self.count)
         return self._graph
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
@@ -130,62 +114,53 @@ class ProgramEdges(Edges):
         return dropout(torch.ones_like(out), p=p, training=True)
 
 
-def graph_in_program(
-    edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int = 0
-) -> GraphInProgram:
-    """The graph of an ``edge_index``, to be found when the program runs.
+class NormalisedEdges(ProgramEdges):
+    """The edges of an ``edge_index`` that is traced, to be normalised as GCNConv does.
 
     Args:
+        layer: The layer.
         edge_index: [2, E].
-        num_src: Number of sources.
-        num_dst: Number of destinations.
-        forwards: Whether row 0 sends to row 1.
-        loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
-            edges as they are.
+        nodes: N.
     """
-    handle = torch.ops.onehop.find_graph(edge_index, num_src, num_dst, forwards, loops)
-    return GraphInProgram(handle, num_src, num_dst, edge_index.size(1) + loops)
 
+    __slots__ = ("_filled",)
 
-def normalised_graph_in_program(
-    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
-) -> tuple[GraphInProgram, Tensor]:
-    """GCN's normalised graph, to be found when the program runs.
+    def __init__(self, layer: Any, edge_index: Tensor, nodes: int) -> None:
+        super().__init__(layer, edge_index, (nodes, nodes))
+        self._loops = nodes if layer.add_self_loops else 0
+        self._filled = 2.0 if layer.improved else 1.0
 
-    Args:
-        edge_index: [2, E].
-        num_nodes: N.
-        loops: Whether every node has a self loop, behind the other edges.
-        forwards: Whether row 0 sends to row 1.
-        dtype: Of the numbers.
+    def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
+        """The graph with its loops, the weight with theirs, and the scale of the nodes."""
+        nodes, loops = self.counts()[0], self._loops
+        handle, scale = torch.ops.onehop.find_normalised_graph(
+            self.index, nodes, loops != 0, self.forwards, x.dtype
+        )
+        graph: Any = GraphInProgram(handle, nodes, nodes, self.count + loops)
+        if weight is None:
+            return Factors(graph, None, scale)
+        if loops:
+            weight = with_loops(self.index, weight, self._loop_weights(weight, nodes))
+        ones = weight.new_ones(nodes, 1)
+        scale = reduce_rows(graph, ones, weight=weight, backend=session.now.backend).squeeze(1).pow(-0.5)
+        return Factors(graph, weight, scale.masked_fill(scale == float("inf"), 0))
 
-    Returns:
-        The graph, and [N], the numbers whose products over the ends of the edges the weights are; for edges
-        that had no weight.
-    """
-    handle, scale = torch.ops.onehop.find_normalised_graph(edge_index, num_nodes, loops, forwards, dtype)
-    edges = edge_index.size(1) + (num_nodes if loops else 0)
-    return GraphInProgram(handle, num_nodes, num_nodes, edges), scale
+    def _loop_weights(self, weight: Tensor, nodes: int) -> Tensor:
+        """[N]: the weight of every node's loop, as PyG's ``add_remaining_self_loops`` has it.
 
+        It is what the node's last loop weighs, with PyG's gradient to all of them.
+        """
+        source, target = self.index
+        # Edges that are no loops write to an entry that is never read.
+        place = torch.where(source == target, source, nodes)
+        return weight.new_full((nodes + 1,), self._filled).index_put((place,), weight)[:nodes]
 
-def normalised_edges_in_program(
-    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """GCN's normalised edges, to be kept in a layer: how many there are is known when the program runs.
-
-    Args:
-        edge_index: [2, E], without weights.
-        num_nodes: N.
-        improved: Whether loops weigh 2.
-        loops: Whether every node has a self loop, behind the other edges.
-        forwards: Whether row 0 sends to row 1.
-        dtype: Of the weights.
-
-    Returns:
-        [2, M] and [M], the edges and their weights.
-    """
-    edges, weight = torch.ops.onehop.normalised_edges(edge_index, num_nodes, improved, loops, forwards, dtype)
-    return edges, weight
+    def listed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """[2, M] and [M]: edges and weights to be kept in a layer; M is known when the program runs."""
+        edges, weight = torch.ops.onehop.normalised_edges(
+            self.index, self.counts()[0], self._filled != 1, self._loops != 0, self.forwards, dtype
+        )
+        return edges, weight
 
 
 def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
@@ -201,6 +176,9 @@ def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
     """
     places = torch.ops.onehop.looped_edges(edge_index, of_loops.size(0))
     return torch.cat([values, of_loops]).index_select(0, places)
+
+
+# Operators, which run with the program
 
 
 @dataclass(slots=True)
@@ -322,10 +300,11 @@ def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 for _name, _kernel, _fake in (
-    (_FIND, _find, _fake_handle),
-    (_NORMALISE, _normalise, _fake_normalised),
-    (_PLACES, _places, _fake_places),
-    (_EDGES, _normalised_edges, _fake_edges),
+    ("find_graph", _find, _fake_handle),
+    ("find_normalised_graph", _normalise, _fake_normalised),
+    ("looped_edges", _places, _fake_places),
+    ("normalised_edges", _normalised_edges, _fake_edges),
 ):
+    LIBRARY.define(_name + torch.library.infer_schema(_kernel, mutates_args=()))
     LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)

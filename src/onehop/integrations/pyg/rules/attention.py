@@ -45,7 +45,7 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
                 raise Leave(LEFT_TO_PYG)
             return fused(call, alpha, source, x[1])
         except Leave:
-            if edges.is_part:
+            if edges.is_part or edges.is_traced:
                 raise
             alpha = alpha.compute()
     fits = is_feature(call, alpha, 2) and alpha.shape == (edges.count, source.size(1))

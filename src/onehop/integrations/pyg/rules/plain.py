@@ -58,6 +58,15 @@ class Aggregation:
             return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
         return str(machine.reduction_refusal(self.x, self.reduce))
 
+    @property
+    def messages(self) -> str:
+        """The messages with these factors, as ``explain`` shows them."""
+        if self.weight is not None:
+            return self.form
+        return (
+            self.form.removesuffix(" * weight") if self.scale is None else "scaled source, scaled destination"
+        )
+
     def is_constant(self) -> bool:
         """Return whether the result may be kept, because the features need no gradient."""
         # Small graphs, where a call would show, end here.
@@ -68,25 +77,27 @@ class Aggregation:
 
     def run(self) -> Tensor:
         """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
-        if not self.is_constant():
-            return self._compute()
-        # Kernels take an address, which makes a lent tensor one of its own.
-        x, factor = original(self.x), self.scale if self.weight is None else self.weight
-        kept = reuse.find(x, factor, self.graph, self.reduce)
-        if kept is not None:
-            return kept
-        out = self._compute()
-        reuse.keep(x, factor, self.graph, self.reduce, out)
+        x, factor, constant = self.x, None, self.is_constant()
+        if constant:
+            # Kernels take an address, which makes a lent tensor one of its own.
+            x, factor = original(x), self.scale if self.weight is None else self.weight
+            kept = reuse.find(x, factor, self.graph, self.reduce)
+            if kept is not None:
+                return kept
+        if session.now.settings.tune == "auto" and x.is_cpu and x.dim() == 2 and self.backend in ("", "cpu"):
+            backward = x.requires_grad and torch.is_grad_enabled()
+            tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
+        out = self.computed()
+        if constant:
+            reuse.keep(x, factor, self.graph, self.reduce, out)
         return out
 
-    def _compute(self) -> Tensor:
+    def computed(self) -> Tensor:
+        """As :meth:`run`, with nothing looked up, kept or tuned: what a program that is traced runs."""
         x, batched = self.x, self.x.dim() == 3
         if batched:
             # Batches become columns: each edge is read once for all of them.
             x = x.transpose(0, 1)
-        elif session.now.settings.tune == "auto" and x.is_cpu and self.backend in ("", "cpu"):
-            backward = x.requires_grad and torch.is_grad_enabled()
-            tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
         if self.first:
             found = arg_extremum(self.graph, x, self.weight, self.reduce)
             return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
@@ -115,11 +126,7 @@ class Aggregation:
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
         plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
-        form = self.form
-        if self.scale is not None:
-            form = "scaled source, scaled destination"
-        elif self.weight is None:
-            form = form.removesuffix(" * weight")
+        form = self.messages
         if self.is_constant():
             form += ", kept while the features do not change"
         return reports.Call(layer, None, form, self.reduce, backend.name, plan)

@@ -1,0 +1,316 @@
+"""Layers in programs that ``torch.compile`` and ``torch.export`` make: what a patched layer leaves in them.
+
+The functions here stand in for PyG's while a program is traced. The conditions of layers are the eager ones
+(:mod:`.layer`), operands are admitted by the rules' specs, and plans are the rules' own. Other edges are the
+difference (:mod:`.edges.program`): their graph is looked up when the program runs.
+
+Whatever follows from a class alone is a constant of the program. The sentence of a layer without a fast path
+is returned, not raised as :class:`Leave`: torch 2.6 traces no exception of this package.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch_geometric.nn.dense import Linear
+
+from onehop.backends import backend_for
+from onehop.compiler.modules import MODULE_HOOKS
+from onehop.integrations import reports, session
+from onehop.integrations.pyg.call import Call
+from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
+from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
+from onehop.integrations.pyg.layer import (
+    HOOKED,
+    OVERRIDES,
+    block_class_reason,
+    layer_reason,
+    reduction_of,
+    rendering_reason,
+    rule_of,
+    watched,
+)
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, Leave, need
+from onehop.integrations.pyg.pending import Pending
+from onehop.integrations.pyg.rules.table import TABLE
+from onehop.integrations.rows import replaced
+from onehop.ops.contexts import context_reason
+
+Function = Callable[..., Any]
+_F = TypeVar("_F", bound=Function)
+# Torch takes a constant that is a string as it is; an empty one means none. It gives the decorator no types.
+_constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
+
+# As code sees tensors that torch.compile traces, and those that torch.export does.
+_PLAIN = (Tensor, FakeTensor, FunctionalTensor)
+_INTEGERS = (torch.int64, torch.int32)
+# Not a union, which torch 2.6 does not trace.
+_NUMBERS = (int, float)
+_PAIR = 2
+
+_ONE_BY_ONE = "it is in a compiled program, and a simulated machine runs layers outside programs alone"
+_NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
+_ASKED = "it is in a compiled program, and its attention weights are asked for"
+_UNUSUAL = "it is in a compiled program, and flow or node_dim is not as usual"
+_SAID = "its forward has said why"
+_OWN_LINEAR = "the edge features go through a layer other than PyG's Linear without bias"
+
+
+# Conditions
+
+
+def reason(layer: Any, edge_index: Any) -> str | None:
+    """Return why PyG's code is traced for a layer, whatever its operands; None if it need not be."""
+    now, kind = session.now, type(layer)
+    if not now.pyg:
+        return "the patch is not in place"
+    if now.machine:
+        return _ONE_BY_ONE
+    # The functions are named for torch to note: a program is made anew where one is replaced.
+    found: str | None = (
+        context_reason(traced=True)
+        or _class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
+        or layer_reason(layer, False, traced=True)
+        or reduction_of(layer, traced=True)[1]
+    )
+    if found:
+        return found
+    if type(edge_index) not in _PLAIN:
+        return "edge_index is not a plain tensor, and it is in a compiled program"
+    if edge_index.layout is not torch.strided:
+        return OWN_PRODUCT
+    fits = edge_index.dtype in _INTEGERS and edge_index.dim() == _PAIR and edge_index.size(0) == _PAIR
+    return None if fits else LEFT_TO_PYG
+
+
+def forward_reason(layer: Any, edge_index: Any) -> str | None:
+    """As :func:`reason`, for a ``forward`` that calls no ``propagate``, or calls it with other edges."""
+    found = reason(layer, edge_index)
+    if found is None and (_propagates_itself(type(layer)) or watched(layer, ("propagate",), ())):
+        return "its propagate is its own"
+    return found
+
+
+@_constant
+def _class_sentence(kind: Any, *_: Any) -> str:
+    """Return why a class has no fast path; empty if it has."""
+    try:
+        rule_of(kind)
+    except Leave as why:
+        # The message of a layer that runs is traced too, to run in blocks; here torch traces.
+        blocks = block_class_reason(kind) is None
+        return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
+    theirs = replaced(kind.propagate)
+    return "" if theirs is None else rendering_reason(kind, theirs) or ""
+
+
+@_constant
+def _propagates_itself(kind: Any) -> bool:
+    """Return whether a class has a ``propagate`` that is not the one that onehop stands in for."""
+    return replaced(kind.propagate) is None
+
+
+@_constant
+def _rule_name(kind: Any) -> str:
+    """The name in the table of the rule of a class that has one."""
+    rule = rule_of(kind)
+    return next(name for name, each in TABLE.items() if each is rule)
+
+
+@_constant
+def _attention_kind(kind: Any) -> str:
+    """The scores of a class: "gat" or "gatv2" of its ``edge_update``, or "dot"; empty for others."""
+    rule = rule_of(kind)
+    if rule is TABLE["TransformerConv"]:
+        return "dot"
+    pends = rule is TABLE["GATConv"] and replaced(kind.edge_updater) is not None
+    return edge_updates().get(kind.edge_update, "") if pends else ""
+
+
+@_constant
+def _has_own_reasons(kind: Any) -> bool:
+    """Return whether a class has a ``forward`` that says itself why its attention is left to PyG."""
+    return kind.forward in [each.forward for each in classes_returning_weights()]
+
+
+def refuse(layer: Any, sentence: str) -> None:
+    """Notes that PyG's code is traced for a layer: one log line a class and sentence, as for eager ones."""
+    if torch.compiler.is_compiling():
+        _log(type(layer), sentence)
+    else:
+        reports.refuse(layer, sentence)
+
+
+@_constant
+def _log(kind: Any, sentence: str) -> str:
+    reports.log(kind, sentence)
+    return ""
+
+
+# Plans
+
+
+def planned(layer: Any, edges: ProgramEdges, operands: dict[str, Any]) -> Any:
+    """The plan of a layer for which :func:`reason` has nothing to say, by the rule of its message.
+
+    Raises:
+        Leave: Torch has to trace PyG's code.
+    """
+    call = Call(layer, reduction_of(layer, traced=True)[0], edges, operands, session.now.backend)
+    return call.lowered(TABLE[_rule_name(type(layer))])
+
+
+def note(layer: Any, plan: Any, form: str) -> None:
+    """Notes for ``explain`` what operators run a layer in a program; while one is traced, nothing."""
+    if not torch.compiler.is_compiling():
+        backend = backend_for(plan.x.device, plan.x.dtype, session.now.backend).name
+        reports.record(reports.Call(layer, None, form, plan.reduce, backend, "in a compiled program"))
+
+
+def propagate(
+    theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """``propagate``: onehop's operators, or PyG's code and a note why."""
+    if type(edge_index) is EdgesInProgram:
+        return _attended(layer, edge_index, kwargs)
+    sentence = reason(layer, edge_index) or _message_reason(layer, args, kwargs)
+    if sentence is None:
+        try:
+            plan = planned(layer, ProgramEdges(layer, edge_index, kwargs.get("size")), kwargs)
+            note(layer, plan, plan.messages)
+            return plan.computed()
+        except Leave as why:
+            sentence = why.sentence
+    if sentence != _SAID:
+        refuse(layer, sentence)
+    return theirs(layer, edge_index, *args, **kwargs)
+
+
+def _message_reason(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """Return why the message of a layer is none that sums over its edges; None if it is one."""
+    rule = TABLE[_rule_name(type(layer))]
+    if rule.attends:
+        return _SAID if _has_own_reasons(type(layer)) else _NOT_TRACED
+    return OTHER_OPERANDS if args or set(kwargs) - {"size"} != set(rule.operands) else None
+
+
+# Attention: PyG's ``forward`` round one operator
+
+
+def attention_forward(
+    theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The ``forward`` of attention layers, which leaves the self loops to ``propagate`` where it can.
+
+    Args:
+        theirs: PyG's.
+        place: Of the argument that asks for the attention weights.
+        layer: The layer.
+        args: Features, ``edge_index``, edge features and others.
+        kwargs: Those that were given by name.
+    """
+    asked = _argument(args, kwargs, place, "return_attention_weights")
+    edge_index = _argument(args, kwargs, 1, "edge_index")
+    features = _argument(args, kwargs, 2, "edge_attr")
+    sentence = forward_reason(layer, edge_index) or _attention_reason(layer, edge_index, features, asked)
+    if sentence is None:
+        found = EdgesInProgram(edge_index, _attention_kind(type(layer)))
+        try:
+            if len(args) > 1:
+                return theirs(layer, args[0], found, *args[2:], **kwargs)
+            return theirs(layer, *args, **{**kwargs, "edge_index": found})
+        except Leave as why:  # by the rule, which gets its operands from PyG's forward
+            sentence = why.sentence
+    refuse(layer, sentence)
+    return theirs(layer, *args, **kwargs)
+
+
+def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: str) -> Any:
+    return args[place] if len(args) > place else kwargs.get(name)
+
+
+def _attention_reason(layer: Any, edge_index: Tensor, features: Any, asked: Any) -> str | None:
+    """Return why PyG's ``forward`` is traced as it is; None if the rule decides."""
+    kind = _attention_kind(type(layer))
+    if asked is not None:
+        return _ASKED
+    if not kind:
+        return _NOT_TRACED
+    if torch.is_autocast_enabled(edge_index.device.type):
+        return "autocast decides on the dtypes of its scores"
+    if layer.flow != "source_to_target" or layer.node_dim != 0:
+        return _UNUSUAL
+    if reduction_of(layer, traced=True)[0] != "sum":
+        return "its aggregation is not a sum"
+    hooks = ("_edge_update_forward_pre_hooks", "_edge_update_forward_hooks")
+    scores = watched(layer, ("edge_update", "edge_updater"), hooks)
+    if any(map(scores.get, hooks)):
+        return HOOKED
+    if len(scores) > len(hooks):
+        return f"{OVERRIDES} edge_update"
+    linear = layer.lin_edge
+    if features is None or linear is None:
+        return None
+    if type(linear) is not Linear or linear.bias is not None:
+        return _OWN_LINEAR
+    # With loops, it gets other rows than PyG would give to it.
+    if any(watched(linear, ("forward",), MODULE_HOOKS).values()):
+        return "hooks are registered on a module in it"
+    value = layer.fill_value if kind != "dot" and layer.add_self_loops else "mean"
+    if value != "mean" and not isinstance(value, _NUMBERS):
+        return f"it is in a compiled program, and its self loops are filled by {value!r}"
+    return None
+
+
+def edge_updater(
+    theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """``edge_updater``, whose work is ``propagate``'s where onehop's operators run that."""
+    if type(edge_index) is EdgesInProgram:
+        return Pending(edge_index.kind, theirs, layer, edge_index, kwargs, False)
+    return theirs(layer, edge_index, *args, **kwargs)
+
+
+def _attended(layer: Any, given: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
+    """The aggregated messages of a layer whose ``forward`` was called with such edges.
+
+    Raises:
+        Leave: Its operands do not fit.
+    """
+    size, loops = operands.get("size"), 0
+    if given.kind != "dot" and layer.add_self_loops:
+        source, target = operands["x"]
+        rows = (source.size(0), source.size(0) if target is None else target.size(0))
+        loops = min(rows if size is None else size)
+        pending = operands["alpha"]
+        features = _with_loops(layer, given.edge_index, pending.operands["edge_attr"], loops)
+        pending.operands = {**pending.operands, "edge_attr": features}
+    plan = planned(layer, ProgramEdges(layer, given, size, loops), operands)
+    note(layer, plan, plan.form)
+    out: Tensor = plan.run()
+    return out
+
+
+def _with_loops(layer: Any, edge_index: Tensor, features: Any, loops: int) -> Tensor | None:
+    """[E or more, K]: the features of the edges, and of the self loops that are added."""
+    if features is None or layer.lin_edge is None:
+        return None
+    given: Tensor = features.view(-1, 1) if features.dim() == 1 else features
+    need(given.dim() == _PAIR and given.size(0) == edge_index.size(1))
+    if layer.fill_value == "mean":
+        of_loops = _means(edge_index, given, loops)
+    else:
+        of_loops = given.new_full((loops, given.size(1)), layer.fill_value)
+    return with_loops(edge_index, given, of_loops)
+
+
+def _means(edge_index: Tensor, features: Tensor, nodes: int) -> Tensor:
+    """[N, K]: for every node the mean over its incoming edges that are no loops; 0 where there are none."""
+    keep = (edge_index[0] != edge_index[1]).to(features.dtype)
+    count = keep.new_zeros(nodes).index_add(0, edge_index[1], keep)
+    kept = torch.where(keep.unsqueeze(1) != 0, features, 0)
+    total = features.new_zeros(nodes, features.size(1)).index_add(0, edge_index[1], kept)
+    return total / count.clamp(min=1).unsqueeze(1)
