@@ -15,6 +15,9 @@ MADE := .venv/.made
 PIP  := $(BIN)/python -m pip --disable-pip-version-check --no-input
 export PIP_ROOT_USER_ACTION := ignore
 
+# Kernels are compiled for this machine's instruction set and a portable one; wheels and CI have all of them.
+export ONEHOP_ISAS ?= native
+wheel wheel-aarch64 macos-check: export ONEHOP_ISAS := all
 NATIVE  := CMakeLists.txt $(shell find csrc -type f)
 CHECKED := $(shell find csrc tests/native -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 # make bench GRAPHS=cora measures some graphs only, and leaves the results of the repository as they are.
@@ -231,8 +234,11 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	$(PIP) install --progress-bar off --no-deps --target .venv-triton/$* triton==$*
 	@touch $@
 
+$(MADE)/isas/%:
+	@rm -rf $(@D) && mkdir -p $(@D) && touch $@
+
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
-$(MADE)/onehop: $(NATIVE) pyproject.toml constraints.txt | $(MADE)/demo
+$(MADE)/onehop: $(NATIVE) $(MADE)/isas/$(ONEHOP_ISAS) pyproject.toml constraints.txt | $(MADE)/demo
 	$(call say,compiling onehop: 3 minutes the first time)
 	@command -v "$${CXX:-c++}" > /dev/null \
 	  || { echo "No C++ compiler found; on Debian: apt install g++" >&2; exit 1; }

@@ -7,8 +7,10 @@
 namespace onehop {
 
 const KernelTable& table_of_portable();
-#if defined(ONEHOP_HAS_X86)
+#if defined(ONEHOP_HAS_AVX2)
 const KernelTable& table_of_avx2();
+#endif
+#if defined(ONEHOP_HAS_AVX512)
 const KernelTable& table_of_avx512();
 #endif
 #if defined(ONEHOP_HAS_NEON)
@@ -24,13 +26,15 @@ struct Level {
 };
 
 constexpr Level kLevels[] = {
-#if defined(ONEHOP_HAS_X86)
+#if defined(ONEHOP_HAS_AVX512)
     {"avx512", table_of_avx512,
      [] {
        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
               __builtin_cpu_supports("f16c");
      }},
+#endif
+#if defined(ONEHOP_HAS_AVX2)
     {"avx2", table_of_avx2,
      [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"); }},
 #endif

@@ -6,8 +6,10 @@ struct ExponentialErrors {
 };
 
 ExponentialErrors exponential_errors_of_portable();
-#if defined(ONEHOP_HAS_X86)
+#if defined(ONEHOP_HAS_AVX2)
 ExponentialErrors exponential_errors_of_avx2();
+#endif
+#if defined(ONEHOP_HAS_AVX512)
 ExponentialErrors exponential_errors_of_avx512();
 #endif
 #if defined(ONEHOP_HAS_NEON)

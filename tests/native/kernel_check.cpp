@@ -584,8 +584,10 @@ void check_limits(const std::string& isa) {
 }
 
 ExponentialErrors exponential_errors(const std::string& isa) {
-#if defined(ONEHOP_HAS_X86)
+#if defined(ONEHOP_HAS_AVX2)
   if (isa == "avx2") return exponential_errors_of_avx2();
+#endif
+#if defined(ONEHOP_HAS_AVX512)
   if (isa == "avx512") return exponential_errors_of_avx512();
 #endif
 #if defined(ONEHOP_HAS_NEON)
