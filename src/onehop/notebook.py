@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from onehop.tables import Column, Table
+from onehop.tables import Table, titled
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table in HTML; the cells are text, whatever they contain."""
-    return Table([Column(title, i, left=True) for i, title in enumerate(headings)], rows)._repr_html_()
+    return Table(titled(headings, len(headings)), rows)._repr_html_()

@@ -136,5 +136,15 @@ class Table:
         return table
 
 
+def titled(titles: Sequence[str], left: int = 1) -> list[Column]:
+    """Return columns of rows that are sequences of values, by their order.
+
+    Args:
+        titles: The heading of each.
+        left: Number of columns, the first ones, that hold words.
+    """
+    return [Column(title, number, left=number < left) for number, title in enumerate(titles)]
+
+
 # Names and what is known of them, without headings.
 PAIR = (Column("", 0, left=True, wraps=False), Column("", 1, left=True))

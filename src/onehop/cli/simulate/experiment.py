@@ -192,10 +192,9 @@ class Experiment(Generic[C]):
         lines = []
         for number, (point, case) in enumerate(self._cases):
             bar.share(f"sweeping {', '.join(self.swept)}", number / len(self._cases))
-            numbers = {name: float(v) if type(v) is int else v for name, v in point.items()}
-            name, value = next(iter(numbers.items()))
-            place = {"values": numbers} if self._given.grid else {"name": name, "value": value}
-            lines.append({**place, **run(case, point)})
+            name, value = next(iter(point.items()))
+            alone = {"name": name, "value": float(value) if type(value) is int else value}
+            lines.append({**({"values": point} if self._given.grid else alone), **run(case, point)})
         return {"grid" if self._given.grid else "sweep": lines} if lines else {}
 
     def tables(self, content: Mapping[str, Any], columns: Iterable[Column]) -> list[Table]:
