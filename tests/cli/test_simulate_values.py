@@ -320,9 +320,23 @@ def test_a_tuned_plan_has_what_was_set_and_is_the_best_of_those(tmp_path: Path) 
     other = ran("pim", path, *tuned, "--set", "ds=16")
     assert (other["plan"]["sp"], other["plan"]["ds"]) == (2, 16)
     assert free["total_ms"] <= other["total_ms"]
-    refused = onehop("simulate", "pim", *GRAPH, "--set", "ds=17")
-    assert refused.exit_code == 2
-    assert "expected ds of a grid that is searched (1x32, 2x16" in " ".join(refused.output.split())
+    own = ran("pim", path, *tuned, "--set", "sp=8", "--set", "ds=1")  # no grid that is searched
+    assert (own["plan"]["sp"], own["plan"]["ds"]) == (8, 1)
+
+
+@pytest.mark.parametrize(
+    ("fixed", "sentence"),
+    [
+        (["ds=17"], "expected ds of a grid that is searched (1x32, 2x16"),
+        (["sp=3", "ds=8"], "sp * ds = 3 * 8 = 24 clusters cannot be placed on the 32 ranks"),
+        (["tasklets=25"], "tasklets must be at most 24"),
+        (["scheme=grande"], "grande"),
+    ],
+)
+def test_a_tuned_plan_that_cannot_be_had_is_a_sentence(fixed: list[str], sentence: str) -> None:
+    result = onehop("simulate", "pim", *GRAPH, *(word for each in fixed for word in ("--set", each)))
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
 
 
 def test_values_that_depend_on_each_other_are_set_together(tmp_path: Path) -> None:
@@ -356,6 +370,7 @@ def test_cores_bring_their_ranks_unless_these_are_given_too(tmp_path: Path) -> N
         ("ndp", ["--set", "broadcast=1"], "expected true or false for broadcast, got '1'"),
         ("pim", ["--set", "tasklets=0"], "tasklets must be an integer of at least 1"),
         ("pim", ["--sweep", "format=csr,dense"], "format must be one of csr, coo"),
+        ("pim", ["--set", f"cores={10**23}"], "cores: expected an integer from 1 to 1048576"),
         ("pim", ["--set", "clock_mhz=0"], "clock_mhz: expected more than 0"),
         (
             "pim",

@@ -9,6 +9,7 @@ import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.pim.layout import layout
 from onehop.machines.pim.machine import Machine
 from onehop.machines.pim.search import candidates, in_full_ns, ranked
 from onehop.machines.pim.shapes import Shapes, check_width
@@ -57,13 +58,14 @@ def tune(
         fixed: Fields that every plan has, by name, and that are not searched. None means none.
 
     Raises:
-        ArgumentError: The width is not an integer of at least 1, no grid has the fixed parts, or no plan fits
-            the machine, whatever the grid.
+        ArgumentError: The width is not an integer of at least 1, the fixed fields cannot be placed on the
+            machine, or no plan fits it, whatever the grid.
     """
     check_width(width)
     began = time.perf_counter()
     base = PimPlan(stream=False) if base is None else base
     plans = candidates(machine.config, base, fixed)
+    layout(machine.config, plans[0], width)  # what is fixed may be impossible on this machine
     found = rank(machine, graph, width, dtype, plans, weighted=weighted)
     if not found and isinstance(graph, Graph):
         # Nothing fits at once; the default streams.
