@@ -135,14 +135,6 @@ def _changed(case: _Case, values: Values) -> _Case:
     return _Case(changed(config, values), fixed)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A plan, and how it was found."""
-
-    plan: PimPlan
-    tuning: TuningResult | None = None
-
-
 class _Chosen:
     """The plan from the options; wrong options are reported before a graph is loaded."""
 
@@ -167,14 +159,14 @@ class _Chosen:
             grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
             raise ArgumentError(f"plan: expected {_PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
 
-    def on(self, case: _Case, graph: Graph, shapes: Shapes) -> _Found:
-        """The plan for a case and a graph, whose shapes may be those that another machine counted."""
+    def on(self, case: _Case, graph: Graph, shapes: Shapes) -> tuple[PimPlan, TuningResult | None]:
+        """The plan for a case and a graph, and how it was tuned; the shapes may be another machine's."""
         config, machine = case.config, Machine(case.config)
         if self._given is not None:
             plan = self._given
         elif self.plan == "tuned":
             found = tune(machine, shapes, self.width, self.dtype, base=self.base, fixed=case.fixed)
-            return _Found(found.plan, found)
+            return found.plan, found
         elif self.plan == "default":
             plan = machine.default_plan(graph, self.width, self.dtype)
         elif self.plan == "grande":
@@ -184,7 +176,7 @@ class _Chosen:
             best = prior_art.best_sparsep(config, shapes, self.width, kernel)
             # Where none fits, the one that is then refused says what it needs.
             plan = best or prior_art.sparsep(config, self.width, config.ranks)
-        return _Found(replace(plan, **case.fixed))
+        return replace(plan, **case.fixed), None
 
 
 def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
@@ -200,20 +192,20 @@ def _run(
 ) -> None:
     graph, machine = loaded.graph, Machine(experiment.case.config)
     with progress(3, "finding a plan") as bar:
-        found = chosen.on(experiment.case, graph, machine.shapes(graph))
+        plan, tuning = chosen.on(experiment.case, graph, machine.shapes(graph))
         bar.advance()
         bar.describe("aggregating")
         x = features(graph.num_src, chosen.width, chosen.dtype, seed)
-        out, report = machine.aggregate(graph, x, found.plan)
+        out, report = machine.aggregate(graph, x, plan)
         bar.advance()
         bar.describe("comparing with float64")
         report = replace(report, output_max_abs_error=host.largest_error(graph, x, None, "sum", out))
     what = f"{loaded.name}, width {chosen.width}, {chosen.dtype}"
     shown = [what, report.table()]
     content: dict[str, Any] = {**report.as_dict(), "graph": graph_facts(loaded), "width": chosen.width}
-    if found.tuning is not None:
-        content["tuning"] = {"candidates": found.tuning.candidates, "seconds": found.tuning.seconds}
-        shown.append(f"tuned        {found.tuning.candidates} plans in {found.tuning.seconds:.2f} s")
+    if tuning is not None:
+        content["tuning"] = {"candidates": tuning.candidates, "seconds": tuning.seconds}
+        shown.append(f"tuned        {tuning.candidates} plans in {tuning.seconds:.2f} s")
     if host_too:
         content["host_ms"] = host.measured_ns(graph, x) / 1e6
         shown.append(f"this host    {content['host_ms']:.4g} ms, torch, {torch.get_num_threads()} threads")
@@ -231,7 +223,7 @@ def _run_model(
     network = near_bank.Network(kind, width, width, width, layers).eval()
     x = features(graph.num_src, width, "float32", seed) / _LARGEST_FEATURE
     with progress(2, "finding a plan") as bar:
-        found = chosen.on(case, graph, machine.shapes(graph)).plan
+        found, _ = chosen.on(case, graph, machine.shapes(graph))
         plan = replace(found, dtype=case.fixed.get("dtype", chosen.dtype))
         bar.advance()
         bar.describe("running the model")
@@ -285,8 +277,8 @@ def _vary(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen)
 
     def run(case: _Case, _: Values) -> dict[str, Any]:
         try:
-            found = chosen.on(case, loaded.graph, shapes)
-            report = Machine(case.config).simulate(shapes, chosen.width, found.plan, chosen.dtype)
+            plan = chosen.on(case, loaded.graph, shapes)[0]
+            report = Machine(case.config).simulate(shapes, chosen.width, plan, chosen.dtype)
         except MachineMemoryError as error:
             return {"error": str(error)}
         return report.as_dict()
