@@ -1,4 +1,4 @@
-"""Tables: rows as JSON has them, and columns that say what of a row is shown, and how.
+"""Tables: columns that choose and format the fields of rows, which are as JSON has them.
 
 A table prints on a terminal (through rich), as plain text, as Markdown and, in notebooks, as HTML.
 """

@@ -1,4 +1,4 @@
-"""What every verb of ``simulate`` does around its runs: values, the graph, the sweep, the results."""
+"""The steps that all verbs of ``simulate`` share: values, the graph, the sweep, the results."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What ``onehop simulate ndp`` can set and vary: the plan, and the machine."""
+"""Values that ``onehop simulate ndp`` sets and varies: those of the plan and of the machine."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -50,7 +50,7 @@ def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, 
 
 
 def columns(content: Mapping[str, Any]) -> list[Column]:
-    """What is printed of a line: the milliseconds of every mapping, and of the chosen ones.
+    """Return the columns of the lines: the milliseconds of every mapping, and of the chosen ones.
 
     Args:
         content: The JSON; its lines may have been made with and without tiles.
