@@ -369,6 +369,7 @@ def test_cores_bring_their_ranks_unless_these_are_given_too(tmp_path: Path) -> N
         ("ndp", ["--set", "lanes=0"], "module.lanes: expected an integer of at least 1"),
         ("ndp", ["--set", "broadcast=1"], "expected true or false for broadcast, got '1'"),
         ("pim", ["--set", "tasklets=0"], "tasklets must be an integer of at least 1"),
+        ("pim", ["--graph", "none.txt", "--sweep", "tasklets=8,48"], "tasklets must be at most 24"),
         ("pim", ["--sweep", "format=csr,dense"], "format must be one of csr, coo"),
         ("pim", ["--set", f"cores={10**23}"], "cores: expected an integer from 1 to 1048576"),
         ("pim", ["--set", "clock_mhz=0"], "clock_mhz: expected more than 0"),

@@ -40,7 +40,7 @@ from onehop.machines.pim import (
     tune,
 )
 from onehop.machines.pim.combination import KINDS
-from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.layout import layout, suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
@@ -132,7 +132,10 @@ def _changed(case: _Case, values: Values) -> _Case:
     of_plan = kinds_of(PimPlan())
     fixed = {**case.fixed, **{name: value for name, value in values.items() if name in of_plan}}
     replace(PimPlan(), **fixed)
-    return _Case(changed(config, values), fixed)
+    config = changed(config, values)
+    # Refuses more tasklets than threads, before anything runs.
+    layout(config, PimPlan(ds=config.ranks, tasklets=fixed.get("tasklets", 1)), 1)
+    return _Case(config, fixed)
 
 
 class _Chosen:
