@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from onehop.reproduce import WORKS
-from onehop.reproduce.tables import markdown
+from onehop.reproduce.tables import table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("docs") / "reproduce.md"
@@ -35,7 +35,7 @@ def section(root: Path, work: str) -> str:
         f"Computed on {stamp['date'][:10]} {size}; {stamp['machine']['processor']}, "
         f"{threads}, torch {stamp['versions']['torch']}.",
         "",
-        markdown(found["rows"]),
+        table(found["rows"]).markdown(),
     ]
     for chart in found["charts"]:
         picture = PICTURES / f"{work}_{chart}.png"

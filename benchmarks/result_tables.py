@@ -6,6 +6,7 @@ from typing import Any
 from onehop.bench.floors import PARTS
 from onehop.bench.timing import geometric_mean, quantile
 from onehop.sizes import mebibytes
+from onehop.tables import Table, titled
 
 # As fast as PyG, within what repeated measurements differ by.
 EVEN = 0.97
@@ -29,8 +30,7 @@ def milliseconds(seconds: float) -> str:
 
 def rows(headings: list[str], lines: list[list[str]], left: int) -> str:
     """A Markdown table; the first ``left`` columns hold words."""
-    rule = ["---" if column < left else "---:" for column in range(len(headings))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in (headings, rule, *lines))
+    return Table(titled(headings, left), lines).markdown()
 
 
 def machine(stamp: Document) -> str:

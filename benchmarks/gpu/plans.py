@@ -30,6 +30,7 @@ from onehop.graph.reorder import row_order
 from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan
 from onehop.plans.triton import ORDERINGS
+from onehop.tables import Column, Table
 from onehop.tuner import tune
 from onehop.tuner.calls import Site
 from onehop.tuner.gpu.operations import operations
@@ -167,22 +168,7 @@ def _rivals(default: TritonPlan, orderings: Sequence[str]) -> dict[str, TritonPl
 
 def table(figures: Sequence[PlanFigures]) -> str:
     """A line a plan, in Markdown, and how many default plans reach the goal."""
-    lines = [
-        "| case | operation | plan | ms | times faster than default | order s | pays after |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for each in figures:
-        runs = "never" if each.payback_runs is None else f"{each.payback_runs:.0f} runs"
-        told = (
-            str(each.case),
-            each.operation + (" transposed" if each.transposed else ""),
-            each.name,
-            f"{each.seconds * 1e3:.3g}",
-            f"{each.gain:.2f}",
-            f"{each.order_s:.3g}",
-            runs if each.order_s else "",
-        )
-        lines.append(f"| {' | '.join(told)} |")
+    lines = [Table(_COLUMNS, figures).markdown()]
     behind = [each.gain for each in figures if each.name == "tuned"]
     if behind:
         within = sum(gain <= GOAL for gain in behind)
@@ -192,6 +178,23 @@ def table(figures: Sequence[PlanFigures]) -> str:
             f"{statistics.geometric_mean(behind):.2f}, worst {max(behind):.2f}.",
         ]
     return "\n".join(lines) + "\n"
+
+
+def _pays_after(figures: PlanFigures) -> str:
+    if not figures.order_s:
+        return ""
+    return "never" if figures.payback_runs is None else f"{figures.payback_runs:.0f} runs"
+
+
+_COLUMNS = (
+    Column("case", "case", left=True),
+    Column("operation", lambda each: each.operation + (" transposed" if each.transposed else ""), left=True),
+    Column("plan", "name", left=True),
+    Column("ms", lambda each: each.seconds * 1e3, "{:.3g}", left=True),
+    Column("times faster than default", "gain", "{:.2f}", left=True),
+    Column("order s", "order_s", "{:.3g}", left=True),
+    Column("pays after", _pays_after, left=True),
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from benchmarks.gpu.grid import Case
 from benchmarks.gpu.measure import Measured
 from onehop import pictures
 from onehop.bench.timing import Times
+from onehop.tables import Column, Table
 
 _OURS = "onehop"
 # What PyG does with a plain edge_index.
@@ -160,29 +161,7 @@ def document(
 
 def table(cases: Sequence[CaseFigures]) -> str:
     """A line a case, in Markdown: milliseconds, and what they are held against."""
-    lines = [
-        "| graph | operator | dtype | H x D | forward ms | of no-reuse floor | both ms | backward, of its "
-        "floor | best other, both ms | times faster | times less memory | without figures |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for figures in cases:
-        case, forward, both = figures.case, figures.ours.forward, figures.ours.both
-        cells = (
-            case.graph,
-            case.operator,
-            case.dtype,
-            f"{case.heads} x {case.width}",
-            _ms(forward.median_s if forward else None),
-            _percent(figures.floor_share(False)),
-            _ms(both.median_s if both else None),
-            _percent(figures.floor_share(True)),
-            _ms(figures.best_peer_s(True)),
-            _times(figures.speedup()),
-            _times(figures.memory_ratio()),
-            ", ".join(_without_figures(figures.peers)),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    return Table(_COLUMNS, cases).markdown() + "\n"
 
 
 def plot(cases: Sequence[CaseFigures], machine: str, path: Path) -> None:
@@ -222,6 +201,10 @@ def _without_figures(peers: Sequence[Measured]) -> Iterator[str]:
             yield f"{peer.peer} (failed)"
 
 
+def _median_ms(times: Times | None) -> str:
+    return _ms(times.median_s if times else None)
+
+
 def _ms(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds * 1e3:.3g}"
 
@@ -232,3 +215,22 @@ def _percent(share: float | None) -> str:
 
 def _times(ratio: float | None) -> str:
     return "" if ratio is None else f"{ratio:.2f}"
+
+
+_COLUMNS = tuple(
+    Column(title, field, left=True)
+    for title, field in (
+        ("graph", lambda each: each.case.graph),
+        ("operator", lambda each: each.case.operator),
+        ("dtype", lambda each: each.case.dtype),
+        ("H x D", lambda each: f"{each.case.heads} x {each.case.width}"),
+        ("forward ms", lambda each: _median_ms(each.ours.forward)),
+        ("of no-reuse floor", lambda each: _percent(each.floor_share(False))),
+        ("both ms", lambda each: _median_ms(each.ours.both)),
+        ("backward, of its floor", lambda each: _percent(each.floor_share(True))),
+        ("best other, both ms", lambda each: _ms(each.best_peer_s(True))),
+        ("times faster", lambda each: _times(each.speedup())),
+        ("times less memory", lambda each: _times(each.memory_ratio())),
+        ("without figures", lambda each: ", ".join(_without_figures(each.peers))),
+    )
+)

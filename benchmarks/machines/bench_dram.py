@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from onehop.bench import command
 from onehop.bench.timing import timed
 from onehop.machines.dram import Access, Memory, preset
+from onehop.tables import Column, Table
 
 CASES = Path(__file__).with_name("dram_cases.csv")
 REQUESTS = 200_000
@@ -91,23 +91,17 @@ def measure(case: Case, rounds: int) -> dict[str, Any]:
     }
 
 
-def table(results: list[dict[str, Any]]) -> Table:
-    """A line for each case."""
-    shown = Table(title="Clocks for 64 B", title_justify="left", header_style="bold")
-    shown.add_column("case", no_wrap=True)
-    for heading in ("Ramulator", "command", "%", "limit", "%", "M requests/s"):
-        shown.add_column(heading, justify="right")
-    for r in results:
-        shown.add_row(
-            r["name"],
-            f"{r['reference_clocks']:.3f}",
-            f"{r['command_clocks']:.3f}",
-            f"{r['command_error_percent']:+.3f}" + ("" if r["command_within"] else " !"),
-            f"{r['closed_clocks']:.3f}",
-            f"{r['closed_error_percent']:+.2f}" + (" !" if r["closed_within"] is False else ""),
-            f"{r['requests_per_s']['median'] / 1e6:.1f}",
-        )
-    return shown
+COLUMNS = (
+    Column("case", "name", left=True, wraps=False),
+    Column("Ramulator", "reference_clocks", "{:.3f}"),
+    Column("command", "command_clocks", "{:.3f}"),
+    Column("%", lambda r: f"{r['command_error_percent']:+.3f}" + " !" * (not r["command_within"])),
+    Column("limit", "closed_clocks", "{:.3f}"),
+    Column(
+        "%", lambda r: f"{r['closed_error_percent']:+.2f}" + (" !" if r["closed_within"] is False else "")
+    ),
+    Column("M requests/s", lambda r: r["requests_per_s"]["median"] / 1e6, "{:.1f}"),
+)
 
 
 def main() -> None:
@@ -136,7 +130,7 @@ def main() -> None:
         },
         "all_within": all(r["command_within"] and r["closed_within"] is not False for r in results),
     }
-    Console().print(table(results))
+    Console().print(Table(COLUMNS, results, "Clocks for 64 B"))
     print(json.dumps(summary, indent=2))
     command.write(options, "bench_dram", {"summary": summary, "cases": results})
     raise SystemExit(not summary["all_within"])

@@ -7,9 +7,11 @@ Reads benchmarks/results/machines/pim_*.json, as the bench_pim_*.py beside this 
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from onehop.tables import Table, titled
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs") / "machines" / "pim-results.md"
@@ -17,11 +19,9 @@ PAGE = Path("docs") / "machines" / "pim-results.md"
 Document = dict[str, Any]
 
 
-def table(headings: Iterable[str], rows: Iterable[Iterable[object]], words: int = 1) -> str:
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]], words: int = 1) -> str:
     """A Markdown table; the first ``words`` columns are left-aligned."""
-    headings = list(headings)
-    rule = ["---" if column < words else "---:" for column in range(len(headings))]
-    return "\n".join("| " + " | ".join(map(str, row)) + " |" for row in (headings, rule, *rows))
+    return Table(titled(headings, words), list(rows)).markdown()
 
 
 def calibration(read: Callable[[str], Document]) -> str:

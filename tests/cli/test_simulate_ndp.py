@@ -149,9 +149,9 @@ def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--sweep", "speed=3"], "with a NAME of tile, channels"),
+        (["--sweep", "speed=3"], "with a NAME of channels, dimms_per_channel"),
         (["--sweep", "tile=4:2"], "0 < A <= B"),
-        (["--sweep", "tile=2.5"], "expected integers for tile, got 2.5"),
+        (["--sweep", "tile=2.5"], "expected integers for tile, got '2.5'"),
         (["--sweep", "tile=0"], "tile must be an integer of at least 1"),
         (["--sweep", "channels=0"], "topology.channels: expected"),
         (["--sweep", "tile=4", "--trace", "t.json"], "a sweep has no timeline"),

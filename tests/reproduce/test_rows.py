@@ -7,7 +7,7 @@ import pytest
 from onehop import ArgumentError
 from onehop.reproduce import WORKS, Chart, Row, Series, reproduce
 from onehop.reproduce.rows import missing
-from onehop.reproduce.tables import cells, markdown, number
+from onehop.reproduce.tables import number, table
 
 KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note"]
 
@@ -62,8 +62,9 @@ def test_a_series_has_a_value_for_each_group() -> None:
 
 def test_tables() -> None:
     line = row(paper=27.0, ours=1234.5, low=0.98765, high=2000.0).as_dict()
-    assert cells(line) == ("speed", "27", "1,234", "45.72", "0.988 to 2,000", "x", "On twins.")
-    text = markdown([line, row().as_dict()]).splitlines()
+    shown = table([line, row().as_dict()])
+    assert shown.cells()[0] == ["speed", "27", "1,234", "45.72", "0.988 to 2,000", "x", "On twins."]
+    text = shown.markdown().splitlines()
     assert text[0] == "| figure | paper | ours | ratio | interval | unit | difference |"
     assert len({each.count("|") for each in text}) == 1
     assert text[3] == "| speed |  |  |  |  | x | On twins. |"

@@ -1,18 +1,17 @@
 """Results as tables for the terminal."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from rich.table import Table
-
-from onehop.bench import tables
-from onehop.bench.breakdown import Breakdown
 from onehop.bench.floors import PARTS
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
+from onehop.bench.timing import Ratio
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.sizes import mebibytes
+from onehop.tables import Column, Table
 
 # What a table has room for.
 SHORT = {
@@ -35,105 +34,68 @@ SHORT = {
 
 
 def ops_table(results: Sequence[CaseResult]) -> Table:
-    """A line for each case: milliseconds of everyone, ratios, share of the roof. Medians."""
+    """A line for each case: milliseconds of all, ratios, share of the roof. Medians."""
     graphs = ", ".join(dict.fromkeys(r.graph for r in results))
     peers = [name for name in PEERS if any(name in r.times or name in r.wrong for r in results)]
-    table = tables.table(f"{graphs}: milliseconds, medians")
-    table.add_column("case", no_wrap=True)
-    for name in (OURS, *peers):
-        table.add_column(SHORT.get(name, name), justify="right")
-    for heading in ("best peer\n/ onehop", "torch\n/ onehop", "% of\nroof"):
-        table.add_column(heading, justify="right")
-    for previous, r in zip([None, *results], results, strict=False):
-        if previous is not None and previous.operation != r.operation:
-            table.add_section()
-        best, torch_csr = r.ratio_to(), r.ratio_to("torch-")
-        table.add_row(
-            f"{r.operation} {r.width}",
-            *(_cell(r, name) for name in (OURS, *peers)),
-            "" if best is None else _ratio(best.median),
-            "" if torch_csr is None else _ratio(torch_csr.median),
-            "" if r.percent_of_roof is None else f"{r.percent_of_roof:.0f}",
-        )
-    return table
+    columns = (
+        Column("case", lambda r: f"{r.operation} {r.width}", left=True, wraps=False),
+        *map(_times_of, (OURS, *peers)),
+        Column("best peer\n/ onehop", lambda r: _median(r.ratio_to()), _ratio),
+        Column("torch\n/ onehop", lambda r: _median(r.ratio_to("torch-")), _ratio),
+        Column("% of\nroof", "percent_of_roof", "{:.0f}"),
+    )
+    return Table(columns, results, f"{graphs}: milliseconds, medians", lambda r: r.operation)
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
     """A line for each operation: the figures that matter."""
-    table = tables.table("Over all graphs and widths")
-    table.add_column("operation", no_wrap=True)
-    for heading in (
-        "cases",
-        "best peer / onehop\n(geometric mean)",
-        "torch / onehop\n(geometric mean)",
-        "least ratio\nto any peer",
-        "where",
-        "least %\nof roof",
-    ):
-        table.add_column(heading, justify="left" if heading == "where" else "right")
-    for s in summaries:
-        table.add_row(
-            s.operation,
-            str(s.cases),
-            _ratio(s.best_peer_geomean),
-            "" if s.torch_geomean is None else _ratio(s.torch_geomean),
-            _ratio(s.worst),
-            s.worst_case,
-            "" if s.least_percent_of_roof is None else f"{s.least_percent_of_roof:.0f}",
-        )
-    return table
+    columns = (
+        Column("operation", "operation", left=True, wraps=False),
+        Column("cases", "cases"),
+        Column("best peer / onehop\n(geometric mean)", "best_peer_geomean", _ratio),
+        Column("torch / onehop\n(geometric mean)", "torch_geomean", _ratio),
+        Column("least ratio\nto any peer", "worst", _ratio),
+        Column("where", "worst_case", left=True),
+        Column("least %\nof roof", "least_percent_of_roof", "{:.0f}"),
+    )
+    return Table(columns, summaries, "Over all graphs and widths")
 
 
 def models_table(results: Sequence[ModelResult]) -> Table:
     """A line for each graph, model and width: milliseconds an epoch, and speed-ups. Medians."""
-    names = list(dict.fromkeys(name for r in results for name in r.losses))
-    table = tables.table("Training epoch: milliseconds, medians")
-    for heading in ("graph", "model", "hidden"):
-        table.add_column(heading, no_wrap=True)
-    for name in names:
-        table.add_column(SHORT.get(name, name), justify="right")
-    table.add_column("speed-up\nover PyG", justify="right")
-    table.add_column("peak memory\nonehop / PyG, MiB", justify="right")
-    for previous, r in zip([None, *results], results, strict=False):
-        if previous is not None and previous.graph != r.graph:
-            table.add_section()
-        ratio = r.speedup()
-        table.add_row(
-            r.graph,
-            r.model if r.sampler is None else f"{r.model}\n(drawn by {r.sampler})",
-            str(r.hidden),
-            *(_cell(r, name) for name in names),
-            "" if ratio is None else f"[bold]{_ratio(ratio.median)}[/bold]",
-            " / ".join(mebibytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
-        )
-    return table
+    columns = (
+        *_model(lambda r: r.model if r.sampler is None else f"{r.model}\n(drawn by {r.sampler})"),
+        *map(_times_of, dict.fromkeys(name for r in results for name in r.losses)),
+        Column("speed-up\nover PyG", lambda r: _median(r.speedup()), _ratio, style="bold"),
+        Column(
+            "peak memory\nonehop / PyG, MiB",
+            lambda r: " / ".join(mebibytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
+        ),
+    )
+    return Table(columns, results, "Training epoch: milliseconds, medians", lambda r: r.graph)
 
 
 def parts_table(results: Sequence[ModelResult]) -> Table:
     """A line for each graph, model and width: the share of each part of onehop's epoch, beside its floor."""
+    columns = (
+        *_model("model"),
+        Column("epoch", lambda r: milliseconds(r.breakdown.epoch_s), wraps=False),
+        Column("x of\nfloor", lambda r: r.breakdown.of_floor, _ratio, absent="-", wraps=False, style="bold"),
+        *(Column(part, partial(_part, part), wraps=False) for part in PARTS),
+    )
     title = "Parts of onehop's epoch: milliseconds (share), and how many times the part's floor"
-    table = tables.table(title)
-    for heading in ("graph", "model", "hidden"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("epoch", "x of\nfloor", *PARTS):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for previous, r in zip([None, *results], results, strict=False):
-        if previous is not None and previous.graph != r.graph:
-            table.add_section()
-        found = r.breakdown
-        if found is not None:
-            table.add_row(
-                r.graph,
-                r.model,
-                str(r.hidden),
-                milliseconds(found.epoch_s),
-                "-" if found.of_floor is None else f"[bold]{_ratio(found.of_floor)}[/bold]",
-                *(_part(found, part) for part in PARTS),
-            )
-    return table
+    return Table(columns, [r for r in results if r.breakdown is not None], title, lambda r: r.graph)
 
 
-def _part(found: Breakdown, part: str) -> str:
+def _model(shown: str | Callable[[ModelResult], str]) -> Iterator[Column]:
+    """The columns that name a model, its graph and its width."""
+    for title, field in (("graph", "graph"), ("model", shown), ("hidden", "hidden")):
+        yield Column(title, field, left=True, wraps=False)
+
+
+def _part(part: str, result: ModelResult) -> str:
+    found = result.breakdown
+    assert found is not None, "only models with a breakdown have a line"
     text = f"{milliseconds(found.seconds[part])} ({found.shares[part]:.0%})"
     if found.floor_s is None or not found.floor_s[part]:
         return text
@@ -142,50 +104,39 @@ def _part(found: Breakdown, part: str) -> str:
 
 def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], what: str) -> Table:
     """Bandwidths in GB/s, and the gather's in percent of streaming."""
-    table = tables.table(f"Memory bandwidth ({what})")
-    for heading, justify in (
-        ("access", "left"),
-        ("GB/s", "right"),
-        ("% of read", "right"),
-        ("rows ahead", "right"),
-    ):
-        table.add_column(heading, justify="left" if justify == "left" else "right", no_wrap=True)
     read = streams["read"].gbps
-    for name, bandwidth in streams.items():
-        table.add_row(f"streaming {name}", f"{bandwidth.gbps:.1f}", f"{100 * bandwidth.gbps / read:.0f}", "")
-    table.add_section()
+    rows: list[tuple[str, float, int | None]] = [
+        (f"streaming {name}", bandwidth.gbps, None) for name, bandwidth in streams.items()
+    ]
     for roof in roofs:
-        gbps = roof.bandwidth.gbps
         label = f"gather of rows of {roof.row_floats} float32 ({4 * roof.row_floats} bytes)"
-        table.add_row(label, f"{gbps:.1f}", f"{100 * gbps / read:.0f}", str(roof.prefetch))
-    return table
+        rows.append((label, roof.bandwidth.gbps, roof.prefetch))
+    columns = (
+        Column("access", 0, left=True, wraps=False),
+        Column("GB/s", 1, "{:.1f}", wraps=False),
+        Column("% of read", lambda row: 100 * row[1] / read, "{:.0f}", wraps=False),
+        Column("rows ahead", 2, wraps=False),
+    )
+    return Table(columns, rows, f"Memory bandwidth ({what})", lambda row: row[2] is None)
 
 
 def roof_table(cases: Sequence[CaseResult], roofs: Sequence[GatherRoof]) -> Table:
     """A graph's own gather and onehop's sum, by width: GB/s, and percent of the gathers."""
     random = {roof.row_floats: roof.bandwidth.gbps for roof in roofs}
+    columns = (
+        Column("width", "width"),
+        Column("gather in the graph's\norder, GB/s", lambda case: case.roof.gbps, "{:.1f}"),
+        Column("aggregate\nms", lambda case: milliseconds(case.times[OURS].median_s)),
+        Column("% of that\ngather", "percent_of_roof", "{:.0f}", style="bold"),
+        Column(
+            "% of random\ngather",
+            lambda case: case.percent_of_roof * case.roof.gbps / random[case.width],
+            "{:.0f}",
+        ),
+    )
     name = cases[0].graph if cases else ""
-    table = tables.table(f"onehop.aggregate, sum, on {name}")
-    for heading in (
-        "width",
-        "gather in the graph's\norder, GB/s",
-        "aggregate\nms",
-        "% of that\ngather",
-        "% of random\ngather",
-    ):
-        table.add_column(heading, justify="right")
-    for case in cases:
-        if case.roof is None or case.percent_of_roof is None:
-            continue
-        own = case.roof.gbps
-        table.add_row(
-            str(case.width),
-            f"{own:.1f}",
-            milliseconds(case.times[OURS].median_s),
-            f"[bold]{case.percent_of_roof:.0f}[/bold]",
-            f"{case.percent_of_roof * own / random[case.width]:.0f}",
-        )
-    return table
+    measured = [case for case in cases if case.roof is not None and case.percent_of_roof is not None]
+    return Table(columns, measured, f"onehop.aggregate, sum, on {name}")
 
 
 def notes(results: Iterable[CaseResult | ModelResult]) -> list[str]:
@@ -206,12 +157,19 @@ def onehop_is_wrong(results: Iterable[CaseResult | ModelResult]) -> bool:
     return any(name.startswith(ONEHOP.name) for r in results for name in r.wrong)
 
 
-def _cell(result: CaseResult | ModelResult, name: str) -> str:
-    if name in result.wrong:
-        return "[red]wrong[/red]"
-    if name not in result.times:
-        return "-"
-    return milliseconds(result.times[name].median_s)
+def _times_of(name: str) -> Column:
+    """The column of a peer's times."""
+
+    def cell(result: CaseResult | ModelResult) -> str:
+        if name in result.wrong:
+            return "wrong"
+        return milliseconds(result.times[name].median_s) if name in result.times else "-"
+
+    return Column(SHORT.get(name, name), cell, style=lambda result: "red" if name in result.wrong else "")
+
+
+def _median(ratio: Ratio | None) -> float | None:
+    return None if ratio is None else ratio.median
 
 
 def milliseconds(seconds: float) -> str:

@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.table import Table
 
 from onehop import sizes
-from onehop.bench import sources, tables
+from onehop.bench import sources
 from onehop.bench.jobs import ModelsOfGraph
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
@@ -22,6 +21,7 @@ from onehop.bench.tasks import LearningTask, save_task
 from onehop.cli.console import output, progress
 from onehop.cli.options import Chart, Json, Threads, set_threads
 from onehop.sizes import mebibytes
+from onehop.tables import Column, Table
 
 # Names of models here that differ from those of onehop.bench.recipes.
 _MODELS = {"gin": "gin-norm"}
@@ -88,7 +88,7 @@ def demo(
             console.print(f"Note: {note}.")
         tasks.append(task)
         rows += _train(task, job, epochs)
-    console.print(_table(rows))
+    console.print(Table(_COLUMNS, rows))
     before = max(row[variant]["loaded_bytes"] for row in rows for variant in ("pyg", "onehop"))
     console.print(
         "PyG is plain PyG, onehop the same model after onehop.patch(). Epoch times are medians without the "
@@ -165,39 +165,20 @@ def _row(model: str, pyg: Run, onehop: Run) -> dict[str, Any]:
     }
 
 
-def _table(rows: list[dict[str, Any]]) -> Table:
-    table = tables.table()
-    table.add_column("model", no_wrap=True)
-    table.add_column("graph", no_wrap=True)
-    for heading in (
-        "hidden",
-        "epoch\nPyG",
-        "epoch\nonehop",
-        "speed-up",
-        "peak MiB\nPyG",
-        "peak MiB\nonehop",
-        "largest loss\ndifference",
-        "accuracy\nPyG",
-        "accuracy\nonehop",
-    ):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        pyg, onehop = row["pyg"], row["onehop"]
-        table.add_row(
-            row["title"],
-            row["graph"],
-            str(row["hidden"]),
-            _epoch(pyg["epoch_s"]),
-            _epoch(onehop["epoch_s"]),
-            f"[bold]{row['speedup']:.1f}x[/bold]",
-            mebibytes(pyg["peak_bytes"]),
-            mebibytes(onehop["peak_bytes"]),
-            f"{row['largest_loss_difference']:.1e}",
-            f"{pyg['test_accuracy']:.1%}",
-            f"{onehop['test_accuracy']:.1%}",
-        )
-    return table
+_COLUMNS = (
+    Column("model", "title", left=True, wraps=False),
+    Column("graph", "graph", left=True, wraps=False),
+    Column("hidden", "hidden"),
+    Column("epoch\nPyG", lambda row: _epoch(row["pyg"])),
+    Column("epoch\nonehop", lambda row: _epoch(row["onehop"])),
+    Column("speed-up", "speedup", "{:.1f}x", style="bold"),
+    Column("peak MiB\nPyG", lambda row: mebibytes(row["pyg"]["peak_bytes"])),
+    Column("peak MiB\nonehop", lambda row: mebibytes(row["onehop"]["peak_bytes"])),
+    Column("largest loss\ndifference", "largest_loss_difference", "{:.1e}"),
+    Column("accuracy\nPyG", lambda row: row["pyg"]["test_accuracy"], "{:.1%}"),
+    Column("accuracy\nonehop", lambda row: row["onehop"]["test_accuracy"], "{:.1%}"),
+)
 
 
-def _epoch(seconds: float) -> str:
-    return f"{milliseconds(seconds)} ms"
+def _epoch(run: dict[str, Any]) -> str:
+    return f"{milliseconds(run['epoch_s'])} ms"

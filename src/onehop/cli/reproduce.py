@@ -4,19 +4,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from onehop import pictures
-from onehop.bench import tables
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.reproduce import WORKS, reproduce as computed
 from onehop.reproduce.pictures import draw
-from onehop.reproduce.tables import cells, headings
-
-_NUMERIC = ("paper", "ours", "ratio", "interval")
+from onehop.reproduce.tables import table
 
 
 def _folder(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -52,12 +48,7 @@ def reproduce(
         found = computed(work, quick, bar.share)
     console = output()
     console.print(found.source, markup=False)
-    table = tables.table()
-    for heading in headings():
-        table.add_column(heading, justify="right" if heading in _NUMERIC else "left")
-    for row in found.rows:
-        table.add_row(*map(Text, cells(row.as_dict())))
-    console.print(table)
+    console.print(table([row.as_dict() for row in found.rows]))
     if json is not None:
         name = f"reproduce {work}{' --quick' if quick else ''}"
         write_json(json, name, {"quick": quick, **found.as_dict()})

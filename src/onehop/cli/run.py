@@ -10,11 +10,9 @@ from functools import partial
 from typing import Annotated, NoReturn
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from onehop import config, sizes
-from onehop.bench import tables
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import conclude
@@ -25,6 +23,7 @@ from onehop.errors import OnehopError
 from onehop.integrations import reports
 from onehop.integrations.explain import LayerReport
 from onehop.integrations.patch import Patch, patch
+from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
@@ -135,17 +134,16 @@ def _begin(
 
 
 def _table(layers: list[Watched]) -> Table:
-    table = tables.table("layers")
-    table.add_column("layer", no_wrap=True)
-    table.add_column("calls", justify="right", no_wrap=True)
-    table.add_column("time", justify="right", no_wrap=True)
-    table.add_column("path", overflow="fold")
-    for each in layers:
-        share = "" if each.share is None else f"{100 * each.share:.0f} %"
-        table.add_row(Text(each.row.kind), f"{each.row.calls:,}", share, Text(each.row.told))
-    if not layers:
-        table.add_row("none", "", "", _NO_LAYERS)
-    return table
+    columns = (
+        Column("layer", 0, left=True, wraps=False),
+        Column("calls", 1, "{:,}", wraps=False),
+        Column("time", 2, lambda share: f"{100 * share:.0f} %", wraps=False),
+        Column("path", 3, left=True),
+    )
+    rows: list[tuple[str, int | None, float | None, str]] = [
+        (each.row.kind, each.row.calls, each.share, each.row.told) for each in layers
+    ]
+    return Table(columns, rows or [("none", None, None, _NO_LAYERS)], "layers")
 
 
 def _explained(row: LayerReport) -> str:

@@ -3,9 +3,8 @@
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from onehop.bench import sources, tables
+from onehop.bench import sources
 from onehop.bench.lists import numbers
 from onehop.bench.stamp import machine_line
 from onehop.cli.console import output, progress
@@ -13,6 +12,7 @@ from onehop.cli.exit_codes import INTERRUPTED
 from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.storage import write_text
+from onehop.tables import Column, Table
 from onehop.tuner import TuningResult
 from onehop.tuner.gpu.operations import OPS as GPU_OPS
 from onehop.tuner.interruption import TuningInterrupted
@@ -99,21 +99,19 @@ def tune(
 
 
 def _table(result: TuningResult) -> Table:
-    table = tables.table(f"{result.op} {result.reduce}: milliseconds, medians")
-    for heading in ("width", "tuned", "default", "torch CSR", "over default", "over torch", "predicted"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for point in result.curve:
-        table.add_row(
-            str(point.width),
-            *(_ms(seconds) for seconds in (point.tuned_s, point.default_s, point.torch_s)),
-            *("-" if ratio is None else f"{ratio:.2f}x" for ratio in (point.over_default, point.over_torch)),
-            _ms(point.predicted_s),
-        )
-    return table
+    seconds = (("tuned", "tuned_s"), ("default", "default_s"), ("torch CSR", "torch_s"))
+    ratios = (("over default", "over_default"), ("over torch", "over_torch"))
+    columns = (
+        Column("width", "width", wraps=False),
+        *(Column(title, field, _ms, absent="-", wraps=False) for title, field in seconds),
+        *(Column(title, field, "{:.2f}x", absent="-", wraps=False) for title, field in ratios),
+        Column("predicted", "predicted_s", _ms, absent="-", wraps=False),
+    )
+    return Table(columns, result.curve, f"{result.op} {result.reduce}: milliseconds, medians")
 
 
-def _ms(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds * 1e3:.3g}"
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g}"
 
 
 def _widths(text: str) -> list[int]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onehop.machines.report import Report, aligned
+from onehop.machines.report import Report, times_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +99,9 @@ class Ledger:
         layers = self.by_layer()
         names = list(dict.fromkeys(name for phases in layers.values() for name in phases))
         everything = {name: sum(phases.get(name, 0.0) for phases in layers.values()) for name in names}
-        rows = [
-            (
-                layer or "(no layer)",
-                *(f"{phases.get(name, 0.0):.4g}" for name in names),
-                f"{sum(phases.values()):.4g}",
-            )
-            for layer, phases in {**layers, "total": everything}.items()
-        ]
+        table = times_table({**layers, "total": everything}, names)
         others = [f"{layer} did not run on the machine: {why}." for layer, why in self.elsewhere.items()]
-        return "\n".join([*aligned(("ms", *names, "total"), rows), *others])
+        return "\n".join([str(table), *others])
 
 
 def _sums(keyed: Iterable[tuple[str, Entry]]) -> dict[str, dict[str, float]]:

@@ -1,8 +1,9 @@
 """The common part of all simulated machines' reports: phases, bytes, energy, and their output."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from onehop import pictures, sizes
 from onehop.errors import ArgumentError
 from onehop.machines.trace import Trace
 from onehop.storage import write_text
+from onehop.tables import Column, Table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,18 +95,18 @@ class Report:
     def table(self) -> str:
         """The report as lines of plain text."""
         total = self.total_ns
-        rows = [(name, _time(t), f"{100 * t / total:.1f} %" if total else "") for name, t in _nonzero(self)]
-        rows.append(("total", _time(total), ""))
-        lines = [self.machine, *aligned(("phase", "time", "share"), rows)]
+        phases = [(name, time, time / total) for name, time in self.phases_ns.items() if time]
+        columns = (*_columns("phase", _time, "time"), Column("share", 2, lambda part: f"{100 * part:.1f} %"))
+        tables = [Table(columns, [*phases, ("total", total, None)])]
         if self.bytes:
-            lines += ["", *aligned(("bytes", ""), [(k, sizes.told(v)) for k, v in self.bytes.items()])]
+            tables.append(Table(_columns("bytes", sizes.told), list(self.bytes.items())))
         if self.energy_nj:
-            energies = [(name, f"{e / 1e6:.4g} mJ") for name, e in self.energy_nj.items()]
-            lines += ["", *aligned(("energy", ""), [*energies, ("total", f"{self.energy_mj:.4g} mJ")])]
-        simple = [(k, _plain(v)) for k, v in self.figures.items() if isinstance(v, int | float | str)]
+            energies = [*self.energy_nj.items(), ("total", sum(self.energy_nj.values()))]
+            tables.append(Table(_columns("energy", lambda nj: f"{nj / 1e6:.4g} mJ"), energies))
+        simple = [(k, v) for k, v in self.figures.items() if isinstance(v, int | float | str)]
         if simple:
-            lines += ["", *aligned(("figure", ""), simple)]
-        return "\n".join(lines)
+            tables.append(Table(_columns("figure", _plain), simple))
+        return f"{self.machine}\n" + "\n\n".join(map(str, tables))
 
     def __str__(self) -> str:
         """The table."""
@@ -147,22 +149,27 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
     pictures.save(figure, title, where, path)
 
 
-def aligned(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """A table as lines of text, headings underlined: the first column to the left, others to the right."""
-    rows = list(rows)
-    widths = [max(len(row[i]) for row in (headings, *rows)) for i in range(len(headings))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (headings, *rows)
-    ]
-    return [lines[0], "-" * max(len(line) for line in lines), *lines[1:]]
+def times_table(runs: Mapping[str, Mapping[str, float]], phases: Sequence[str]) -> Table:
+    """A line for each run, with the milliseconds of every phase, and their sum.
+
+    Args:
+        runs: Milliseconds by phase, by the run's name.
+        phases: The phases that have a column.
+    """
+    columns = (
+        Column("ms", lambda run: run[0] or "(no layer)", left=True),
+        *(Column(name, partial(_of_phase, name), "{:.4g}") for name in phases),
+        Column("total", lambda run: sum(run[1].values()), "{:.4g}"),
+    )
+    return Table(columns, list(runs.items()))
 
 
-def _nonzero(report: Report) -> list[tuple[str, float]]:
-    return [(name, time) for name, time in report.phases_ns.items() if time]
+def _of_phase(name: str, run: tuple[str, Mapping[str, float]]) -> float:
+    return run[1].get(name, 0.0)
+
+
+def _columns(what: str, shown: Callable[[Any], str], value: str = "") -> tuple[Column, Column]:
+    return Column(what, 0, left=True), Column(value, 1, shown)
 
 
 def _time(ns: float) -> str:

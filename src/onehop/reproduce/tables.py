@@ -1,40 +1,18 @@
-"""Rows as text: for the terminal, and as Markdown for the pages."""
+"""The table of a reproduction: for the terminal, and as Markdown for the pages."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-_HEADINGS = ("figure", "paper", "ours", "ratio", "interval", "unit", "difference")
+from onehop.tables import Column, Table
 
 
-def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The cells of a row's line.
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The rows as a table.
 
     Args:
-        row: As :meth:`onehop.reproduce.Row.as_dict` gives it.
+        rows: As :meth:`onehop.reproduce.Row.as_dict` gives them.
     """
-    interval = "" if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
-    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
-    return (
-        row["figure"],
-        number(row["paper"]),
-        number(row["ours"]),
-        ratio,
-        interval,
-        row["unit"],
-        row["note"],
-    )
-
-
-def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-    """A Markdown table of rows."""
-    rule = ("---", *["---:"] * 4, "---", "---")
-    lines = [_HEADINGS, rule, *(cells(row) for row in rows)]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def headings() -> tuple[str, ...]:
-    """The columns' names."""
-    return _HEADINGS
+    return Table(_COLUMNS, rows)
 
 
 def number(value: float | None) -> str:
@@ -44,3 +22,18 @@ def number(value: float | None) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.3g}"
+
+
+def _interval(row: Mapping[str, Any]) -> str | None:
+    return None if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
+
+
+_COLUMNS = (
+    Column("figure", "figure", left=True),
+    Column("paper", "paper", number),
+    Column("ours", "ours", number),
+    Column("ratio", "ratio", "{:.2f}"),
+    Column("interval", _interval),
+    Column("unit", "unit", left=True),
+    Column("difference", "note", left=True),
+)

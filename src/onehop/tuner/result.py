@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onehop import native, notebook
+from onehop import native
 from onehop.errors import ArgumentError
 from onehop.kernels.triton import availability
 from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
 from onehop.plans.cases import PlanCase
 from onehop.plans.entry import Tuned
+from onehop.tables import Column, Table
 from onehop.tuner import picture
 from onehop.tuner.curve import CurvePoint
 
@@ -225,18 +226,8 @@ class TuningResult:
 
     def _repr_html_(self) -> str:
         """A table as notebooks show it, and below it the plans in full."""
-        headings = ("width", "direction", "plan", "ms", "default plan, ms", "torch CSR, ms")
-        rows = [
-            (
-                str(entry.case.width),
-                _direction(entry),
-                _verdict(entry) + (f"; {_order(entry)}" if entry.ordering_s else ""),
-                *(_ms(seconds) for seconds in (entry.measured_s, entry.default_s, entry.baseline_s)),
-            )
-            for entry in self.entries
-        ]
         plans = f"<details><summary>plans</summary><pre>{html.escape(self.details())}</pre></details>"
-        return notebook.table(headings, rows) + plans
+        return Table(_TABLE, self.entries)._repr_html_() + plans
 
 
 def _total(parts: Sequence[float | None]) -> float | None:
@@ -277,3 +268,17 @@ def _verdict(entry: Tuned[Any]) -> str:
     if entry.measured_s is None:
         return "not measured for long enough, so the default plan is used"
     return f"{entry.speedup:.2f}x the default plan" if entry.speedup else "measured"
+
+
+def _plan(entry: Tuned[Any]) -> str:
+    return _verdict(entry) + (f"; {_order(entry)}" if entry.ordering_s else "")
+
+
+_TABLE = (
+    Column("width", lambda entry: entry.case.width, left=True),
+    Column("direction", _direction, left=True),
+    Column("plan", _plan, left=True),
+    Column("ms", "measured_s", _ms, absent=_ms(None), left=True),
+    Column("default plan, ms", "default_s", _ms, absent=_ms(None), left=True),
+    Column("torch CSR, ms", "baseline_s", _ms, absent=_ms(None), left=True),
+)

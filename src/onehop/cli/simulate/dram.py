@@ -1,19 +1,17 @@
 """``onehop simulate dram``: bandwidth, rows and energy of a kind of traffic."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from onehop.bench import sources, tables
+from onehop.bench import sources
 from onehop.bench.lists import names
-from onehop.bench.results import write_json
-from onehop.cli.console import output, progress
+from onehop.cli.console import progress
 from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width
-from onehop.cli.simulate import dram_sweep
-from onehop.cli.simulate.shared import Sweep, graph_facts, load_graph, no_timeline, sweep_points
+from onehop.cli.simulate.experiment import Experiment, Given, Grid, Settings, Sweep, graph_facts, load_graph
+from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
     PRESETS,
@@ -35,10 +33,31 @@ from onehop.machines.dram.memory import LEVELS, SCHEDULERS
 from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
 from onehop.machines.dram.vector_reads import vector_reads
+from onehop.machines.trace import Trace
+from onehop.tables import Column, Table
 
 _LAYOUTS = (
     f"{', '.join(NAMES)}, or fields from the lowest bits on, as 'column:2,bank_group,bank,column,rank,row'."
 )
+_OF_TRAFFIC = tuple(entry.name for entry in fields(Access))
+_OF_CONTROLLER = ("layout", "queue", "scheduler", "refresh", "refresh_mode", "close_after")
+# Figures of a report that the line of a sweep has.
+_FIGURES = ("cycles", "served", "time_ns", "gbps", "percent_of_peak", "activations", "energy_nj")
+_COLUMNS = (
+    Column("GB/s", "gbps", "{:.2f}"),
+    Column("% of peak", "percent_of_peak", "{:.1f}"),
+    Column("us", lambda line: line["time_ns"] / 1e3, "{:,.1f}"),
+    Column("uJ", lambda line: line["energy_nj"] / 1e3, "{:,.1f}"),
+)
+_LINES = (Column("", 0, left=True, wraps=False), Column("", 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Traffic, and the memory that serves it."""
+
+    memory: Memory
+    access: Access
 
 
 def dram(
@@ -77,7 +96,9 @@ def dram(
     scale: Scale = 1.0,
     width: Width = 256,
     seed: Seed = 0,
+    settings: Settings = None,
     sweep: Sweep = None,
+    grid: Grid = False,
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
     ] = None,
@@ -90,22 +111,23 @@ def dram(
     memory = Memory(
         _device(preset_name, timing), ranks, layout, queue, refresh, scheduler, refresh_mode, close_after
     )
-    access = Access(pattern, run_bytes, op, write_share=write_share)
+    drawn = _Case(memory, Access(pattern, run_bytes, op, write_share=write_share))
     if (replay is not None or graph is not None or trace is not None) and level != "command":
         raise ArgumentError(
             f"level: expected command, which alone knows given requests and timelines, got {level!r}."
         )
     if graph is not None and replay is not None:
         raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
-    no_timeline(sweep, trace)
-    if sweep and export is not None:
+    experiment = Experiment(
+        "dram", drawn, kinds_of(drawn), changed, Given(settings, sweep, grid, json, trace)
+    )
+    if experiment.swept and export is not None:
         raise ArgumentError("export: a sweep has several lists of requests; leave --export or --sweep away.")
-    swept = [sweep_points(text, dram_sweep.NAMES) for text in sweep or []]
-    if graph is not None or replay is not None:
-        for name, _ in swept:
-            if name in ("run_bytes", "write_share"):
-                raise ArgumentError(f"sweep: {name} is of drawn traffic, and these requests are given.")
-    wanted = dram_sweep.points(memory, access, swept)
+    for option, given_names in (("sweep", experiment.swept), ("set", experiment.values)):
+        for name in given_names:
+            if name in _OF_TRAFFIC and (graph is not None or replay is not None):
+                raise ArgumentError(f"{option}: {name} is of drawn traffic, and these requests are given.")
+    memory, access = experiment.case.memory, experiment.case.access
     with progress(what="reading requests") as bar:
         loaded = None if graph is None else load_graph(graph, seed, scale, bar)
 
@@ -114,70 +136,61 @@ def dram(
                 return vector_reads(loaded.graph, width, at.dram, requests)
             return None if replay is None else read_trace(replay, at)
 
-        def serve(at: Memory, traffic: Access) -> DramReport:
-            told = given(at)
-            return at.run(traffic, requests, level, seed) if told is None else at.serve(told)
+        def serve(case: _Case) -> DramReport:
+            told = given(case.memory)
+            if told is None:
+                return case.memory.run(case.access, requests, level, seed)
+            return case.memory.serve(told)
+
+        def line(case: _Case, _: Values) -> dict[str, Any]:
+            report = serve(case)
+            return {name: getattr(report, name) for name in _FIGURES}
 
         recorded = given(memory)
         if export is not None:
             bar.describe("writing requests")
             write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
         bar.describe("serving requests")
-        report = serve(memory, access)
-        lines = dram_sweep.run(wanted, serve, bar)
-        if trace is not None:
-            bar.describe("writing the timeline")
-            log = memory.commands(recorded or memory.requests(access, requests, seed)).log
-            assert log is not None, "the log was asked for"
-            timeline(log, memory.dram).write(trace)
-    runs = f" of {run_bytes} B" if pattern == "random" else ""
-    kind = f"{op}s" if write_share is None else f"reads, {write_share:.0%} writes,"
-    what = f"{pattern} {kind}{runs}"
+        report = serve(experiment.case)
+        lines = experiment.sweep(line, bar)
+
+    def drawn_timeline() -> Trace:
+        log = memory.commands(recorded or memory.requests(access, requests, seed)).log
+        assert log is not None, "the log was asked for"
+        return timeline(log, memory.dram)
+
+    runs = f" of {access.run_bytes} B" if access.pattern == "random" else ""
+    share = access.write_share
+    kind = f"{access.op}s" if share is None else f"reads, {share:.0%} writes,"
+    what = f"{access.pattern} {kind}{runs}"
     if graph is not None:
         what = f"vectors of {graph}, width {width}"
     elif replay is not None:
         what = str(replay)
     why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no given requests"
     bounds = None if why_not else memory.limits(access)
-    shown = _table(report, f"{report.dram}, {what}, {layout}, {ranks} rank" + "s" * (ranks > 1))
-    shown.add_row("what binds, by formula", why_not if bounds is None else _binding(bounds))
-    output().print(shown)
-    if lines:
-        output().print(dram_sweep.table(lines))
-    if json is not None:
-        asked: dict[str, Any] = {
-            "pattern": pattern,
-            "run_bytes": run_bytes,
-            "op": op,
-            "write_share": write_share,
-            "requests": requests if recorded is None else len(recorded),
-            "seed": seed,
-            "replay": None if replay is None else str(replay),
-            "width": None if graph is None else width,
-            "layout": layout,
-            "queue": queue,
-            "scheduler": scheduler,
-            "refresh": refresh,
-            "refresh_mode": refresh_mode,
-            "close_after": close_after,
-            "timing": asdict(memory.dram.timing),
-        }
-        facts = None
-        if graph is not None and loaded is not None:
-            facts = graph_facts(graph, loaded.name, loaded.graph.num_dst, loaded.graph.num_edges)
-        explained = bounds and {**asdict(bounds), "binds": bounds.binds, "cycles": bounds.cycles}
-        write_json(
-            json,
-            "simulate dram",
-            {
-                "graph": facts,
-                "asked": asked,
-                **asdict(report),
-                "limits": explained,
-                "no_limits_because": why_not or None,
-                **({"sweep": lines} if lines else {}),
-            },
-        )
+    rows = [*_rows(report), ("what binds, by formula", why_not if bounds is None else _binding(bounds))]
+    title = f"{report.dram}, {what}, {memory.layout}, {memory.ranks} rank" + "s" * (memory.ranks > 1)
+    asked: dict[str, Any] = {
+        **{name: getattr(access, name) for name in ("pattern", "run_bytes", "op", "write_share")},
+        "requests": requests if recorded is None else len(recorded),
+        "seed": seed,
+        "replay": None if replay is None else str(replay),
+        "width": None if graph is None else width,
+        **{name: getattr(memory, name) for name in _OF_CONTROLLER},
+        "timing": asdict(memory.dram.timing),
+    }
+    content = {
+        "graph": None if loaded is None else graph_facts(loaded),
+        "asked": asked,
+        **asdict(report),
+        "limits": bounds and {**asdict(bounds), "binds": bounds.binds, "cycles": bounds.cycles},
+        "no_limits_because": why_not or None,
+        **lines,
+    }
+    experiment.finish(
+        [Table(_LINES, rows, title), *experiment.tables(content, _COLUMNS)], content, drawn_timeline
+    )
 
 
 def _device(name: str, timing: str | None) -> Dram:
@@ -200,23 +213,22 @@ def _binding(bounds: Limits) -> str:
     return f"{bounds.binds.replace('_', ' ')} (clocks a burst: {each}{refreshes})"
 
 
-def _table(report: DramReport, title: str) -> Table:
-    """The report as a table."""
-    table = tables.table(title, headings=False)
-    table.add_column(no_wrap=True)
-    table.add_column(justify="right")
-    table.add_row("level", report.level)
-    table.add_row("bandwidth", f"{report.gbps:.2f} GB/s, {report.percent_of_peak:.1f} % of peak")
-    table.add_row("time", f"{report.time_ns / 1e3:,.1f} us, {report.cycles:,} clocks")
-    table.add_row("bursts served", f"{report.served:,}")
-    table.add_row("a burst", f"{report.cycles / max(1, report.served):.3f} clocks")
-    table.add_row(
-        "row hits, misses, conflicts",
-        f"{report.row_hits:,}, {report.row_misses:,}, {report.row_conflicts:,}",
-    )
+def _rows(report: DramReport) -> list[tuple[str, str]]:
+    """The report as lines."""
+    rows = [
+        ("level", report.level),
+        ("bandwidth", f"{report.gbps:.2f} GB/s, {report.percent_of_peak:.1f} % of peak"),
+        ("time", f"{report.time_ns / 1e3:,.1f} us, {report.cycles:,} clocks"),
+        ("bursts served", f"{report.served:,}"),
+        ("a burst", f"{report.cycles / max(1, report.served):.3f} clocks"),
+        (
+            "row hits, misses, conflicts",
+            f"{report.row_hits:,}, {report.row_misses:,}, {report.row_conflicts:,}",
+        ),
+    ]
     if report.mean_read_latency_ns is not None:
-        table.add_row("mean read latency", f"{report.mean_read_latency_ns:.0f} ns")
+        rows.append(("mean read latency", f"{report.mean_read_latency_ns:.0f} ns"))
     parts = ", ".join(f"{name} {energy / 1e3:,.1f}" for name, energy in report.energy.items() if energy)
-    table.add_row("energy", f"{report.energy_nj / 1e3:,.1f} uJ ({parts})")
-    table.add_row("energies from", report.energy_source)
-    return table
+    rows.append(("energy", f"{report.energy_nj / 1e3:,.1f} uJ ({parts})"))
+    rows.append(("energies from", report.energy_source))
+    return rows

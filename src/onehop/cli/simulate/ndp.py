@@ -1,17 +1,27 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import RenderableType
 
-from onehop.bench import tables
 from onehop.bench.ndp_check import output_errors
-from onehop.bench.results import write_json
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
-from onehop.cli.simulate.shared import Source, Sweep, graph_facts, load_graph, no_timeline, sweep_points
+from onehop.cli.simulate.experiment import (
+    Experiment,
+    Given,
+    Grid,
+    Settings,
+    Source,
+    Sweep,
+    graph_facts,
+    load_graph,
+)
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -29,9 +39,10 @@ from onehop.machines.ndp import (
     whole_report,
 )
 from onehop.machines.ndp.outcome import gain
-from onehop.machines.report import plot_phases
+from onehop.machines.ndp.prior import PriorRun
 from onehop.machines.trace import Trace
 from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
+from onehop.tables import Column, Table
 
 _COMPARED = ("baseline", "prior")
 
@@ -86,7 +97,9 @@ def ndp(
             show_default=False,
         ),
     ] = None,
+    settings: Settings = None,
     sweep: Sweep = None,
+    grid: Grid = False,
     priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False,
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
     threads: Threads = None,
@@ -95,60 +108,46 @@ def ndp(
     plot: Plot = None,
 ) -> None:
     """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
-    console = output()
     if gantt:
-        console.print(toy.gantt(), markup=False)
+        output().print(toy.gantt(), markup=False)
         return
     set_threads(threads)
-    no_timeline(sweep, trace)
-    hardware = _machine(machine, faw)
-    swept = [sweep_points(text, ndp_sweep.NAMES) for text in sweep or []]
-    ndp_sweep.machines(hardware, swept)
-    computed = sample is not None and ndp_sample.by_rows(graph, scale)
+    by_rows = sample is not None and ndp_sample.by_rows(graph, scale)
     plan = NdpPlan(
         "adaptive" if mapping in _COMPARED else mapping,
         tile,
-        retile or ("index" if computed else "rows"),
+        retile or ("index" if by_rows else "rows"),
         batch,
         broadcast,
         host_order,
     )
+    given = Given(settings, sweep, grid, json, trace, plot)
+    experiment = ndp_sweep.experiment(_machine(machine, faw), plan, given)
+    hardware, plan = experiment.case.machine, experiment.case.plan
     _one("check", check, ("full", "sample"))
     if model:
         _one("model", model, MODELS)
     if sample is not None:
-        given = {
-            "sweep": bool(sweep),
-            "model": bool(model),
-            "priors": priors,
-            "trace": trace is not None,
-            "plot": plot is not None,
-            "mapping": mapping in _COMPARED,
-        }
-        ndp_sample.refuse(given)
+        compared = mapping in _COMPARED
+        ndp_sample.refuse(sweep=sweep, model=model, priors=priors, trace=trace, plot=plot, mapping=compared)
         with progress(what="loading the graph") as bar:
-            structure, name, features, classes = ndp_sample.load(graph, seed, scale, self_loops, bar)
-            columns = _columns(features, width, layers, classes)
+            rows = ndp_sample.load(graph, seed, scale, self_loops, bar)
+            columns = _columns(rows.num_features, width, layers, rows.num_classes)
             widths = [width] if layers == 1 else columns[:-1]
-            estimates = ndp_sample.run(
-                hardware, structure, widths, plan, Sample(sample, seed), (graph, name), bar
-            )
-        ndp_sample.show(console, hardware, estimates)
-        if json is not None:
-            write_json(json, "simulate ndp", estimates)
+            estimates = ndp_sample.run(hardware, rows, widths, plan, Sample(sample, seed), bar)
+        experiment.finish(ndp_sample.shown(hardware, estimates), estimates)
         return
     with progress(what="loading the graph") as bar:
         loaded = load_graph(graph, seed, scale, bar)
+        if self_loops:
+            loaded = replace(loaded, graph=with_self_loops(loaded.graph))
+        structure = loaded.graph
         columns = _columns(loaded.num_features, width, layers, loaded.num_classes)
-        structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
-        facts = graph_facts(graph, loaded.name, structure.num_dst, structure.num_edges)
-        del loaded
         widths = [width] if layers == 1 else columns[:-1]
         bar.describe("timing all mappings")
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
-        if swept:
-            content["sweep"] = ndp_sweep.run(hardware, structure, widths, plan, swept, bar)
+        content |= experiment.sweep(ndp_sweep.line(structure, widths), bar)
         if model:
             bar.describe("timing the model")
             content["model"] = {
@@ -161,18 +160,17 @@ def ndp(
         errors = _errors(hardware, structure, plan, found, check, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": check, **errors}
-    content["graph"] = facts
+    content["graph"] = graph_facts(loaded)
     content["machine"] = hardware.config.to_toml()
     if mapping in _COMPARED:
         _compare(content, found, mapping)
-    _print(console, hardware, structure, found, content)
-    if json is not None:
-        write_json(json, "simulate ndp", content)
-    if trace is not None:
-        _timeline(found).write(trace)
-    if plot is not None:
-        what = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
-        plot_phases(_bars(found), what, f"simulated: {hardware.name}", plot)
+    title = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
+    experiment.finish(
+        _shown(experiment, structure, found, content),
+        content,
+        lambda: _timeline(found),
+        lambda: (_bars(found), title, hardware.name),
+    )
 
 
 def _columns(features: int, width: int, layers: int, classes: int) -> list[int]:
@@ -249,50 +247,52 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
         layer["mapping"] = "baseline" if mapping == "baseline" else f"prior ({one.best_prior.mapping})"
 
 
-def _print(
-    console: Console, hardware: Machine, graph: Graph, found: list[LayerOutcome], content: dict[str, Any]
-) -> None:
-    console.print(hardware.describe())
-    console.print(f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges")
+def _shown(
+    experiment: Experiment[ndp_sweep.Case], graph: Graph, found: list[LayerOutcome], content: dict[str, Any]
+) -> Iterator[RenderableType]:
+    yield experiment.case.machine.describe()
+    yield f"{graph.num_dst:,} nodes, {graph.num_edges:,} edges"
     names = list(dict.fromkeys(name for one in found for name in one.candidates))
-    table = tables.table("Milliseconds of every mapping")
-    for heading in ("layer", "width", *names, "baseline", "prior", "chosen", "bound"):
-        table.add_column(heading, justify="right")
-    for number, one in enumerate(found, start=1):
-        times = one.candidates_ms()
-        table.add_row(
-            str(number),
-            str(one.width),
-            *(f"{times[name]:.3f}" if name in times else "-" for name in names),
-            f"{one.baseline.time_ns / 1e6:.3f}",
-            f"{one.best_prior.serial_ns / 1e6:.3f} ({one.best_prior.mapping})",
-            f"[bold]{one.run.mapping}[/bold], {one.run.host_order}",
-            f"{one.run.bound_ns / 1e6:.3f}",
-        )
-    console.print(table)
-    if "sweep" in content:
-        console.print(ndp_sweep.table(content["sweep"]))
+    columns = (
+        Column("layer", lambda row: row[0]),
+        Column("width", lambda row: row[1].width),
+        *(Column(name, partial(_candidate, name), "{:.3f}", absent="-") for name in names),
+        Column("baseline", lambda row: row[1].baseline.time_ns / 1e6, "{:.3f}"),
+        Column("prior", lambda row: _prior(row[1].best_prior)),
+        Column("chosen", lambda row: f"{row[1].run.mapping}, {row[1].run.host_order}", style="bold"),
+        Column("bound", lambda row: row[1].run.bound_ns / 1e6, "{:.3f}"),
+    )
+    yield Table(columns, list(enumerate(found, start=1)), "Milliseconds of every mapping")
+    yield from experiment.tables(content, ndp_sweep.columns(content))
     if "model" in content:
         whole = content["model"]
-        console.print(
+        yield (
             f"{whole['model']} of widths {', '.join(map(str, whole['widths']))}: {whole['time_ms']:.3f} ms, "
             f"the host's part {sum(whole['combine_ms']):.3f} ms, "
             f"{100 * whole['combine_hidden_share']:.0f} % of it hidden, "
             f"{whole['speedup_over_baseline']:.2f}x over the host alone"
         )
     for prior in content.get("priors", []):
-        console.print(
+        yield (
             f"{prior['name']}: {prior['serial_ms']:.3f} ms, this machine {prior['speedup_over_serial']:.2f}x "
             f"as fast; {prior['overlapped_ms']:.3f} ms and {prior['speedup_over_overlapped']:.2f}x with its "
             f"steps overlapped; without {prior['left_out']}"
         )
-    console.print(layer_report(found[0]).table(), markup=False)
-    console.print(
+    yield layer_report(found[0]).table()
+    yield (
         f"\n{content['time_ms']:.3f} ms, {content['speedup_over_baseline']:.2f}x over the baseline, "
         f"{content['speedup_over_prior']:.2f}x over the best prior machine, "
         f"{content['read_reduction_percent']:.2f} % fewer feature reads, {content['energy_mj']:.1f} mJ, "
         f"largest error of a result {content['output_max_abs_error']:.2g}"
     )
+
+
+def _candidate(name: str, row: tuple[int, LayerOutcome]) -> float | None:
+    return row[1].candidates_ms().get(name)
+
+
+def _prior(prior: PriorRun) -> str:
+    return f"{prior.serial_ns / 1e6:.3f} ({prior.mapping})"
 
 
 def _timeline(found: list[LayerOutcome]) -> Trace:

@@ -1,19 +1,21 @@
 """Estimates of ``onehop simulate ndp --sample``: graphs too large to be simulated whole."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from rich.console import Console
+from rich.console import RenderableType
 
 from onehop import datasets
-from onehop.bench import tables
 from onehop.cli.console import Bar
-from onehop.cli.simulate.shared import graph_facts, load_graph
+from onehop.cli.simulate.experiment import Loaded, graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.twins import too_large
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan, Sample, sampled_report
+from onehop.tables import Column, Table
 
 TWIN = "twin:"
 
@@ -23,48 +25,39 @@ def by_rows(source: str, scale: float) -> bool:
     return source.startswith(TWIN) and scale == 1 and too_large(source.removeprefix(TWIN))
 
 
-def load(
-    source: str, seed: int, scale: float, self_loops: bool, bar: Bar
-) -> tuple[Graph | ImplicitGraph, str, int, int]:
-    """The graph that ``--graph`` names, its name, and its features and classes, 0 where it has none."""
+def load(source: str, seed: int, scale: float, self_loops: bool, bar: Bar) -> Loaded[Graph | ImplicitGraph]:
+    """The graph that ``--graph`` names."""
     if by_rows(source, scale):
         bar.describe("drawing communities")
         name = source.removeprefix(TWIN)
         graph = datasets.implicit(name, seed, self_loops=self_loops)
-        return graph, source, datasets.num_features(name), 0
+        return Loaded(graph, source, source, datasets.num_features(name), 0)
     loaded = load_graph(source, seed, scale, bar)
-    structure = with_self_loops(loaded.graph) if self_loops else loaded.graph
-    return structure, loaded.name, loaded.num_features, loaded.num_classes
+    return replace(loaded, graph=with_self_loops(loaded.graph)) if self_loops else loaded
 
 
 def run(
     hardware: Machine,
-    graph: Graph | ImplicitGraph,
+    loaded: Loaded[Graph | ImplicitGraph],
     widths: list[int],
     plan: NdpPlan,
     sample: Sample,
-    called: tuple[str, str],
     bar: Bar,
 ) -> dict[str, Any]:
-    """The estimates, ready for JSON; ``called`` is what ``--graph`` said, and the graph's name."""
-    found = hardware.sampled(graph, widths, plan, sample, bar.share)
-    content = sampled_report(found)
-    nodes = graph.num_dst if isinstance(graph, Graph) else graph.num_nodes
+    """The estimates, ready for JSON."""
+    content = sampled_report(hardware.sampled(loaded.graph, widths, plan, sample, bar.share))
     edges = {key: value for key, value in content["layers"][0].items() if key.startswith("edges")}
-    facts = {**graph_facts(*called, nodes, edges["edges"]), **edges}
+    facts = {**graph_facts(loaded, edges["edges"]), **edges}
     return {**content, "graph": facts, "machine": hardware.config.to_toml()}
 
 
-def refuse(asked: dict[str, bool]) -> None:
+def refuse(**options: object) -> None:
     """Refuses options that need the whole graph.
 
-    Args:
-        asked: By option, whether it was given.
-
     Raises:
-        ArgumentError: One was.
+        ArgumentError: One was given.
     """
-    for option, given in asked.items():
+    for option, given in options.items():
         if given:
             raise ArgumentError(
                 f"sample, {option}: a sample estimates times, gains and shared reads, and {option} needs the "
@@ -72,47 +65,37 @@ def refuse(asked: dict[str, bool]) -> None:
             )
 
 
-def show(console: Console, hardware: Machine, content: dict[str, Any]) -> None:
-    """Prints the estimates, a line for each mapping of each layer."""
-    graph, sample = content["graph"], content["sample"]
-    console.print(hardware.describe())
+def shown(hardware: Machine, content: dict[str, Any]) -> Iterator[RenderableType]:
+    """The estimates as they are printed: a line for each mapping of each layer, and then all layers."""
+    graph, sample, layers = content["graph"], content["sample"], content["layers"]
     known = "" if graph["edges_low"] == graph["edges_high"] else "about "
-    console.print(f"{graph['nodes']:,} nodes, {known}{round(graph['edges']):,} edges")
-    table = tables.table(
-        f"Milliseconds, from {sample['runs']} runs of windows; {100 * sample['confidence']:g} % intervals"
-    )
-    for heading in (
-        "layer",
-        "width",
-        "mapping",
-        "order",
-        "time",
-        "interval",
-        "bound",
-        "windows",
-        "simulated",
-    ):
-        table.add_column(heading, justify="right")
-    for number, layer in enumerate(content["layers"], start=1):
-        for name, each in layer["candidates"].items():
-            table.add_row(
-                str(number),
-                str(layer["width"]),
-                f"[bold]{name}[/bold]" if name == layer["mapping"] else name,
-                each["host_order"],
-                f"{each['time_ms']:.3f}",
-                f"{each['time_ms_low']:.3f} to {each['time_ms_high']:.3f}",
-                f"{each['bound_ms']:.3f}",
-                f"{each['windows']:,}",
-                f"{each['simulated']:,}",
-            )
-    console.print(table)
-    console.print(f"time                 {_ends(content, 'time_ms', 3)} ms")
-    console.print(f"over the host        {_ends(content, 'speedup_over_baseline', 3)}")
-    console.print(f"over the best prior  {_ends(content, 'speedup_over_prior', 3)}")
-    for number, layer in enumerate(content["layers"], start=1):
-        shared = _ends(layer, "read_reduction_percent", 4)
-        console.print(f"reads that tiles save in layer {number}: {shared} %")
+    yield hardware.describe()
+    yield f"{graph['nodes']:,} nodes, {known}{round(graph['edges']):,} edges"
+    rows = [
+        {"number": number, "layer": layer, "name": name, **candidate}
+        for number, layer in enumerate(layers, start=1)
+        for name, candidate in layer["candidates"].items()
+    ]
+    title = f"Milliseconds, from {sample['runs']} runs of windows; {100 * sample['confidence']:g} % intervals"
+    yield Table(_COLUMNS, rows, title)
+    yield f"time                 {_ends(content, 'time_ms', 3)} ms"
+    yield f"over the host        {_ends(content, 'speedup_over_baseline', 3)}"
+    yield f"over the best prior  {_ends(content, 'speedup_over_prior', 3)}"
+    for number, layer in enumerate(layers, start=1):
+        yield f"reads that tiles save in layer {number}: {_ends(layer, 'read_reduction_percent', 4)} %"
+
+
+_COLUMNS = (
+    Column("layer", "number"),
+    Column("width", lambda row: row["layer"]["width"]),
+    Column("mapping", "name", style=lambda row: "bold" if row["name"] == row["layer"]["mapping"] else ""),
+    Column("order", "host_order"),
+    Column("time", "time_ms", "{:.3f}"),
+    Column("interval", lambda row: f"{row['time_ms_low']:.3f} to {row['time_ms_high']:.3f}"),
+    Column("bound", "bound_ms", "{:.3f}"),
+    Column("windows", "windows", "{:,}"),
+    Column("simulated", "simulated", "{:,}"),
+)
 
 
 def _ends(content: dict[str, Any], name: str, digits: int) -> str:

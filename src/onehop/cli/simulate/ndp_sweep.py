@@ -1,113 +1,103 @@
-"""Sweeps of ``onehop simulate ndp``: tiles, or a value of the machine."""
+"""Values that ``onehop simulate ndp`` sets and varies: those of the plan and of the machine."""
 
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any
 
-from rich.table import Table
-
-from onehop.cli.console import Bar
-from onehop.cli.simulate.shared import Points, sweep_table, whole
+from onehop.cli.simulate.experiment import Experiment, Given, one_by_one
+from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
 from onehop.machines.ndp.outcome import gain
-from onehop.machines.ndp.sections import Control, Host, Module, Topology
 from onehop.plans.ndp import NdpPlan
-
-_SECTIONS = {"topology": Topology, "module": Module, "host": Host, "control": Control}
-# The section of each key of the machine that is a number, and its type.
-_KEYS = {
-    entry.name: (section, entry.type)
-    for section, kind in _SECTIONS.items()
-    for entry in fields(kind)
-    if entry.type in (int, float)
-}
-NAMES = ("tile", *_KEYS)
+from onehop.tables import Column
 
 
-def machines(hardware: Machine, points: Points) -> dict[tuple[str, float], Machine]:
-    """The machines of a sweep; made first, so that a bad value is told before anything runs.
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A plan on a machine."""
 
-    Raises:
-        ArgumentError: A value that has to be an integer is none.
-        ConfigurationError: A value is out of range.
+    machine: Machine
+    plan: NdpPlan
+
+
+def experiment(machine: Machine, plan: NdpPlan, given: Given) -> Experiment[Case]:
+    """The cases: those of ``--set`` and ``--sweep``."""
+    kinds = {**kinds_of(machine.config), **kinds_of(plan)}
+    return Experiment("ndp", Case(machine, plan), kinds, _changed, given, _points)
+
+
+def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, Any]]:
+    """The function that runs a case of a sweep and returns its figures."""
+
+    def run(case: Case, point: Values) -> dict[str, Any]:
+        figures = _figures(case.machine.layers(graph, widths, case.plan, record=0))
+        if point.keys() != _TILED:
+            return figures
+        return {
+            "value": case.plan.tile,
+            "retile": case.plan.retile,
+            "tile": case.plan.tile,
+            "broadcast": case.plan.broadcast,
+            "read_reduction_percent": case.machine.workload(graph, case.plan).read_reduction_percent(
+                case.plan.tile
+            ),
+            **figures,
+        }
+
+    return run
+
+
+def columns(content: Mapping[str, Any]) -> list[Column]:
+    """Return the columns of the lines: the milliseconds of every mapping, and of the chosen ones.
+
+    Args:
+        content: The JSON; its lines may have been made with and without tiles.
     """
-    made = {}
-    for name, values in points:
-        for value in values:
-            if name in _KEYS:
-                section, kind = _KEYS[name]
-                made[name, value] = hardware.change(
-                    **{section: {name: whole(name, value) if kind is int else value}}
-                )
-            else:
-                replace(NdpPlan(), tile=whole(name, value))
-    return made
-
-
-def run(
-    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, points: Points, bar: Bar
-) -> list[dict[str, Any]]:
-    """A line for each value; of a tile four: re-tiled and not, with and without broadcasting."""
-    changed = machines(hardware, points)
-    lines: list[dict[str, Any]] = []
-    total = sum(len(values) for _, values in points)
-    for name, values in points:
-        for value in values:
-            bar.share(f"sweeping {name}", min(len(lines) / total, 1))
-            if name == "tile":
-                continue
-            found = changed[name, value].layers(graph, widths, plan, record=0)
-            lines.append({"name": name, "value": value, **_figures(found)})
-        if name == "tile":
-            lines += _tiles(hardware, graph, widths, plan, [int(value) for value in values], bar)
-    return lines
-
-
-def table(lines: list[dict[str, Any]]) -> Table:
-    """The lines as they are printed: the milliseconds of every mapping, and of the chosen ones."""
-    mappings = list(dict.fromkeys(name for line in lines for name in line["candidates_ms"]))
-    return sweep_table(
-        ("tiles", "broadcast", "reads saved", *mappings, "chosen", "over the host", "over prior"),
-        ((line["name"], line["value"], _cells(line, mappings)) for line in lines),
+    lines = content.get("grid") or content.get("sweep", [])
+    mappings = dict.fromkeys(name for line in lines for name in line["candidates_ms"])
+    tiles = (
+        Column("tiles", lambda line: line.get("retile")),
+        Column("broadcast", lambda line: line.get("broadcast"), {True: "on", False: "off"}.__getitem__),
+        Column("reads saved", lambda line: line.get("read_reduction_percent"), "{:.2f} %"),
     )
+    return [
+        *(() if "grid" in content else tiles),
+        *(Column(name, partial(_candidate, name), "{:.3f}", absent="-") for name in mappings),
+        Column("chosen", "time_ms", "{:.3f}"),
+        Column("over the host", "speedup_over_baseline", "{:.2f}x"),
+        Column("over prior", "speedup_over_prior", "{:.2f}x"),
+    ]
 
 
-def _cells(line: dict[str, Any], mappings: list[str]) -> list[str]:
-    """The cells of a line; those of tiles are empty where these are not varied."""
-    tiles = ["", "", ""]
-    if line["name"] == "tile":
-        broadcast = "on" if line["broadcast"] else "off"
-        tiles = [line["retile"], broadcast, f"{line['read_reduction_percent']:.2f} %"]
-    times = line["candidates_ms"]
-    every = [f"{times[name]:.3f}" if name in times else "-" for name in mappings]
-    gains = [f"{line[f'speedup_over_{name}']:.2f}x" for name in ("baseline", "prior")]
-    return [*tiles, *every, f"{line['time_ms']:.3f}", *gains]
+def _candidate(name: str, line: Mapping[str, Any]) -> float | None:
+    found: float | None = line["candidates_ms"].get(name)
+    return found
 
 
-def _tiles(
-    hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, tiles: list[int], bar: Bar
-) -> list[dict[str, Any]]:
-    """Times of all mappings over tiles, orders and broadcasting, and what tiling saves."""
-    lines = []
-    for retile in ("index", "rows"):
-        for number, tile in enumerate(tiles):
-            bar.share(f"sweeping tiles, {retile}", number / len(tiles))
-            reduction = hardware.workload(graph, replace(plan, retile=retile)).read_reduction_percent(tile)
-            for broadcast in (True, False):
-                tried = replace(plan, retile=retile, tile=tile, broadcast=broadcast, mapping="adaptive")
-                found = hardware.layers(graph, widths, tried, record=0)
-                lines.append(
-                    {
-                        "name": "tile",
-                        "value": tile,
-                        "retile": retile,
-                        "tile": tile,
-                        "broadcast": broadcast,
-                        "read_reduction_percent": reduction,
-                        **_figures(found),
-                    }
-                )
-    return lines
+# A tile is tried with all mappings, re-tiled and by number, with and without broadcasting.
+_TILED = {"tile", "retile", "broadcast", "mapping"}
+
+
+def _points(name: str, values: list[Any]) -> list[Values]:
+    if name != "tile":
+        return one_by_one(name, values)
+    return [
+        {"tile": tile, "retile": retile, "broadcast": broadcast, "mapping": "adaptive"}
+        for retile in ("index", "rows")
+        for tile in values
+        for broadcast in (True, False)
+    ]
+
+
+def _changed(case: Case, values: Values) -> Case:
+    """The case with other values; machines share the counts of graphs that do not depend on them."""
+    machine, config = case.machine, changed(case.machine.config, values)
+    if config is not machine.config:
+        sections = [entry.name for entry in fields(config) if entry.name != "name"]
+        machine = machine.change(**{name: asdict(getattr(config, name)) for name in sections})
+    return Case(machine, changed(case.plan, values))
 
 
 def _figures(found: list[LayerOutcome]) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """``onehop simulate pim``: a graph, or a whole model, on a near-bank machine."""
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,18 +11,20 @@ import typer
 from torch import Tensor
 
 from onehop.bench import near_bank
-from onehop.bench.results import write_json
-from onehop.cli.console import output, progress
+from onehop.cli.console import progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate.shared import (
+from onehop.cli.simulate.experiment import (
+    Experiment,
+    Given,
+    Grid,
+    Loaded,
+    Settings,
     Source,
     Sweep,
     graph_facts,
     load_graph,
-    no_timeline,
-    sweep_points,
-    sweep_table,
 )
+from onehop.cli.simulate.values import Values, changed, kinds_of, told
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.pim import (
@@ -37,18 +40,32 @@ from onehop.machines.pim import (
     tune,
 )
 from onehop.machines.pim.combination import KINDS
-from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.layout import layout, suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
-from onehop.machines.pim.vary import names as variable, varied
-from onehop.machines.report import aligned, plot_phases
+from onehop.machines.pim.vary import TOGETHER, varied
+from onehop.machines.report import times_table
 from onehop.machines.trace import Trace
+from onehop.tables import Column
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
 _NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
 # Features are small whole numbers, so that sums of any type can be compared exactly.
 _LARGEST_FEATURE = 8
+_COLUMNS = (
+    Column("ms", lambda line: line.get("total_ms"), "{:.4g}", absent="does not fit"),
+    Column("mJ", lambda line: line.get("energy_mj"), "{:.4g}"),
+    Column("grid", lambda line: line.get("plan"), lambda plan: f"{plan['sp']}x{plan['ds']}"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A machine, and fields that every plan on it has."""
+
+    config: PimConfig
+    fixed: Values = field(default_factory=dict)
 
 
 def pim(
@@ -67,7 +84,9 @@ def pim(
     host_too: Annotated[
         bool, typer.Option("--host", help="Measure torch on this machine beside it.")
     ] = False,
+    settings: Settings = None,
     sweep: Sweep = None,
+    grid: Grid = False,
     model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None,
     layers: Annotated[
         int | None, typer.Option(help="Layers of the model; 2 if not given.", min=1, show_default=False)
@@ -87,61 +106,36 @@ def pim(
         raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
     if sweep and model is not None:
         raise ArgumentError("sweep, model: give one of them.")
-    no_timeline(sweep, trace)
     if host_too and (sweep or model is not None):
         raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
-    points = [sweep_points(text, variable()) for text in sweep or []]
     config = load(machine) if Path(machine).exists() else preset(machine)
-    chosen = _Chosen(plan, published, width, dtype, config)
-    with progress(100, graph) as bar:
-        found_graph = load_graph(graph, seed, scale, bar)
-    loaded, name = found_graph.graph, found_graph.name
-    facts = graph_facts(graph, name, loaded.num_dst, loaded.num_edges)
-    console = output()
-    if points:
-        _run_sweep(config, loaded, facts, chosen, points, json, plot)
-        return
-    simulated = Machine(config)
-    if model is not None:
-        _run_model(simulated, loaded, facts, model, layers or 2, seed, chosen, json, trace, plot)
-        return
-    with progress(3, "finding a plan") as bar:
-        found = chosen.on(simulated, loaded, simulated.shapes(loaded))
-        bar.advance()
-        bar.describe("aggregating")
-        x = features(loaded.num_src, width, dtype, seed)
-        out, report = simulated.aggregate(loaded, x, found.plan)
-        bar.advance()
-        bar.describe("comparing with float64")
-        report = replace(report, output_max_abs_error=host.largest_error(loaded, x, None, "sum", out))
-    console.print(f"{name}, width {width}, {dtype}", markup=False)
-    console.print(report.table(), markup=False)
-    content: dict[str, Any] = {**report.as_dict(), "graph": facts, "width": width}
-    if found.tuning is not None:
-        content["tuning"] = {"candidates": found.tuning.candidates, "seconds": found.tuning.seconds}
-        console.print(
-            f"tuned        {found.tuning.candidates} plans in {found.tuning.seconds:.2f} s", markup=False
-        )
-    if host_too:
-        content["host_ms"] = host.measured_ns(loaded, x) / 1e6
-        console.print(
-            f"this host    {content['host_ms']:.4g} ms, torch, {torch.get_num_threads()} threads",
-            markup=False,
-        )
-    _write(json, content)
-    if trace is not None:
-        report.trace(trace)
-    if plot is not None:
-        what = f"{name}, width {width}, {dtype}, plan {report.plan}: time of each phase"
-        plot_phases({config.name: report.phases_ns}, what, f"simulated: {config.name}", plot)
+    kinds = {**kinds_of(config), **dict.fromkeys(TOGETHER, float), **kinds_of(PimPlan())}
+    given = Given(settings, sweep, grid, json, trace, plot)
+    experiment = Experiment("pim", _Case(config), kinds, _changed, given)
+    chosen = _Chosen(plan, published, width, dtype, experiment.case.config)
+    with progress(what="loading the graph") as bar:
+        loaded = load_graph(graph, seed, scale, bar)
+    if experiment.swept:
+        _vary(experiment, loaded, chosen)
+    elif model is not None:
+        _run_model(experiment, loaded, chosen, model, layers or 2, seed)
+    else:
+        _run(experiment, loaded, chosen, host_too, seed)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """A plan, and how it was found."""
-
-    plan: PimPlan
-    tuning: TuningResult | None = None
+def _changed(case: _Case, values: Values) -> _Case:
+    """The case with other values; those that change several others come first."""
+    config = case.config
+    for name in ("cores", *TOGETHER):
+        if name in values:
+            config = varied(config, name, values[name])
+    of_plan = kinds_of(PimPlan())
+    fixed = {**case.fixed, **{name: value for name, value in values.items() if name in of_plan}}
+    replace(PimPlan(), **fixed)
+    config = changed(config, values)
+    # Refuses more tasklets than threads, before anything runs.
+    layout(config, PimPlan(ds=config.ranks, tasklets=fixed.get("tasklets", 1)), 1)
+    return _Case(config, fixed)
 
 
 class _Chosen:
@@ -168,78 +162,88 @@ class _Chosen:
             grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
             raise ArgumentError(f"plan: expected {_PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
 
-    def on(self, machine: Machine, graph: Graph, shapes: Shapes) -> _Found:
-        """The plan for a machine and a graph, whose shapes may be those that another machine counted."""
+    def on(self, case: _Case, graph: Graph, shapes: Shapes) -> tuple[PimPlan, TuningResult | None]:
+        """The plan for a case and a graph, and how it was tuned; the shapes may be another machine's."""
+        config, machine = case.config, Machine(case.config)
         if self._given is not None:
-            return _Found(self._given)
-        config = machine.config
-        if self.plan == "tuned":
-            found = tune(machine, shapes, self.width, self.dtype, base=self.base)
-            return _Found(found.plan, found)
-        if self.plan == "default":
-            return _Found(machine.default_plan(graph, self.width, self.dtype))
-        if self.plan == "grande":
-            return _Found(prior_art.grande(config))
-        kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
-        best = prior_art.best_sparsep(config, shapes, self.width, kernel)
-        # Where none fits, the one that is then refused says what it needs.
-        return _Found(best or prior_art.sparsep(config, self.width, config.ranks))
+            plan = self._given
+        elif self.plan == "tuned":
+            found = tune(machine, shapes, self.width, self.dtype, base=self.base, fixed=case.fixed)
+            return found.plan, found
+        elif self.plan == "default":
+            plan = machine.default_plan(graph, self.width, self.dtype)
+        elif self.plan == "grande":
+            plan = prior_art.grande(config)
+        else:
+            kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
+            best = prior_art.best_sparsep(config, shapes, self.width, kernel)
+            # Where none fits, the one that is then refused says what it needs.
+            plan = best or prior_art.sparsep(config, self.width, config.ranks)
+        return replace(plan, **case.fixed), None
 
 
 def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
     """[rows, width]: seeded whole numbers from -8 to 7."""
     generator = torch.Generator().manual_seed(seed)
-    whole = torch.randint(
-        -_LARGEST_FEATURE,
-        _LARGEST_FEATURE,
-        (rows, width),
-        generator=generator,
-        dtype=torch.int8,
-        device="cpu",
-    )
+    ends, kind = (-_LARGEST_FEATURE, _LARGEST_FEATURE), torch.int8
+    whole = torch.randint(*ends, (rows, width), generator=generator, dtype=kind, device="cpu")
     return whole.to(TORCH_TYPES[dtype])
 
 
-def _write(path: Path | None, content: dict[str, Any]) -> None:
-    if path is not None:
-        write_json(path, "simulate pim", content)
+def _run(
+    experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, host_too: bool, seed: int
+) -> None:
+    graph, machine = loaded.graph, Machine(experiment.case.config)
+    with progress(3, "finding a plan") as bar:
+        plan, tuning = chosen.on(experiment.case, graph, machine.shapes(graph))
+        bar.advance()
+        bar.describe("aggregating")
+        x = features(graph.num_src, chosen.width, chosen.dtype, seed)
+        out, report = machine.aggregate(graph, x, plan)
+        bar.advance()
+        bar.describe("comparing with float64")
+        report = replace(report, output_max_abs_error=host.largest_error(graph, x, None, "sum", out))
+    what = f"{loaded.name}, width {chosen.width}, {chosen.dtype}"
+    shown = [what, report.table()]
+    content: dict[str, Any] = {**report.as_dict(), "graph": graph_facts(loaded), "width": chosen.width}
+    if tuning is not None:
+        content["tuning"] = {"candidates": tuning.candidates, "seconds": tuning.seconds}
+        shown.append(f"tuned        {tuning.candidates} plans in {tuning.seconds:.2f} s")
+    if host_too:
+        content["host_ms"] = host.measured_ns(graph, x) / 1e6
+        shown.append(f"this host    {content['host_ms']:.4g} ms, torch, {torch.get_num_threads()} threads")
+    title = f"{what}, plan {report.plan}: time of each phase"
+    bars = {machine.config.name: report.phases_ns}
+    experiment.finish(shown, content, lambda: report.timeline, lambda: (bars, title, machine.config.name))
 
 
 def _run_model(
-    machine: Machine,
-    graph: Graph,
-    facts: dict[str, Any],
-    kind: str,
-    layers: int,
-    seed: int,
-    chosen: _Chosen,
-    json: Path | None,
-    trace: Path | None,
-    plot: Path | None,
+    experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, kind: str, layers: int, seed: int
 ) -> None:
     torch.manual_seed(seed)
-    network = near_bank.Network(kind, chosen.width, chosen.width, chosen.width, layers).eval()
-    x = features(graph.num_src, chosen.width, "float32", seed) / _LARGEST_FEATURE
+    case, graph, width = experiment.case, loaded.graph, chosen.width
+    machine = Machine(case.config)
+    network = near_bank.Network(kind, width, width, width, layers).eval()
+    x = features(graph.num_src, width, "float32", seed) / _LARGEST_FEATURE
     with progress(2, "finding a plan") as bar:
-        plan = replace(chosen.on(machine, graph, machine.shapes(graph)).plan, dtype=chosen.dtype)
+        found, _ = chosen.on(case, graph, machine.shapes(graph))
+        plan = replace(found, dtype=case.fixed.get("dtype", chosen.dtype))
         bar.advance()
         bar.describe("running the model")
         ran = near_bank.run(machine, graph, network, x, plan)
     first = ran.reports[0]
-    console = output()
-    rows = [
-        (f"layer {i + 1}", *(f"{r.phases_ns[p] / 1e6:.4g}" for p in first.phases_ns), f"{r.total_ms:.4g}")
-        for i, r in enumerate(ran.reports)
-    ]
-    lines = aligned(("ms", *first.phases_ns, "total"), rows)
-    for line in (
-        f"{kind}, {layers} layers, {facts['name']}, width {chosen.width}, {chosen.dtype}, plan {first.plan}",
-        *lines,
+    times = {
+        f"layer {number}": {name: time / 1e6 for name, time in report.phases_ns.items()}
+        for number, report in enumerate(ran.reports, start=1)
+    }
+    what = f"{loaded.name}, width {width}, {plan.dtype}"
+    shown = (
+        f"{kind}, {layers} layers, {what}, plan {first.plan}",
+        str(times_table(times, list(first.phases_ns))),
         f"combination on its host   {ran.host_ms:.4g} ms",
         f"whole model               {ran.total_ms:.4g} ms",
         f"error of the output       {ran.max_abs_error:.3g}, where the largest is {ran.max_abs_output:.3g}",
-    ):
-        console.print(line, markup=False)
+    )
     content = {
         **first.as_dict(),
         "total_ms": ran.total_ms,
@@ -250,63 +254,58 @@ def _run_model(
         "model": kind,
         "host_ms": ran.host_ms,
         "layers": [report.as_dict() for report in ran.reports],
-        "graph": facts,
-        "width": chosen.width,
+        "graph": graph_facts(loaded),
+        "width": width,
     }
-    _write(json, content)
-    if trace is not None:
-        whole = Trace()
-        for report in ran.reports:
-            whole.spans += report.timeline.shift(whole.end_ns).spans
-        whole.write(trace)
-    if plot is not None:
-        what = (
-            f"{kind}, {facts['name']}, width {chosen.width}, {chosen.dtype}: aggregation, time of each phase"
-        )
-        bars = {f"layer {i + 1}": report.phases_ns for i, report in enumerate(ran.reports)}
-        plot_phases(bars, what, f"simulated: {machine.config.name}", plot)
+    bars = {f"layer {number}": report.phases_ns for number, report in enumerate(ran.reports, start=1)}
+    title = f"{kind}, {what}: aggregation, time of each phase"
+    experiment.finish(
+        shown,
+        content,
+        lambda: _one_after_another(ran.reports),
+        lambda: (bars, title, machine.config.name),
+    )
 
 
-def _run_sweep(
-    config: PimConfig,
-    graph: Graph,
-    facts: dict[str, Any],
-    chosen: _Chosen,
-    points: list[tuple[str, list[float]]],
-    json: Path | None,
-    plot: Path | None,
-) -> None:
-    reports: dict[str, PimReport] = {}
-    entries, rows = [], []
+def _one_after_another(reports: Sequence[PimReport]) -> Trace:
+    whole = Trace()
+    for report in reports:
+        whole.spans += report.timeline.shift(whole.end_ns).spans
+    return whole
+
+
+def _vary(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen) -> None:
     # Counted once: only where the machine has other clusters is there more to count.
-    shapes = Machine(config).shapes(graph)
-    # All machines first: a bad value is to be told before the first has run.
-    machines = [
-        (field, value, Machine(varied(config, field, value))) for field, values in points for value in values
-    ]
-    with progress(len(machines), "machines") as bar:
-        for field, value, machine in machines:
-            label = f"{field}={value:g}"
-            bar.describe(label)
-            try:
-                found = chosen.on(machine, graph, shapes)
-                report = machine.simulate(shapes, chosen.width, found.plan, chosen.dtype)
-            except MachineMemoryError as error:
-                rows.append((field, value, ("does not fit", "", "")))
-                entries.append({"name": field, "value": value, "error": str(error)})
-                continue
-            finally:
-                bar.advance()
-            reports[label] = report
-            entries.append({"name": field, "value": value, **report.as_dict()})
-            grid = f"{report.plan.sp}x{report.plan.ds}"
-            rows.append((field, value, (f"{report.total_ms:.4g}", f"{report.energy_mj:.4g}", grid)))
-    console = output()
-    what = f"{facts['name']}, width {chosen.width}, {chosen.dtype}"
-    console.print(f"{what}, plan {chosen.plan}", markup=False)
-    console.print(sweep_table(("ms", "mJ", "grid"), rows))
-    _write(json, {"graph": facts, "width": chosen.width, "dtype": chosen.dtype, "sweep": entries})
-    if plot is not None:
-        what += ": time of each phase, one value changed at a time"
-        bars = {label: report.phases_ns for label, report in reports.items()}
-        plot_phases(bars, what, f"simulated: {config.name}", plot)
+    shapes = Machine(experiment.case.config).shapes(loaded.graph)
+
+    def run(case: _Case, _: Values) -> dict[str, Any]:
+        try:
+            plan = chosen.on(case, loaded.graph, shapes)[0]
+            report = Machine(case.config).simulate(shapes, chosen.width, plan, chosen.dtype)
+        except MachineMemoryError as error:
+            return {"error": str(error)}
+        return report.as_dict()
+
+    with progress(what="sweeping") as bar:
+        lines = experiment.sweep(run, bar)
+    content = {"graph": graph_facts(loaded), "width": chosen.width, "dtype": chosen.dtype, **lines}
+    what = f"{loaded.name}, width {chosen.width}, {chosen.dtype}"
+
+    def picture() -> tuple[Mapping[str, Mapping[str, float]], str, str]:
+        bars = {
+            _label(line): {phase: ms * 1e6 for phase, ms in line["phases_ms"].items()}
+            for each in lines.values()
+            for line in each
+            if "error" not in line
+        }
+        changes = "two values changed" if "grid" in lines else "one value changed at a time"
+        return bars, f"{what}: time of each phase, {changes}", experiment.case.config.name
+
+    experiment.finish(
+        [f"{what}, plan {chosen.plan}", *experiment.tables(content, _COLUMNS)], content, picture=picture
+    )
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    values = line.get("values") or {line["name"]: line["value"]}
+    return ", ".join(f"{name}={told(value)}" for name, value in values.items())

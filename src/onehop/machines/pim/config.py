@@ -50,8 +50,10 @@ class PimConfig:
             raise ConfigurationError(f"name: expected a text, got {self.name!r}.")
         for name in ("cores", "ranks"):
             value = getattr(self, name)
-            if type(value) is not int or value < 1:
-                raise ConfigurationError(f"{name}: expected an integer of at least 1, got {value!r}.")
+            if type(value) is not int or not 1 <= value <= _MOST_CORES:
+                raise ConfigurationError(
+                    f"{name}: expected an integer from 1 to {_MOST_CORES}, got {value!r}."
+                )
         if not isinstance(self.estimate, bool):
             raise ConfigurationError(f"estimate: expected true or false, got {self.estimate!r}.")
         if not 1 <= self.ranks <= self.cores:
@@ -197,6 +199,8 @@ class PimConfig:
 
 _PARTS: dict[str, type] = {"core": Core, "links": Links, "power": Power, "host": Host}
 _BY_DTYPE: dict[str, type] = {"arithmetic": Arithmetic, "functions": Functions}
+# Far more than any machine has; what is kept for each core must fit into memory.
+_MOST_CORES = 1 << 20
 _TOP = ("name", "cores", "ranks", *_BY_DTYPE, "estimate")
 # Values for which zero means that there is none, or that it costs nothing.
 _MAY_BE_ZERO = frozenset(

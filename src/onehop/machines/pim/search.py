@@ -5,8 +5,10 @@ core; that costs a pass over the edges for each number of parts, and hardly anyt
 counts the work of each tasklet, for the best candidates overall and of each way to balance.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -58,26 +60,49 @@ def ranked(
     return sorted((each for each in looked_at if np.isfinite(each[1])), key=lambda each: each[1])
 
 
-def candidates(config: PimConfig, base: PimPlan) -> list[PimPlan]:
-    """The grid that is searched."""
+def candidates(config: PimConfig, base: PimPlan, fixed: Mapping[str, Any] | None = None) -> list[PimPlan]:
+    """The grid that is searched.
+
+    Args:
+        config: The machine.
+        base: The plan whose other choices are kept.
+        fixed: Fields that every plan has, by name, a grid that is not searched among them; None means none.
+
+    Raises:
+        ArgumentError: No grid has the fixed parts.
+    """
+    fixed = fixed or {}
     grids = [grid for grid in suitable_grids(config, CLUSTERS_PER_RANK) if grid[0] <= _MOST_SPARSE_PARTS]
+    known = ", ".join(f"{sp}x{ds}" for sp, ds in grids)
+    if {"sp", "ds"} <= fixed.keys():
+        grids = [(fixed["sp"], fixed["ds"])]
+    grids = [(sp, ds) for sp, ds in grids if (fixed.get("sp", sp), fixed.get("ds", ds)) == (sp, ds)]
+    if not grids:
+        (part,) = fixed.keys() & {"sp", "ds"}
+        raise ArgumentError(
+            f"plan: expected {part} of a grid that is searched ({known}), got {fixed[part]}; give sp and ds."
+        )
     threads = [t for t in TASKLETS if t <= config.core.threads] or [config.core.threads]
-    return [
+    plans = (
         replace(
             base,
-            sp=sp,
-            ds=ds,
-            column_cut=cut,
-            format=form,
-            core_balance=by_core,
-            thread_balance=by_thread,
-            tasklets=tasklets,
+            **{
+                "sp": sp,
+                "ds": ds,
+                "column_cut": cut,
+                "format": form,
+                "core_balance": by_core,
+                "thread_balance": by_thread,
+                "tasklets": tasklets,
+                **fixed,
+            },
         )
         for sp, ds in grids
         for cut in (CUTS if sp > 1 else CUTS[:1])
         for form, by_core, by_thread in SPLITS
         for tasklets in threads
-    ]
+    )
+    return list(dict.fromkeys(plans))
 
 
 def _estimates(

@@ -1,12 +1,15 @@
 """Finds the best plan for a graph, and says how it was found; search.py has the search."""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.pim.layout import layout
 from onehop.machines.pim.machine import Machine
 from onehop.machines.pim.search import candidates, in_full_ns, ranked
 from onehop.machines.pim.shapes import Shapes, check_width
@@ -40,6 +43,7 @@ def tune(
     *,
     weighted: bool = False,
     base: PimPlan | None = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> TuningResult:
     """The best plan for a graph, a width and a dtype.
 
@@ -51,19 +55,21 @@ def tune(
         weighted: Whether edges have weights.
         base: The plan whose choices are kept where the search has none: kernels, merge, buffers. None means
             the default's.
+        fixed: Fields that every plan has, by name, and that are not searched. None means none.
 
     Raises:
-        ArgumentError: The width is not an integer of at least 1, or no plan fits the machine, whatever the
-            grid.
+        ArgumentError: The width is not an integer of at least 1, the fixed fields cannot be placed on the
+            machine, or no plan fits it, whatever the grid.
     """
     check_width(width)
     began = time.perf_counter()
     base = PimPlan(stream=False) if base is None else base
-    plans = candidates(machine.config, base)
+    plans = candidates(machine.config, base, fixed)
+    layout(machine.config, plans[0], width)  # what is fixed may be impossible on this machine
     found = rank(machine, graph, width, dtype, plans, weighted=weighted)
     if not found and isinstance(graph, Graph):
         # Nothing fits at once; the default streams.
-        plan = machine.default_plan(graph, width, dtype, weighted)
+        plan = replace(machine.default_plan(graph, width, dtype, weighted), **(fixed or {}))
         found = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
     if not found or not np.isfinite(found[0][1]):
         raise ArgumentError(

@@ -1,0 +1,242 @@
+"""The steps that all verbs of ``simulate`` share: values, the graph, the sweep, the results."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import typer
+from rich.console import RenderableType
+
+from onehop import datasets
+from onehop.bench import sources
+from onehop.bench.results import write_json
+from onehop.cli.console import Bar, output, progress
+from onehop.cli.simulate.values import Kinds, Values, assignment, told, variation
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.report import plot_phases
+from onehop.machines.trace import Trace
+from onehop.tables import Column, Table
+
+C = TypeVar("C")
+G = TypeVar("G", covariant=True)
+
+Source = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Another value of the plan or the machine; a wrong NAME is answered with all of them.",
+    ),
+]
+Sweep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=A:B[:N]|A,B,...",
+        help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B; A:B:N is N values from A to B.",
+    ),
+]
+Grid = Annotated[bool, typer.Option("--grid", help="Vary the values of two --sweep together, every pair.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """Options that the verbs share.
+
+    Attributes:
+        settings: ``--set``.
+        sweep: ``--sweep``.
+        grid: ``--grid``.
+        json: The file of all results.
+        trace: The file of the timeline.
+        plot: The file of the picture.
+    """
+
+    settings: list[str] | None
+    sweep: list[str] | None
+    grid: bool
+    json: Path | None
+    trace: Path | None = None
+    plot: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[G]):
+    """A graph that a verb runs on.
+
+    Attributes:
+        graph: Its structure.
+        source: What ``--graph`` said.
+        name: Name of its data set.
+        num_features: Columns of its own features; 0 where it has none.
+        num_classes: Its classes; 0 where it has none.
+    """
+
+    graph: G
+    source: str
+    name: str
+    num_features: int
+    num_classes: int
+
+
+def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, Any]:
+    """``graph`` of the JSON of every verb.
+
+    Args:
+        loaded: The graph.
+        edges: Its edges, as a sample estimates them. None: its own.
+    """
+    graph = loaded.graph
+    nodes = graph.num_dst if isinstance(graph, Graph) else graph.num_nodes
+    known = graph.num_edges if edges is None else edges
+    return {"source": loaded.source, "name": loaded.name, "nodes": nodes, "edges": known}
+
+
+def load_graph(source: str, seed: int, scale: float, bar: Bar) -> Loaded[Graph]:
+    """The graph that ``--graph`` names; a twin's features are not drawn.
+
+    Args:
+        source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
+        seed: Of a twin.
+        scale: Multiplies a twin's nodes and edges.
+        bar: Told how far it is.
+
+    Raises:
+        ArgumentError: The graph is unknown, or cannot be scaled.
+    """
+    if source.startswith("twin:"):
+        found = datasets.load(source, seed, scale, progress=bar.share, features=False)
+        columns = datasets.num_features(source.removeprefix("twin:"))
+    elif scale != 1:
+        raise ArgumentError(
+            f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
+        )
+    else:
+        found = sources.dataset(source, bar.share)
+        columns = found.num_features
+    bar.describe("building the graph")
+    graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
+    return Loaded(graph, source, found.name, columns, found.num_classes)
+
+
+def one_by_one(name: str, values: list[Any]) -> list[Values]:
+    """The points of a sweep: a run for each value."""
+    return [{name: value} for value in values]
+
+
+class Experiment(Generic[C]):
+    """The cases that a verb runs, and what becomes of their results.
+
+    Args:
+        verb: Its name.
+        case: The plan and the machine without ``--set``.
+        kinds: The type of every value that can be set and varied, by name.
+        change: Returns a case with other values.
+        given: The options.
+        points: Returns the points of a sweep, each with the varied value first.
+
+    Attributes:
+        values: Those of ``--set``.
+        swept: The names of ``--sweep``.
+        case: The case with the values of ``--set``.
+
+    Raises:
+        ArgumentError: A name is unknown, a value is of another type or out of range, or options exclude each
+            other. All values are tried, before anything runs.
+    """
+
+    def __init__(
+        self,
+        verb: str,
+        case: C,
+        kinds: Kinds,
+        change: Callable[[C, Values], C],
+        given: Given,
+        points: Callable[[str, list[Any]], list[Values]] = one_by_one,
+    ) -> None:
+        self._verb, self._given = verb, given
+        self.values = dict(assignment(text, kinds) for text in given.settings or [])
+        swept = [variation(text, kinds) for text in given.sweep or []]
+        self.swept = [name for name, _ in swept]
+        self._check()
+        self.case = change(case, self.values)
+        found = (
+            [dict(zip(self.swept, pair, strict=True)) for pair in product(*(values for _, values in swept))]
+            if given.grid
+            else [point for name, values in swept for point in points(name, values)]
+        )
+        self._cases = [(point, change(self.case, point)) for point in found]
+
+    def _check(self) -> None:
+        if self.swept and self._given.trace is not None:
+            raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
+        if self._given.grid and (len(self.swept) != 2 or self.swept[0] == self.swept[1]):
+            raise ArgumentError(
+                "grid: expected two --sweep of different names, whose values are combined, got "
+                f"{', '.join(self.swept) or 'none'}."
+            )
+        for name in self.values:
+            if name in self.swept:
+                raise ArgumentError(f"set, sweep: {name} is given by both; leave one of them away.")
+
+    def sweep(self, run: Callable[[C, Values], dict[str, Any]], bar: Bar) -> dict[str, Any]:
+        """``sweep`` or ``grid`` of the JSON, with a line for each case; an empty dictionary without a sweep.
+
+        Args:
+            run: Runs a case, whose point it is given too, and returns its figures.
+            bar: Told how far it is.
+        """
+        lines = []
+        for number, (point, case) in enumerate(self._cases):
+            bar.share(f"sweeping {', '.join(self.swept)}", number / len(self._cases))
+            name, value = next(iter(point.items()))
+            alone = {"name": name, "value": float(value) if type(value) is int else value}
+            lines.append({**({"values": point} if self._given.grid else alone), **run(case, point)})
+        return {"grid" if self._given.grid else "sweep": lines} if lines else {}
+
+    def tables(self, content: Mapping[str, Any], columns: Iterable[Column]) -> list[Table]:
+        """The sweep of a content as it is printed, in a list; none without a sweep."""
+        if "grid" in content:
+            names = [Column(name.replace("_", " "), _value_of(name), told) for name in self.swept]
+            return [Table([*names, *columns], content["grid"], "Grid")]
+        if "sweep" not in content:
+            return []
+        varied = Column("varied", lambda line: line["name"].replace("_", " "), left=True)
+        return [Table([varied, Column("value", "value", told), *columns], content["sweep"], "Sweep")]
+
+    def finish(
+        self,
+        shown: Iterable[RenderableType],
+        content: Mapping[str, Any],
+        timeline: Callable[[], Trace] | None = None,
+        picture: Callable[[], tuple[Mapping[str, Mapping[str, float]], str, str]] | None = None,
+    ) -> None:
+        """Prints results, and writes them to the files that the options name.
+
+        Args:
+            shown: Texts and tables, in order.
+            content: The JSON.
+            timeline: Makes the timeline; called if it is to be written.
+            picture: Makes the bars of the picture, its title, and the machine's name.
+        """
+        console, given = output(), self._given
+        if self.values:
+            console.print("with " + ", ".join(f"{n}={told(v)}" for n, v in self.values.items()), markup=False)
+            content = {**content, "set": self.values}
+        for part in shown:
+            console.print(part, markup=False)
+        if given.json is not None:
+            write_json(given.json, f"simulate {self._verb}", content)
+        if given.trace is not None and timeline is not None:
+            with progress(what="writing the timeline"):
+                timeline().write(given.trace)
+        if given.plot is not None and picture is not None:
+            bars, title, machine = picture()
+            plot_phases(bars, title, f"simulated: {machine}", given.plot)
+
+
+def _value_of(name: str) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda line: line["values"][name]
