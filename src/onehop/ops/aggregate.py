@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, AggregateGradients, Extremum, Sddmm, accumulator
+from onehop.calls import Aggregate, AggregateGradients, Extremum, Sddmm, accumulator, on
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
@@ -258,7 +258,8 @@ def _extremum(
         parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
     found = [
         EXTREMUM(
-            Extremum.of(graph, part, reduce, weight=each, adds=adds, widen=widen, backend=backend), graph
+            on(graph, Extremum, x=part, reduce=reduce, weight=each, adds=adds, widen=widen, backend=backend),
+            graph,
         )[0]
         for part, each in zip(parts, weights, strict=True)
     ]

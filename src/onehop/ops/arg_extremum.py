@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients
+from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients, on
 from onehop.graph import Graph, by_number
 from onehop.ops.library import Context, Operator, run
 
@@ -42,7 +42,7 @@ def arg_extremum(
         such an entry goes nowhere.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
-    call = ArgExtremum.of(graph, flat, reduce, weight=weight, last=last, backend=backend)
+    call = on(graph, ArgExtremum, x=flat, reduce=reduce, weight=weight, last=last, backend=backend)
     out: Tensor = ARG_EXTREMUM(call)[0]
     return out.view(graph.num_dst, *x.shape[1:])
 

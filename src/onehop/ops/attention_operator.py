@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends.reference import attention_formula
-from onehop.calls import Attention, AttentionGrad, AttentionGradients, accumulator
+from onehop.calls import Attention, AttentionGrad, AttentionGradients, accumulator, attention_grad
 from onehop.graph import Graph, by_number
 from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
@@ -52,7 +52,7 @@ class _Attention(Operator[Attention]):
             return _differentiable_gradients(call, wanted, grad, grad_weights)
         grad = torch.zeros_like(context.results[0]) if grad is None else grad
         results = (*context.results, grad.new_empty(0))[:3]
-        found = run(AttentionGrad.of(call, results, grad, grad_weights=grad_weights, wanted=wanted))
+        found = run(attention_grad(call, results, grad, grad_weights=grad_weights, wanted=wanted))
         return AttentionGradients(*(each if want else None for each, want in zip(found, wanted, strict=True)))
 
 

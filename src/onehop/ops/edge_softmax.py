@@ -12,6 +12,7 @@ from onehop.calls import (
     EdgeSoftmaxGradients,
     Sddmm,
     accumulator,
+    on,
 )
 from onehop.graph import Graph
 from onehop.ops.checks import check_edge_values, check_graph
@@ -42,7 +43,7 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     check_edge_values("scores", scores, graph.num_edges)
     heads = scores.dim() == 2
     out: Tensor = EDGE_SOFTMAX(
-        EdgeSoftmax.of(graph, scores if heads else scores.unsqueeze(1), backend=backend or "")
+        on(graph, EdgeSoftmax, scores=scores if heads else scores.unsqueeze(1), backend=backend or "")
     )
     return out if heads else out.squeeze(1)
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, Fusedmm, FusedmmGradients, Sddmm, accumulator
+from onehop.calls import Aggregate, Fusedmm, FusedmmGradients, Sddmm, accumulator, on
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
@@ -65,7 +65,7 @@ def fusedmm(
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
     out: Tensor = FUSEDMM(
-        Fusedmm.of(graph, dst=dst, src=src, rule=kernel, factor=float(scale), backend=backend or "")
+        on(graph, Fusedmm, dst=dst, src=src, rule=kernel, factor=float(scale), backend=backend or "")
     )
     return out
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator
+from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator, on
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
@@ -45,7 +45,7 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     heads = dst.dim() == 3
     if not heads:
         dst, src = dst.unsqueeze(1), src.unsqueeze(1)
-    out: Tensor = SDDMM(Sddmm.of(graph, dst=dst, src=src, backend=backend or ""))
+    out: Tensor = SDDMM(on(graph, Sddmm, dst=dst, src=src, backend=backend or ""))
     return out if heads else out.squeeze(1)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.graph.handle import GraphInProgram, held
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.associations import order
@@ -94,9 +94,10 @@ class _Step(NamedTuple):
     def sum_of(self, rows: Tensor, transposed: bool = False) -> Tensor:
         """The aggregation of other rows, or of gradients over the reversed edges."""
         task = self.task()
-        call = Aggregate.of(
+        call = on(
             task.graph,
-            rows,
+            Aggregate,
+            x=rows,
             weight=task.weight,
             src_scale=task.scale,
             dst_scale=task.scale,
