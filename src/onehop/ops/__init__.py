@@ -4,7 +4,18 @@ from onehop.ops.aggregate import aggregate
 from onehop.ops.attention import attention, gat, gatv2
 from onehop.ops.dropout import dropout
 from onehop.ops.edge_softmax import edge_softmax
+from onehop.ops.extremum import extremum
 from onehop.ops.fusedmm import fusedmm
 from onehop.ops.sddmm import sddmm
 
-__all__ = ["aggregate", "attention", "dropout", "edge_softmax", "fusedmm", "gat", "gatv2", "sddmm"]
+__all__ = [
+    "aggregate",
+    "attention",
+    "dropout",
+    "edge_softmax",
+    "extremum",
+    "fusedmm",
+    "gat",
+    "gatv2",
+    "sddmm",
+]

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, AggregateGradients, Extremum, Sddmm, accumulator, on
+from onehop.calls import Aggregate, AggregateGradients, Sddmm, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.extremum import EXTREMUM
+from onehop.ops.extremum import extremum_of_rows
 from onehop.ops.factors import check_factors, promoted
 from onehop.ops.held_edges import of_edges
 from onehop.ops.library import Context, Operator, run
@@ -225,7 +225,6 @@ def reduce_rows(
             dst_scale=dst_scale,
             graph=graph.number,
             rows=graph.num_dst,
-            transposed=False,
             mean=reduce == "mean",
             widen=widen,
             backend=backend,
@@ -247,23 +246,12 @@ def _extremum(
     widen: bool,
     backend: str,
 ) -> Tensor:
-    """Max or min of [num_src, F]; with a weight [E, H], head by head."""
+    """Takes the max or min of [num_src, F]; with a weight [E, H], head by head."""
     promoted = torch.float32 if widen else x.dtype
     weight, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)
     if src_scale is not None:
         x = x * src_scale.unsqueeze(-1)
-    parts: tuple[Tensor, ...] = (x,)
-    weights: tuple[Tensor | None, ...] = (weight,)
-    if weight is not None and weight.dim() == 2:
-        parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
-    found = [
-        EXTREMUM(
-            on(graph, Extremum, x=part, reduce=reduce, weight=each, adds=adds, widen=widen, backend=backend),
-            graph,
-        )[0]
-        for part, each in zip(parts, weights, strict=True)
-    ]
-    out: Tensor = found[0] if len(found) == 1 else torch.cat(found, 1)
+    out = extremum_of_rows(graph, x, weight, reduce, adds=adds, widen=widen, backend=backend)
     if dst_scale is not None:
         out = out * dst_scale.unsqueeze(-1)
     return out.to(promoted)

@@ -12,7 +12,6 @@ from onehop.calls import (
     EdgeSoftmaxGradients,
     Sddmm,
     accumulator,
-    on,
 )
 from onehop.graph import Graph
 from onehop.ops.checks import check_edge_values, check_graph
@@ -42,9 +41,14 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     check_graph(graph)
     check_edge_values("scores", scores, graph.num_edges)
     heads = scores.dim() == 2
-    out: Tensor = EDGE_SOFTMAX(
-        on(graph, EdgeSoftmax, scores=scores if heads else scores.unsqueeze(1), backend=backend or "")
+    call = EdgeSoftmax(
+        scores=scores if heads else scores.unsqueeze(1),
+        graph=graph.number,
+        sources=graph.num_src,
+        rows=graph.num_dst,
+        backend=backend or "",
     )
+    out: Tensor = EDGE_SOFTMAX(call, graph)
     return out if heads else out.squeeze(1)
 
 
@@ -90,11 +94,6 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
     def fake(self, call: EdgeSoftmaxGrad) -> Tensor:
         return call.softmax.new_empty(call.softmax.shape)
 
-    def saved(
-        self, call: EdgeSoftmaxGrad, results: Any, wanted: tuple[str, ...]
-    ) -> tuple[EdgeSoftmaxGrad, tuple[Tensor, ...]]:
-        return call, ()
-
     def gradients(self, context: Context[EdgeSoftmaxGrad], *grads: Tensor | None) -> EdgeSoftmaxGradGradients:
         call, again = context.call, grads[0]
         assert again is not None
@@ -109,22 +108,11 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
 
 
 def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
-    """[E, H]: for every edge the sum of the values of its row, by the weighted sum of sources of 1."""
+    """Return [E, H]: for each edge the sum of the values of its row, by the weighted sum of sources of 1."""
     acc = accumulator(values.dtype)
     ones = values.new_ones((call.sources, values.size(1)), dtype=acc)
     sums = run(
-        Aggregate(
-            x=ones,
-            weight=values.to(acc),
-            src_scale=None,
-            dst_scale=None,
-            graph=call.graph,
-            rows=call.rows,
-            transposed=False,
-            mean=False,
-            widen=False,
-            backend=call.backend,
-        )
+        Aggregate(x=ones, weight=values.to(acc), graph=call.graph, rows=call.rows, backend=call.backend)
     )
     spread: Tensor = run(
         Sddmm(
@@ -132,8 +120,6 @@ def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
             src=ones.unsqueeze(2),
             graph=call.graph,
             edges=values.size(0),
-            mean=False,
-            widen=False,
             backend=call.backend,
         )
     )

@@ -1,4 +1,4 @@
-"""The torch.library namespace ``onehop``, and all that is derived from what an operator is asked to do.
+"""The torch.library namespace ``onehop``, and all that is derived from an operator's call.
 
 An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients, in one
 file. From these follow its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the
@@ -22,6 +22,7 @@ from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
+from onehop.ops.recomputed import differentiated
 
 # By one name each, for every call asks.
 _length_of_modes = torch._C._len_torch_dispatch_stack
@@ -129,8 +130,8 @@ class Operator(Generic[C]):
         return results[1:]
 
     def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
-        """The call and results that the backward pass needs; None stands for tensors not needed."""
-        raise NotImplementedError
+        """Return the call and the results that the backward pass needs, with None for tensors not needed."""
+        return call, ()
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
         """The gradients to the operands of ``context.wanted``, from those to the results."""
@@ -281,6 +282,36 @@ def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
     other.
     """
     return _OPERATORS[type(call)](call, graph)
+
+
+def by_formula(
+    formula: Callable[[C], Any],
+    call: C,
+    names: Sequence[str],
+    grads: Sequence[Tensor | None],
+    again: bool = True,
+) -> dict[str, Tensor]:
+    """Computes gradients of a call as those of a formula of differentiable functions.
+
+    Second derivatives are rare: most operators take them by their reference, with a row for each edge.
+
+    Args:
+        formula: Returns the call's results, or the first of them.
+        call: The call.
+        names: Fields of the call to differentiate by.
+        grads: For each result of the formula, its gradient, or None.
+        again: Whether the gradients can be differentiated.
+
+    Returns:
+        The gradients by the names of the fields.
+    """
+
+    def whole(*operands: Tensor) -> Any:
+        return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
+
+    operands = [getattr(call, name) for name in names]
+    found = differentiated(whole, (True,) * len(names), operands, grads, again)
+    return dict(zip(names, found, strict=True))
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):

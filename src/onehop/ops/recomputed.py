@@ -68,20 +68,25 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
 
 
 def differentiated(
-    whole: Callable[..., Any], needs: Needs, operands: Sequence[Tensor], grads: Sequence[Tensor | None]
+    whole: Callable[..., Any],
+    needs: Needs,
+    operands: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    again: bool = True,
 ) -> tuple[Tensor, ...]:
-    """The gradients of a differentiable function, as functions that can be differentiated again.
+    """Computes the gradients of a differentiable function, which can be differentiated again by default.
 
     Args:
         whole: Takes the operands and returns a tensor or a tuple of tensors, all pieces at once.
         needs: Which of the operands need a gradient.
         operands: The operands.
         grads: For each result, its gradient, or None.
+        again: Whether the gradients can be differentiated.
 
     Returns:
         The gradients of the operands that need one, in order.
     """
-    # New names for them all, so that an operand that was made from another does not count for that too.
+    # Views, because an operand may have been made from another. torch.vmap allows no new leaves.
     inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
     found = whole(*inputs)
     results = (found,) if isinstance(found, Tensor) else found
@@ -89,8 +94,8 @@ def differentiated(
     return torch.autograd.grad(
         [result for result, _ in pairs],
         [t for t, need in zip(inputs, needs, strict=True) if need],
-        [grad for _, grad in pairs],
-        create_graph=True,
+        [grad.to(result.dtype) for result, grad in pairs],
+        create_graph=again,
         materialize_grads=True,
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator, on
+from onehop.calls import Aggregate, Sddmm, SddmmGradients, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
@@ -45,7 +45,8 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     heads = dst.dim() == 3
     if not heads:
         dst, src = dst.unsqueeze(1), src.unsqueeze(1)
-    out: Tensor = SDDMM(on(graph, Sddmm, dst=dst, src=src, backend=backend or ""))
+    call = Sddmm(dst=dst, src=src, graph=graph.number, edges=graph.num_edges, backend=backend or "")
+    out: Tensor = SDDMM(call, graph)
     return out if heads else out.squeeze(1)
 
 
@@ -86,8 +87,6 @@ def _weighted_sum(call: Sddmm, x: Tensor, weight: Tensor, shape: torch.Size, tra
         Aggregate(
             x=x.flatten(1),
             weight=weight.to(accumulator(x.dtype)),
-            src_scale=None,
-            dst_scale=None,
             graph=call.graph,
             rows=shape[0],
             transposed=transposed,

@@ -1,4 +1,4 @@
-"""The linear reductions, sum and mean: their call, and naive ``onehop.aggregate``, which has max and min too."""
+"""Sum and mean: their call, and naive ``onehop.aggregate``, which has max and min too."""
 
 from typing import NamedTuple
 

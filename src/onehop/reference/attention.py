@@ -1,4 +1,4 @@
-"""Attention over each destination's edges: its calls, and naive ``onehop.gat``, ``gatv2`` and ``attention``."""
+"""Attention over each destination's edges: its calls, and naive ``gat``, ``gatv2`` and ``attention``."""
 
 import math
 from typing import Literal, NamedTuple

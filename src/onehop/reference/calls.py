@@ -1,8 +1,8 @@
 """Functions for calls of all operators.
 
 A call is a named tuple that states what an operator computes. Its tensors come first. A graph is its number
-(``Graph.number``), which a compiled program can hold, and ``rows``, ``edges`` and ``sources`` are sizes, which
-a program needs while it is traced without the graph. Schemas, fake kernels, recording and saved tensors are
+(``Graph.number``), which a compiled program can hold. ``rows``, ``edges`` and ``sources`` are sizes, which a
+program needs while it is traced without the graph. Schemas, fake kernels, recording and saved tensors are
 derived from calls (:mod:`onehop.ops.library`), and backends receive them whole.
 """
 

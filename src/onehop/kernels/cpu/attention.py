@@ -131,18 +131,7 @@ class PreparedAttentionGrad:
         """Acc [rows, H]: sums of per-edge values over each row."""
         assert self.product is not None
         ones = weight.new_ones(self.csr.cols, weight.size(1))
-        call = Aggregate(
-            x=ones,
-            weight=weight,
-            src_scale=None,
-            dst_scale=None,
-            graph=self.graph_number,
-            rows=self.csr.rows,
-            transposed=False,
-            mean=False,
-            widen=False,
-            backend="",
-        )
+        call = Aggregate(x=ones, weight=weight, graph=self.graph_number, rows=self.csr.rows)
         return self.product.run(call)
 
 
