@@ -23,7 +23,6 @@ from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import extremum_of_rows
 from onehop.ops.factors import check_factors, promoted
-from onehop.ops.held_edges import of_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
 
@@ -282,6 +281,7 @@ _FOLDED_COLUMNS = 256
 
 class _Aggregate(Operator[Aggregate]):
     call = Aggregate
+    edge_fields = ("weight",)
     gradients_of = AggregateGradients
 
     def fake(self, call: Aggregate) -> Tensor:
@@ -312,9 +312,6 @@ class _Aggregate(Operator[Aggregate]):
             plain = AGGREGATE(call._replace(dst_scale=None, widen=True), context.graph)
             grad_dst = (grad * plain).sum(-1)
         return AggregateGradients(x=grad_x, weight=grad_weight, src_scale=grad_src, dst_scale=grad_dst)
-
-    def fitted(self, call: Aggregate, graph: Graph) -> Aggregate:
-        return call if call.weight is None else call._replace(weight=of_edges(call.weight, graph))
 
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
         """A batch of narrow features as further columns, so that the edges are read once for many members."""

@@ -20,7 +20,7 @@ from onehop.ops.attention_checks import (
     seeds_of,
 )
 from onehop.ops.checks import check_graph
-from onehop.ops.held_edges import of_edges, with_edges
+from onehop.ops.held_edges import with_edges
 from onehop.ops.library import Context, Operator, by_formula, run
 from onehop.reference.attention import attention_formula
 
@@ -310,6 +310,7 @@ _OPERANDS = AttentionGradients._fields
 class _Attention(Operator[Attention]):
     call = Attention
     results = 3
+    edge_fields = ("edge", "mask")
     gradients_of = AttentionGradients
 
     def fake(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
@@ -319,11 +320,6 @@ class _Attention(Operator[Attention]):
             value.new_empty((call.rows, 2, heads), dtype=acc),
             value.new_empty((call.edges, heads) if call.with_weights else (0,), dtype=acc),
         )
-
-    def fitted(self, call: Attention, graph: Graph) -> Attention:
-        edge = None if call.edge is None else of_edges(call.edge, graph)
-        mask = None if call.mask is None else of_edges(call.mask, graph)
-        return call._replace(edge=edge, mask=mask, edges=graph.num_edges)
 
     def padded(self, call: Attention, results: Any) -> Any:
         out, softmax, weights = results
@@ -365,13 +361,7 @@ class _Attention(Operator[Attention]):
 class _AttentionGrad(Operator[AttentionGrad]):
     call = AttentionGrad
     results = len(_OPERANDS)
-
-    def fitted(self, call: AttentionGrad, graph: Graph) -> AttentionGrad:
-        weights = None if call.weights is None else of_edges(call.weights, graph)
-        grad_weights = None if call.grad_weights is None else of_edges(call.grad_weights, graph)
-        return call._replace(
-            call=ATTENTION.fitted(call.call, graph), weights=weights, grad_weights=grad_weights
-        )
+    edge_fields = ("weights", "grad_weights")
 
     def padded(self, call: AttentionGrad, results: Any) -> Any:
         edge, place = call.call.edge, _OPERANDS.index("edge")

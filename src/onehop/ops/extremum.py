@@ -11,7 +11,7 @@ from onehop.graph import Graph, by_number
 from onehop.ops.arg_extremum import arg_extremum, check_one_winner
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.factors import check_factors, promoted
-from onehop.ops.held_edges import of_edges, with_edges
+from onehop.ops.held_edges import with_edges
 from onehop.ops.library import Context, Operator, by_formula, run
 from onehop.reference.extremum import run_extremum
 
@@ -98,16 +98,13 @@ class _Extremum(Operator[Extremum]):
     call = Extremum
     results = 2
     asks_more = True
+    edge_fields = ("weight",)
     gradients_of = ExtremumGradients
 
     def fake(self, call: Extremum) -> tuple[Tensor, Tensor]:
         shape, acc = (call.rows, call.x.size(1)), accumulator(call.x.dtype)
         out = call.x.new_empty(shape, dtype=acc if call.widen else call.x.dtype)
         return out, call.x.new_empty(shape, dtype=acc) if call.with_ties else out.new_empty(0)
-
-    def fitted(self, call: Extremum, graph: Graph) -> Extremum:
-        weight = None if call.weight is None else of_edges(call.weight, graph)
-        return call._replace(weight=weight, edges=graph.num_edges)
 
     def recorded(self, call: Extremum) -> Extremum:
         return call._replace(with_ties=True)
@@ -130,9 +127,6 @@ class _Extremum(Operator[Extremum]):
 class _ExtremumGrad(Operator[ExtremumGrad]):
     call = ExtremumGrad
     results = 2
-
-    def fitted(self, call: ExtremumGrad, graph: Graph) -> ExtremumGrad:
-        return call._replace(call=EXTREMUM.fitted(call.call, graph))
 
     def padded(self, call: ExtremumGrad, results: Any) -> Any:
         grad_x, grad_weight = results

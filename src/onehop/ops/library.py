@@ -22,6 +22,7 @@ from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
+from onehop.ops.held_edges import of_edges
 from onehop.ops.recomputed import differentiated
 
 # By one name each, for every call asks.
@@ -75,6 +76,7 @@ class Operator(Generic[C]):
         call: The named tuple that states what is asked; its tensors come first.
         results: How many tensors it returns.
         asks_more: Whether :meth:`recorded` changes the call.
+        edge_fields: The fields of the call that have a row for each edge.
         gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
             the operator is never differentiated.
     """
@@ -82,6 +84,7 @@ class Operator(Generic[C]):
     call: ClassVar[type]
     results: ClassVar[int] = 1
     asks_more: ClassVar[bool] = False
+    edge_fields: ClassVar[tuple[str, ...]] = ()
     gradients_of: ClassVar[Any] = None
 
     def __init__(self) -> None:
@@ -90,8 +93,8 @@ class Operator(Generic[C]):
         own = get_type_hints(self.call)
         self._nested = hasattr(next(iter(own.values())), "_fields")
         self._tensors = sum(kind in (Tensor, Tensor | None) for kind in own.values())
-        self._operands = () if self.gradients_of is None else tuple(self.gradients_of._fields)
-        self._places = tuple((name, self.call._fields.index(name)) for name in self._operands)  # type: ignore[attr-defined]
+        operands = () if self.gradients_of is None else self.gradients_of._fields
+        self._places = tuple((name, self.call._fields.index(name)) for name in operands)  # type: ignore[attr-defined]
         LIBRARY.define(self.schema())
         LIBRARY.impl(self.name, self._kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(f"onehop::{self.name}", self._fake, lib=LIBRARY)
@@ -138,8 +141,18 @@ class Operator(Generic[C]):
         raise NotImplementedError
 
     def fitted(self, call: C, graph: Graph) -> C:
-        """The call with operands of just the graph's edges: in programs there may be more, to be ignored."""
-        return call
+        """Return the call with operands of the graph's edges alone: in programs they may have more rows."""
+        given: Any = call
+        changed: dict[str, Any] = {}
+        if self._nested:
+            name = given._fields[0]
+            changed[name] = _OPERATORS[type(given[0])].fitted(given[0], graph)
+        for name in self.edge_fields:
+            if (rows := getattr(given, name)) is not None:
+                changed[name] = of_edges(rows, graph)
+        if "edges" in given._fields:
+            changed["edges"] = graph.num_edges
+        return given._replace(**changed) if changed else call  # type: ignore[no-any-return]
 
     def padded(self, call: C, results: Any) -> Any:
         """The results with as many edges as the operands of the call have."""

@@ -58,9 +58,6 @@ class _Sddmm(Operator[Sddmm]):
         dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
         return call.src.new_empty((call.edges, call.src.size(1)), dtype=dtype)
 
-    def fitted(self, call: Sddmm, graph: Graph) -> Sddmm:
-        return call._replace(edges=graph.num_edges)
-
     def padded(self, call: Sddmm, results: Any) -> Any:
         return with_edges(results, call.edges)
 

@@ -98,7 +98,8 @@ def forward(
             typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, heads, columns)
             for ends, matrices in ((keys, of_keys), (values, of_values))
         )
-        return attention(graph, query, key, value, scale).flatten(1)
+        out = attention(graph, query, key, value, scale)
+        return out.flatten(1)
 
     task = Plan(_FORM if len(groups.each) == 1 else _GROUPED, "sum", graph, query, run, "attention")
     begin(task, layer)
