@@ -12,7 +12,7 @@ from torch import Tensor
 from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
-from onehop.ops.library import Context, Operator, run
+from onehop.ops.library import Context, GradientOperator, Operator, run
 
 # Places of edges are kept in 32 bits.
 MOST_EDGES = 2**31 - 1
@@ -74,6 +74,7 @@ def check_one_winner(graph: Graph, x: Tensor, weight: Tensor | None, ties: str) 
 
 class _ArgExtremum(Operator[ArgExtremum]):
     call = ArgExtremum
+    edge_fields = ("weight",)
     results = 2
     gradients_of = ArgExtremumGradients
 
@@ -96,14 +97,9 @@ class _ArgExtremum(Operator[ArgExtremum]):
         return ArgExtremumGradients(*found)
 
 
-class _ArgExtremumGrad(Operator[ArgExtremumGrad]):
+class _ArgExtremumGrad(GradientOperator[ArgExtremumGrad]):
     call = ArgExtremumGrad
-    results = 2
-
-    def fake(self, call: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
-        x, weight, (for_x, for_weight) = call.call.x, call.call.weight, call.wanted
-        grad_weight = x.new_empty(weight.shape if for_weight and weight is not None else (0,))
-        return x.new_empty(x.shape if for_x else (0,)), grad_weight
+    of = ArgExtremumGradients
 
 
 def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -> ArgExtremumGradients:

@@ -21,7 +21,7 @@ from onehop.ops.attention_checks import (
 )
 from onehop.ops.checks import check_graph
 from onehop.ops.held_edges import with_edges
-from onehop.ops.library import Context, Operator, by_formula, run
+from onehop.ops.library import Context, GradientOperator, Operator, by_formula, run
 from onehop.reference.attention import attention_formula
 
 
@@ -358,23 +358,10 @@ class _Attention(Operator[Attention]):
         return AttentionGradients(*(each if want else None for each, want in zip(found, wanted, strict=True)))
 
 
-class _AttentionGrad(Operator[AttentionGrad]):
+class _AttentionGrad(GradientOperator[AttentionGrad]):
     call = AttentionGrad
-    results = len(_OPERANDS)
+    of = AttentionGradients
     edge_fields = ("weights", "grad_weights")
-
-    def padded(self, call: AttentionGrad, results: Any) -> Any:
-        edge, place = call.call.edge, _OPERANDS.index("edge")
-        if not call.wanted[place] or edge is None:
-            return results
-        return (*results[:place], with_edges(results[place], edge.size(0)), *results[place + 1 :])
-
-    def fake(self, call: AttentionGrad) -> tuple[Tensor, ...]:
-        operands = (getattr(call.call, name) for name in _OPERANDS)
-        return tuple(
-            t.new_empty(t.shape) if want and t is not None else call.call.value.new_empty(0)
-            for t, want in zip(operands, call.wanted, strict=True)
-        )
 
 
 ATTENTION = _Attention()

@@ -56,9 +56,6 @@ class _EdgeSoftmax(Operator[EdgeSoftmax]):
     call = EdgeSoftmax
     gradients_of = EdgeSoftmaxGradients
 
-    def fake(self, call: EdgeSoftmax) -> Tensor:
-        return call.scores.new_empty(call.scores.shape)
-
     def saved(
         self, call: EdgeSoftmax, results: Any, wanted: tuple[str, ...]
     ) -> tuple[EdgeSoftmax, tuple[Tensor, ...]]:
@@ -90,9 +87,6 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
 
     call = EdgeSoftmaxGrad
     gradients_of = EdgeSoftmaxGradGradients
-
-    def fake(self, call: EdgeSoftmaxGrad) -> Tensor:
-        return call.softmax.new_empty(call.softmax.shape)
 
     def gradients(self, context: Context[EdgeSoftmaxGrad], *grads: Tensor | None) -> EdgeSoftmaxGradGradients:
         call, again = context.call, grads[0]

@@ -11,8 +11,7 @@ from onehop.graph import Graph, by_number
 from onehop.ops.arg_extremum import arg_extremum, check_one_winner
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.factors import check_factors, promoted
-from onehop.ops.held_edges import with_edges
-from onehop.ops.library import Context, Operator, by_formula, run
+from onehop.ops.library import Context, GradientOperator, Operator, by_formula, run
 from onehop.reference.extremum import run_extremum
 
 TIES = ("share", "first", "last")
@@ -124,19 +123,10 @@ class _Extremum(Operator[Extremum]):
         return ExtremumGradients(*found)
 
 
-class _ExtremumGrad(Operator[ExtremumGrad]):
+class _ExtremumGrad(GradientOperator[ExtremumGrad]):
     call = ExtremumGrad
-    results = 2
-
-    def padded(self, call: ExtremumGrad, results: Any) -> Any:
-        grad_x, grad_weight = results
-        return grad_x, with_edges(grad_weight, call.call.edges) if call.wanted[1] else grad_weight
-
-    def fake(self, call: ExtremumGrad) -> tuple[Tensor, Tensor]:
-        x, (for_x, for_weight) = call.call.x, call.wanted
-        acc = accumulator(x.dtype)
-        grad_x = x.new_empty(x.shape if for_x else (0,), dtype=acc)
-        return grad_x, x.new_empty((call.call.edges if for_weight else 0,), dtype=acc)
+    of = ExtremumGradients
+    widens = True
 
 
 def _formula(call: Extremum) -> Tensor:

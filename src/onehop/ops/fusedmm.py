@@ -80,9 +80,6 @@ class _Fusedmm(Operator[Fusedmm]):
     call = Fusedmm
     gradients_of = FusedmmGradients
 
-    def fake(self, call: Fusedmm) -> Tensor:
-        return call.dst.new_empty(call.dst.shape)
-
     def gradients(self, context: Context[Fusedmm], *grads: Tensor | None) -> FusedmmGradients:
         further = torch.is_grad_enabled()
         with torch.enable_grad():

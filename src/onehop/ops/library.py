@@ -1,12 +1,12 @@
 """The torch.library namespace ``onehop``, and all that is derived from an operator's call.
 
-An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients, in one
-file. From these follow its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the
-backend decides), a fake kernel, and how it is recorded for autograd. Backward passes call operators again, so
-that they can be differentiated too.
+An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients. Its
+schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake
+kernel and its record for autograd are derived from these. Backward passes call operators again, so that they
+can be differentiated too.
 
-Every operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
-number: programs that find their graphs when they run consist of these.
+Each operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
+number, for programs that find their graphs when they run.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,15 +17,15 @@ from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
 from onehop.backends import run as run_on_backend
-from onehop.calls import name_of
+from onehop.calls import accumulator, name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
-from onehop.ops.held_edges import of_edges
+from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.recomputed import differentiated
 
-# By one name each, for every call asks.
+# Bound to names of this module: every call reads them.
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _is_compiling = torch.compiler.is_compiling
@@ -52,8 +52,8 @@ class Context(NamedTuple, Generic[C]):
     """The inputs of a backward pass.
 
     Attributes:
-        call: The call, as far as :meth:`Operator.saved` kept it.
-        results: What :meth:`Operator.saved` kept of the results.
+        call: The call that :meth:`Operator.saved` returned.
+        results: The results that it returned.
         wanted: The operands that need a gradient now, by name.
         shapes: Of the operands that needed one when the call was recorded, by name.
         graph: The graph; None while a program is traced.
@@ -69,12 +69,12 @@ class Context(NamedTuple, Generic[C]):
 class Operator(Generic[C]):
     """A registered operator. Subclasses state it.
 
-    Plain tensors go straight to the backend, for the dispatcher's turns would cost a small graph more than
-    its sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+    Plain tensors go straight to the backend, because the dispatcher takes longer than the sums of a small
+    graph. Calls under a mode, a transform, a compiler or a profiler go through the dispatcher.
 
     Attributes:
-        call: The named tuple that states what is asked; its tensors come first.
-        results: How many tensors it returns.
+        call: The type of its calls; their tensors come first.
+        results: Number of tensors that it returns.
         asks_more: Whether :meth:`recorded` changes the call.
         edge_fields: The fields of the call that have a row for each edge.
         gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
@@ -110,10 +110,10 @@ class Operator(Generic[C]):
         _OPERATORS[self.call] = self
 
     def schema(self, overload: str = "") -> str:
-        """The operator's signature as torch.library takes it: the fields of the call, by name.
+        """Return the operator's signature for torch.library: the fields of the call, by name.
 
         Args:
-            overload: "held" has a handle in place of the graph's number.
+            overload: "held" has a handle instead of the graph's number.
         """
         kinds = ((name, Tensor if overload and name == "graph" else kind) for name, kind in self._fields)
         arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in kinds)
@@ -121,15 +121,15 @@ class Operator(Generic[C]):
         return f"{self.name}{'.' if overload else ''}{overload}({arguments}) -> {returns}"
 
     def fake(self, call: C) -> Any:
-        """Empty results of the right shapes and dtypes."""
-        raise NotImplementedError
+        """Return empty results of the right shapes and dtypes; by default one like the first operand."""
+        return call[0].new_empty(call[0].shape)
 
     def recorded(self, call: C) -> C:
-        """The call to run where it is recorded, which may ask for more results."""
+        """Return the call to run when it is recorded, which may have more results."""
         return call
 
     def constant(self, call: C, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The results that have no gradient: all but the first, which are notes for the backward pass."""
+        """Return the results without a gradient: all but the first, which the backward pass needs."""
         return results[1:]
 
     def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
@@ -137,40 +137,41 @@ class Operator(Generic[C]):
         return call, ()
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
-        """The gradients to the operands of ``context.wanted``, from those to the results."""
+        """Return the gradients to the operands of ``context.wanted``, given those to the results."""
         raise NotImplementedError
 
     def fitted(self, call: C, graph: Graph) -> C:
-        """Return the call with operands of the graph's edges alone: in programs they may have more rows."""
+        """Return a program's call for the graph of its handle: operands of edges may have had more rows."""
         given: Any = call
         changed: dict[str, Any] = {}
         if self._nested:
-            name = given._fields[0]
-            changed[name] = _OPERATORS[type(given[0])].fitted(given[0], graph)
+            changed[given._fields[0]] = _OPERATORS[type(given[0])].fitted(given[0], graph)
+        else:
+            changed["graph"] = graph.number
+        if "edges" in given._fields:
+            changed["edges"] = graph.num_edges
         for name in self.edge_fields:
             if (rows := getattr(given, name)) is not None:
                 changed[name] = of_edges(rows, graph)
-        if "edges" in given._fields:
-            changed["edges"] = graph.num_edges
-        return given._replace(**changed) if changed else call  # type: ignore[no-any-return]
+        return given._replace(**changed)  # type: ignore[no-any-return]
 
     def padded(self, call: C, results: Any) -> Any:
-        """The results with as many edges as the operands of the call have."""
+        """Return the results with as many rows as the operands of edges have."""
         return results
 
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
-        """A whole batch at once, with the batch as first dimension; None where every member runs alone."""
+        """Return the results of a batch, its first dimension, in one call; None if each member runs alone."""
         return None
 
     def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
-        """The operator's results, recorded if a gradient is wanted.
+        """Return the operator's results, recorded if a gradient is wanted.
 
         Args:
-            call: What is asked.
-            graph: The graph that the call names, where it is at hand.
+            call: The call.
+            graph: The graph that the call names, if it is at hand.
         """
         x = call[0][0] if self._nested else call[0]
-        # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
+        # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
         if not _is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
         if type(graph) is not Graph:
@@ -179,7 +180,7 @@ class Operator(Generic[C]):
                 return self._on_held(call)
             graph = by_number(number)
         if _grad_is_enabled():
-            # Loops here and below, for a comprehension is a call, and small graphs notice.
+            # Loops here and below, because a comprehension is a call, and small graphs notice.
             wanted: tuple[str, ...] = ()
             operands: tuple[Tensor, ...] = ()
             for name, place in self._places:
@@ -203,8 +204,7 @@ class Operator(Generic[C]):
     def _held_kernel(self, *args: Any) -> Any:
         call = self._unflattened(args)
         graph = held(call.graph)  # type: ignore[attr-defined]
-        fitted = self.fitted(_on(call, graph), graph)
-        return self.padded(call, run_on_backend(graph, fitted, args[0]))
+        return self.padded(call, run_on_backend(graph, self.fitted(call, graph), args[0]))
 
     def _held_autograd(self, *args: Any) -> Any:
         # Of the plain tensors of a program that runs operator by operator, the graph is known by now.
@@ -213,9 +213,9 @@ class Operator(Generic[C]):
         return self._autograd(*args)
 
     def _on_held(self, call: C) -> Any:
-        """The results, recorded if a gradient is wanted, of a call of plain tensors with a handle."""
+        """Return the results of a call of plain tensors with a handle, recorded if a gradient is wanted."""
         graph = held(call.graph)  # type: ignore[attr-defined]
-        return self.padded(call, self(self.fitted(_on(call, graph), graph), graph))
+        return self.padded(call, self(self.fitted(call, graph), graph))
 
     def _fake(self, *args: Any) -> Any:
         return self.fake(self._unflattened(args))
@@ -231,7 +231,7 @@ class Operator(Generic[C]):
         return self._unrecorded(*args)
 
     def _unrecorded(self, *args: Any) -> Any:
-        """The results of a call that came from the dispatcher; there is no batch among its arguments."""
+        """Return the results of a call that came from the dispatcher; its arguments are not batches."""
         if _is_plain(args[0]):
             return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
@@ -258,7 +258,7 @@ class Operator(Generic[C]):
         return one_by_one(self._dispatched, size, dims, args) if folded is None else folded
 
     def _refuse_transforms(self, *tensors: Tensor) -> None:
-        """Raises where a derivative is asked for that would be left out."""
+        """Raises where a derivative is wanted that would be left out."""
         if _transforms_are_active() and needs_grad(*tensors):
             what = "gradients of torch.func (grad, vjp, jacrev)"
         elif forward_ad._current_level >= 0 and any(
@@ -271,6 +271,49 @@ class Operator(Generic[C]):
             f"{self._dispatched}: {what} do not go through onehop's operators; take torch.autograd.grad or "
             "backward()."
         )
+
+
+class GradientOperator(Operator[C]):
+    """The gradients of an operator.
+
+    Its call begins with the operator's call, and ends with ``wanted``, a flag for each field of ``of``. For
+    each of these it returns a tensor of the operand's shape, or an empty one where not wanted.
+
+    Attributes:
+        of: The named tuple of gradients.
+        widens: Whether they are in the accumulator's dtype instead of the operands'.
+    """
+
+    of: ClassVar[Any]
+    widens: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.results = len(cls.of._fields)
+
+    def fake(self, call: C) -> tuple[Tensor, ...]:
+        """Return empty results like the operands."""
+        first = call[0][0]
+        dtype = accumulator(first.dtype) if self.widens else None
+        return tuple(
+            first.new_empty(0, dtype=dtype) if like is None else like.new_empty(like.shape, dtype=dtype)
+            for like in self._likes(call)
+        )
+
+    def padded(self, call: C, results: Any) -> Any:
+        """Return the results with as many rows as the operands of edges have."""
+        of_edges = _OPERATORS[type(call[0])].edge_fields
+        return tuple(
+            found if like is None or name not in of_edges else with_edges(found, like.size(0))
+            for name, like, found in zip(self.of._fields, self._likes(call), results, strict=True)
+        )
+
+    def _likes(self, call: C) -> list[Tensor | None]:
+        """Return the operands, with None for those without a gradient."""
+        wanted: list[bool] = call.wanted  # type: ignore[attr-defined]
+        return [
+            getattr(call[0], name) if want else None
+            for name, want in zip(self.of._fields, wanted, strict=True)
+        ]
 
 
 _OPERATORS: dict[type, Operator[Any]] = {}
@@ -289,10 +332,9 @@ def _is_plain(x: Tensor) -> bool:
 
 
 def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
-    """The results of a call of any operator, recorded if a gradient is wanted.
+    """Return the results of a call of any operator, recorded if a gradient is wanted.
 
-    Operators whose gradients are made of each other meet here, so that their files need not import each
-    other.
+    Operators whose gradients consist of each other call this, so that their files need not import each other.
     """
     return _OPERATORS[type(call)](call, graph)
 
@@ -395,7 +437,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Return whether a gradient to any of these is wanted now."""
-    # A loop, for a generator takes twice as long, and small graphs notice.
+    # A loop, because a generator takes twice as long, and small graphs notice.
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
@@ -409,13 +451,6 @@ def _flat_fields(call: Any) -> list[tuple[str, Any]]:
     for name, kind in get_type_hints(call).items():
         flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])
     return flat
-
-
-def _on(call: Any, graph: Graph) -> Any:
-    """The call with the graph's number, in place of a handle."""
-    if "graph" in call._fields:
-        return call._replace(graph=graph.number)
-    return call._replace(**{call._fields[0]: call[0]._replace(graph=graph.number)})
 
 
 def _flattened(call: Any) -> tuple[Any, ...]:

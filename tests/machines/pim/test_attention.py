@@ -44,7 +44,7 @@ def operands(
         found |= {"key": numbers(src, heads), "query": numbers(dst, heads)}
         found |= {"edge": numbers(count, heads)} if edges else {}
     elif rule == "gatv2":
-        found |= {"query": numbers(dst, heads, width), "att": numbers(heads, width)}
+        found |= {"key": None, "query": numbers(dst, heads, width), "att": numbers(heads, width)}
     else:
         found |= {"key": numbers(src, heads, width), "query": numbers(dst, heads, width)}
     return found | ({"mask": numbers(count, heads).relu()} if masked else {})
