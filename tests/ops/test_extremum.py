@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from onehop import ArgumentError, Graph, reference
-from onehop.ops import extremum
+from onehop import ArgumentError, Graph, extremum, reference
 
 # Two edges tie for destination 0; destination 1 has a NaN; 2 has none.
 EDGES = torch.tensor([[0, 1, 2, 3, 0], [0, 0, 0, 1, 1]])

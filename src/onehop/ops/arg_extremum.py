@@ -1,6 +1,6 @@
 """Max and min whose gradient goes to one edge for each destination and column, as DGL has it.
 
-:func:`onehop.ops.extremum` is the function of both kinds, with all checks. What is kept for the backward pass
+:func:`onehop.extremum` is the function of both kinds, with all checks. What is kept for the backward pass
 is the winner of each entry, 32 bits each.
 """
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
-from onehop.ops.library import Context, GradientOperator, Operator, run
+from onehop.ops.gradients import GradientOperator
+from onehop.ops.library import Context, Operator, run
 
 # Places of edges are kept in 32 bits.
 MOST_EDGES = 2**31 - 1

@@ -20,8 +20,9 @@ from onehop.ops.attention_checks import (
     seeds_of,
 )
 from onehop.ops.checks import check_graph
+from onehop.ops.gradients import GradientOperator, by_formula
 from onehop.ops.held_edges import with_edges
-from onehop.ops.library import Context, GradientOperator, Operator, by_formula, run
+from onehop.ops.library import Context, Operator, run
 from onehop.reference.attention import attention_formula
 
 

@@ -11,7 +11,8 @@ from onehop.graph import Graph, by_number
 from onehop.ops.arg_extremum import arg_extremum, check_one_winner
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.factors import check_factors, promoted
-from onehop.ops.library import Context, GradientOperator, Operator, by_formula, run
+from onehop.ops.gradients import GradientOperator, by_formula
+from onehop.ops.library import Context, Operator, run
 from onehop.reference.extremum import run_extremum
 
 TIES = ("share", "first", "last")

@@ -9,7 +9,8 @@ from onehop.calls import Aggregate, Fusedmm, FusedmmGradients, Sddmm, accumulato
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.library import Context, Operator, by_formula, run
+from onehop.ops.gradients import by_formula
+from onehop.ops.library import Context, Operator, run
 
 KERNELS = ("sigmoid", "tdist", "dot")
 

@@ -17,13 +17,12 @@ from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
 from onehop.backends import run as run_on_backend
-from onehop.calls import accumulator, name_of
+from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
-from onehop.ops.held_edges import of_edges, with_edges
-from onehop.ops.recomputed import differentiated
+from onehop.ops.held_edges import of_edges
 
 # Bound to names of this module: every call reads them.
 _length_of_modes = torch._C._len_torch_dispatch_stack
@@ -107,7 +106,7 @@ class Operator(Generic[C]):
         torch.library.register_fake(f"onehop::{self.name}.{_HELD}", self._fake, lib=LIBRARY)
         LIBRARY.impl(f"{self.name}.{_HELD}", self._held_autograd, "Autograd")
         self._dispatched_held: Callable[..., Any] = getattr(getattr(torch.ops.onehop, self.name), _HELD)
-        _OPERATORS[self.call] = self
+        OPERATORS[self.call] = self
 
     def schema(self, overload: str = "") -> str:
         """Return the operator's signature for torch.library: the fields of the call, by name.
@@ -145,7 +144,7 @@ class Operator(Generic[C]):
         given: Any = call
         changed: dict[str, Any] = {}
         if self._nested:
-            changed[given._fields[0]] = _OPERATORS[type(given[0])].fitted(given[0], graph)
+            changed[given._fields[0]] = OPERATORS[type(given[0])].fitted(given[0], graph)
         else:
             changed["graph"] = graph.number
         if "edges" in given._fields:
@@ -273,50 +272,8 @@ class Operator(Generic[C]):
         )
 
 
-class GradientOperator(Operator[C]):
-    """The gradients of an operator.
-
-    Its call begins with the operator's call, and ends with ``wanted``, a flag for each field of ``of``. For
-    each of these it returns a tensor of the operand's shape, or an empty one where not wanted.
-
-    Attributes:
-        of: The named tuple of gradients.
-        widens: Whether they are in the accumulator's dtype instead of the operands'.
-    """
-
-    of: ClassVar[Any]
-    widens: ClassVar[bool] = False
-
-    def __init_subclass__(cls) -> None:
-        cls.results = len(cls.of._fields)
-
-    def fake(self, call: C) -> tuple[Tensor, ...]:
-        """Return empty results like the operands."""
-        first = call[0][0]
-        dtype = accumulator(first.dtype) if self.widens else None
-        return tuple(
-            first.new_empty(0, dtype=dtype) if like is None else like.new_empty(like.shape, dtype=dtype)
-            for like in self._likes(call)
-        )
-
-    def padded(self, call: C, results: Any) -> Any:
-        """Return the results with as many rows as the operands of edges have."""
-        of_edges = _OPERATORS[type(call[0])].edge_fields
-        return tuple(
-            found if like is None or name not in of_edges else with_edges(found, like.size(0))
-            for name, like, found in zip(self.of._fields, self._likes(call), results, strict=True)
-        )
-
-    def _likes(self, call: C) -> list[Tensor | None]:
-        """Return the operands, with None for those without a gradient."""
-        wanted: list[bool] = call.wanted  # type: ignore[attr-defined]
-        return [
-            getattr(call[0], name) if want else None
-            for name, want in zip(self.of._fields, wanted, strict=True)
-        ]
-
-
-_OPERATORS: dict[type, Operator[Any]] = {}
+OPERATORS: dict[type, Operator[Any]] = {}
+"""The operators by the types of their calls."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -336,37 +293,7 @@ def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
 
     Operators whose gradients consist of each other call this, so that their files need not import each other.
     """
-    return _OPERATORS[type(call)](call, graph)
-
-
-def by_formula(
-    formula: Callable[[C], Any],
-    call: C,
-    names: Sequence[str],
-    grads: Sequence[Tensor | None],
-    again: bool = True,
-) -> dict[str, Tensor]:
-    """Computes gradients of a call as those of a formula of differentiable functions.
-
-    Second derivatives are rare: most operators take them by their reference, with a row for each edge.
-
-    Args:
-        formula: Returns the call's results, or the first of them.
-        call: The call.
-        names: Fields of the call to differentiate by.
-        grads: For each result of the formula, its gradient, or None.
-        again: Whether the gradients can be differentiated.
-
-    Returns:
-        The gradients by the names of the fields.
-    """
-
-    def whole(*operands: Tensor) -> Any:
-        return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
-
-    operands = [getattr(call, name) for name in names]
-    found = differentiated(whole, (True,) * len(names), operands, grads, again)
-    return dict(zip(names, found, strict=True))
+    return OPERATORS[type(call)](call, graph)
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):
