@@ -35,8 +35,8 @@ class AttentionOptions(TypedDict, total=False):
         seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
             dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
             not stored, and does not depend on threads and instruction sets.
-        return_attention_weights: Return the pair of the output and the weights, after dropout and mask.
-            False by default.
+        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
+            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
         backend: Name of the backend; None means the best that can.
     """
 

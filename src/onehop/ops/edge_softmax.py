@@ -29,7 +29,7 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
         scores: [E] or [E, H], in the caller's edge order, float32, float64, bfloat16 or float16.
             Differentiable, any number of times. A score of -inf gives a share of 0. A NaN or +inf makes the
             shares of its destination and head NaN, and so do scores that are all -inf.
-        backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
+        backend: Name of the backend; None means the best that can (``onehop info`` lists them).
 
     Returns:
         Of the shape and dtype of ``scores``; 16-bit scores are computed in float32 and rounded once.

@@ -39,7 +39,7 @@ def fusedmm(
         src: [num_src, F]. Differentiable. The same tensor may be given twice.
         kernel: "sigmoid", "tdist" or "dot".
         scale: A finite number.
-        backend: Who runs it, by name; None means the best that can.
+        backend: Name of the backend; None means the best that can.
 
     Returns:
         [num_dst, F]. 0 for destinations without edges.

@@ -20,7 +20,7 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
         graph: The graph.
         dst: [num_dst, F] or [num_dst, H, F]. Differentiable.
         src: [num_src, F] or [num_src, H, F], on the same device. Differentiable.
-        backend: Who runs it, by name; None means the best that can.
+        backend: Name of the backend; None means the best that can.
 
     Returns:
         [E] or [E, H], in the caller's edge order, of the promoted dtype; added up in float32 for 16 bits.
