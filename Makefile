@@ -19,6 +19,8 @@ export PIP_ROOT_USER_ACTION := ignore
 export ONEHOP_ISAS ?= native
 wheel wheel-aarch64 macos-check: export ONEHOP_ISAS := all
 NATIVE  := CMakeLists.txt $(shell find csrc -type f)
+# An editable installation lists the files that it knows.
+LAYOUT  := $(shell find src -name '*.py' | LC_ALL=C sort | cksum | cut -d' ' -f1)
 CHECKED := $(shell find csrc tests/native -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 # make bench GRAPHS=cora measures some graphs only, and leaves the results of the repository as they are.
 GRAPHS :=
@@ -234,11 +236,11 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	$(PIP) install --progress-bar off --no-deps --target .venv-triton/$* triton==$*
 	@touch $@
 
-$(MADE)/isas/%:
+$(MADE)/kinds/%:
 	@rm -rf $(@D) && mkdir -p $(@D) && touch $@
 
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
-$(MADE)/onehop: $(NATIVE) $(MADE)/isas/$(ONEHOP_ISAS) pyproject.toml constraints.txt | $(MADE)/demo
+$(MADE)/onehop: $(NATIVE) $(MADE)/kinds/$(ONEHOP_ISAS)-$(LAYOUT) pyproject.toml constraints.txt | $(MADE)/demo
 	$(call say,compiling onehop: 3 minutes the first time)
 	@command -v "$${CXX:-c++}" > /dev/null \
 	  || { echo "No C++ compiler found; on Debian: apt install g++" >&2; exit 1; }

@@ -20,7 +20,7 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 # The rooms of PyG's integration, which most changes are about.
 _ROOMS = ("edges", "rules", "associations", "loaders")
 # Single files and folders of data, which need no box.
-_OMITTED = ("__main__", "thresholds", "pictures", "native", "tables", "errors")
+_OMITTED = ("__main__", "calls", "thresholds", "pictures", "native", "tables", "errors")
 _WIDTH, _MARGIN, _GAP = 960, 12, 8
 _LINE, _PADDING = 15, 10
 _COLORS = {"integrations": "#fdecc8", "ops": "#dbeafe", "kernels": "#dcfce7", "machines": "#f3e8ff"}

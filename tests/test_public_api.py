@@ -36,6 +36,7 @@ NAMES = {
     "dropout",
     "edge_softmax",
     "explain",
+    "extremum",
     "fusedmm",
     "gat",
     "gatv2",

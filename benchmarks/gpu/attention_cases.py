@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Attention, AttentionGrad, EdgeSoftmax, EdgeSoftmaxGrad, Rule
+from onehop.calls import Attention, EdgeSoftmax, EdgeSoftmaxGrad, Rule, attention_grad, on
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -69,9 +69,10 @@ def attention_operands(
         )
     elif edge == "projected":
         edges = torch.ones(graph.num_edges, _EDGE_COLUMNS, dtype=dtype, device="cpu")
-    return Attention.of(
+    return on(
         graph,
-        rule,
+        Attention,
+        rule=rule,
         value=torch.ones(source, dtype=dtype, device="cpu"),
         key=keys,
         query=torch.ones(target[:2], dtype=acc, device="cpu")
@@ -95,14 +96,14 @@ def _run_attention(graph: Graph, operands: Attention, with_weights: bool) -> Any
     call = operands._replace(with_weights=with_weights)
     results = backend.run(graph, call)
     given = results[2] if with_weights else None
-    return backend.run(graph, AttentionGrad.of(call, results, results[0], grad_weights=given))
+    return backend.run(graph, attention_grad(call, results, results[0], grad_weights=given))
 
 
 def _run_edge_softmax(graph: Graph, heads: int, dtype: torch.dtype) -> Any:
     """Forward and backward."""
     scores = torch.ones(graph.num_edges, heads, dtype=dtype, device="cpu")
     backend = TritonBackend()
-    call = EdgeSoftmax.of(graph, scores)
+    call = on(graph, EdgeSoftmax, scores=scores)
     grad = EdgeSoftmaxGrad(
         softmax=backend.run(graph, call),
         grad=scores,

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, Attention, AttentionGrad
+from onehop.calls import Aggregate, Attention, attention_grad, on
 from onehop.kernels.triton import availability
 from onehop.kernels.triton.blocks import DTYPES
 from onehop.plans.triton_blocks import default_blocks_plan
@@ -34,11 +34,11 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, graph: Graph) -> Tensor:
         ctx.graph, ctx.backend = graph, TritonBackend(default_blocks_plan(x.size(1)))
-        return ctx.backend.run(graph, Aggregate.of(graph, x))  # type: ignore[no-any-return]
+        return ctx.backend.run(graph, on(graph, Aggregate, x=x))  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return ctx.backend.run(ctx.graph, Aggregate.of(ctx.graph, grad, transposed=True)), None
+        return ctx.backend.run(ctx.graph, on(ctx.graph, Aggregate, x=grad, transposed=True)), None
 
 
 class _Attention(torch.autograd.Function):
@@ -46,12 +46,12 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, value: Tensor, key: Tensor, query: Tensor, graph: Graph) -> Tensor:
         width = query.size(2)
         ctx.graph, ctx.backend = graph, TritonBackend(default_blocks_plan(max(width, value.size(2))))
-        ctx.call = Attention.of(graph, "dot", value=value, key=key, query=query, factor=width**-0.5)
+        ctx.call = on(graph, Attention, rule="dot", value=value, key=key, query=query, factor=width**-0.5)
         ctx.results = ctx.backend.run(graph, ctx.call)
         out = ctx.results[0]
         return out  # type: ignore[no-any-return]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        value, key, query, *_ = ctx.backend.run(ctx.graph, AttentionGrad.of(ctx.call, ctx.results, grad))
+        value, key, query, *_ = ctx.backend.run(ctx.graph, attention_grad(ctx.call, ctx.results, grad))
         return value, key, query, None

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.gpu.attention_cases import attention_operands
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, AttentionGrad
+from onehop.calls import Aggregate, attention_grad, on
 from onehop.graph import Graph
 from onehop.kernels.triton.blocks import DTYPES
 from onehop.plans.triton_blocks import default_blocks_plan
@@ -38,7 +38,7 @@ def _sum(graph: Graph, width: int, dtype: torch.dtype, scaled: bool) -> None:
     )
     scale = numbers[:_NODES] if scaled else None
     weight = numbers if scaled else None
-    call = Aggregate.of(graph, x, weight=weight, src_scale=scale, dst_scale=scale)
+    call = on(graph, Aggregate, x=x, weight=weight, src_scale=scale, dst_scale=scale)
     TritonBackend(default_blocks_plan(width)).run(graph, call)
 
 
@@ -46,7 +46,7 @@ def _attention(graph: Graph, width: int, dtype: torch.dtype, dropout: float) -> 
     backend = TritonBackend(default_blocks_plan(width))
     operands = attention_operands(graph, "dot", 4, width, dtype, dropout=dropout)
     results = backend.run(graph, operands)
-    backend.run(graph, AttentionGrad.of(operands, results, results[0]))
+    backend.run(graph, attention_grad(operands, results, results[0]))
 
 
 def block_calls(dtype: torch.dtype) -> list[Call]:

@@ -12,7 +12,7 @@ import torch
 from benchmarks.gpu.attention_cases import attention_calls, attention_operands
 from benchmarks.gpu.block_cases import block_calls
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, ArgExtremum, ArgExtremumGrad, Extremum, ExtremumGrad, Sddmm
+from onehop.calls import Aggregate, ArgExtremum, ArgExtremumGrad, Extremum, ExtremumGrad, Sddmm, on
 from onehop.graph import Graph
 
 Call = Callable[[], Any]
@@ -52,12 +52,21 @@ def aggregate_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     )
     share = torch.ones(graph.num_dst, width, dtype=acc, device="cpu")
     heads = x.view(_NODES, _HEADS, -1)
-    extremum = Extremum.of(graph, x, "max", weight=weight, with_ties=True)
+    extremum = on(graph, Extremum, x=x, reduce="max", weight=weight, with_ties=True)
     calls = (
-        Aggregate.of(graph, x, weight=weight, src_scale=scale, dst_scale=scale, transposed=True, widen=True),
+        on(
+            graph,
+            Aggregate,
+            x=x,
+            weight=weight,
+            src_scale=scale,
+            dst_scale=scale,
+            transposed=True,
+            widen=True,
+        ),
         extremum,
         ExtremumGrad(call=extremum, extremum=x, ties=share, grad=share, wanted=[True, True]),
-        Sddmm.of(graph, dst=heads, src=heads, widen=True),
+        on(graph, Sddmm, dst=heads, src=heads, widen=True),
     )
     return [
         *sum_calls(graph, width, dtype),
@@ -72,17 +81,17 @@ def winner_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
         return []
     x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
     weight = torch.ones(graph.num_edges, _HEADS, dtype=dtype, device="cpu")
-    call = ArgExtremum.of(graph, x, "max", weight=weight)
+    call = on(graph, ArgExtremum, x=x, reduce="max", weight=weight)
     winner = torch.zeros(graph.num_dst, width, dtype=torch.int32, device="cpu")
     grad = ArgExtremumGrad(call=call, winner=winner, grad=x, wanted=[True, True])
     run = TritonBackend().run
-    return [partial(run, graph, each) for each in (call, grad, ArgExtremum.of(graph, x, "max"))]
+    return [partial(run, graph, each) for each in (call, grad, on(graph, ArgExtremum, x=x, reduce="max"))]
 
 
 def sum_calls(graph: Graph, width: int, dtype: torch.dtype) -> list[Call]:
     """The plain sum."""
     x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
-    return [partial(TritonBackend().run, graph, Aggregate.of(graph, x))]
+    return [partial(TritonBackend().run, graph, on(graph, Aggregate, x=x))]
 
 
 def deep_calls(dtype: torch.dtype) -> list[Call]:
@@ -91,9 +100,9 @@ def deep_calls(dtype: torch.dtype) -> list[Call]:
     found: list[Any] = [attention_operands(graph, "gatv2", _HEADS, width // _HEADS, dtype)]
     if dtype in _MAIN:
         x = torch.ones(graph.num_src, width, dtype=dtype, device="cpu")
-        found += [Aggregate.of(graph, x), Extremum.of(graph, x, "max", with_ties=True)]
+        found += [on(graph, Aggregate, x=x), on(graph, Extremum, x=x, reduce="max", with_ties=True)]
         if dtype.itemsize >= 4:
-            found.append(ArgExtremum.of(graph, x, "max"))
+            found.append(on(graph, ArgExtremum, x=x, reduce="max"))
     return [partial(run, graph, call) for call in found]
 
 

@@ -37,7 +37,7 @@ from onehop.backends.cpu import CpuBackend
 from onehop.bench import command
 from onehop.bench.graphs import workload
 from onehop.bench.timing import geometric_mean, interleave
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
 from onehop.tuner.operations import FIELDS, operations
@@ -62,7 +62,7 @@ def calls(graph: Graph, width: int, plans: dict[str, CpuPlan]) -> dict[str, Call
     x = torch.randn(graph.num_src, width, generator=torch.Generator().manual_seed(1))
 
     def call(plan: CpuPlan) -> Callable[[], torch.Tensor]:
-        backend, sum_of = CpuBackend(plan), Aggregate.of(graph, x)
+        backend, sum_of = CpuBackend(plan), on(graph, Aggregate, x=x)
         return lambda: backend.run(graph, sum_of)
 
     ready = {name: call(plan) for name, plan in plans.items()}

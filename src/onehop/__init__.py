@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
     from onehop.ops.dropout import dropout as dropout
     from onehop.ops.edge_softmax import edge_softmax as edge_softmax
+    from onehop.ops.extremum import extremum as extremum
     from onehop.ops.fusedmm import fusedmm as fusedmm
     from onehop.ops.sddmm import sddmm as sddmm
     from onehop.ops.streaming import RawMatrix as RawMatrix
@@ -59,7 +60,7 @@ _NAMES = {
     "onehop.graph.identity": "CacheInfo cache_info clear_cache",
     "onehop.integrations.explain": "Explanation explain",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
-    "onehop.ops": "aggregate attention dropout edge_softmax fusedmm gat gatv2 sddmm",
+    "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gatv2 sddmm",
 }
 # What imports PyG, or costs megabytes that few programs need, and so waits until it is asked for.
 _LATER = {

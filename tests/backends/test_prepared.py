@@ -10,7 +10,7 @@ import torch
 import onehop
 from onehop import Graph, thresholds
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.plans import CpuPlan, tuned
 from onehop.plans.entry import Tuned
 
@@ -100,7 +100,7 @@ def test_an_order_that_is_still_to_be_earned_is_asked_for_anew(graph, x):
 
 def test_a_given_plan_keeps_its_calls_to_itself(graph, x):
     backend = CpuBackend(CpuPlan(edges_per_item=64))
-    call = Aggregate.of(graph, x)
+    call = on(graph, Aggregate, x=x)
     first = backend.run(graph, call)
     assert not graph.prepared
     (calls,) = backend._own.values()
@@ -113,7 +113,7 @@ def test_prepared_calls_die_with_their_graph(graph, x):
     backend = CpuBackend(CpuPlan(edges_per_item=64))
     mine = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
     onehop.aggregate(mine, x[:2])
-    backend.run(mine, Aggregate.of(mine, x[:2]))
+    backend.run(mine, on(mine, Aggregate, x=x[:2]))
     dead = weakref.ref(mine)
     del mine
     gc.collect()

@@ -26,14 +26,14 @@ from onehop.backends.triton import TritonBackend
 from benchmarks.gpu.check import faults
 from benchmarks.gpu.compiled import compile_launch
 from benchmarks.gpu.launches import launches_of
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.plans import TritonPlan
 
 plan = TritonPlan(short_edges=0, block_edges=64, block_features=256, num_warps=1)
 graph = onehop.Graph.from_edge_index(torch.zeros(2, 9, dtype=torch.long), 1)
 x = torch.ones(1, 256)
 (launch,) = launches_of(
-    lambda: TritonBackend(plan).run(graph, Aggregate.of(graph, x))
+    lambda: TritonBackend(plan).run(graph, on(graph, Aggregate, x=x))
 )
 print(*faults(launch, compile_launch(launch, "sm_90")))
 """

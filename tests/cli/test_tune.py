@@ -22,7 +22,7 @@ def test_tune_prints_the_curve_and_writes_it(tmp_path, edge_list, monkeypatch):
     monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
     path, plot = tmp_path / "curve.json", tmp_path / "curve.png"
     result = onehop(
-        *("tune", "--graph", edge_list, "--widths", "8:32", "--budget", 60, "--threads", 1),
+        *("tune", "--graph", edge_list, "--widths", "8:32", "--budget", 600, "--threads", 1),
         *("--json", path, "--plot", plot),
     )
     assert result.exit_code == 0

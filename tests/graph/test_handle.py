@@ -7,6 +7,7 @@ import torch
 
 import onehop
 from onehop import Graph
+from onehop.calls import ArgExtremum, Attention, Extremum, name_of, on
 from onehop.errors import ArgumentError
 from onehop.graph.handle import handle_of, held
 
@@ -53,3 +54,37 @@ def test_the_overload_is_registered_as_torch_wants_it(needed):
     weight = torch.rand(6, dtype=torch.float64, requires_grad=needed != "x")
     args = (x, weight, None, None, handle_of(graph), 3, False, False, False, "")
     torch.library.opcheck(torch.ops.onehop.aggregate.held, args)
+
+
+def _numbers(*shape: int) -> torch.Tensor:
+    return torch.rand(shape, generator=torch.Generator().manual_seed(sum(shape)), dtype=torch.float64)
+
+
+HEADS, SCORES = _numbers(3, 2, 5), _numbers(3, 2)
+# Types of calls, their operands, and which has a row for each edge: it has two rows too many.
+OF_EDGES = {
+    "extremum": (Extremum, {"x": _numbers(3, 5), "weight": _numbers(6)}, "weight"),
+    "arg_extremum": (ArgExtremum, {"x": _numbers(3, 4), "weight": _numbers(6, 2)}, "weight"),
+    "gat": (Attention, {"value": HEADS, "key": SCORES, "query": SCORES, "edge": _numbers(6, 2)}, "edge"),
+    "dot": (Attention, {"value": HEADS, "key": HEADS, "query": HEADS, "edge": _numbers(6, 2, 5)}, "edge"),
+}
+
+
+@pytest.mark.parametrize("name", OF_EDGES)
+def test_each_operator_ignores_rows_behind_the_last_edge(name):
+    kind, operands, of_edges = OF_EDGES[name]
+    graph, more = Graph.from_edge_index(EDGES, num_nodes=3), {"rule": name} if kind is Attention else {}
+    operator = getattr(torch.ops.onehop, name_of(kind))
+
+    def results(rows, number, run):
+        leaf = operands[of_edges][:rows].clone().requires_grad_()
+        call = on(graph, kind, **{**operands, of_edges: leaf}, **more)._replace(graph=number)
+        call = call._replace(edges=rows) if "edges" in kind._fields else call
+        out = run(*call)[0]
+        return call, out, torch.autograd.grad(out.square().sum(), leaf)[0]
+
+    _, expected, gradient = results(4, graph.number, operator)
+    call, found, padded = results(6, handle_of(graph), operator.held)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(padded, torch.cat([gradient, torch.zeros_like(gradient[:2])]))
+    torch.library.opcheck(operator.held, tuple(call))

@@ -5,7 +5,7 @@ import torch
 
 from onehop import Graph
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import ArgExtremum
+from onehop.calls import ArgExtremum, on
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.plans import CpuPlan
 from onehop.reference import arg_extremum as reference
@@ -93,7 +93,7 @@ def test_winners_of_a_row_that_is_cut(last):
     x = multiples(num_src, 20, dtype=torch.float32)
     x[: num_src // 2] = float("nan")
     x[:, 3], x[:, 4] = float("nan"), float("-inf")
-    call = ArgExtremum.of(graph, x, "max", last=last)
+    call = on(graph, ArgExtremum, x=x, reduce="max", last=last)
     out, winner = CpuBackend(CpuPlan(edges_per_item=64)).run(graph, call)
     exact, edges = reference(edge_index, x, num_dst, last=last)
     assert torch.equal(out, exact)

@@ -126,3 +126,11 @@ def test_names_what_is_wrong(graph, operator, change, message):
 def test_a_graph_is_asked_for(operator):
     with pytest.raises(ArgumentError, match=r"graph: expected an onehop\.Graph, got Tensor"):
         getattr(onehop, operator)(EDGE_INDEX, **GOOD[operator])
+
+
+@pytest.mark.parametrize("name", ["weights", "rule", "att"])
+def test_an_unknown_option_is_named(graph, name):
+    with pytest.raises(
+        TypeError, match=f"unexpected keyword argument '{name}'.*return_attention_weights, seed"
+    ):
+        onehop.gat(graph, **GOOD["gat"], **{name: torch.ones(2, 3)})

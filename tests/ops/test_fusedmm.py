@@ -4,7 +4,7 @@ import torch
 import onehop
 from onehop import ArgumentError, BackendError, Graph, native, reference
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Fusedmm
+from onehop.calls import Fusedmm, on
 from onehop.ops.fusedmm import KERNELS
 from onehop.plans import CpuPlan
 from tests.ops.comparison import compare
@@ -64,7 +64,7 @@ def test_cut_rows_on_every_instruction_set(isa, kernel, edges_per_item):
     before = native.extension.selected_isa()
     try:
         native.extension.select_isa(isa)
-        call = Fusedmm.of(graph, dst=dst, src=src, rule=kernel, factor=0.5)
+        call = on(graph, Fusedmm, dst=dst, src=src, rule=kernel, factor=0.5)
         out = CpuBackend(CpuPlan(edges_per_item=edges_per_item)).run(graph, call)
     finally:
         native.extension.select_isa(before)

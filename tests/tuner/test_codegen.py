@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from onehop import ArgumentError, Graph, native, processor
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.reference import ReferenceBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan
 from onehop.tuner.codegen import CodegenError, Spec, build, find_compiler
@@ -62,7 +62,7 @@ def test_sums_are_the_references(name):
     plan = CpuPlan(edges_per_item=16, prefetch=8, generated=make(spec(dtype="float64", chains=2)))
     scale = torch.arange(1.0, num_dst + 1, dtype=torch.float64)
     for operands_of in ({"dst_scale": scale, "mean": True}, {"weight": weight}):
-        call = Aggregate.of(graph, x, **operands_of)
+        call = on(graph, Aggregate, x=x, **operands_of)
         found = CpuBackend(plan).run(graph, call)
         assert torch.allclose(found, ReferenceBackend().run(graph, call), rtol=1e-14)
 
@@ -112,7 +112,7 @@ def test_every_plan_with_a_generated_kernel_gives_the_reference(kept_kernel, cas
     x, weight = operands(graph, 17)
     weight = weight if weighted else None
     name, folder = kept_kernel
-    call = Aggregate.of(graph, x, weight=weight, mean=reduce == "mean")
+    call = on(graph, Aggregate, x=x, weight=weight, mean=reduce == "mean")
     expected = ReferenceBackend().run(graph, call)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ONEHOP_CACHE_DIR", folder)
@@ -131,7 +131,7 @@ def test_tiles_and_orders_and_other_widths_run_with_it_or_without(generator):
         41,
     ):  # tiles of 16, 16 and 8 columns: the last, and all of 41, are the built-in kernel's
         x, weight = operands(graph, width, torch.float32)
-        call = Aggregate.of(graph, x, weight=weight)
+        call = on(graph, Aggregate, x=x, weight=weight)
         expected = CpuBackend(CpuPlan()).run(graph, call)
         assert torch.equal(CpuBackend(plan).run(graph, call), expected)
 
@@ -148,7 +148,7 @@ def test_it_is_what_runs(with_compiler, generator, monkeypatch, tmp_path):
     right = CpuBackend(CpuPlan())
 
     def ratio(x, dtype=torch.float32, weight=None):
-        call = Aggregate.of(graph, x.to(dtype), weight=weight)
+        call = on(graph, Aggregate, x=x.to(dtype), weight=weight)
         return (CpuBackend(plan).run(graph, call).sum() / right.run(graph, call).sum()).item()
 
     x = torch.ones(30, 8)
@@ -264,7 +264,7 @@ def test_without_its_file_the_built_in_kernel_runs(damage, message, caplog):
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [1, 2, 0]]))
     x = torch.ones(3, 8)
     for _ in range(2):
-        assert torch.equal(CpuBackend(CpuPlan(generated=name)).run(graph, Aggregate.of(graph, x)), x)
+        assert torch.equal(CpuBackend(CpuPlan(generated=name)).run(graph, on(graph, Aggregate, x=x)), x)
     assert len(caplog.records) == 1
     assert message in caplog.text
     assert "built-in kernels run" in caplog.text

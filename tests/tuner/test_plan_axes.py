@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from onehop import ArgumentError, Graph
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Aggregate, Extremum
+from onehop.calls import Aggregate, Extremum, on
 from onehop.plans import CpuPlan
 from onehop.reference.aggregate import aggregate as reference
 from tests.graph.strategies import edge_lists
@@ -41,8 +41,8 @@ def operands(graph, width, dtype=torch.float64):
 def run(graph, plan, reduce, x, weight=None):
     backend = CpuBackend(plan)
     if reduce in ("sum", "mean"):
-        return backend.run(graph, Aggregate.of(graph, x, weight=weight, mean=reduce == "mean"))
-    return backend.run(graph, Extremum.of(graph, x, reduce, weight=weight))[0]
+        return backend.run(graph, on(graph, Aggregate, x=x, weight=weight, mean=reduce == "mean"))
+    return backend.run(graph, on(graph, Extremum, x=x, reduce=reduce, weight=weight))[0]
 
 
 @settings(max_examples=40)
@@ -64,7 +64,7 @@ def test_every_plan_gives_the_transposed_reference(case, plan, width, weighted, 
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     x, weight = operands(graph.transpose(), width, dtype)
     weight = weight if weighted else None
-    out = CpuBackend(plan).run(graph, Aggregate.of(graph, x, weight=weight, transposed=True))
+    out = CpuBackend(plan).run(graph, on(graph, Aggregate, x=x, weight=weight, transposed=True))
     assert torch.equal(out, reference(edge_index.long().flip(0), x, num_src, weight, "sum"))
 
 
@@ -76,7 +76,7 @@ def test_orders_on_hostile_graphs(name, ordering):
     x, weight = operands(graph, 17)
     scale = torch.arange(1.0, num_dst + 1, dtype=torch.float64)
     plan = CpuPlan(edges_per_item=16, ordering=ordering)
-    out = CpuBackend(plan).run(graph, Aggregate.of(graph, x, weight=weight, dst_scale=scale))
+    out = CpuBackend(plan).run(graph, on(graph, Aggregate, x=x, weight=weight, dst_scale=scale))
     expected = reference(edge_index, x, num_dst, weight, "sum") * scale.unsqueeze(1)
     assert torch.equal(out, expected)
 
@@ -96,7 +96,7 @@ def test_ties_are_counted_in_their_own_rows(generator):
     graph = Graph.from_edge_index(edge_index, num_nodes=50)
     x, _ = operands(graph, 9)
     for reduce in ("max", "min"):
-        call = Extremum.of(graph, x, reduce, with_ties=True)
+        call = on(graph, Extremum, x=x, reduce=reduce, with_ties=True)
         plain = CpuBackend(CpuPlan()).run(graph, call)
         ordered = CpuBackend(CpuPlan(ordering="degree")).run(graph, call)
         assert all(torch.equal(a, b) for a, b in zip(plain, ordered, strict=True))
@@ -116,9 +116,9 @@ def test_columns_of_16_bits_change_no_bit(dtype, width, generator):
             expected = run(graph, wide, reduce, x, factor)
             assert torch.equal(run(graph, narrow, reduce, x, factor), expected)
     scale = torch.arange(1, 65_537, dtype=weight.dtype) % 3
-    call = Aggregate.of(graph, x, src_scale=scale)
+    call = on(graph, Aggregate, x=x, src_scale=scale)
     assert torch.equal(CpuBackend(narrow).run(graph, call), CpuBackend(wide).run(graph, call))
-    extremum = Extremum.of(graph, x, "max", with_ties=True)
+    extremum = on(graph, Extremum, x=x, reduce="max", with_ties=True)
     ties = [CpuBackend(plan).run(graph, extremum)[1] for plan in (wide, narrow)]
     assert torch.equal(*ties)
 
@@ -150,7 +150,7 @@ def test_graphs_with_more_sources_than_16_bits_can_name_are_refused():
     with pytest.raises(ArgumentError, match="can name 65536 sources, and this graph has 65537"):
         run(graph, CpuPlan(index="int16"), "sum", torch.ones(65_537, 2))
     # Its transpose has two sources.
-    call = Aggregate.of(graph, torch.ones(2, 2), transposed=True)
+    call = on(graph, Aggregate, x=torch.ones(2, 2), transposed=True)
     out = CpuBackend(CpuPlan(index="int16")).run(graph, call)
     assert out.sum() == 4
 

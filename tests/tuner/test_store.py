@@ -12,7 +12,7 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.tuned import Tuned
 
@@ -257,7 +257,7 @@ def test_an_order_is_made_once_calls_have_earned_it(graph):
     for _ in range(6):
         orders.append(CpuBackend().plan_of_sum(graph, False, 16, torch.float32).ordering)
         if orders[-1] != "none":
-            CpuBackend(plan).run(graph, Aggregate.of(graph, x))
+            CpuBackend(plan).run(graph, on(graph, Aggregate, x=x))
     assert orders == ["none"] * 4 + ["degree"] * 2
 
 
@@ -265,7 +265,7 @@ def test_an_order_that_is_there_is_used_at_once(graph):
     plan = CpuPlan(ordering="degree")
     case = tuned.case_of(graph, "sum", False, 16, torch.float32)
     tuned.install([Tuned(case, plan, 1e-3, 1e-3, 2e-3, ordering_s=3e-3)])
-    CpuBackend(plan).run(graph, Aggregate.of(graph, torch.ones(30, 16)))
+    CpuBackend(plan).run(graph, on(graph, Aggregate, x=torch.ones(30, 16)))
     assert default(graph).ordering == "degree"
 
 

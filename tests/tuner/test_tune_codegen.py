@@ -9,7 +9,7 @@ import onehop
 from onehop import Graph, TuningResult
 from onehop.backends import backend_for
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.integrations.tuning import plan_text
 from onehop.kernels.cpu import generated
 from onehop.plans import tuned
@@ -246,7 +246,7 @@ def test_lossy_storage_has_kernels_of_its_own(graph, pretend, generator):
     assert plan.generated.startswith("sum-bfloat16-16of16-")
     x = torch.randn(500, 16, generator=generator)
     built_in = CpuBackend(dataclasses.replace(plan, generated=""))
-    expected = built_in.run(graph, Aggregate.of(graph, x))
+    expected = built_in.run(graph, on(graph, Aggregate, x=x))
     torch.testing.assert_close(onehop.aggregate(graph, x), expected)
 
 

@@ -20,6 +20,7 @@ from onehop.calls import (
     Fusedmm,
     Sddmm,
     accumulator,
+    on,
 )
 from onehop.graph import Graph
 from onehop.graph.streams import KeptTensor
@@ -243,11 +244,11 @@ class TritonBackend:
         scores = call.factor * products.squeeze(1)
         if call.rule != "tdist":
             weight = scores.sigmoid() if call.rule == "sigmoid" else scores
-            return self._aggregate(graph, Aggregate.of(graph, src, weight=weight))
+            return self._aggregate(graph, on(graph, Aggregate, x=src, weight=weight))
         weight = (1 + scores).reciprocal()
         ones = weight.new_ones(graph.num_src, 1)
-        total = self._aggregate(graph, Aggregate.of(graph, ones, weight=weight, widen=True))
-        summed = self._aggregate(graph, Aggregate.of(graph, src, weight=weight, widen=True))
+        total = self._aggregate(graph, on(graph, Aggregate, x=ones, weight=weight, widen=True))
+        summed = self._aggregate(graph, on(graph, Aggregate, x=src, weight=weight, widen=True))
         return (total * dst - summed).to(src.dtype)
 
     def _attention(self, graph: Graph, call: Attention) -> tuple[Tensor, Tensor, Tensor]:

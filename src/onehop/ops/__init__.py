@@ -1,10 +1,22 @@
 """The differentiable operators that users call, registered with torch.library."""
 
 from onehop.ops.aggregate import aggregate
-from onehop.ops.attention import attention, gat, gatv2
+from onehop.ops.attention import AttentionOptions, attention, gat, gatv2
 from onehop.ops.dropout import dropout
 from onehop.ops.edge_softmax import edge_softmax
+from onehop.ops.extremum import extremum
 from onehop.ops.fusedmm import fusedmm
 from onehop.ops.sddmm import sddmm
 
-__all__ = ["aggregate", "attention", "dropout", "edge_softmax", "fusedmm", "gat", "gatv2", "sddmm"]
+__all__ = [
+    "AttentionOptions",
+    "aggregate",
+    "attention",
+    "dropout",
+    "edge_softmax",
+    "extremum",
+    "fusedmm",
+    "gat",
+    "gatv2",
+    "sddmm",
+]

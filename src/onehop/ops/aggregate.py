@@ -14,16 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate, AggregateGradients, Extremum, Sddmm, accumulator
+from onehop.calls import Aggregate, AggregateGradients, Sddmm, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.extremum import EXTREMUM
+from onehop.ops.extremum import extremum_of_rows
 from onehop.ops.factors import check_factors, promoted
-from onehop.ops.held_edges import of_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
 
@@ -99,7 +98,7 @@ def aggregate(
         multiply: What the weight w does to the row m = src_scale[j] * x[j]: "mul" w * m, "add" m + w, "sub"
             m - w, "copy" m (the weight is left out), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
             semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
-        backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
+        backend: Name of the backend; None means the best that can (``onehop info`` lists them).
         out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
             ``Graph.open`` opened, and ``x`` [num_src, F] and ``weight`` [E] are .npy files, as paths or
             memory-mapped, or a :class:`onehop.RawMatrix`. The features are float16, float32, float64, or raw
@@ -134,7 +133,7 @@ def aggregate(
         raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")
     features: Any = x  # the checks say what else it may be
     factor: Any = weight
-    # What nearly all features are is seen at once; the checks would show on small graphs.
+    # Nearly all features pass this test, and the call of the check would show on small graphs.
     if not (
         isinstance(x, Tensor)
         and x.dtype in _PLAIN
@@ -170,7 +169,7 @@ def _to_file(
     memory: int | None,
     rest: tuple[Tensor | None, Tensor | None, str, str | None],
 ) -> Path:
-    """Checks what goes with ``out``, and streams."""
+    """Checks the arguments that ``out`` needs, and streams."""
     if not isinstance(graph, StoredGraph):
         raise ArgumentError(
             f"graph: with out, expected a graph on disk, got {type(graph).__name__}; graph.save(folder) "
@@ -199,11 +198,11 @@ def reduce_rows(
     multiply: str = "mul",
     backend: str = "",
 ) -> Tensor:
-    """Does what :func:`aggregate` does, with operands that were checked: shapes, devices and names fit."""
+    """Runs :func:`aggregate` on operands that were checked: shapes, devices and names fit."""
     widen = False
     if weight is not None or src_scale is not None or dst_scale is not None:
         dtype = x.dtype
-        # Nothing to convert, as in most calls: on small graphs the rest would show.
+        # Most calls have nothing to convert, and the call of the conversion would show on small graphs.
         if not (
             dtype in _PLAIN
             and (weight is None or weight.dtype is dtype)
@@ -225,7 +224,6 @@ def reduce_rows(
             dst_scale=dst_scale,
             graph=graph.number,
             rows=graph.num_dst,
-            transposed=False,
             mean=reduce == "mean",
             widen=widen,
             backend=backend,
@@ -247,29 +245,19 @@ def _extremum(
     widen: bool,
     backend: str,
 ) -> Tensor:
-    """Max or min of [num_src, F]; with a weight [E, H], head by head."""
+    """Takes the max or min of [num_src, F]; with a weight [E, H], head by head."""
     promoted = torch.float32 if widen else x.dtype
     weight, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)
     if src_scale is not None:
         x = x * src_scale.unsqueeze(-1)
-    parts: tuple[Tensor, ...] = (x,)
-    weights: tuple[Tensor | None, ...] = (weight,)
-    if weight is not None and weight.dim() == 2:
-        parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
-    found = [
-        EXTREMUM(
-            Extremum.of(graph, part, reduce, weight=each, adds=adds, widen=widen, backend=backend), graph
-        )[0]
-        for part, each in zip(parts, weights, strict=True)
-    ]
-    out: Tensor = found[0] if len(found) == 1 else torch.cat(found, 1)
+    out = extremum_of_rows(graph, x, weight, reduce, adds=adds, widen=widen, backend=backend)
     if dst_scale is not None:
         out = out * dst_scale.unsqueeze(-1)
     return out.to(promoted)
 
 
 def _sum_of_terms(call: Aggregate, term: Tensor) -> Tensor:
-    """The contribution of per-edge terms to sums: the same in each column of a head.
+    """Computes the contribution of per-edge terms to sums, which is the same in each column of a head.
 
     Args:
         call: The sum without the terms.
@@ -284,15 +272,16 @@ def _sum_of_terms(call: Aggregate, term: Tensor) -> Tensor:
     return total if heads == 1 else total.repeat_interleave(call.x.size(1) // heads, 1)
 
 
-# Members of a batch that have so few columns are run together, as so many. With 50,000 nodes, 400,000 edges
-# and 32 members: 3 ms in place of 21 for 1 column each, 7 in place of 24 for 2, 18 in place of 28 for 4. Of 7
-# and more, bringing the columns together costs more than it saves.
+# Members of a batch with at most this many columns run together, up to this many columns at once. With
+# 50,000 nodes, 400,000 edges and 32 members: 3 ms instead of 21 for 1 column each, 7 instead of 24 for 2, 18
+# instead of 28 for 4. From 7 columns on, bringing them together costs more than it saves.
 _FOLDED_WIDTH = 4
 _FOLDED_COLUMNS = 256
 
 
 class _Aggregate(Operator[Aggregate]):
     call = Aggregate
+    edge_fields = ("weight",)
     gradients_of = AggregateGradients
 
     def fake(self, call: Aggregate) -> Tensor:
@@ -302,7 +291,7 @@ class _Aggregate(Operator[Aggregate]):
     def saved(
         self, call: Aggregate, results: Any, wanted: tuple[str, ...]
     ) -> tuple[Aggregate, tuple[Tensor, ...]]:
-        # The gradient to x needs no x, which spares its memory in most layers.
+        # The gradient to x does not need x, which saves its memory in most layers.
         return call._replace(x=None) if wanted == ("x",) else call, ()  # type: ignore[arg-type]
 
     def gradients(self, context: Context[Aggregate], *grads: Tensor | None) -> AggregateGradients:
@@ -310,7 +299,7 @@ class _Aggregate(Operator[Aggregate]):
         assert grad is not None
         grad_x = grad_weight = grad_src = grad_dst = None
         if "x" in wanted or "src_scale" in wanted:
-            # Without the outer scale if that needs a gradient too, for then both need this product.
+            # Without the outer scale if that needs a gradient too: both gradients need this product.
             outer = None if "src_scale" in wanted else call.src_scale
             sources = context.shapes["x"][0] if "x" in context.shapes else call.x.size(0)
             grad_x = AGGREGATE(_transposed(call, grad, outer, sources), context.graph)
@@ -324,11 +313,8 @@ class _Aggregate(Operator[Aggregate]):
             grad_dst = (grad * plain).sum(-1)
         return AggregateGradients(x=grad_x, weight=grad_weight, src_scale=grad_src, dst_scale=grad_dst)
 
-    def fitted(self, call: Aggregate, graph: Graph) -> Aggregate:
-        return call if call.weight is None else call._replace(weight=of_edges(call.weight, graph))
-
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
-        """A batch of narrow features as further columns, so that the edges are read once for many members."""
+        """Runs a batch of narrow features as further columns: edges are read once for many members."""
         x, weight = args[:2]
         if dims[0] is None or any(dim is not None for dim in dims[1:]):
             return None
@@ -339,7 +325,7 @@ class _Aggregate(Operator[Aggregate]):
         shape = (heads, x.size(2) // heads)
 
         def folded(members: Tensor) -> Tensor:
-            # Each head's columns stay together, for they have a weight of their own.
+            # Each head's columns stay together, because they have a weight of their own.
             by_head = members.reshape(*members.shape[:2], *shape).permute(1, 2, 0, 3)
             wide = by_head.reshape(members.size(1), members.size(0) * members.size(2))
             out: Tensor = self._dispatched(wide, *args[1:])
@@ -352,7 +338,7 @@ class _Aggregate(Operator[Aggregate]):
 
 
 def _transposed(call: Aggregate, grad: Tensor, dst_scale: Tensor | None, sources: int) -> Aggregate:
-    """The call of the derivative to x: over reversed edges, with the scales exchanged."""
+    """Return the call of the derivative to x: over reversed edges, with the scales exchanged."""
     return Aggregate(
         x=grad,
         weight=call.weight,
@@ -368,7 +354,7 @@ def _transposed(call: Aggregate, grad: Tensor, dst_scale: Tensor | None, sources
 
 
 def _weight_gradient(call: Aggregate, grad: Tensor, weight: Tensor) -> Tensor:
-    """Of the weight's shape: a dot product an edge, over each head's part of the columns."""
+    """Return the gradient of the weight: a dot product for each edge and head."""
     rows = grad if call.dst_scale is None else grad * call.dst_scale.unsqueeze(-1)
     cols = call.x if call.src_scale is None else call.x * call.src_scale.unsqueeze(-1)
     dst, src = (cols, rows) if call.transposed else (rows, cols)

@@ -1,7 +1,7 @@
 """Max and min whose gradient goes to one edge for each destination and column, as DGL has it.
 
-:func:`onehop.aggregate` splits the gradient among the edges that tie, as PyG does. What is kept for the
-backward pass is the winner of every entry, 32 bits each.
+:func:`onehop.extremum` is the function of both kinds, with all checks. What is kept for the backward pass
+is the winner of each entry, 32 bits each.
 """
 
 from typing import Any
@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from onehop.calls import ArgExtremum, ArgExtremumGrad, ArgExtremumGradients
+from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
+from onehop.ops.gradients import GradientOperator
 from onehop.ops.library import Context, Operator, run
 
 # Places of edges are kept in 32 bits.
 MOST_EDGES = 2**31 - 1
+_DTYPES = (torch.float32, torch.float64)
 
 
 def arg_extremum(
@@ -25,7 +28,7 @@ def arg_extremum(
     last: bool = False,
     backend: str = "",
 ) -> Tensor:
-    """Max or min over each destination's edges; NaN is passed over.
+    """Takes the max or min over each destination's edges, passing over NaN; operands were checked.
 
     Args:
         graph: Of :data:`MOST_EDGES` edges at most.
@@ -42,13 +45,37 @@ def arg_extremum(
         such an entry goes nowhere.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
-    call = ArgExtremum.of(graph, flat, reduce, weight=weight, last=last, backend=backend)
-    out: Tensor = ARG_EXTREMUM(call)[0]
+    call = ArgExtremum(
+        x=flat,
+        weight=weight,
+        graph=graph.number,
+        rows=graph.num_dst,
+        reduce=reduce,
+        last=last,
+        backend=backend,
+    )
+    out: Tensor = ARG_EXTREMUM(call, graph)[0]
     return out.view(graph.num_dst, *x.shape[1:])
+
+
+def check_one_winner(graph: Graph, x: Tensor, weight: Tensor | None, ties: str) -> None:
+    """Raises unless :func:`arg_extremum` can run on features and a weight that fit the graph."""
+    if x.dtype not in _DTYPES or (weight is not None and weight.dtype is not x.dtype):
+        got = x.dtype if weight is None else f"{x.dtype} and a weight of {weight.dtype}"
+        raise ArgumentError(
+            f'x: with ties="{ties}", expected float32 or float64, and a weight of the same dtype, got {got}; '
+            'convert them, or take ties="share".'
+        )
+    if graph.num_edges > MOST_EDGES:
+        raise ArgumentError(
+            f'graph: with ties="{ties}", expected at most {MOST_EDGES} edges, got {graph.num_edges}; '
+            'take ties="share".'
+        )
 
 
 class _ArgExtremum(Operator[ArgExtremum]):
     call = ArgExtremum
+    edge_fields = ("weight",)
     results = 2
     gradients_of = ArgExtremumGradients
 
@@ -71,14 +98,9 @@ class _ArgExtremum(Operator[ArgExtremum]):
         return ArgExtremumGradients(*found)
 
 
-class _ArgExtremumGrad(Operator[ArgExtremumGrad]):
+class _ArgExtremumGrad(GradientOperator[ArgExtremumGrad]):
     call = ArgExtremumGrad
-    results = 2
-
-    def fake(self, call: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
-        x, weight, (for_x, for_weight) = call.call.x, call.call.weight, call.wanted
-        grad_weight = x.new_empty(weight.shape if for_weight and weight is not None else (0,))
-        return x.new_empty(x.shape if for_x else (0,)), grad_weight
+    of = ArgExtremumGradients
 
 
 def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -> ArgExtremumGradients:

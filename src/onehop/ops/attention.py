@@ -1,14 +1,15 @@
 """Attention over each destination's edges: the scores of GAT, of GATv2 and of graph transformers."""
 
 import math
-from typing import Any, Literal, overload
+from functools import partial
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
-from onehop.calls import Attention, Rule
+from onehop.calls import Attention, AttentionGrad, AttentionGradients, Rule, accumulator
 from onehop.errors import ArgumentError
-from onehop.graph import Graph
+from onehop.graph import Graph, by_number
 from onehop.ops.attention_checks import (
     Edge,
     check_edge,
@@ -18,11 +19,36 @@ from onehop.ops.attention_checks import (
     check_tensor,
     seeds_of,
 )
-from onehop.ops.attention_operator import ATTENTION
 from onehop.ops.checks import check_graph
+from onehop.ops.gradients import GradientOperator, by_formula
+from onehop.ops.held_edges import with_edges
+from onehop.ops.library import Context, Operator, run
+from onehop.reference.attention import attention_formula
 
 
-@overload
+class AttentionOptions(TypedDict, total=False):
+    """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
+
+    Attributes:
+        edge_mask: [E, H], in the caller's edge order, multiplies the softmaxed weights; None means 1. It is a
+            dropout drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
+        seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
+            dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
+            not stored, and does not depend on threads and instruction sets.
+        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
+            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
+        backend: Name of the backend; None means the best that can.
+    """
+
+    edge_mask: Tensor | None
+    seed: int | None
+    return_attention_weights: bool
+    backend: str | None
+
+
+_OPTIONS = frozenset(AttentionOptions.__annotations__)
+
+
 def gat(
     graph: Graph,
     x: Tensor,
@@ -32,40 +58,8 @@ def gat(
     dropout: float = 0.0,
     *,
     edge_score: Tensor | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[False] = False,
-    backend: str | None = None,
-) -> Tensor: ...
-@overload
-def gat(
-    graph: Graph,
-    x: Tensor,
-    score_src: Tensor,
-    score_dst: Tensor,
-    negative_slope: float = 0.2,
-    dropout: float = 0.0,
-    *,
-    edge_score: Tensor | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[True],
-    backend: str | None = None,
-) -> tuple[Tensor, Tensor]: ...
-def gat(
-    graph: Graph,
-    x: Tensor,
-    score_src: Tensor,
-    score_dst: Tensor,
-    negative_slope: float = 0.2,
-    dropout: float = 0.0,
-    *,
-    edge_score: Tensor | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: bool = False,
-    backend: str | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
+    **options: Unpack[AttentionOptions],
+) -> Any:
     """Graph attention: scores are sums of numbers of the nodes (Velickovic et al., 2018).
 
     ``score[e] = leaky_relu(score_src[j] + score_dst[i] + edge_score[e])`` for each edge e = (j -> i) and
@@ -80,16 +74,10 @@ def gat(
         x: [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
         score_src: [num_src, H]. Differentiable.
         score_dst: [num_dst, H]. Differentiable.
-        negative_slope: Of the leaky relu.
-        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
-            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
-            stored, and threads and instruction sets do not matter.
+        negative_slope: Slope of the leaky relu.
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout.
         edge_score: [E, H], in the caller's edge order; None means 0. Differentiable.
-        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
-            elsewhere, has no gradient, and does not go with ``dropout``.
-        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
-        return_attention_weights: Also return the weights, after dropout and mask.
-        backend: Who runs it, by name; None means the best that can.
+        **options: See :class:`AttentionOptions`.
 
     Returns:
         [num_dst, H, D], of the promoted dtype of all operands but ``edge_mask``; with
@@ -109,6 +97,7 @@ def gat(
         check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[E, H]", x)
     return _attend(
         graph,
+        options,
         "gat",
         value=x,
         key=score_src,
@@ -116,14 +105,9 @@ def gat(
         edge=edge_score,
         factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
         dropout=dropout,
-        edge_mask=edge_mask,
-        seed=seed,
-        with_weights=return_attention_weights,
-        backend=backend,
     )
 
 
-@overload
 def gatv2(
     graph: Graph,
     x_src: Tensor,
@@ -133,40 +117,8 @@ def gatv2(
     dropout: float = 0.0,
     *,
     edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[False] = False,
-    backend: str | None = None,
-) -> Tensor: ...
-@overload
-def gatv2(
-    graph: Graph,
-    x_src: Tensor,
-    x_dst: Tensor,
-    att: Tensor,
-    negative_slope: float = 0.2,
-    dropout: float = 0.0,
-    *,
-    edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[True],
-    backend: str | None = None,
-) -> tuple[Tensor, Tensor]: ...
-def gatv2(
-    graph: Graph,
-    x_src: Tensor,
-    x_dst: Tensor,
-    att: Tensor,
-    negative_slope: float = 0.2,
-    dropout: float = 0.0,
-    *,
-    edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: bool = False,
-    backend: str | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
+    **options: Unpack[AttentionOptions],
+) -> Any:
     """Graph attention whose scores look at both ends together (Brody et al., 2022).
 
     ``score[e] = att . leaky_relu(x_src[j] + x_dst[i] + edge[e])`` for every edge e = (j -> i) and head,
@@ -174,26 +126,19 @@ def gatv2(
 
     Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
     one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
-    edge.
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each edge.
 
     Args:
         graph: The graph.
         x_src: [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
         x_dst: [num_dst, H, D]. Differentiable.
         att: [H, D]. Differentiable.
-        negative_slope: Of the leaky relu.
-        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
-            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
-            stored, and threads and instruction sets do not matter.
+        negative_slope: Slope of the leaky relu.
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout.
         edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
             weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
             Differentiable.
-        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
-            elsewhere, has no gradient, and does not go with ``dropout``.
-        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
-        return_attention_weights: Also return the weights, after dropout and mask.
-        backend: Who runs it, by name; None means the best that can.
+        **options: See :class:`AttentionOptions`.
 
     Returns:
         [num_dst, H, D], of the promoted dtype of all operands but ``edge_mask``; with
@@ -214,6 +159,7 @@ def gatv2(
     )
     return _attend(
         graph,
+        options,
         "gatv2",
         value=x_src,
         query=x_dst,
@@ -222,14 +168,9 @@ def gatv2(
         edge_weight=weight,
         factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
         dropout=dropout,
-        edge_mask=edge_mask,
-        seed=seed,
-        with_weights=return_attention_weights,
-        backend=backend,
     )
 
 
-@overload
 def attention(
     graph: Graph,
     query: Tensor,
@@ -239,49 +180,17 @@ def attention(
     dropout: float = 0.0,
     *,
     edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[False] = False,
-    backend: str | None = None,
-) -> Tensor: ...
-@overload
-def attention(
-    graph: Graph,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    *,
-    edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: Literal[True],
-    backend: str | None = None,
-) -> tuple[Tensor, Tensor]: ...
-def attention(
-    graph: Graph,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float | None = None,
-    dropout: float = 0.0,
-    *,
-    edge: Edge | None = None,
-    edge_mask: Tensor | None = None,
-    seed: int | None = None,
-    return_attention_weights: bool = False,
-    backend: str | None = None,
-) -> Tensor | tuple[Tensor, Tensor]:
+    **options: Unpack[AttentionOptions],
+) -> Any:
     """Dot-product attention over a graph's edges, as graph transformers have it (Shi et al., 2021).
 
     ``score[e] = scale * query[i] . (key[j] + edge[e])`` for every edge e = (j -> i) and head, ``weight``
     is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * (value[j] + edge[e])``.
+    Weights are returned before dropout and mask, as PyG's TransformerConv returns them.
 
     Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
     one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each
-    edge.
+    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each edge.
 
     Args:
         graph: The graph.
@@ -289,18 +198,11 @@ def attention(
         key: [num_src, H, D]. Differentiable.
         value: [num_src, H, V]; V must be D where there are edge features. Differentiable.
         scale: None means 1 / sqrt(D).
-        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout. The
-            mask is a hash of the seed, the edge's number in the caller's order and the head: nothing is
-            stored, and threads and instruction sets do not matter.
+        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout.
         edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
             weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
             Differentiable.
-        edge_mask: [E, H], multiplies the softmaxed weights; None means 1. It stands for a dropout drawn
-            elsewhere, has no gradient, and does not go with ``dropout``.
-        seed: Of the dropout, in [0, 2^63). None draws one number from torch's default generator.
-        return_attention_weights: Also return the weights before dropout and mask, which is what
-            PyG's TransformerConv returns.
-        backend: Who runs it, by name; None means the best that can.
+        **options: See :class:`AttentionOptions`.
 
     Returns:
         [num_dst, H, V], of the promoted dtype of all operands but ``edge_mask``; with
@@ -323,6 +225,7 @@ def attention(
     )
     return _attend(
         graph,
+        options,
         "dot",
         value=value,
         key=key,
@@ -331,10 +234,6 @@ def attention(
         edge_weight=weight,
         factor=1 / math.sqrt(width) if scale is None else _number("scale", scale),
         dropout=dropout,
-        edge_mask=edge_mask,
-        seed=seed,
-        with_weights=return_attention_weights,
-        backend=backend,
     )
 
 
@@ -346,6 +245,7 @@ def _number(name: str, value: Any) -> float:
 
 def _attend(
     graph: Graph,
+    options: AttentionOptions,
     rule: Rule,
     *,
     value: Tensor,
@@ -356,16 +256,20 @@ def _attend(
     edge_weight: Tensor | None = None,
     factor: float,
     dropout: float,
-    edge_mask: Tensor | None,
-    seed: int | None,
-    with_weights: bool,
-    backend: str | None,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Brings operands that were checked to common dtypes and calls the operator; see its call.
+) -> Any:
+    """Converts operands that were checked to common dtypes and calls the operator; see its call.
 
     Raises:
-        ArgumentError: ``dropout``, ``edge_mask`` or ``seed`` cannot be used.
+        ArgumentError: ``dropout``, or ``edge_mask`` or ``seed`` among the options, cannot be used.
+        TypeError: There is no such option.
     """
+    for name in options:
+        if name not in _OPTIONS:
+            raise TypeError(
+                f"got an unexpected keyword argument {name!r}; the options are {', '.join(sorted(_OPTIONS))}."
+            )
+    edge_mask, seed = options.get("edge_mask"), options.get("seed")
+    with_weights = options.get("return_attention_weights", False)
     seeds = None
     if dropout != 0 or seed is not None:
         seeds = seeds_of(dropout, edge_mask, seed)
@@ -394,8 +298,72 @@ def _attend(
             factor=factor,
             dropout=float(dropout),
             with_weights=with_weights,
-            backend=backend or "",
+            backend=options.get("backend") or "",
         ),
         graph,
     )
     return (out, weights.to(dtype)) if with_weights else out
+
+
+_OPERANDS = AttentionGradients._fields
+
+
+class _Attention(Operator[Attention]):
+    call = Attention
+    results = 3
+    edge_fields = ("edge", "mask")
+    gradients_of = AttentionGradients
+
+    def fake(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
+        value, acc, heads = call.value, accumulator(call.value.dtype), call.heads
+        return (
+            value.new_empty((call.rows, heads, value.size(2))),
+            value.new_empty((call.rows, 2, heads), dtype=acc),
+            value.new_empty((call.edges, heads) if call.with_weights else (0,), dtype=acc),
+        )
+
+    def padded(self, call: Attention, results: Any) -> Any:
+        out, softmax, weights = results
+        return out, softmax, with_edges(weights, call.edges) if call.with_weights else weights
+
+    def constant(self, call: Attention, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return results[1:2] if call.with_weights else results[1:]
+
+    def saved(
+        self, call: Attention, results: Any, wanted: tuple[str, ...]
+    ) -> tuple[Attention, tuple[Tensor, ...]]:
+        return call, results if call.with_weights else results[:2]
+
+    def gradients(self, context: Context[Attention], *grads: Tensor | None) -> AttentionGradients:
+        call, (grad, _, grad_weights) = context.call, grads
+        wanted = [name in context.wanted for name in _OPERANDS]
+        if grad is None:
+            # The weights depend on the values in gatv2 alone, where they are the keys too.
+            wanted[0] = wanted[0] and call.key is None and call.rule != "gat"
+        if torch.is_grad_enabled():
+            names = [name for name, want in zip(_OPERANDS, wanted, strict=True) if want]
+            formula = partial(attention_formula, by_number(call.graph))
+            return AttentionGradients(**by_formula(formula, call, names, (grad, grad_weights)))
+        out, softmax, *weights = context.results
+        found = run(
+            AttentionGrad(
+                call=call,
+                out=out,
+                softmax=softmax,
+                weights=weights[0] if call.with_weights else None,
+                grad=torch.zeros_like(out) if grad is None else grad,
+                grad_weights=grad_weights,
+                wanted=wanted,
+            )
+        )
+        return AttentionGradients(*(each if want else None for each, want in zip(found, wanted, strict=True)))
+
+
+class _AttentionGrad(GradientOperator[AttentionGrad]):
+    call = AttentionGrad
+    of = AttentionGradients
+    edge_fields = ("weights", "grad_weights")
+
+
+ATTENTION = _Attention()
+ATTENTION_GRAD = _AttentionGrad()

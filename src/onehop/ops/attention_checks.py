@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.ops.checks import FLOATS, check_features
+from onehop.ops.checks import FLOATS, check_features, elsewhere, not_dense
 
 Edge = Tensor | tuple[Tensor, Tensor]
 
@@ -19,20 +19,15 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what:
     """Raises unless ``tensor`` is a dense float tensor of this shape on the device of ``like``.
 
     Args:
-        name: Of the argument.
-        tensor: What came.
-        shape: None where any extent is right.
+        name: Name of the argument.
+        tensor: The argument.
+        shape: The shape, with None for sizes that may be any.
         what: The shape in words, such as ``[num_src, H]``.
         like: A tensor that was checked.
     """
-    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided:
-        kind = f"a {tensor.layout} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
-        raise ArgumentError(f"{name}: expected a dense tensor, got {kind}.")
-    if tensor.dtype not in FLOATS:
-        raise ArgumentError(
-            f"{name}: expected float32, float64, bfloat16 or float16, got {tensor.dtype}; convert it."
-        )
-    # A loop, for a generator is a call for every extent, and small graphs notice.
+    if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype not in FLOATS:
+        raise not_dense(name, tensor)
+    # A loop, because a generator is a call for each extent, and small graphs notice.
     fits = len(tensor.shape) == len(shape)
     for have, want in zip(tensor.shape, shape, strict=False):
         fits = fits and (want is None or have == want)
@@ -40,7 +35,7 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what:
         numbers = ", ".join("any" if extent is None else str(extent) for extent in shape)
         raise ArgumentError(f"{name}: expected {what} = [{numbers}], got {list(tensor.shape)}.")
     if tensor.device != like.device:
-        raise ArgumentError(f"{name}: expected it on {like.device} as the features are, got {tensor.device}.")
+        raise elsewhere(name, tensor, like)
 
 
 def check_heads(name: str, x: Tensor) -> None:
@@ -53,10 +48,10 @@ def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) 
     """Raises unless ``x`` is a dense float tensor [count, H, D] with at least one head and one column.
 
     Args:
-        name: Of the argument.
-        x: What came.
+        name: Name of the argument.
+        x: The argument.
         count: Number of nodes.
-        ends: What they are, such as "sources".
+        ends: The nodes in words, such as "sources".
         what: The shape in words, such as ``[num_src, H, D]``.
     """
     if not (

@@ -1,4 +1,7 @@
-"""Checks of what users pass; native code never sees anything that has not been through here."""
+"""Checks of what users pass; native code never sees anything that has not been through here.
+
+What fits passes without a call of another function: small graphs notice each.
+"""
 
 import torch
 from torch import Tensor
@@ -21,13 +24,8 @@ def check_graph(graph: object) -> None:
 
 def check_features(name: str, x: Tensor, count: int, what: str) -> None:
     """Raises unless ``x`` is a dense float tensor with a row for every one of ``count`` nodes."""
-    if not isinstance(x, Tensor) or x.layout != torch.strided:
-        kind = f"a {x.layout} tensor" if isinstance(x, Tensor) else type(x).__name__
-        raise ArgumentError(f"{name}: expected a dense tensor, got {kind}.")
-    if x.dtype not in FLOATS:
-        raise ArgumentError(
-            f"{name}: expected float32, float64, bfloat16 or float16, got {x.dtype}; convert it."
-        )
+    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in FLOATS:
+        raise not_dense(name, x)
     shape = x.shape
     if len(shape) < 2 or shape[0] != count:
         raise ArgumentError(
@@ -44,18 +42,13 @@ def check_head_weight(weight: Tensor, edges: int, x: Tensor) -> None:
             f"[num_src, {weight.size(1)}, D], got {list(x.shape)}."
         )
     if weight.device != x.device:
-        raise ArgumentError(f"weight: expected it on {x.device} as the features are, got {weight.device}.")
+        raise elsewhere("weight", weight, x)
 
 
 def check_edge_values(name: str, values: Tensor, edges: int) -> None:
     """Raises unless ``values`` is a dense float tensor [E] or [E, H]."""
-    if not isinstance(values, Tensor) or values.layout != torch.strided:
-        kind = f"a {values.layout} tensor" if isinstance(values, Tensor) else type(values).__name__
-        raise ArgumentError(f"{name}: expected a dense tensor, got {kind}.")
-    if values.dtype not in FLOATS:
-        raise ArgumentError(
-            f"{name}: expected float32, float64, bfloat16 or float16, got {values.dtype}; convert it."
-        )
+    if not isinstance(values, Tensor) or values.layout != torch.strided or values.dtype not in FLOATS:
+        raise not_dense(name, values)
     if values.dim() not in (1, 2) or values.size(0) != edges:
         raise ArgumentError(
             f"{name}: expected [{edges}] or [{edges}, heads], an entry for each edge, "
@@ -65,15 +58,26 @@ def check_edge_values(name: str, values: Tensor, edges: int) -> None:
 
 def check_vector(name: str, vector: Tensor, count: int, what: str, x: Tensor) -> None:
     """Raises unless ``vector`` is a float tensor [count] on the device of ``x``."""
-    if not isinstance(vector, Tensor) or vector.layout != torch.strided:
-        raise ArgumentError(f"{name}: expected a dense tensor, got {type(vector).__name__}.")
-    if vector.dtype not in FLOATS:
-        raise ArgumentError(
-            f"{name}: expected float32, float64, bfloat16 or float16, got {vector.dtype}; convert it."
-        )
+    if not isinstance(vector, Tensor) or vector.layout != torch.strided or vector.dtype not in FLOATS:
+        raise not_dense(name, vector)
     if vector.dim() != 1 or vector.size(0) != count:
         raise ArgumentError(
             f"{name}: expected one entry for each of the {count} {what}, got shape {list(vector.shape)}."
         )
     if vector.device != x.device:
-        raise ArgumentError(f"{name}: expected it on {x.device} as the features are, got {vector.device}.")
+        raise elsewhere(name, vector, x)
+
+
+def not_dense(name: str, tensor: object) -> ArgumentError:
+    """Return the error for an argument that is not a dense float tensor."""
+    if isinstance(tensor, Tensor) and tensor.layout == torch.strided:
+        return ArgumentError(
+            f"{name}: expected float32, float64, bfloat16 or float16, got {tensor.dtype}; convert it."
+        )
+    kind = f"a {tensor.layout} tensor" if isinstance(tensor, Tensor) else type(tensor).__name__
+    return ArgumentError(f"{name}: expected a dense tensor, got {kind}.")
+
+
+def elsewhere(name: str, tensor: Tensor, like: Tensor) -> ArgumentError:
+    """Return the error for an argument on another device than the features."""
+    return ArgumentError(f"{name}: expected it on {like.device} as the features are, got {tensor.device}.")

@@ -29,7 +29,7 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
         scores: [E] or [E, H], in the caller's edge order, float32, float64, bfloat16 or float16.
             Differentiable, any number of times. A score of -inf gives a share of 0. A NaN or +inf makes the
             shares of its destination and head NaN, and so do scores that are all -inf.
-        backend: Who runs it, by name; None means the best that can (``onehop info`` lists them).
+        backend: Name of the backend; None means the best that can (``onehop info`` lists them).
 
     Returns:
         Of the shape and dtype of ``scores``; 16-bit scores are computed in float32 and rounded once.
@@ -41,18 +41,20 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     check_graph(graph)
     check_edge_values("scores", scores, graph.num_edges)
     heads = scores.dim() == 2
-    out: Tensor = EDGE_SOFTMAX(
-        EdgeSoftmax.of(graph, scores if heads else scores.unsqueeze(1), backend=backend or "")
+    call = EdgeSoftmax(
+        scores=scores if heads else scores.unsqueeze(1),
+        graph=graph.number,
+        sources=graph.num_src,
+        rows=graph.num_dst,
+        backend=backend or "",
     )
+    out: Tensor = EDGE_SOFTMAX(call, graph)
     return out if heads else out.squeeze(1)
 
 
 class _EdgeSoftmax(Operator[EdgeSoftmax]):
     call = EdgeSoftmax
     gradients_of = EdgeSoftmaxGradients
-
-    def fake(self, call: EdgeSoftmax) -> Tensor:
-        return call.scores.new_empty(call.scores.shape)
 
     def saved(
         self, call: EdgeSoftmax, results: Any, wanted: tuple[str, ...]
@@ -86,14 +88,6 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
     call = EdgeSoftmaxGrad
     gradients_of = EdgeSoftmaxGradGradients
 
-    def fake(self, call: EdgeSoftmaxGrad) -> Tensor:
-        return call.softmax.new_empty(call.softmax.shape)
-
-    def saved(
-        self, call: EdgeSoftmaxGrad, results: Any, wanted: tuple[str, ...]
-    ) -> tuple[EdgeSoftmaxGrad, tuple[Tensor, ...]]:
-        return call, ()
-
     def gradients(self, context: Context[EdgeSoftmaxGrad], *grads: Tensor | None) -> EdgeSoftmaxGradGradients:
         call, again = context.call, grads[0]
         assert again is not None
@@ -108,22 +102,11 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
 
 
 def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
-    """[E, H]: for every edge the sum of the values of its row, by the weighted sum of sources of 1."""
+    """Return [E, H]: for each edge the sum of the values of its row, by the weighted sum of sources of 1."""
     acc = accumulator(values.dtype)
     ones = values.new_ones((call.sources, values.size(1)), dtype=acc)
     sums = run(
-        Aggregate(
-            x=ones,
-            weight=values.to(acc),
-            src_scale=None,
-            dst_scale=None,
-            graph=call.graph,
-            rows=call.rows,
-            transposed=False,
-            mean=False,
-            widen=False,
-            backend=call.backend,
-        )
+        Aggregate(x=ones, weight=values.to(acc), graph=call.graph, rows=call.rows, backend=call.backend)
     )
     spread: Tensor = run(
         Sddmm(
@@ -131,8 +114,6 @@ def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
             src=ones.unsqueeze(2),
             graph=call.graph,
             edges=values.size(0),
-            mean=False,
-            widen=False,
             backend=call.backend,
         )
     )

@@ -1,4 +1,4 @@
-"""Max and min: ``onehop::extremum`` and its gradient, ``onehop::extremum_grad``."""
+"""Max and min: ``onehop::extremum``, whose gradient is split among the edges that tie, and its gradient."""
 
 from typing import Any
 
@@ -6,26 +6,105 @@ import torch
 from torch import Tensor
 
 from onehop.calls import Extremum, ExtremumGrad, ExtremumGradients, accumulator
+from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
-from onehop.ops.held_edges import of_edges, with_edges
+from onehop.ops.arg_extremum import arg_extremum, check_one_winner
+from onehop.ops.checks import check_features, check_graph
+from onehop.ops.factors import check_factors, promoted
+from onehop.ops.gradients import GradientOperator, by_formula
 from onehop.ops.library import Context, Operator, run
-from onehop.reference.aggregate import aggregate as reference_aggregate
+from onehop.reference.extremum import run_extremum
+
+TIES = ("share", "first", "last")
+
+
+def extremum(
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "max",
+    ties: str = "share",
+    *,
+    backend: str | None = None,
+) -> Tensor:
+    """Takes the largest or smallest message of each destination, for each column.
+
+    Messages are ``weight[e] * x[j]``. ``ties`` decides where the gradient of an entry goes if several edges
+    reach it, and how NaN is treated.
+
+    Args:
+        graph: The graph.
+        x: [num_src, F] or [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
+        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D]; None means 1.
+            Differentiable.
+        reduce: "max" or "min".
+        ties: "share" splits the gradient evenly among the edges that tie, as ``onehop.aggregate`` does. NaN
+            wins over every number, and destinations without edges get 0. "first" and "last" give the
+            gradient to the tied edge with the lowest or the highest number. NaN is passed over, and entries
+            where nothing wins are minus infinity (plus, for min) and have no gradient. They take float32 and
+            float64, a weight of the dtype of ``x``, and graphs of fewer than 2^31 edges.
+        backend: Name of the backend; None means the best that can.
+
+    Returns:
+        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x and weight.
+
+    Raises:
+        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``ties`` is unknown.
+        BackendError: No backend runs on such tensors.
+    """
+    check_graph(graph)
+    check_features("x", x, graph.num_src, "sources")
+    if reduce not in ("max", "min"):
+        raise ArgumentError(f"reduce: expected max or min, got {reduce!r}.")
+    if ties not in TIES:
+        raise ArgumentError(f"ties: expected one of {', '.join(TIES)}, got {ties!r}.")
+    check_factors(graph, x, weight, None, None)
+    if ties != "share":
+        check_one_winner(graph, x, weight, ties)
+        return arg_extremum(graph, x, weight, reduce, ties == "last", backend or "")
+    x, weight, _, _, widen = promoted(x, weight, None, None)
+    out = extremum_of_rows(
+        graph, x.flatten(1), weight, reduce, adds=False, widen=widen, backend=backend or ""
+    )
+    return out.reshape(out.size(0), *x.shape[1:])
+
+
+def extremum_of_rows(
+    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, *, adds: bool, widen: bool, backend: str
+) -> Tensor:
+    """Takes the extremum of [num_src, F]; the weight has the accumulator's dtype, and may be [E, H]."""
+    parts: tuple[Tensor, ...] = (x,)
+    weights: tuple[Tensor | None, ...] = (weight,)
+    if weight is not None and weight.dim() == 2:
+        parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
+    found: list[Tensor] = []
+    for part, each in zip(parts, weights, strict=True):
+        call = Extremum(
+            x=part,
+            weight=each,
+            graph=graph.number,
+            rows=graph.num_dst,
+            edges=graph.num_edges,
+            reduce=reduce,
+            adds=adds,
+            widen=widen,
+            backend=backend,
+        )
+        found.append(EXTREMUM(call, graph)[0])
+    return found[0] if len(found) == 1 else torch.cat(found, 1)
 
 
 class _Extremum(Operator[Extremum]):
     call = Extremum
     results = 2
     asks_more = True
+    edge_fields = ("weight",)
     gradients_of = ExtremumGradients
 
     def fake(self, call: Extremum) -> tuple[Tensor, Tensor]:
         shape, acc = (call.rows, call.x.size(1)), accumulator(call.x.dtype)
         out = call.x.new_empty(shape, dtype=acc if call.widen else call.x.dtype)
         return out, call.x.new_empty(shape, dtype=acc) if call.with_ties else out.new_empty(0)
-
-    def fitted(self, call: Extremum, graph: Graph) -> Extremum:
-        weight = None if call.weight is None else of_edges(call.weight, graph)
-        return call._replace(weight=weight, edges=graph.num_edges)
 
     def recorded(self, call: Extremum) -> Extremum:
         return call._replace(with_ties=True)
@@ -39,48 +118,20 @@ class _Extremum(Operator[Extremum]):
         call, (extremum, ties), grad = context.call, context.results, grads[0]
         assert grad is not None
         if torch.is_grad_enabled():
-            return _differentiable_gradients(call, context.wanted, grad, extremum)
+            return ExtremumGradients(**by_formula(_formula, call, context.wanted, grads[:1]))
         wanted = [name in context.wanted for name in ExtremumGradients._fields]
         found = run(ExtremumGrad(call=call, extremum=extremum, ties=ties, grad=grad, wanted=wanted))
         return ExtremumGradients(*found)
 
 
-class _ExtremumGrad(Operator[ExtremumGrad]):
+class _ExtremumGrad(GradientOperator[ExtremumGrad]):
     call = ExtremumGrad
-    results = 2
-
-    def fitted(self, call: ExtremumGrad, graph: Graph) -> ExtremumGrad:
-        return call._replace(call=EXTREMUM.fitted(call.call, graph))
-
-    def padded(self, call: ExtremumGrad, results: Any) -> Any:
-        grad_x, grad_weight = results
-        return grad_x, with_edges(grad_weight, call.call.edges) if call.wanted[1] else grad_weight
-
-    def fake(self, call: ExtremumGrad) -> tuple[Tensor, Tensor]:
-        x, (for_x, for_weight) = call.call.x, call.wanted
-        acc = accumulator(x.dtype)
-        grad_x = x.new_empty(x.shape if for_x else (0,), dtype=acc)
-        return grad_x, x.new_empty((call.call.edges if for_weight else 0,), dtype=acc)
+    of = ExtremumGradients
+    widens = True
 
 
-def _differentiable_gradients(
-    call: Extremum, wanted: tuple[str, ...], grad: Tensor, extremum: Tensor
-) -> ExtremumGradients:
-    """The gradients as a formula that torch can differentiate once more, at the cost of a row an edge.
-
-    Second derivatives of max and min are asked for rarely; they do not justify kernels.
-    """
-    edge_index = by_number(call.graph).edge_index().to(call.x.device)
-    # Of one operand alone each: views, since the weight may have been computed from x.
-    x = call.x.view_as(call.x)
-    weight = None if call.weight is None else call.weight.view_as(call.weight)
-    multiply = "add" if call.adds else "mul"
-    again = reference_aggregate(edge_index, x, extremum.size(0), weight, call.reduce, multiply=multiply)
-    leaves = {name: leaf for name, leaf in (("x", x), ("weight", weight)) if name in wanted}
-    found = torch.autograd.grad(
-        again, [leaf for leaf in leaves.values() if leaf is not None], grad.to(again.dtype), create_graph=True
-    )
-    return ExtremumGradients(**dict(zip(leaves, found, strict=True)))
+def _formula(call: Extremum) -> Tensor:
+    return run_extremum(by_number(call.graph), call._replace(with_ties=False))[0]
 
 
 EXTREMUM = _Extremum()

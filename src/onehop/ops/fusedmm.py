@@ -1,7 +1,6 @@
 """Products of the ends of edges and their weighted sums in one pass, ``onehop::fusedmm``."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -10,6 +9,7 @@ from onehop.calls import Aggregate, Fusedmm, FusedmmGradients, Sddmm, accumulato
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
+from onehop.ops.gradients import by_formula
 from onehop.ops.library import Context, Operator, run
 
 KERNELS = ("sigmoid", "tdist", "dot")
@@ -39,7 +39,7 @@ def fusedmm(
         src: [num_src, F]. Differentiable. The same tensor may be given twice.
         kernel: "sigmoid", "tdist" or "dot".
         scale: A finite number.
-        backend: Who runs it, by name; None means the best that can.
+        backend: Name of the backend; None means the best that can.
 
     Returns:
         [num_dst, F]. 0 for destinations without edges.
@@ -64,9 +64,16 @@ def fusedmm(
     if dst.dtype != src.dtype:
         dtype = torch.promote_types(dst.dtype, src.dtype)
         dst, src = dst.to(dtype), src.to(dtype)
-    out: Tensor = FUSEDMM(
-        Fusedmm.of(graph, dst=dst, src=src, rule=kernel, factor=float(scale), backend=backend or "")
+    call = Fusedmm(
+        dst=dst,
+        src=src,
+        graph=graph.number,
+        edges=graph.num_edges,
+        rule=kernel,
+        factor=float(scale),
+        backend=backend or "",
     )
+    out: Tensor = FUSEDMM(call, graph)
     return out
 
 
@@ -74,28 +81,15 @@ class _Fusedmm(Operator[Fusedmm]):
     call = Fusedmm
     gradients_of = FusedmmGradients
 
-    def fake(self, call: Fusedmm) -> Tensor:
-        return call.dst.new_empty(call.dst.shape)
-
-    def saved(
-        self, call: Fusedmm, results: Any, wanted: tuple[str, ...]
-    ) -> tuple[Fusedmm, tuple[Tensor, ...]]:
-        return call, ()
-
     def gradients(self, context: Context[Fusedmm], *grads: Tensor | None) -> FusedmmGradients:
         further = torch.is_grad_enabled()
         with torch.enable_grad():
-            # Of one end each, though the same tensor may have been given twice. Views, for
-            # torch.vmap allows no new leaves.
-            call = context.call
-            call = call._replace(dst=call.dst.view_as(call.dst), src=call.src.view_as(call.src))
-            ends = [getattr(call, name) for name in context.wanted]
-            found = torch.autograd.grad(_in_parts(call), ends, grads[0], create_graph=further)
-        return FusedmmGradients(**dict(zip(context.wanted, found, strict=True)))
+            found = by_formula(_in_parts, context.call, context.wanted, grads, further)
+        return FusedmmGradients(**found)
 
 
 def _in_parts(call: Fusedmm) -> Tensor:
-    """The same, of operators that have derivatives."""
+    """Computes the same by operators that have derivatives."""
     dst, src = call.dst, call.src
     if call.rule != "tdist":
         weight = call.factor * _dots(call, dst, src)
@@ -119,12 +113,8 @@ def _weighted_sum(call: Fusedmm, x: Tensor, weight: Tensor, widen: bool) -> Tens
         Aggregate(
             x=x,
             weight=weight,
-            src_scale=None,
-            dst_scale=None,
             graph=call.graph,
             rows=call.dst.size(0),
-            transposed=False,
-            mean=False,
             widen=widen,
             backend=call.backend,
         )
@@ -139,7 +129,6 @@ def _dots(call: Fusedmm, left: Tensor, right: Tensor) -> Tensor:
             src=right.unsqueeze(1),
             graph=call.graph,
             edges=call.edges,
-            mean=False,
             widen=True,
             backend=call.backend,
         )

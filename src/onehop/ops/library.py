@@ -1,12 +1,12 @@
-"""The torch.library namespace ``onehop``, and all that is derived from what an operator is asked to do.
+"""The torch.library namespace ``onehop``, and all that is derived from an operator's call.
 
-An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients, in one
-file. From these follow its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the
-backend decides), a fake kernel, and how it is recorded for autograd. Backward passes call operators again, so
-that they can be differentiated too.
+An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients. Its
+schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake
+kernel and its record for autograd are derived from these. Backward passes call operators again, so that they
+can be differentiated too.
 
-Every operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
-number: programs that find their graphs when they run consist of these.
+Each operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
+number, for programs that find their graphs when they run.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,8 +22,9 @@ from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
+from onehop.ops.held_edges import of_edges
 
-# By one name each, for every call asks.
+# Bound to names of this module: every call reads them.
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _is_compiling = torch.compiler.is_compiling
@@ -50,8 +51,8 @@ class Context(NamedTuple, Generic[C]):
     """The inputs of a backward pass.
 
     Attributes:
-        call: The call, as far as :meth:`Operator.saved` kept it.
-        results: What :meth:`Operator.saved` kept of the results.
+        call: The call that :meth:`Operator.saved` returned.
+        results: The results that it returned.
         wanted: The operands that need a gradient now, by name.
         shapes: Of the operands that needed one when the call was recorded, by name.
         graph: The graph; None while a program is traced.
@@ -67,13 +68,14 @@ class Context(NamedTuple, Generic[C]):
 class Operator(Generic[C]):
     """A registered operator. Subclasses state it.
 
-    Plain tensors go straight to the backend, for the dispatcher's turns would cost a small graph more than
-    its sums. Whatever a mode, a transform, a compiler or a profiler watches goes through the dispatcher.
+    Plain tensors go straight to the backend, because the dispatcher takes longer than the sums of a small
+    graph. Calls under a mode, a transform, a compiler or a profiler go through the dispatcher.
 
     Attributes:
-        call: The named tuple that states what is asked; its tensors come first.
-        results: How many tensors it returns.
+        call: The type of its calls; their tensors come first.
+        results: Number of tensors that it returns.
         asks_more: Whether :meth:`recorded` changes the call.
+        edge_fields: The fields of the call that have a row for each edge.
         gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
             the operator is never differentiated.
     """
@@ -81,6 +83,7 @@ class Operator(Generic[C]):
     call: ClassVar[type]
     results: ClassVar[int] = 1
     asks_more: ClassVar[bool] = False
+    edge_fields: ClassVar[tuple[str, ...]] = ()
     gradients_of: ClassVar[Any] = None
 
     def __init__(self) -> None:
@@ -89,8 +92,8 @@ class Operator(Generic[C]):
         own = get_type_hints(self.call)
         self._nested = hasattr(next(iter(own.values())), "_fields")
         self._tensors = sum(kind in (Tensor, Tensor | None) for kind in own.values())
-        self._operands = () if self.gradients_of is None else tuple(self.gradients_of._fields)
-        self._places = tuple((name, self.call._fields.index(name)) for name in self._operands)  # type: ignore[attr-defined]
+        operands = () if self.gradients_of is None else self.gradients_of._fields
+        self._places = tuple((name, self.call._fields.index(name)) for name in operands)  # type: ignore[attr-defined]
         LIBRARY.define(self.schema())
         LIBRARY.impl(self.name, self._kernel, "CompositeExplicitAutograd")
         torch.library.register_fake(f"onehop::{self.name}", self._fake, lib=LIBRARY)
@@ -103,13 +106,13 @@ class Operator(Generic[C]):
         torch.library.register_fake(f"onehop::{self.name}.{_HELD}", self._fake, lib=LIBRARY)
         LIBRARY.impl(f"{self.name}.{_HELD}", self._held_autograd, "Autograd")
         self._dispatched_held: Callable[..., Any] = getattr(getattr(torch.ops.onehop, self.name), _HELD)
-        _OPERATORS[self.call] = self
+        OPERATORS[self.call] = self
 
     def schema(self, overload: str = "") -> str:
-        """The operator's signature as torch.library takes it: the fields of the call, by name.
+        """Return the operator's signature for torch.library: the fields of the call, by name.
 
         Args:
-            overload: "held" has a handle in place of the graph's number.
+            overload: "held" has a handle instead of the graph's number.
         """
         kinds = ((name, Tensor if overload and name == "graph" else kind) for name, kind in self._fields)
         arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in kinds)
@@ -117,46 +120,57 @@ class Operator(Generic[C]):
         return f"{self.name}{'.' if overload else ''}{overload}({arguments}) -> {returns}"
 
     def fake(self, call: C) -> Any:
-        """Empty results of the right shapes and dtypes."""
-        raise NotImplementedError
+        """Return empty results of the right shapes and dtypes; by default one like the first operand."""
+        return call[0].new_empty(call[0].shape)
 
     def recorded(self, call: C) -> C:
-        """The call to run where it is recorded, which may ask for more results."""
+        """Return the call to run when it is recorded, which may have more results."""
         return call
 
     def constant(self, call: C, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The results that have no gradient: all but the first, which are notes for the backward pass."""
+        """Return the results without a gradient: all but the first, which the backward pass needs."""
         return results[1:]
 
     def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
-        """The call and results that the backward pass needs; None stands for tensors not needed."""
-        raise NotImplementedError
+        """Return the call and the results that the backward pass needs, with None for tensors not needed."""
+        return call, ()
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
-        """The gradients to the operands of ``context.wanted``, from those to the results."""
+        """Return the gradients to the operands of ``context.wanted``, given those to the results."""
         raise NotImplementedError
 
     def fitted(self, call: C, graph: Graph) -> C:
-        """The call with operands of just the graph's edges: in programs there may be more, to be ignored."""
-        return call
+        """Return a program's call for the graph of its handle: operands of edges may have had more rows."""
+        given: Any = call
+        changed: dict[str, Any] = {}
+        if self._nested:
+            changed[given._fields[0]] = OPERATORS[type(given[0])].fitted(given[0], graph)
+        else:
+            changed["graph"] = graph.number
+        if "edges" in given._fields:
+            changed["edges"] = graph.num_edges
+        for name in self.edge_fields:
+            if (rows := getattr(given, name)) is not None:
+                changed[name] = of_edges(rows, graph)
+        return given._replace(**changed)  # type: ignore[no-any-return]
 
     def padded(self, call: C, results: Any) -> Any:
-        """The results with as many edges as the operands of the call have."""
+        """Return the results with as many rows as the operands of edges have."""
         return results
 
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
-        """A whole batch at once, with the batch as first dimension; None where every member runs alone."""
+        """Return the results of a batch, its first dimension, in one call; None if each member runs alone."""
         return None
 
     def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
-        """The operator's results, recorded if a gradient is wanted.
+        """Return the operator's results, recorded if a gradient is wanted.
 
         Args:
-            call: What is asked.
-            graph: The graph that the call names, where it is at hand.
+            call: The call.
+            graph: The graph that the call names, if it is at hand.
         """
         x = call[0][0] if self._nested else call[0]
-        # In the older vmap any argument may stand for a batch. Asked last: torch.compile cannot trace it.
+        # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
         if not _is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
         if type(graph) is not Graph:
@@ -165,7 +179,7 @@ class Operator(Generic[C]):
                 return self._on_held(call)
             graph = by_number(number)
         if _grad_is_enabled():
-            # Loops here and below, for a comprehension is a call, and small graphs notice.
+            # Loops here and below, because a comprehension is a call, and small graphs notice.
             wanted: tuple[str, ...] = ()
             operands: tuple[Tensor, ...] = ()
             for name, place in self._places:
@@ -189,8 +203,7 @@ class Operator(Generic[C]):
     def _held_kernel(self, *args: Any) -> Any:
         call = self._unflattened(args)
         graph = held(call.graph)  # type: ignore[attr-defined]
-        fitted = self.fitted(_on(call, graph), graph)
-        return self.padded(call, run_on_backend(graph, fitted, args[0]))
+        return self.padded(call, run_on_backend(graph, self.fitted(call, graph), args[0]))
 
     def _held_autograd(self, *args: Any) -> Any:
         # Of the plain tensors of a program that runs operator by operator, the graph is known by now.
@@ -199,9 +212,9 @@ class Operator(Generic[C]):
         return self._autograd(*args)
 
     def _on_held(self, call: C) -> Any:
-        """The results, recorded if a gradient is wanted, of a call of plain tensors with a handle."""
+        """Return the results of a call of plain tensors with a handle, recorded if a gradient is wanted."""
         graph = held(call.graph)  # type: ignore[attr-defined]
-        return self.padded(call, self(self.fitted(_on(call, graph), graph), graph))
+        return self.padded(call, self(self.fitted(call, graph), graph))
 
     def _fake(self, *args: Any) -> Any:
         return self.fake(self._unflattened(args))
@@ -217,7 +230,7 @@ class Operator(Generic[C]):
         return self._unrecorded(*args)
 
     def _unrecorded(self, *args: Any) -> Any:
-        """The results of a call that came from the dispatcher; there is no batch among its arguments."""
+        """Return the results of a call that came from the dispatcher; its arguments are not batches."""
         if _is_plain(args[0]):
             return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
@@ -244,7 +257,7 @@ class Operator(Generic[C]):
         return one_by_one(self._dispatched, size, dims, args) if folded is None else folded
 
     def _refuse_transforms(self, *tensors: Tensor) -> None:
-        """Raises where a derivative is asked for that would be left out."""
+        """Raises where a derivative is wanted that would be left out."""
         if _transforms_are_active() and needs_grad(*tensors):
             what = "gradients of torch.func (grad, vjp, jacrev)"
         elif forward_ad._current_level >= 0 and any(
@@ -259,7 +272,8 @@ class Operator(Generic[C]):
         )
 
 
-_OPERATORS: dict[type, Operator[Any]] = {}
+OPERATORS: dict[type, Operator[Any]] = {}
+"""The operators by the types of their calls."""
 
 
 def _is_plain(x: Tensor) -> bool:
@@ -275,12 +289,11 @@ def _is_plain(x: Tensor) -> bool:
 
 
 def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
-    """The results of a call of any operator, recorded if a gradient is wanted.
+    """Return the results of a call of any operator, recorded if a gradient is wanted.
 
-    Operators whose gradients are made of each other meet here, so that their files need not import each
-    other.
+    Operators whose gradients consist of each other call this, so that their files need not import each other.
     """
-    return _OPERATORS[type(call)](call, graph)
+    return OPERATORS[type(call)](call, graph)
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):
@@ -351,7 +364,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
 def needs_grad(*tensors: Tensor | None) -> bool:
     """Return whether a gradient to any of these is wanted now."""
-    # A loop, for a generator takes twice as long, and small graphs notice.
+    # A loop, because a generator takes twice as long, and small graphs notice.
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
@@ -365,13 +378,6 @@ def _flat_fields(call: Any) -> list[tuple[str, Any]]:
     for name, kind in get_type_hints(call).items():
         flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])
     return flat
-
-
-def _on(call: Any, graph: Graph) -> Any:
-    """The call with the graph's number, in place of a handle."""
-    if "graph" in call._fields:
-        return call._replace(graph=graph.number)
-    return call._replace(**{call._fields[0]: call[0]._replace(graph=graph.number)})
 
 
 def _flattened(call: Any) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Computations that run piece by piece, and again in the backward pass, so that nothing large is kept."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -60,18 +60,7 @@ class Whole(ABC):
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Computes the gradients of the operands that need one, as :meth:`Pieces.differentiable`."""
-        # New names for them all, so that an operand that was made from another does not count for that too.
-        inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
-        found = self.whole(*inputs)
-        results = (found,) if isinstance(found, Tensor) else found
-        pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
-        return torch.autograd.grad(
-            [result for result, _ in pairs],
-            [t for t, need in zip(inputs, needs, strict=True) if need],
-            [grad for _, grad in pairs],
-            create_graph=True,
-            materialize_grads=True,
-        )
+        return differentiated(self.whole, needs, operands, grads)
 
 
 def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
@@ -92,6 +81,39 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         return _Recomputed.apply(pieces, *operands)  # type: ignore[no-untyped-call]
     return pieces.forward(operands)[0]
+
+
+def differentiated(
+    whole: Callable[..., Any],
+    needs: Needs,
+    operands: Sequence[Tensor],
+    grads: Sequence[Tensor | None],
+    again: bool = True,
+) -> tuple[Tensor, ...]:
+    """Computes the gradients of a differentiable function, which can be differentiated again by default.
+
+    Args:
+        whole: Takes the operands and returns a tensor or a tuple of tensors, all pieces at once.
+        needs: Which of the operands need a gradient.
+        operands: The operands.
+        grads: For each result, its gradient, or None.
+        again: Whether the gradients can be differentiated.
+
+    Returns:
+        The gradients of the operands that need one, in order.
+    """
+    # Views, because an operand may have been made from another. torch.vmap allows no new leaves.
+    inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
+    found = whole(*inputs)
+    results = (found,) if isinstance(found, Tensor) else found
+    pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
+    return torch.autograd.grad(
+        [result for result, _ in pairs],
+        [t for t, need in zip(inputs, needs, strict=True) if need],
+        [grad.to(result.dtype) for result, grad in pairs],
+        create_graph=again,
+        materialize_grads=True,
+    )
 
 
 class _Recomputed(torch.autograd.Function):

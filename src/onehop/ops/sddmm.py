@@ -20,7 +20,7 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
         graph: The graph.
         dst: [num_dst, F] or [num_dst, H, F]. Differentiable.
         src: [num_src, F] or [num_src, H, F], on the same device. Differentiable.
-        backend: Who runs it, by name; None means the best that can.
+        backend: Name of the backend; None means the best that can.
 
     Returns:
         [E] or [E, H], in the caller's edge order, of the promoted dtype; added up in float32 for 16 bits.
@@ -45,7 +45,8 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     heads = dst.dim() == 3
     if not heads:
         dst, src = dst.unsqueeze(1), src.unsqueeze(1)
-    out: Tensor = SDDMM(Sddmm.of(graph, dst=dst, src=src, backend=backend or ""))
+    call = Sddmm(dst=dst, src=src, graph=graph.number, edges=graph.num_edges, backend=backend or "")
+    out: Tensor = SDDMM(call, graph)
     return out if heads else out.squeeze(1)
 
 
@@ -56,9 +57,6 @@ class _Sddmm(Operator[Sddmm]):
     def fake(self, call: Sddmm) -> Tensor:
         dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
         return call.src.new_empty((call.edges, call.src.size(1)), dtype=dtype)
-
-    def fitted(self, call: Sddmm, graph: Graph) -> Sddmm:
-        return call._replace(edges=graph.num_edges)
 
     def padded(self, call: Sddmm, results: Any) -> Any:
         return with_edges(results, call.edges)
@@ -86,8 +84,6 @@ def _weighted_sum(call: Sddmm, x: Tensor, weight: Tensor, shape: torch.Size, tra
         Aggregate(
             x=x.flatten(1),
             weight=weight.to(accumulator(x.dtype)),
-            src_scale=None,
-            dst_scale=None,
             graph=call.graph,
             rows=shape[0],
             transposed=transposed,

@@ -1,6 +1,6 @@
-"""One naive torch function per operator: the specification, and the only oracle of the tests.
+"""The specification of each operator: its call, and one naive torch function, the only oracle of the tests.
 
-They work on ``edge_index`` alone, on any device and dtype, and are differentiable by torch itself.
+The functions work on ``edge_index`` alone, on any device and dtype, and are differentiable by torch itself.
 """
 
 from onehop.reference.aggregate import aggregate

@@ -1,7 +1,73 @@
-"""Naive ``onehop.aggregate``."""
+"""Sum and mean: their call, and naive ``onehop.aggregate``, which has max and min too."""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.reference.calls import edges_of, shares_of, wide
+
+
+class Aggregate(NamedTuple):
+    """Sum or mean over each row's edges.
+
+    ``out[i] = dst_scale[i] * sum over e = (j -> i) of weight[e] * src_scale[j] * x[j]``
+
+    Attributes:
+        x: [num_src, F].
+        weight: acc [E] in the caller's edge order, or acc [E, H], whose columns weigh one H-th of the columns
+            of ``x`` each; None means 1.
+        src_scale: acc [num_src], contiguous; None means 1.
+        dst_scale: acc [num_dst], contiguous; None means 1.
+        graph: Number of the graph.
+        rows: num_dst.
+        transposed: Run on the graph with every edge reversed: sources and destinations change places.
+        mean: Divide every message by the number of edges of its destination; in the transposed graph by that
+            of the edge's destination in the graph itself, so that this is the derivative of the mean.
+        widen: Return acc, the accumulator's dtype, instead of that of ``x``.
+        backend: Name of the backend; empty means the best that can.
+
+    Returns:
+        [rows, F].
+    """
+
+    x: Tensor
+    weight: Tensor | None = None
+    src_scale: Tensor | None = None
+    dst_scale: Tensor | None = None
+    graph: int = -1
+    rows: int = -1
+    transposed: bool = False
+    mean: bool = False
+    widen: bool = False
+    backend: str = ""
+
+
+class AggregateGradients(NamedTuple):
+    """Gradients to the operands of :class:`Aggregate`; None where not wanted."""
+
+    x: Tensor | None = None
+    weight: Tensor | None = None
+    src_scale: Tensor | None = None
+    dst_scale: Tensor | None = None
+
+
+def run_aggregate(graph: Graph, call: Aggregate) -> Tensor:
+    """Runs a call by the formula."""
+    x, weight, edge_index = call.x, call.weight, edges_of(graph, call.x)
+    values = wide(x)
+    if weight is not None and weight.dim() == 2:
+        values = values.view(x.size(0), weight.size(1), x.size(1) // weight.size(1))
+    if call.mean:
+        share = shares_of(graph, x).index_select(0, edge_index[1])
+        weight = share if weight is None else weight * share.view(-1, *[1] * (weight.dim() - 1))
+    if call.transposed:
+        edge_index = edge_index.flip(0)
+    out = aggregate(edge_index, values, call.rows, weight, "sum", call.src_scale, call.dst_scale).reshape(
+        call.rows, x.size(1)
+    )
+    return out if call.widen else out.to(x.dtype)
 
 
 def aggregate(

@@ -1,14 +1,213 @@
-"""Naive ``onehop.gat``, ``onehop.gatv2`` and ``onehop.attention``."""
+"""Attention over each destination's edges: its calls, and naive ``gat``, ``gatv2`` and ``attention``."""
 
 import math
+from typing import Literal, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn.functional import leaky_relu
 
+from onehop.graph import Graph
+from onehop.reference.calls import edges_of, wide
 from onehop.reference.dropout import dropout_mask
 from onehop.reference.edge_softmax import edge_softmax
 
 Edge = Tensor | tuple[Tensor, Tensor]
+Rule = Literal["gat", "gatv2", "dot"]
+
+
+class Attention(NamedTuple):
+    """Weighted sums of sources' values, with weights that are softmaxed scores.
+
+    Scores, with j an edge's source and i its destination:
+
+    - "gat": leaky_relu(key[j] + query[i] + edge)
+    - "gatv2": att . leaky_relu(value[j] + query[i] + edge)
+    - "dot": factor * query[i] . (key[j] + edge); the edge's features are added to value[j] too
+
+    Features have one dtype; what is marked "acc" has its accumulator's.
+
+    Attributes:
+        value: [num_src, H, V].
+        key: gat: acc [num_src, H]; dot: [num_src, H, D]; gatv2: None.
+        query: gat: acc [num_dst, H]; else [num_dst, H, D].
+        att: gatv2: acc [H, D], else None.
+        edge: gat: acc [E, H]; else [E, H, D], or [E, K] with ``edge_weight``; None means 0.
+        edge_weight: acc [H * D, K], which projects ``edge``, or None.
+        mask: acc [E, H], multiplies the softmaxed weights; None means 1.
+        seeds: int64 [1], the seed of the dropout, in [0, 2^63): a tensor, since a number would be frozen into
+            a compiled program. None where there is no dropout.
+        graph: Number of the graph.
+        rows: num_dst.
+        edges: E.
+        rule: How scores are made.
+        factor: The leaky relu's slope, or the scale of dot products.
+        dropout: Probability of dropping a weight.
+        with_weights: Return the weights too.
+        backend: Name of the backend; empty means the best that can.
+
+    Returns:
+        [num_dst, H, V]; acc [num_dst, 2, H], for each row the largest score, and one divided by the sum of
+        the exponentials of scores less that; and acc [E, H], the weights, an empty tensor without
+        ``with_weights``.
+    """
+
+    value: Tensor
+    key: Tensor | None
+    query: Tensor
+    att: Tensor | None = None
+    edge: Tensor | None = None
+    edge_weight: Tensor | None = None
+    mask: Tensor | None = None
+    seeds: Tensor | None = None
+    graph: int = -1
+    rows: int = -1
+    edges: int = -1
+    rule: str = "dot"
+    factor: float = 1.0
+    dropout: float = 0.0
+    with_weights: bool = False
+    backend: str = ""
+
+    @property
+    def heads(self) -> int:
+        """H."""
+        return self.value.size(1)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the dropout; 0 where there is none."""
+        return 0 if self.seeds is None else int(self.seeds)
+
+    @property
+    def masks_returned_weights(self) -> bool:
+        """Return whether returned weights are those after dropout and mask, as in PyG's layers."""
+        return self.rule != "dot"
+
+
+class AttentionGradients(NamedTuple):
+    """Gradients to the operands of :class:`Attention`, each of its shape and dtype; None where not wanted."""
+
+    value: Tensor | None = None
+    key: Tensor | None = None
+    query: Tensor | None = None
+    att: Tensor | None = None
+    edge: Tensor | None = None
+    edge_weight: Tensor | None = None
+
+
+class AttentionGrad(NamedTuple):
+    """The gradients of :class:`Attention`.
+
+    Attributes:
+        call: The call.
+        out: Its first result.
+        softmax: Its second result.
+        weights: Its third result; None without ``grad_weights``.
+        grad: [num_dst, H, V], to its first result.
+        grad_weights: [E, H], to its third result, or None.
+        wanted: For each field of :class:`AttentionGradients`, whether it is wanted.
+
+    Returns:
+        A tensor for each field of :class:`AttentionGradients`; an empty one where not wanted.
+    """
+
+    call: Attention
+    out: Tensor
+    softmax: Tensor
+    weights: Tensor | None
+    grad: Tensor
+    grad_weights: Tensor | None
+    wanted: list[bool]
+
+    @property
+    def graph(self) -> int:
+        """Number of the graph."""
+        return self.call.graph
+
+    @property
+    def backend(self) -> str:
+        """Name of the backend; empty means the best that can."""
+        return self.call.backend
+
+
+def attention_grad(
+    call: Attention, results: tuple[Tensor, ...], grad: Tensor, grad_weights: Tensor | None = None
+) -> AttentionGrad:
+    """Makes the call of all gradients of a call.
+
+    Args:
+        call: The call.
+        results: Its results.
+        grad: The gradient to the first one.
+        grad_weights: The gradient to the weights, or None.
+    """
+    out, softmax, weights = results
+    return AttentionGrad(
+        call=call,
+        out=out,
+        softmax=softmax,
+        weights=weights if call.with_weights else None,
+        grad=grad,
+        grad_weights=grad_weights,
+        wanted=[getattr(call, name) is not None for name in AttentionGradients._fields],
+    )
+
+
+def run_attention(graph: Graph, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    """Runs a call by the formula, with zeros for the softmax, which the gradient does without."""
+    out, weights = attention_formula(graph, call)
+    softmax = weights.new_zeros(graph.num_dst, 2, call.heads)
+    return out.to(call.value.dtype), softmax, weights if call.with_weights else weights.new_empty(0)
+
+
+def run_attention_grad(graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
+    """Runs a call by torch's own derivative of the formula, without the results of the forward pass."""
+    names = [name for name, want in zip(AttentionGradients._fields, grad.wanted, strict=True) if want]
+    call = _wide_operands(grad.call)
+    leaves = {name: getattr(call, name).detach().requires_grad_() for name in names}
+    with torch.enable_grad():
+        again, again_weights = attention_formula(graph, call._replace(**leaves))
+        target = (again * grad.grad).sum()
+        if grad.grad_weights is not None:
+            target = target + (again_weights * grad.grad_weights).sum()
+        found = torch.autograd.grad(target, list(leaves.values()))
+    grads = {name: value.to(getattr(grad.call, name).dtype) for name, value in zip(names, found, strict=True)}
+    return tuple(grads.get(name, grad.call.value.new_empty(0)) for name in AttentionGradients._fields)
+
+
+def attention_formula(graph: Graph, call: Attention) -> tuple[Tensor, Tensor]:
+    """Computes output and weights in the accumulator's dtype, differentiable by torch itself."""
+    call = _wide_operands(call)
+    edge_index, value, query = edges_of(graph, call.value), call.value, call.query
+    factor, dropout, seed, mask = call.factor, call.dropout, call.seed, call.mask
+    if call.rule == "gat":
+        assert call.key is not None
+        scores = (call.key, query)
+        return gat(
+            edge_index, value, *scores, factor, dropout, edge_score=call.edge, edge_mask=mask, seed=seed
+        )
+    edge: Edge | None = call.edge
+    if call.edge is not None and call.edge_weight is not None:
+        edge = (call.edge, call.edge_weight)
+    if call.rule == "gatv2":
+        assert call.att is not None
+        return gatv2(
+            edge_index, value, query, call.att, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+        )
+    assert call.key is not None
+    return attention(
+        edge_index, query, call.key, value, factor, dropout, edge=edge, edge_mask=mask, seed=seed
+    )
+
+
+def _wide_operands(call: Attention) -> Attention:
+    return call._replace(
+        value=wide(call.value),
+        key=None if call.key is None else wide(call.key),
+        query=wide(call.query),
+        edge=None if call.edge is None else wide(call.edge),
+    )
 
 
 def gat(

@@ -1,6 +1,52 @@
-"""Naive ``onehop.sddmm``."""
+"""Sampled dense-dense product, a dot product for every edge: its call, and naive ``onehop.sddmm``."""
+
+from typing import NamedTuple
 
 from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.reference.calls import edges_of, shares_of, wide
+
+
+class Sddmm(NamedTuple):
+    """A dot product for every edge and head: ``out[e] = dst[i] . src[j]`` for e = (j -> i).
+
+    Attributes:
+        dst: [num_dst, H, F].
+        src: [num_src, H, F], of the same dtype.
+        graph: Number of the graph.
+        edges: E.
+        mean: Divide each product by the number of edges of its destination.
+        widen: Return the accumulator's dtype instead of the operands'.
+        backend: Name of the backend; empty means the best that can.
+
+    Returns:
+        [E, H], in the caller's edge order.
+    """
+
+    dst: Tensor
+    src: Tensor
+    graph: int
+    edges: int
+    mean: bool = False
+    widen: bool = False
+    backend: str = ""
+
+
+class SddmmGradients(NamedTuple):
+    """Gradients to the operands of :class:`Sddmm`; None where not wanted."""
+
+    dst: Tensor | None = None
+    src: Tensor | None = None
+
+
+def run_sddmm(graph: Graph, call: Sddmm) -> Tensor:
+    """Runs a call by the formula."""
+    dst = wide(call.dst)
+    if call.mean:
+        dst = dst * shares_of(graph, dst).view(-1, 1, 1)
+    out = sddmm(edges_of(graph, call.src), dst, wide(call.src))
+    return out if call.widen else out.to(call.src.dtype)
 
 
 def sddmm(edge_index: Tensor, dst: Tensor, src: Tensor) -> Tensor:

@@ -11,13 +11,14 @@ from onehop.backends import Backend
 from onehop.calls import (
     Aggregate,
     Attention,
-    AttentionGrad,
     EdgeSoftmax,
     Extremum,
     ExtremumGrad,
     Rule,
     Sddmm,
     accumulator,
+    attention_grad,
+    on,
 )
 from onehop.graph import Graph
 
@@ -60,7 +61,7 @@ def summed(site: Site, mean: bool, transposed: bool) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_dst if transposed else graph.num_src, width, dtype=dtype)
-        call = Aggregate.of(graph, x, transposed=transposed, mean=mean)
+        call = on(graph, Aggregate, x=x, transposed=transposed, mean=mean)
         return lambda plan: site.backend(plan).run(graph, call)
 
     return make
@@ -71,7 +72,7 @@ def extremum(site: Site, reduce: str, with_ties: bool) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_src, width, dtype=dtype)
-        call = Extremum.of(graph, x, reduce, with_ties=with_ties)
+        call = on(graph, Extremum, x=x, reduce=reduce, with_ties=with_ties)
         return lambda plan: site.backend(plan).run(graph, call)[0]
 
     return make
@@ -82,7 +83,7 @@ def extremum_grad(site: Site, reduce: str) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x, grad = (site.random(rows, width, dtype=dtype) for rows in (graph.num_src, graph.num_dst))
-        forward = Extremum.of(graph, x, reduce, with_ties=True)
+        forward = on(graph, Extremum, x=x, reduce=reduce, with_ties=True)
         out, ties = site.backend(None).run(graph, forward)
         call = ExtremumGrad(call=forward, extremum=out, ties=ties, grad=grad, wanted=[True, False])
         return lambda plan: site.backend(plan).run(graph, call)[0]
@@ -95,7 +96,7 @@ def sddmm(site: Site) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         dst, src = (site.rows(rows, width, dtype) for rows in (graph.num_dst, graph.num_src))
-        call = Sddmm.of(graph, dst=dst, src=src)
+        call = on(graph, Sddmm, dst=dst, src=src)
         return lambda plan: site.backend(plan).run(graph, call)
 
     return make
@@ -106,7 +107,7 @@ def edge_softmax(site: Site) -> Maker:
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         scores = site.random(graph.num_edges, width, dtype=dtype)
-        call = EdgeSoftmax.of(graph, scores)
+        call = on(graph, EdgeSoftmax, scores=scores)
         return lambda plan: site.backend(plan).run(graph, call)
 
     return make
@@ -124,7 +125,7 @@ def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker
             backend = site.backend(plan)
             results = kept or backend.run(graph, operands)
             if backward:
-                backend.run(graph, AttentionGrad.of(operands, results, grad))
+                backend.run(graph, attention_grad(operands, results, grad))
             return results[0]
 
         return call
@@ -147,4 +148,4 @@ def _operands(site: Site, rule: Rule, graph: Graph, width: int, dtype: torch.dty
         att = site.random(heads, head_width, dtype=acc)
     if rule == "dot":
         key, factor = site.rows(graph.num_src, width, dtype, seed=2), head_width**-0.5
-    return Attention.of(graph, rule, value=value, key=key, query=query, att=att, factor=factor)
+    return on(graph, Attention, rule=rule, value=value, key=key, query=query, att=att, factor=factor)

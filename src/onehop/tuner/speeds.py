@@ -15,7 +15,7 @@ import torch
 
 from onehop import processor
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 from onehop.plans.default import default_plan
@@ -131,7 +131,7 @@ def _believable(levels: list[tuple[tuple[float, ...], ...]]) -> tuple[tuple[tupl
 def _sum(graph: Graph, x: torch.Tensor, plan: CpuPlan) -> float:
     """Seconds of a sum."""
     backend = CpuBackend(plan)
-    call = Aggregate.of(graph, x)
+    call = on(graph, Aggregate, x=x)
     return _seconds(lambda: backend.run(graph, call))
 
 

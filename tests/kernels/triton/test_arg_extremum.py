@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from onehop import Graph
-from onehop.calls import ArgExtremum
+from onehop.calls import ArgExtremum, on
 from onehop.kernels.triton.positions import edge_places
 from onehop.ops.arg_extremum import ARG_EXTREMUM, arg_extremum
 from onehop.reference import arg_extremum as reference
@@ -80,7 +80,9 @@ def of_hub(reduce, last, x):
     graph = Graph.from_edge_index(
         torch.stack([torch.arange(40), torch.zeros(40, dtype=torch.long)]), size=(40, 2)
     )
-    calls = (ArgExtremum.of(graph, x, reduce, last=last, backend=name) for name in ("triton", "cpu"))
+    calls = (
+        on(graph, ArgExtremum, x=x, reduce=reduce, last=last, backend=name) for name in ("triton", "cpu")
+    )
     return [ARG_EXTREMUM(call) for call in calls]
 
 

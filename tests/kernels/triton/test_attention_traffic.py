@@ -7,7 +7,7 @@ from benchmarks.gpu.attention_cases import attention_operands
 from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
-from onehop.calls import AttentionGrad
+from onehop.calls import attention_grad
 from onehop.plans import TritonPlan
 from tests.kernels.triton.traffic import counted
 
@@ -43,7 +43,7 @@ def test_traffic(graph, rule, heads, width, dtype):
         results = backend.run(graph, operands)
     assert forward.bytes == pytest.approx(attention_floor(shape).no_reuse, rel=0.05)
     with counted() as backward:
-        backend.run(graph, AttentionGrad.of(operands, results, results[0]))
+        backend.run(graph, attention_grad(operands, results, results[0]))
     assert backward.bytes == pytest.approx(attention_grad_floor(shape).no_reuse, rel=0.05)
 
 

@@ -6,7 +6,7 @@ import torch
 import onehop
 from onehop import Graph, reference
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.kernels.triton import blocks, blocks_aggregate
 from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -69,7 +69,7 @@ def test_weights_have_more_bits_than_tensor_cores_keep():
     backend = TritonBackend(PLAN)
     x = torch.randn(num_src, 3, generator=torch.Generator().manual_seed(1)).half()
     weight = torch.rand(edge_index.size(1), generator=torch.Generator().manual_seed(0))
-    ours = backend.run(graph, Aggregate.of(graph, x, weight=weight, widen=True))
+    ours = backend.run(graph, on(graph, Aggregate, x=x, weight=weight, widen=True))
     exact = reference.aggregate(edge_index, x.double(), num_dst, weight.double())
     assert (ours - exact).abs().max() < 2**-19 * exact.abs().max()
 

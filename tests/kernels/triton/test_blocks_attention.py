@@ -8,7 +8,7 @@ import torch
 import onehop
 from onehop import Graph, reference
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Attention
+from onehop.calls import Attention, on
 from onehop.kernels.triton import blocks, blocks_attention
 from onehop.plans import TritonPlan
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -155,7 +155,7 @@ def test_leaves_what_the_kernels_leave_for_a_backward_pass():
     inputs = of("empty_rows", 2, 20, FP16)
     operands = {name: inputs[name] for name in ("value", "key", "query")}
     seeds = torch.tensor([7])
-    call = Attention.of(graph, "dot", **operands, factor=0.2, dropout=0.3, seeds=seeds)
+    call = on(graph, Attention, rule="dot", **operands, factor=0.2, dropout=0.3, seeds=seeds)
     ours = TritonBackend(PLAN).run(graph, call)
     kernels = TritonBackend(replace(PLAN, variant="kernels")).run(graph, call)
     torch.testing.assert_close(ours, kernels, rtol=5e-3, atol=5e-3)

@@ -13,7 +13,7 @@ from benchmarks.gpu.block_floors import (
 from benchmarks.gpu.floors import Shape, sum_floor
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, AttentionGrad
+from onehop.calls import Aggregate, attention_grad, on
 from onehop.kernels.triton.blocks import blocks_of
 from onehop.plans.triton_blocks import default_blocks_plan
 from tests.kernels.triton.traffic import counted
@@ -42,7 +42,7 @@ def test_sum(graph, weighted, transposed):
     x = torch.ones(cols, 64, dtype=torch.bfloat16)
     weight = torch.ones(EDGES) if weighted else None
     with counted() as traffic:
-        call = Aggregate.of(graph, x, weight=weight, transposed=transposed)
+        call = on(graph, Aggregate, x=x, weight=weight, transposed=transposed)
         TritonBackend(default_blocks_plan(64)).run(graph, call)
     shape = Shape(rows, cols, EDGES, 64, 2, per_edge=8 if weighted else 0)
     floor = block_sum_floor(shape, columns_of(graph, transposed))
@@ -62,6 +62,6 @@ def test_attention(graph, heads, width, dropout):
     assert forward.bytes == pytest.approx(floor.no_reuse, rel=0.05)
     assert floor.compulsory < floor.no_reuse < attention_floor(shape).no_reuse
     with counted() as backward:
-        backend.run(graph, AttentionGrad.of(operands, results, results[0]))
+        backend.run(graph, attention_grad(operands, results, results[0]))
     floor = block_attention_grad_floor(shape, columns, turned, dropout > 0)
     assert backward.bytes == pytest.approx(floor.no_reuse, rel=0.05)

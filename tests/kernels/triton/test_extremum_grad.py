@@ -7,7 +7,7 @@ import triton.language as tl
 import onehop
 from onehop import Graph, reference
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Extremum
+from onehop.calls import Extremum, on
 from onehop.kernels.triton import extremum, extremum_grad, positions
 from tests.kernels.triton.conftest import PLANS, SMALL
 from tests.kernels.triton.small_graphs import GRAPHS
@@ -135,7 +135,9 @@ def test_edges_too_far_back_for_a_mark(limit, reduce, monkeypatch):
     inputs = {"x": torch.randn(40, 8, generator=torch.Generator().manual_seed(9))}
     edges = torch.stack([torch.arange(40), torch.zeros(40, dtype=torch.long)])
     graph = Graph.from_edge_index(edges, size=(40, 1))
-    _, saved = TritonBackend(SMALL).run(graph, Extremum.of(graph, inputs["x"], reduce, with_ties=True))
+    _, saved = TritonBackend(SMALL).run(
+        graph, on(graph, Extremum, x=inputs["x"], reduce=reduce, with_ties=True)
+    )
     assert (saved == 1).any() == (limit == "LAST_POSITION")
     assert limit == "LAST_POSITION" or (saved < -7).any()
     compare(
@@ -155,7 +157,7 @@ def test_what_is_saved(name, reduce):
     generator = torch.Generator().manual_seed(1)
     x = torch.randint(-3, 4, (num_src, 4), generator=generator).double()
     x[::5, 0] = NAN
-    _, saved = TritonBackend(SMALL).run(graph, Extremum.of(graph, x, reduce, with_ties=True))
+    _, saved = TritonBackend(SMALL).run(graph, on(graph, Extremum, x=x, reduce=reduce, with_ties=True))
     rowptr, col = graph.csr.rowptr, graph.csr.col
     for row in range(num_dst):
         messages = x[col[rowptr[row] : rowptr[row + 1]].long()]

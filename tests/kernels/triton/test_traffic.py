@@ -12,7 +12,7 @@ from benchmarks.gpu.floors import (
 )
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
-from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm
+from onehop.calls import Aggregate, Extremum, ExtremumGrad, Sddmm, on
 from tests.kernels.triton.traffic import counted
 
 NUM_SRC, NUM_DST = 30, 24
@@ -47,14 +47,14 @@ CASES = [(64, torch.float32), (200, torch.float32), (128, torch.bfloat16), (33, 
 def test_sum(graph, width, dtype, transposed):
     x = torch.ones(NUM_DST if transposed else NUM_SRC, width, dtype=dtype)
     with counted() as traffic:
-        TritonBackend().run(graph, Aggregate.of(graph, x, transposed=transposed))
+        TritonBackend().run(graph, on(graph, Aggregate, x=x, transposed=transposed))
     assert_close(traffic, sum_floor(shape_of(graph, x, transposed)))
 
 
 def test_weighted_sum(graph):
     x, weight = torch.ones(NUM_SRC, 64), torch.ones(graph.num_edges)
     with counted() as traffic:
-        TritonBackend().run(graph, Aggregate.of(graph, x, weight=weight))
+        TritonBackend().run(graph, on(graph, Aggregate, x=x, weight=weight))
     assert_close(traffic, sum_floor(shape_of(graph, x, per_edge=4 + 4)))
 
 
@@ -62,7 +62,7 @@ def test_weighted_sum(graph):
 def test_max(graph, width, dtype):
     x = torch.ones(NUM_SRC, width, dtype=dtype)
     with counted() as traffic:
-        TritonBackend().run(graph, Extremum.of(graph, x, "max", with_ties=True))
+        TritonBackend().run(graph, on(graph, Extremum, x=x, reduce="max", with_ties=True))
     assert_close(traffic, extremum_floor(shape_of(graph, x)))
 
 
@@ -72,7 +72,7 @@ def test_gradient_of_max(graph):
     target = torch.randint(0, NUM_DST, (900,), generator=generator)
     graph = Graph.from_edge_index(torch.stack([torch.arange(900), target]), size=(900, NUM_DST))
     x, out = torch.rand(900, 64, generator=generator), torch.ones(NUM_DST, 64)
-    forward = Extremum.of(graph, x, "max", with_ties=True)
+    forward = on(graph, Extremum, x=x, reduce="max", with_ties=True)
     extremum, saved = TritonBackend().run(graph, forward)
     call = ExtremumGrad(call=forward, extremum=extremum, ties=saved, grad=out, wanted=[True, False])
     with counted() as traffic:
@@ -85,5 +85,5 @@ def test_gradient_of_max(graph):
 def test_sddmm(graph, heads):
     dst, src = torch.ones(NUM_DST, heads, 64 // heads), torch.ones(NUM_SRC, heads, 64 // heads)
     with counted() as traffic:
-        TritonBackend().run(graph, Sddmm.of(graph, dst=dst, src=src))
+        TritonBackend().run(graph, on(graph, Sddmm, dst=dst, src=src))
     assert_close(traffic, sddmm_floor(shape_of(graph, src.flatten(1), per_edge=4), heads, 4))

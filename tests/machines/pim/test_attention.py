@@ -8,7 +8,7 @@ import torch
 
 from onehop import ArgumentError, Graph, MachineMemoryError
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Attention, Extremum
+from onehop.calls import Attention, Extremum, on
 from onehop.machines.base import AttentionSize
 from onehop.machines.pim import Machine, PimPlan, preset
 from onehop.machines.pim.attention import attention_plan, simulate_attention
@@ -44,7 +44,7 @@ def operands(
         found |= {"key": numbers(src, heads), "query": numbers(dst, heads)}
         found |= {"edge": numbers(count, heads)} if edges else {}
     elif rule == "gatv2":
-        found |= {"query": numbers(dst, heads, width), "att": numbers(heads, width)}
+        found |= {"key": None, "query": numbers(dst, heads, width), "att": numbers(heads, width)}
     else:
         found |= {"key": numbers(src, heads, width), "query": numbers(dst, heads, width)}
     return found | ({"mask": numbers(count, heads).relu()} if masked else {})
@@ -69,7 +69,7 @@ def test_attention_is_that_of_the_reference(name: str, rule: str, dtype: torch.d
     graph = HOSTILE[name]
     for plan, (edges, masked) in zip(PLANS, [(True, True), (False, False)] * 3, strict=False):
         given = operands(graph, rule, 3, 5, edges=edges, masked=masked, dtype=dtype)
-        call = Attention.of(graph, rule, **given)
+        call = on(graph, Attention, rule=rule, **given)
         (out, softmax), report = MACHINE.attention(graph, call, plan)
         assert out.dtype == dtype
         assert report.plan == plan
@@ -92,7 +92,7 @@ def test_extrema_are_exact_through_every_partition(name: str, reduce: str) -> No
     others = [PimPlan(sp=4, ds=1, format="coo"), PimPlan(sp=2, ds=2, block_rounds=3, rounds=2)]
     for plan in (None, *PLANS, *others):
         for own, adds in ((None, False), (weight, False), (weight, True)):
-            call = Extremum.of(graph, x, reduce, weight=own, adds=adds)
+            call = on(graph, Extremum, x=x, reduce=reduce, weight=own, adds=adds)
             out, report = MACHINE.extremum(graph, call, plan)
             expected = aggregate(
                 graph.edge_index(), x, graph.num_dst, own, reduce, multiply="add" if adds else "mul"
@@ -104,7 +104,7 @@ def test_extrema_are_exact_through_every_partition(name: str, reduce: str) -> No
 def test_nan_and_infinity_come_through() -> None:
     graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]]), 4)
     x = torch.tensor([[math.nan], [1.0], [-math.inf], [-math.inf]])
-    out, _ = MACHINE.extremum(graph, Extremum.of(graph, x, "max"), PLANS[0])
+    out, _ = MACHINE.extremum(graph, on(graph, Extremum, x=x, reduce="max"), PLANS[0])
     assert out[0].isnan()
     assert out[1] == -math.inf
     assert not out[2:].any()
@@ -150,7 +150,7 @@ def test_time_of_max_is_that_of_the_sum_with_comparisons(plan: PimPlan, multipli
     x = torch.ones(graph.num_src, width, device=CPU)
     weight = None if multiplied == "none" else torch.ones(graph.num_edges, device=CPU)
     adds = multiplied == "terms"
-    _, found = MACHINE.extremum(graph, Extremum.of(graph, x, "max", weight=weight, adds=adds), plan)
+    _, found = MACHINE.extremum(graph, on(graph, Extremum, x=x, reduce="max", weight=weight, adds=adds), plan)
     _, of_sum = MACHINE.aggregate(graph, x, plan, weight=weight)
     for phase in ("send", "broadcast", "retrieve", "merge"):
         assert found.phases_ns[phase] == of_sum.phases_ns[phase]
@@ -170,7 +170,7 @@ def test_coo_that_shares_rows_compares_where_it_would_add() -> None:
     graph, x = HOSTILE["hub"], torch.ones(60, 8, device=CPU)
     for fold in ("tree", "serial"):
         plan = PimPlan(sp=2, ds=2, format="coo", fold=fold)
-        call = Extremum.of(graph, x, "max")
+        call = on(graph, Extremum, x=x, reduce="max")
         ours, sums = machine.extremum(graph, call, plan)[1], machine.aggregate(graph, x, plan)[1]
         assert ours.total_ns == pytest.approx(sums.total_ns, rel=1e-12)
         # On the machine as it is a comparison takes less than an add of floats.
@@ -219,27 +219,29 @@ def test_plans_that_do_not_fit_are_refused(change: dict[str, Any], message: str)
     graph = HOSTILE["uniform"]
     given = operands(graph, "gat", 2, 4, edges=False, masked=False, dtype=torch.float32)
     with pytest.raises(ArgumentError, match=message):
-        MACHINE.attention(graph, Attention.of(graph, "gat", **given), PimPlan(**{"sp": 4, "ds": 1, **change}))
+        MACHINE.attention(
+            graph, on(graph, Attention, rule="gat", **given), PimPlan(**{"sp": 4, "ds": 1, **change})
+        )
 
 
 def test_machines_without_functions_say_so() -> None:
     graph, x = HOSTILE["uniform"], torch.ones(100, 4, device=CPU)
     for name in ("aim_like", "hbm_pim_like"):
         with pytest.raises(ArgumentError, match=r"no float32|gives no functions|has max, min"):
-            Machine(preset(name)).extremum(graph, Extremum.of(graph, x, "max"))
+            Machine(preset(name)).extremum(graph, on(graph, Extremum, x=x, reduce="max"))
     quantised = Machine(small(), dtype="int16")
     with pytest.raises(ArgumentError, match="has sums alone of int16"):
-        quantised.extremum(graph, Extremum.of(graph, x, "max"))
+        quantised.extremum(graph, on(graph, Extremum, x=x, reduce="max"))
     with pytest.raises(ArgumentError, match=r"float32 and float64, not of torch\.int32"):
-        MACHINE.extremum(graph, Extremum.of(graph, x.int(), "max"))
+        MACHINE.extremum(graph, on(graph, Extremum, x=x.int(), reduce="max"))
     given = operands(graph, "gat", 2, 4, edges=False, masked=False, dtype=torch.float32)
     seeds = torch.zeros(1, dtype=torch.int64, device=CPU)
     with pytest.raises(ArgumentError, match="no dropout of its own"):
-        MACHINE.attention(graph, Attention.of(graph, "gat", **given, dropout=0.5, seeds=seeds))
+        MACHINE.attention(graph, on(graph, Attention, rule="gat", **given, dropout=0.5, seeds=seeds))
     vectors = operands(graph, "dot", 2, 4, edges=False, masked=False, dtype=torch.float32)
     edge = torch.ones(graph.num_edges, 2, 4, device=CPU)
     with pytest.raises(ArgumentError, match="edges have features"):
-        MACHINE.attention(graph, Attention.of(graph, "dot", **vectors, edge=edge))
+        MACHINE.attention(graph, on(graph, Attention, rule="dot", **vectors, edge=edge))
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -247,18 +249,18 @@ def test_machines_without_functions_say_so() -> None:
 def test_nothing_to_do_takes_no_time(rule: str, shape: tuple[int, int]) -> None:
     graph = HOSTILE["uniform"]
     given = operands(graph, rule, *shape, edges=False, masked=False, dtype=torch.float32)
-    (out, _), report = MACHINE.attention(graph, Attention.of(graph, rule, **given))
+    (out, _), report = MACHINE.attention(graph, on(graph, Attention, rule=rule, **given))
     assert out.shape == (100, *shape)
     assert report.total_ns == 0
     empty = torch.empty(100, 0, device=CPU)
-    largest, _ = MACHINE.extremum(graph, Extremum.of(graph, empty, "max"))
+    largest, _ = MACHINE.extremum(graph, on(graph, Extremum, x=empty, reduce="max"))
     assert largest.shape == (100, 0)
 
 
 def test_reports_name_the_operator_and_serialise() -> None:
     graph = HOSTILE["uniform"]
     given = operands(graph, "gat", 2, 4, edges=False, masked=False, dtype=torch.float32)
-    _, report = MACHINE.attention(graph, Attention.of(graph, "gat", **given))
+    _, report = MACHINE.attention(graph, on(graph, Attention, rule="gat", **given))
     told = report.as_dict()
     assert (told["operator"], told["rule"], told["heads"]) == ("attention", "gat", 2)
     assert "attention" in report.table()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from onehop import config, thresholds
 from onehop.backends import run
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.graph import Graph
 from onehop.graph.identity import CACHE, fingerprint, remembered
 from onehop.integrations import session
@@ -54,14 +54,14 @@ class SparseFeatures:
         if not _is_finite(weight):
             return None
         columns = weight.t().contiguous()
-        out: Tensor = run(self.graph, Aggregate.of(self.graph, columns, weight=self.values), columns)
+        out: Tensor = run(self.graph, on(self.graph, Aggregate, x=columns, weight=self.values), columns)
         return out
 
     def over_rows(self, grad: Tensor) -> Tensor | None:
         """G^T X, [M, K], for G of [N, M]; None if an entry of G is not finite."""
         if not _is_finite(grad):
             return None
-        call = Aggregate.of(self.graph, grad.contiguous(), weight=self.values, transposed=True)
+        call = on(self.graph, Aggregate, x=grad.contiguous(), weight=self.values, transposed=True)
         summed: Tensor = run(self.graph, call, grad)
         return summed.t().contiguous()
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
-from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator
+from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator, on
 from onehop.graph import Graph
 from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.kernels.cpu.layout import thread_count
@@ -78,7 +78,7 @@ class PreparedAttentionGrad:
         if grad.grad_weights is not None:
             ones = torch.ones(graph.num_src, call.heads, dtype=self.acc, device="cpu")
             like = torch.ones(1, call.heads, dtype=self.acc, device="cpu")
-            self.product = PreparedAggregate(graph, plan, Aggregate.of(graph, ones, weight=like))
+            self.product = PreparedAggregate(graph, plan, on(graph, Aggregate, x=ones, weight=like))
 
     @staticmethod
     def key(grad: AttentionGrad) -> tuple[Any, ...]:
@@ -131,18 +131,7 @@ class PreparedAttentionGrad:
         """Acc [rows, H]: sums of per-edge values over each row."""
         assert self.product is not None
         ones = weight.new_ones(self.csr.cols, weight.size(1))
-        call = Aggregate(
-            x=ones,
-            weight=weight,
-            src_scale=None,
-            dst_scale=None,
-            graph=self.graph_number,
-            rows=self.csr.rows,
-            transposed=False,
-            mean=False,
-            widen=False,
-            backend="",
-        )
+        call = Aggregate(x=ones, weight=weight, graph=self.graph_number, rows=self.csr.rows)
         return self.product.run(call)
 
 

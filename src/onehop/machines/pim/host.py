@@ -7,7 +7,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.graph import Graph
 from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.plans import CpuPlan
@@ -68,7 +68,7 @@ def largest_error(
     values = None if weight is None else weight.double()
     for begin in range(0, x.size(1), block):
         part = x[:, begin : begin + block].double()
-        call = Aggregate.of(graph, part, weight=values, mean=reduce == "mean")
+        call = on(graph, Aggregate, x=part, weight=values, mean=reduce == "mean")
         exact = PreparedAggregate(graph, CpuPlan(), call).run(call)
         if exact.numel():
             worst = max(worst, float((exact - out[:, begin : begin + block].double()).abs().max()))

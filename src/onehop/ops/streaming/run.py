@@ -14,7 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from onehop import native
-from onehop.calls import Aggregate, Extremum
+from onehop.calls import Aggregate, Extremum, on
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
@@ -282,9 +282,11 @@ def _tile_reduced(
 
 def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, scale: Tensor | None) -> Tensor:
     if reduce == "max" or reduce == "min":
-        extremum: Tensor = run_call(Extremum.of(graph, x, reduce, weight=weight))[0]
+        extremum: Tensor = run_call(on(graph, Extremum, x=x, reduce=reduce, weight=weight))[0]
         return extremum if scale is None else extremum * scale[:, None]
-    summed: Tensor = run_call(Aggregate.of(graph, x, weight=weight, dst_scale=scale, mean=reduce == "mean"))
+    summed: Tensor = run_call(
+        on(graph, Aggregate, x=x, weight=weight, dst_scale=scale, mean=reduce == "mean")
+    )
     return summed
 
 

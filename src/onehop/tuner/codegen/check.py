@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.reference import ReferenceBackend
-from onehop.calls import Aggregate, Extremum
+from onehop.calls import Aggregate, Extremum, on
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 
@@ -41,10 +41,10 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
     ours, theirs = CpuBackend(small), ReferenceBackend()
     if kind == "sum":
         for what, call in {
-            "a sum": Aggregate.of(graph, x, widen=True),
-            "a weighted sum": Aggregate.of(graph, x, weight=weight, widen=True),
-            "a scaled sum": Aggregate.of(graph, x, src_scale=scale, dst_scale=scale, widen=True),
-            "a mean": Aggregate.of(graph, x, mean=True, widen=True),
+            "a sum": on(graph, Aggregate, x=x, widen=True),
+            "a weighted sum": on(graph, Aggregate, x=x, weight=weight, widen=True),
+            "a scaled sum": on(graph, Aggregate, x=x, src_scale=scale, dst_scale=scale, widen=True),
+            "a mean": on(graph, Aggregate, x=x, mean=True, widen=True),
         }.items():
             if _differ(ours.run(graph, call), theirs.run(graph, call)):
                 return what
@@ -53,7 +53,7 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
     for reduce in ("max", "min"):
         for factor in (None, weight):
             for ties in (False, True):
-                extremum = Extremum.of(graph, x, reduce, weight=factor, widen=True, with_ties=ties)
+                extremum = on(graph, Extremum, x=x, reduce=reduce, weight=factor, widen=True, with_ties=ties)
                 found, exact = (each.run(graph, extremum) for each in (ours, theirs))
                 if any(_differ(a, b) for a, b in zip(found, exact, strict=True)):
                     return f"a{'' if factor is None else ' weighted'} {reduce}"

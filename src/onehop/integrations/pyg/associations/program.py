@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.calls import Aggregate
+from onehop.calls import Aggregate, on
 from onehop.graph.handle import held
 from onehop.integrations import session
 from onehop.integrations.pyg import programs, reuse
@@ -203,9 +203,10 @@ class _Step(NamedTuple):
     def sum_of(self, rows: Tensor, transposed: bool = False) -> Tensor:
         """The aggregation of other rows, or of gradients over the reversed edges."""
         task = self.task()
-        call = Aggregate.of(
+        call = on(
             task.graph,
-            rows,
+            Aggregate,
+            x=rows,
             weight=task.weight,
             src_scale=task.scale,
             dst_scale=task.scale,

@@ -1,0 +1,84 @@
+"""The gradients of operators: as operators of their own, and as those of a formula."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from onehop.calls import accumulator
+from onehop.ops.held_edges import with_edges
+from onehop.ops.library import OPERATORS, C, Operator
+from onehop.ops.recomputed import differentiated
+
+
+class GradientOperator(Operator[C]):
+    """The gradients of an operator.
+
+    Its call begins with the operator's call, and ends with ``wanted``, a flag for each field of ``of``. For
+    each of these it returns a tensor of the operand's shape, or an empty one where not wanted.
+
+    Attributes:
+        of: The named tuple of gradients.
+        widens: Whether they are in the accumulator's dtype instead of the operands'.
+    """
+
+    of: ClassVar[Any]
+    widens: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        cls.results = len(cls.of._fields)
+
+    def fake(self, call: C) -> tuple[Tensor, ...]:
+        """Return empty results like the operands."""
+        first = call[0][0]
+        dtype = accumulator(first.dtype) if self.widens else None
+        return tuple(
+            first.new_empty(0, dtype=dtype) if like is None else like.new_empty(like.shape, dtype=dtype)
+            for like in self._likes(call)
+        )
+
+    def padded(self, call: C, results: Any) -> Any:
+        """Return the results with as many rows as the operands of edges have."""
+        of_edges = OPERATORS[type(call[0])].edge_fields
+        return tuple(
+            found if like is None or name not in of_edges else with_edges(found, like.size(0))
+            for name, like, found in zip(self.of._fields, self._likes(call), results, strict=True)
+        )
+
+    def _likes(self, call: C) -> list[Tensor | None]:
+        """Return the operands, with None for those without a gradient."""
+        wanted: list[bool] = call.wanted  # type: ignore[attr-defined]
+        return [
+            getattr(call[0], name) if want else None
+            for name, want in zip(self.of._fields, wanted, strict=True)
+        ]
+
+
+def by_formula(
+    formula: Callable[[C], Any],
+    call: C,
+    names: Sequence[str],
+    grads: Sequence[Tensor | None],
+    again: bool = True,
+) -> dict[str, Tensor]:
+    """Computes gradients of a call as those of a formula of differentiable functions.
+
+    Second derivatives are rare: most operators take them by their reference, with a row for each edge.
+
+    Args:
+        formula: Returns the call's results, or the first of them.
+        call: The call.
+        names: Fields of the call to differentiate by.
+        grads: For each result of the formula, its gradient, or None.
+        again: Whether the gradients can be differentiated.
+
+    Returns:
+        The gradients by the names of the fields.
+    """
+
+    def whole(*operands: Tensor) -> Any:
+        return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
+
+    operands = [getattr(call, name) for name in names]
+    found = differentiated(whole, (True,) * len(names), operands, grads, again)
+    return dict(zip(names, found, strict=True))

@@ -1,0 +1,98 @@
+"""``extremum`` against the references of both kinds: ties, NaN, destinations without edges, refusals."""
+
+import math
+
+import pytest
+import torch
+
+from onehop import ArgumentError, Graph, extremum, reference
+
+# Two edges tie for destination 0; destination 1 has a NaN; 2 has none.
+EDGES = torch.tensor([[0, 1, 2, 3, 0], [0, 0, 0, 1, 1]])
+
+
+@pytest.fixture
+def graph() -> Graph:
+    return Graph.from_edge_index(EDGES, size=(4, 3))
+
+
+def rows(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """Small whole numbers, which tie often."""
+    generator = torch.Generator().manual_seed(4)
+    return torch.randint(-2, 3, shape, generator=generator).to(dtype).requires_grad_()
+
+
+def by_reference(ties, edges, x, count, weight, reduce):
+    if ties == "share":
+        return reference.aggregate(edges, x, count, weight, reduce)
+    return reference.arg_extremum(edges, x, count, weight, reduce, ties == "last")[0]
+
+
+@pytest.mark.parametrize("heads", [False, True], ids=["plain", "heads"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("ties", ["share", "first", "last"])
+def test_results_and_gradients_are_those_of_the_reference(ties, reduce, weighted, heads):
+    edges = torch.randint(0, 12, (2, 90), generator=torch.Generator().manual_seed(2))
+    graph = Graph.from_edge_index(edges, 13)
+    x = rows(13, 2, 5) if heads else rows(13, 5)
+    weight = (rows(90, 2) if heads else rows(90)) if weighted else None
+    leaves = [x] if weight is None else [x, weight]
+    out = extremum(graph, x, weight, reduce, ties)
+    expected = by_reference(ties, edges, x, 13, weight, reduce)
+    assert torch.equal(out, expected)
+    some = torch.rand(out.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    for ours, theirs in zip(
+        torch.autograd.grad(out, leaves, some), torch.autograd.grad(expected, leaves, some), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("ties", "gradient"), [("share", [0.5, 0.5, 0]), ("first", [1, 0, 0]), ("last", [0, 1, 0])]
+)
+def test_edges_that_tie_get_what_was_chosen(graph, ties, gradient):
+    x = torch.tensor([[7.0], [7.0], [1.0], [0.0]], requires_grad=True)
+    extremum(graph, x, ties=ties)[0].sum().backward()
+    assert x.grad[:3, 0].tolist() == gradient
+
+
+@pytest.mark.parametrize(
+    ("ties", "expected"),
+    [("share", [7, math.nan, 0]), ("first", [7, 7, -math.inf]), ("last", [7, 7, -math.inf])],
+)
+def test_nan_and_destinations_without_edges(graph, ties, expected):
+    x = torch.tensor([[7.0], [7.0], [1.0], [math.nan]])
+    torch.testing.assert_close(
+        extremum(graph, x, ties=ties)[:, 0], torch.tensor(expected, dtype=x.dtype), equal_nan=True
+    )
+
+
+def test_shared_ties_promote_and_take_16_bits(graph):
+    assert extremum(graph, torch.ones(4, 2, dtype=torch.bfloat16)).dtype is torch.bfloat16
+    assert extremum(graph, torch.ones(4, 2, dtype=torch.bfloat16), torch.ones(5)).dtype is torch.float32
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"graph": EDGES}, "graph: expected an onehop.Graph"),
+        ({"x": torch.ones(3, 2)}, "x: expected a row for each of the 4 sources"),
+        ({"x": torch.ones(4, 2, dtype=torch.int32)}, "x: expected float32, float64, bfloat16 or float16"),
+        ({"weight": torch.ones(4)}, "weight: expected one entry for each of the 5 edges"),
+        ({"reduce": "sum"}, "reduce: expected max or min, got 'sum'"),
+        ({"ties": "all"}, "ties: expected one of share, first, last, got 'all'"),
+        ({"x": torch.ones(4, 2).half(), "ties": "first"}, 'with ties="first", expected float32 or float64'),
+        ({"weight": torch.ones(5).double(), "ties": "last"}, "a weight of torch.float64; convert them"),
+    ],
+)
+def test_refusals(graph, given, sentence):
+    with pytest.raises(ArgumentError, match=sentence):
+        extremum(**{"graph": graph, "x": torch.ones(4, 2), **given})
+
+
+def test_graphs_with_too_many_edges_for_a_winner(graph, monkeypatch):
+    monkeypatch.setattr("onehop.ops.arg_extremum.MOST_EDGES", 4)
+    with pytest.raises(ArgumentError, match="expected at most 4 edges, got 5"):
+        extremum(graph, torch.ones(4, 2), ties="first")
+    assert extremum(graph, torch.ones(4, 2)).shape == (3, 2)
