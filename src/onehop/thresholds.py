@@ -29,8 +29,8 @@ class Thresholds:
         serial_work: Edges times width below which the default plan has one thread. A cautious choice: at five
             times as many (10,556 edges, width 16) two threads took three quarters of the time of one.
         wide_edges: Edges above which numbers of edges have 64 bits.
-        product_rows: Rows from which on the gradient of a linear step is summed over blocks of rows.
-        product_block_rows: Rows of such a block. 1,024 to 4,096 take the same time, 128 half as long again.
+        product_block_rows: Rows of a block, over which the gradient of a linear step may be summed. 1,024 to
+            4,096 take the same time, 128 half as long again.
         product_work: Rows times columns of x times columns of the result from which on a product of a linear
             step runs in the fastest library: about a millisecond of work, beside which the choice costs
             nothing.
@@ -39,7 +39,6 @@ class Thresholds:
         awaited_numbers: Entries of features on a device from which on the order of a layer's linear step and
             aggregation is chosen there. The host then waits to know whether what came first is finite, some
             tens of microseconds, in which a GPU reads about as many entries: a mini-batch is not worth it.
-        leaf_rows: Rows from which on trailing rows without edges are omitted from a linear step.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
             recognising it takes longer than its sums. An edge of attention counts four times. Fresh graphs
             of 60 edges ran at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound. Not for GCNConv,
@@ -60,11 +59,9 @@ class Thresholds:
             library, for all edges at once, and not in the kernel, which makes it in every sweep. With
             GATv2Conv and TransformerConv of width 32 to 256, forward and backward, with 6,000 and 300,000
             edges, the kernel takes 0.7 to 1.0 times as long with 4 columns, 1.0 to 1.8 with 16, where it
-            spares memory, 1.1 to 2.0 with 32, and 1.4 to 3.3 with 272.
-        message_columns: The same for messages that are compiled, which multiply features of edges in tiles.
-            With 200,000 edges and widths of 64 to 200, CGConv, GENConv, GINEConv, PNAConv and
-            ResGatedGraphConv take 0.8 to 1.6 times as long in tiles with 32 columns, 0.9 to 1.7 with 64, 1.2
-            to 2.0 with 128.
+            spares memory, 1.1 to 2.0 with 32, and 1.4 to 3.3 with 272. Messages that are compiled, which
+            multiply features of edges in tiles, take 0.97 to 1.0 times as long from 32 columns on as in
+            tiles, and 1.5 times less with 128.
         rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
             group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
             as all at once, for 0.8 of the memory.
@@ -90,12 +87,10 @@ class Thresholds:
     policy_bytes: int = 1 << 20
     serial_work: int = 1 << 15
     wide_edges: int = 2**31 - 1
-    product_rows: int = 1 << 14
     product_block_rows: int = 1 << 11
     product_work: int = 1 << 26
     sparse_numbers: int = 1 << 20
     awaited_numbers: int = 1 << 26
-    leaf_rows: int = 1 << 12
     few_edges: int = 1 << 12
     few_work: int = 1 << 17
     cached_bytes: int = 16 << 20
@@ -103,7 +98,6 @@ class Thresholds:
     block_bytes: int = 2 << 20
     block_edges: int = 64
     edge_columns: int = 32
-    message_columns: int = 64
     rows_a_node: int = 8
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
@@ -123,12 +117,10 @@ NONE = Thresholds(
     policy_bytes=0,
     serial_work=0,
     wide_edges=0,
-    product_rows=0,
     product_block_rows=4,
     product_work=0,
     sparse_numbers=0,
     awaited_numbers=0,
-    leaf_rows=0,
     few_edges=0,
     few_work=0,
     cached_bytes=0,
@@ -136,7 +128,6 @@ NONE = Thresholds(
     block_bytes=0,
     block_edges=8,
     edge_columns=0,
-    message_columns=0,
     rows_a_node=0,
     degree_rows=3,
     direct_numbers=0,

@@ -413,4 +413,4 @@ def _is_wide(summands: list[tuple[Columns | EarlyProduct, int]], width: int) -> 
     """
     ((term, _), *others) = summands
     is_of_edges = not others and term.end is End.EDGE
-    return is_of_edges and width <= term.width and term.width >= thresholds.now.message_columns
+    return is_of_edges and width <= term.width and term.width >= thresholds.now.edge_columns

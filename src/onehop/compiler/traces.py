@@ -57,7 +57,7 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
         (graph.num_src <= graph.num_edges, graph.num_dst <= graph.num_edges),
         graph.num_edges > 0,
         graph.num_edges < bounds.compiled_edges,
-        bounds.message_columns,
+        bounds.edge_columns,
         torch.is_grad_enabled(),
         torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
         torch.get_default_dtype(),

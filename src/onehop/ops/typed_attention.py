@@ -109,16 +109,18 @@ def typed_attention(
     Returns:
         [num_dst, H, D].
     """
+    out: Tensor
     if len(groups.each) == 1:
         key, value = (
             typed_product([ends[at] for at in sources], matrices, fastest=fastest).view(-1, *query.shape[1:])
             for ends, matrices in (keys, values)
         )
-        return attention(groups.graph, query, key, value, scale)
+        out = attention(groups.graph, query, key, value, scale)
+        return out
     through = functools.partial(_Through, groups.each, tuple(sources), fastest)
     scores = recomputed(through(scores=True), query, keys[1], *keys[0])
     weights = edge_softmax(groups.graph, scores * scale)
-    out: Tensor = recomputed(through(scores=False), weights, values[1], *values[0])
+    out = recomputed(through(scores=False), weights, values[1], *values[0])
     return out
 
 

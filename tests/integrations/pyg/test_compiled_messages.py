@@ -92,7 +92,7 @@ def test_many_columns_of_edges_are_multiplied_before(name, edges, gradients_of):
     index = make_edges(NODES, NODES, edges)
 
     def steps(dim: int, least: int) -> int:
-        with thresholds.changed(message_columns=least):
+        with thresholds.changed(edge_columns=least):
             layer = WIDE[name](dim).double()
             row = assert_as_pygs(layer, inputs_of(dim, edges=edges), index, gradients_of)
         return int(row.plan.split()[0])

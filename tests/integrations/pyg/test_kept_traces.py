@@ -501,7 +501,7 @@ STATES: dict[str, Callable[[], Any]] = {
     "float32 by default": float32_by_default,
     "deterministic": deterministic,
     "in blocks": in_blocks,
-    "wide features of edges": lambda: thresholds.changed(message_columns=1),
+    "wide features of edges": lambda: thresholds.changed(edge_columns=1),
 }
 
 

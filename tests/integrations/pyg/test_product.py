@@ -14,7 +14,7 @@ ROWS, IN, OUT = 37, 5, 3
 
 @pytest.fixture
 def blocks_of_four_rows(bounds):
-    bounds(product_block_rows=4, product_rows=8)
+    bounds(product_block_rows=4)
 
 
 def leaves(rows: int, bias: str, dtype: torch.dtype = torch.float64) -> list[Tensor | None]:
@@ -117,8 +117,7 @@ def test_product_added_to_the_first_rows(top, bias):
 
 @pytest.mark.parametrize("kind", [SAGEConv, GraphConv])
 @pytest.mark.parametrize("bipartite", [False, True], ids=["one kind of nodes", "two"])
-def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, bounds, gradients_of):
-    bounds(leaf_rows=8)
+def test_leaves_without_edges_are_left_out_of_the_product(kind, bipartite, monkeypatch, gradients_of):
     lengths = []
     plain = order.prefix_product
 

@@ -308,7 +308,7 @@ def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
 
 
 def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str, Any]:
-    """What a module's ``__dict__`` has of some attributes, and of dictionaries of hooks their lengths.
+    """The attributes that a module's ``__dict__`` has, of some, and the lengths of dictionaries of hooks.
 
     Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
     read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.

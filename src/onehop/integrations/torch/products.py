@@ -1,8 +1,6 @@
 """A linear step, X W^T + b, with its gradients, each product in the library that is fastest for it.
 
-Products that are too small, or of other dtypes, run in torch. There too the gradient to W is summed over
-blocks of rows where there are many: with 169,343 nodes on 2 cores, 12 ms instead of 23 for 128 by 32, 5
-instead of 8 for 32 by 40, 40 instead of 46 for 128 by 128.
+Products that are too small, or of other dtypes, run in torch.
 """
 
 from collections.abc import Callable
@@ -11,15 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop import thresholds
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
-from onehop.kernels.products import over_blocks
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.linear import FORWARD, TO_INPUT, TO_WEIGHT, add_product, is_large, multiply, torch_decides
-
-# A sum over blocks would round 16-bit numbers once more for each block.
-_SUMMED_IN_BLOCKS = (torch.float32, torch.float64)
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
@@ -103,18 +96,7 @@ def over_rows(grad: Tensor, x: Tensor, fastest: bool) -> Tensor:
     """[M, K]: G^T X, for [N, M] and [N, K]."""
     if fastest and is_large(TO_WEIGHT, grad, x):
         return multiply(TO_WEIGHT, grad, x)
-    return over_blocks(grad, x) if by_blocks(x) else grad.t() @ x
-
-
-def by_blocks(x: Tensor) -> bool:
-    """Return whether torch's product sums the gradient to the weight over blocks of rows of x, [N, K]."""
-    bounds = thresholds.now
-    return (
-        x.is_cpu
-        and x.dtype in _SUMMED_IN_BLOCKS
-        and x.numel() > 0
-        and x.size(0) >= max(bounds.product_rows, bounds.product_block_rows)
-    )
+    return grad.t() @ x
 
 
 def may_choose() -> bool:

@@ -235,7 +235,7 @@ def _rows_before_leaves(graph: Graph) -> int | None:
     In a sampled mini-batch most nodes are leaves, which have no edges and come last. Of a graph that was made
     on a device this is not computed, because the host would have to wait.
     """
-    if graph.num_dst < thresholds.now.leaf_rows or graph.made_on is not None:
+    if graph.made_on is not None or graph.num_dst == 0 or int(graph.rowptr[-2]) < graph.num_edges:
         return None
     return int(torch.searchsorted(graph.rowptr, graph.num_edges))
 

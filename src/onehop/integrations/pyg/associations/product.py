@@ -11,7 +11,6 @@ from onehop import thresholds
 from onehop.integrations import session
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import (
-    by_blocks,
     linear_step,
     may_choose,
     may_choose_backward,
@@ -48,12 +47,12 @@ def product(
         return product(x, weight, None, noting) + bias
     bounds, numbers = thresholds.now, x.numel()
     small = numbers * weight.size(0) < bounds.product_work and numbers < bounds.sparse_numbers
-    if small and noting is None and x.size(0) < bounds.product_rows:
+    if small and noting is None:
         # Not F.linear, which may be replaced.
         plain: Tensor = torch._C._nn.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
         return plain
     fastest = may_run_elsewhere(x) and (is_large(FORWARD, x, weight) or sparse_features.may_apply(x))
-    if fastest or noting is not None or by_blocks(x):
+    if fastest or noting is not None:
         return linear_step(x, weight, bias, fastest, noting)
     return times_transposed(x, weight, bias, fastest)
 
