@@ -37,7 +37,6 @@ def test_cells() -> None:
 @pytest.mark.parametrize(
     ("field", "row"),
     [("a", {"a": 3}), (0, (3,)), ("a", Row), (lambda row: row + 1, 2)],
-    ids=str,
     ids=["key", "index", "attribute", "function"],
 )
 def test_a_field_is_a_key_an_index_an_attribute_or_a_function(field, row):
