@@ -370,17 +370,20 @@ CHANGES = {
     "override of the aggregation": lambda layer: setattr(
         layer.aggr_module, "forward", lambda x, *_, dim_size, **__: x.new_ones(dim_size, x.size(1))
     ),
+    "override of the scores": lambda layer: setattr(
+        layer, "edge_update", lambda alpha_j, **_: torch.ones_like(alpha_j)
+    ),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_layer_that_is_changed_is_compiled_anew(change, x, edge_index):
-    layer = make(LAYERS["GIN"])
-    with onehop.patch():
+    layer = make(LAYERS["GAT" if change == "override of the scores" else "GIN"])
+    with onehop.patch(), torch.no_grad():
         compiled = torch.compile(layer, backend="aot_eager")
         before = compiled(x, edge_index)
     CHANGES[change](layer)
-    with onehop.patch():
+    with onehop.patch(), torch.no_grad():
         found = compiled(x, edge_index)
     expected = layer(x, edge_index)
     assert not torch.equal(before, expected)
