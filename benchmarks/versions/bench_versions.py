@@ -6,7 +6,8 @@
 ``--other`` is the Python of an environment in which the other version is installed. Every version works in a
 process of its own, which waits while the others have their turns, so that a slow moment of the machine meets
 all alike. A case is a model and its hidden width, or an operator and the width of its features: ``sum`` and
-``weighted``, forward, and ``sum+grad``, forward and backward. Beside operators, "PyG" is torch's CSR product.
+``weighted``, ``max`` and ``min``, forward, and ``sum+grad``, forward and backward. Beside sums, "PyG" is torch's CSR
+product; extrema are measured with ``--no-pyg`` alone.
 Models have two layers without dropout, of 128 features, or of 3 for reddit-mini. The losses, or the sums of
 the results, must agree. Only what every version has is called.
 """
@@ -31,7 +32,7 @@ import onehop
 MODELS = Path(__file__).resolve().parents[2] / "src" / "onehop" / "bench" / "plain_models.py"
 CASES = {
     "arxiv": "gcn:32,gcn:128,sage:32,sage:128,gin:32,gin:128,gat:128,gatv2:128,transformer:128,"
-    "sum:32,sum:128,weighted:32,weighted:128,sum+grad:32,sum+grad:128",
+    "sum:32,sum:128,weighted:32,weighted:128,sum+grad:32,sum+grad:128,max:128,min:32,max+grad:128",
     "cora": "gcn:32,gat:32,sum:32",
     "reddit-mini": "sage-sum:32,sage:32,gin:32,sum:32,sum:128,weighted:32,weighted:128",
 }
@@ -84,7 +85,8 @@ def operator_call(name: str, width: int, edge_index: torch.Tensor, by_torch: boo
         product: Callable[[], torch.Tensor] = partial(torch.sparse.mm, matrix, x)
     else:
         graph = onehop.Graph.from_edge_index(edge_index, num_nodes=nodes)
-        product = partial(onehop.aggregate, graph, x, weight=weight)
+        reduce = "sum" if name.startswith(("sum", "weighted")) else name[:3]
+        product = partial(onehop.aggregate, graph, x, weight=weight, reduce=reduce)
     ones = torch.ones(nodes, width)
 
     def call() -> float:
@@ -108,7 +110,7 @@ def serve() -> None:
             torch.set_num_threads(request["threads"])
             name, width = request["case"].split(":")
             edge_index = torch.load(request["edges"])
-            if name.split("+")[0] in ("sum", "weighted"):
+            if name.split("+")[0] in ("sum", "weighted", "max", "min"):
                 call = operator_call(name, int(width), edge_index, request["pyg"])
             else:
                 if not request["pyg"]:
@@ -202,6 +204,8 @@ def main() -> None:
             edges = str(Path(folder) / f"{graph}.pt")
             torch.save(graphs.workload(graph).edge_index, edges)
             for case in command.names(options.cases or CASES[graph]):
+                if case.startswith(("max", "min")) and not options.no_pyg:
+                    continue
                 result = measured(
                     versions,
                     options.rounds,
