@@ -78,7 +78,7 @@ class Call:
             aside, backend = machine.place_attention(layer, graph, operator, x, dtype, bool(extras), masked)
 
         def run() -> Tensor:
-            options: dict[str, Any] = {}
+            options: dict[str, Any] = {"backend": backend} if backend else {}
             for name, make in extras.items():
                 options[name] = make()
             if masked:
@@ -86,7 +86,7 @@ class Call:
                 options["edge_mask"] = edges.drawn(mask, layer.dropout)
             if keep is not None:
                 options["return_attention_weights"] = True
-            out = edges.run(operator, (graph, *given()), backend, options)
+            out = getattr(edges.operators, operator)(graph, *given(), **options)
             if keep is not None:
                 out, weights = out
                 # A copy: the backward pass reads the weights, and their reader may write to them.

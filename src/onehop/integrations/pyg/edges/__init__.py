@@ -1,5 +1,6 @@
 """The edges of a propagation, in every form that PyG takes; this room knows no rules and no messages."""
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -58,6 +59,8 @@ class Edges:
     """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
     is_part = False
     is_traced = False
+    operators: ModuleType = ops
+    """The operators that run over the graph."""
 
     given: Any
     index: Tensor
@@ -147,17 +150,6 @@ class Edges:
             p: The probability of 0.
         """
         return drawn(out, p)
-
-    def run(self, operator: str, given: tuple[Any, ...], backend: str, options: dict[str, Any]) -> Any:
-        """Runs an operator of :mod:`onehop.ops` over the graph.
-
-        Args:
-            operator: Its name.
-            given: Its operands, the graph first.
-            backend: Who runs it, by name; empty means the first that takes the tensors.
-            options: Its operands by name.
-        """
-        return getattr(ops, operator)(*given, **options, backend=backend)
 
 
 def drawn(out: Tensor, p: float) -> Tensor:

@@ -74,6 +74,7 @@ class PartEdges(Edges):
 
     __slots__ = ("_graph",)
     is_part = True
+    operators = distributed
     unmade = PartWeights
 
     def __init__(self, edge_index: LocalEdges, size: Any) -> None:
@@ -120,10 +121,6 @@ class PartEdges(Edges):
         if reduce == "sum" and weight.graph is graph and x.dtype is weight.dtype:
             return Factors(graph, None, weight.scale)
         return Factors(graph, weight.made())
-
-    def run(self, operator: str, given: tuple[Any, ...], backend: str, options: dict[str, Any]) -> Any:
-        """Runs an operator of :mod:`onehop.distributed` over the part."""
-        return getattr(distributed, operator)(*given, **options)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
         """The factors of dropout, which each process of a converted model draws from its own stream."""

@@ -32,7 +32,6 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
         raise Leave(LEFT_TO_PYG)
     if call.layer.node_dim != 0:
         raise Leave("node_dim is not 0")
-    graph = edges.graph()
     if edges.is_part:
         pending = type(alpha) is Pending and not alpha.asked
         need(pending, "its attention weights are made outside, or asked for")
@@ -50,6 +49,7 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
             alpha = alpha.compute()
     fits = is_feature(call, alpha, 2) and alpha.shape == (edges.count, source.size(1))
     need(fits, "the weights are not one number an edge and head")
+    graph = edges.graph()
 
     def run() -> Tensor:
         return reduce_rows(graph, source, weight=alpha, reduce=call.reduce, backend=call.backend)
