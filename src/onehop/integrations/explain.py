@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from onehop import config, notebook
+from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
 from onehop.integrations.patch import patch, patched, silence
 from onehop.ops.contexts import as_in_program
+from onehop.tables import Table, titled
 
 _COMPILED = "_orig_mod"
 _COLUMNS = 100
@@ -115,7 +116,8 @@ class Explanation:
         if not self.layers:
             return f"<p>{html.escape(str(self))}</p>"
         cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
-        return notebook.table(_HEADINGS, cells) + "".join(
+        table = Table(titled(_HEADINGS, len(_HEADINGS)), cells)
+        return table._repr_html_() + "".join(
             f"<pre>{html.escape(line)}</pre>" for line in self._details() if line
         )
 
