@@ -4,7 +4,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
@@ -115,9 +114,7 @@ def aggregate(
     return out
 
 
-def add_slots(
-    work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
-) -> None:
+def add_slots(work: Work, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor) -> None:
     """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots."""
     for merge in work.merges:
         sums = merge.next_slots(partial)

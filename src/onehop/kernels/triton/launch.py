@@ -8,14 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
-
-# The fewest columns that tensor cores multiply at a time.
-LEAST_COLUMNS = 16
 
 
 class Items(NamedTuple):
@@ -35,39 +31,6 @@ class Items(NamedTuple):
 def items_of(work: Work, numbered: bool = True) -> Items:
     """All items; ``numbered``: data are read or written for every edge."""
     return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
-
-
-class Windows(NamedTuple):
-    """The tensors of :class:`Blocks`, as kernels take them: items, then the columns that they iterate over.
-
-    Without ``first_edge`` and ``perm`` no data are read for single edges.
-    """
-
-    window: Tensor
-    begin: Tensor
-    end: Tensor
-    piece: Tensor
-    row_slot: Tensor
-    source: Tensor
-    members: Tensor
-    first_edge: Tensor | None
-    perm: Tensor | None
-
-
-def windows_of(blocks: Blocks, numbered: bool) -> Windows:
-    """All items; ``numbered``: data are read for every edge, or drawn by its number."""
-    columns = blocks.columns
-    return Windows(
-        blocks.window,
-        blocks.begin,
-        blocks.end,
-        blocks.piece,
-        blocks.row_slot,
-        columns.source,
-        columns.members,
-        columns.first_edge if numbered else None,
-        columns.perm if numbered else None,
-    )
 
 
 def slots_of(merge: Merge) -> Items:
@@ -117,11 +80,6 @@ def fix_up(merge: Merge, plan: TritonPlan) -> Bucket:
 def features(plan: TritonPlan, width: int) -> int:
     """Columns of a tile."""
     return min(plan.block_features, power_of_two(width))
-
-
-def columns_at_a_time(plan: TritonPlan) -> int:
-    """Columns of a window that a program over blocks reads at a time."""
-    return max(plan.block_edges, LEAST_COLUMNS)
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
