@@ -128,12 +128,14 @@ def arg_extremum(
     if out.numel() == 0:
         return out, winner
 
-    def run(over: Work | Merge, rows: Tensor, *given: Tensor | None) -> None:
+    def run(
+        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
+    ) -> None:
         sweep(
             arg_extremum_kernel,
             over,
             plan,
-            (rows, *given, out, winner, partial, partial_winner),
+            (rows, *given, out, winner, *slots),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
@@ -142,12 +144,11 @@ def arg_extremum(
             LAST=choices.last,
         )
 
-    partial = work.slots_like(out, accumulator(x.dtype))
-    partial_winner = work.slots_like(out, torch.int32)
-    run(work, rows_of(x), packed(weight), None)
+    partial, places = work.slots_like(out, accumulator(x.dtype)), work.slots_like(out, torch.int32)
+    run(work, rows_of(x), packed(weight), None, slots=(partial, places))
     for merge in work.merges:
         assert partial is not None
-        extrema, of_extrema = partial, partial_winner
-        partial, partial_winner = merge.next_slots(partial), merge.next_slots(partial_winner)
-        run(merge, extrema, None, of_extrema)
+        slots = merge.next_slots(partial), merge.next_slots(places)
+        run(merge, partial, None, places, slots=slots)
+        partial, places = slots
     return out, winner

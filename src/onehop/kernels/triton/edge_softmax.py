@@ -10,11 +10,10 @@ from torch import Tensor
 from onehop.kernels.triton.attention_forward import usable
 from onehop.kernels.triton.attention_parts import head_numbers
 from onehop.kernels.triton.item_tiles import caller_numbers, item_slots, next_edges, tile_items
-from onehop.kernels.triton.launch import accumulator, buckets, items_of, launch, on_device_of
+from onehop.kernels.triton.launch import accumulator, buckets, features, items_of, launch, on_device_of
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
-from onehop.plans.triton_default import power_of_two
 
 
 @triton.jit(do_not_specialize=["first", "count"])
@@ -217,7 +216,7 @@ def _two_passes(
     out, heads = first.new_empty(first.shape), first.size(1)
     if out.numel() == 0:
         return out
-    block = min(power_of_two(heads), plan.block_features)
+    block = features(plan, heads)
     tiles = -(-heads // block)
     shape = (work.slots, numbers, heads)
     slots = first.new_empty(shape, dtype=accumulator(first.dtype)) if work.slots else None

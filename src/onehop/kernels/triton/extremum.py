@@ -170,12 +170,14 @@ def extremum(
     if out.numel() == 0:
         return out, ties
 
-    def run(over: Work | Merge, rows: Tensor, *given: Tensor | None) -> None:
+    def run(
+        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
+    ) -> None:
         sweep(
             extremum_kernel,
             over,
             plan,
-            (rows, *given, out, ties, partial, states),
+            (rows, *given, out, ties, *slots),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
@@ -186,10 +188,10 @@ def extremum(
 
     partial = work.slots_like(out, acc)
     states = None if row_begin is None else work.slots_like(out, torch.int32)
-    run(work, rows_of(x), packed(weight), row_begin, None)
+    run(work, rows_of(x), packed(weight), row_begin, None, slots=(partial, states))
     for merge in work.merges:
         assert partial is not None
-        extrema, of_extrema = partial, states
-        partial, states = merge.next_slots(partial), merge.next_slots(states)
-        run(merge, extrema, None, None, of_extrema)
+        slots = merge.next_slots(partial), merge.next_slots(states)
+        run(merge, partial, None, None, states, slots=slots)
+        partial, states = slots
     return out, ties
