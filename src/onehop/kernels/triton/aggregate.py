@@ -7,8 +7,7 @@ from torch import Tensor
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
-    item_rows,
-    item_slots,
+    item_places,
     next_edges,
     other_ends,
     store_columns,
@@ -54,7 +53,7 @@ def sum_kernel(
             value *= tl.load(src_scale_ptr + source, mask=live, other=0)[:, :, None]
         total += value
     result = tl.sum(total, axis=1)
-    row, slot = item_rows(items, item, there), item_slots(items, item, there)
+    row, slot = item_places(items, item, there)
     if partial_ptr is not None:
         store_columns(partial_ptr, slot, there & (slot >= 0), result, column, WIDTH)
     whole = there & (slot < 0)

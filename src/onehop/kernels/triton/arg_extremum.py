@@ -14,8 +14,7 @@ from torch import Tensor
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
-    item_rows,
-    item_slots,
+    item_places,
     next_edges,
     other_ends,
     store_results,
@@ -59,7 +58,7 @@ def arg_extremum_kernel(
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, slot = item_rows(items, item, there), item_slots(items, item, there)
+    row, slot = item_places(items, item, there)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     best = tl.full([ROWS, EDGES, FEATURES], WORST, ACC)
     winner = tl.full([ROWS, EDGES, FEATURES], -1, tl.int32)

@@ -13,8 +13,8 @@ from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
     edge_weights,
+    item_places,
     item_rows,
-    item_slots,
     next_edges,
     other_ends,
     store_results,
@@ -50,7 +50,7 @@ def arg_extremum_grad_source_kernel(
     """
     ACC: tl.constexpr = tl.float64 if grad_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, slot = item_rows(items, item, there), item_slots(items, item, there)
+    row, slot = item_places(items, item, there)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     total = tl.zeros([ROWS, EDGES, FEATURES], ACC)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):

@@ -19,14 +19,7 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import (
-    caller_numbers,
-    ends_ahead,
-    item_rows,
-    item_slots,
-    next_edges,
-    tile_items,
-)
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_places, next_edges, tile_items
 from onehop.kernels.triton.launch import items_of, on_device_of
 from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.registers import bounded
@@ -62,7 +55,7 @@ def attend_kernel(
     they are merged at the end. Items of split rows store largest scores, sums and rows in their slots.
     """
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
-    row, slot = item_rows(items, item, real), item_slots(items, item, real)
+    row, slot = item_places(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)

@@ -12,8 +12,7 @@ from torch import Tensor
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
-    item_rows,
-    item_slots,
+    item_places,
     next_edges,
     other_ends,
     store_columns,
@@ -91,7 +90,7 @@ def extremum_kernel(
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
-    row, slot = item_rows(items, item, there), item_slots(items, item, there)
+    row, slot = item_places(items, item, there)
     best = tl.full([ROWS, EDGES, FEATURES], WORST, ACC)
     state = tl.zeros([ROWS, EDGES, FEATURES], tl.int32)
     if row_begin_ptr is not None:

@@ -17,8 +17,8 @@ from onehop.kernels.triton.extremum import weighed
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
+    item_places,
     item_rows,
-    item_slots,
     next_edges,
     other_ends,
     row_columns,
@@ -83,7 +83,7 @@ def extremum_grad_source_kernel(
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, slot = item_rows(items, item, there), item_slots(items, item, there)
+    row, slot = item_places(items, item, there)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     own = row_columns(x_ptr, row, there, column, X_STRIDE, WIDTH).to(ACC)[:, None, :]
     total = tl.zeros([ROWS, EDGES, FEATURES], ACC)

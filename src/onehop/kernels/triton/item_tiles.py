@@ -37,6 +37,12 @@ def item_slots(items, item, there):
 
 
 @triton.jit
+def item_places(items, item, there):
+    """Rows and slots of items, as :func:`item_rows` and :func:`item_slots` return them."""
+    return item_rows(items, item, there), item_slots(items, item, there)
+
+
+@triton.jit
 def next_edges(begin, end, done, EDGES: tl.constexpr):
     """Positions of each item's next edges, [rows, edges], and their mask."""
     at = begin[:, None] + done + tl.arange(0, EDGES)[None, :]
