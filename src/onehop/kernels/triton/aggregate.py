@@ -99,7 +99,10 @@ def aggregate(
 def add_slots(
     work: Work, plan: TritonPlan, partial: Tensor | None, dst_scale: Tensor | None, out: Tensor
 ) -> None:
-    """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots."""
+    """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots.
+
+    ``partial`` is None where no row is split.
+    """
     for merge in work.merges:
         assert partial is not None
         sums = merge.next_slots(partial)
