@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from types import FunctionType
 
-import numpy as np
 import pytest
 import torch
 
@@ -14,16 +13,11 @@ from onehop.kernels.triton import availability
 
 @contextlib.contextmanager
 def rounding_as_gpus() -> Iterator[None]:
-    """Within it, bfloat16 is rounded to the nearest, and matrices are multiplied as tensor cores do.
-
-    The interpreter cuts float32 down to bfloat16, multiplies matrices of its bits as integers, and keeps all
-    bits of float32, of which tensor cores keep eleven.
-    """
+    """Within it, float32 is rounded to the nearest bfloat16, where the interpreter truncates."""
     import triton.language as tl
-    from triton._C.libtriton.ir import INPUT_PRECISION
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
-    wrong, wrong_dot = InterpreterBuilder.cast_impl, InterpreterBuilder.create_dot
+    wrong = InterpreterBuilder.cast_impl
 
     def cast(self, src, dst_type):
         if src.dtype.scalar == tl.float32 and dst_type.scalar == tl.bfloat16:
@@ -31,19 +25,8 @@ def rounding_as_gpus() -> Iterator[None]:
             return TensorHandle(rounded, dst_type.scalar)
         return wrong(self, src, dst_type)
 
-    def dot(self, a, b, total, input_precision, *rest):
-        if a.dtype.scalar == tl.bfloat16:
-            a, b = (self.cast_impl(each, tl.float32) for each in (a, b))
-        elif a.dtype.scalar == tl.float32 and input_precision == INPUT_PRECISION.TF32:
-            a, b = (TensorHandle(cut(each.data), tl.float32) for each in (a, b))
-        return wrong_dot(self, a, b, total, input_precision, *rest)
-
-    def cut(numbers):
-        return (numbers.view(np.int32) & -0x2000).view(np.float32)
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InterpreterBuilder, "cast_impl", cast)
-        patch.setattr(InterpreterBuilder, "create_dot", dot)
         yield
 
 

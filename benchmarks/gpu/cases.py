@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.attention_cases import attention_calls, attention_operands
-from benchmarks.gpu.block_cases import block_calls
 from onehop.backends.triton import TritonBackend
 from onehop.calls import Aggregate, ArgExtremum, ArgExtremumGrad, Extremum, ExtremumGrad, Sddmm, on
 from onehop.graph import Graph
@@ -114,4 +113,4 @@ def calls(dtype: torch.dtype) -> list[Call]:
         found += (
             aggregate_calls(dense, 256, dtype) + sum_calls(sparse, 33, dtype) + sum_calls(sparse, 32, dtype)
         )
-    return found + deep_calls(dtype) + attention_calls(dtype) + block_calls(dtype)
+    return found + deep_calls(dtype) + attention_calls(dtype)

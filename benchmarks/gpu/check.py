@@ -5,10 +5,9 @@ It needs no GPU.
 A kernel passes if no register is spilled (on NVIDIA's GPUs: none in an innermost loop, and at most 16 bytes a
 thread outside of these, where the assembler sets a few aside for more warps), a thread has at most 128
 registers (168 on AMD), no atomic is used, and rows of features are loaded 16 bytes at a time where their
-length allows; one over blocks must also use tensor cores. On NVIDIA's GPUs, the innermost loop of a sweep
-that adds up rows must not wait at a barrier nor use shared memory, and must have enough bytes on their way.
-Besides the forms of the default plans, what the benchmark itself launches is checked, for the GPU that it is
-meant for.
+length allows. On NVIDIA's GPUs, the innermost loop of a sweep that adds up rows must not wait at a barrier
+nor use shared memory, and must have enough bytes in flight. Besides the forms of the default plans, what the
+benchmark itself launches is checked, for the GPU that it is meant for.
 """
 
 import math
@@ -105,8 +104,6 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
         yield f"{usage.registers} registers are more than {most}"
     if usage.atomics:
         yield f"{usage.atomics} atomic instructions"
-    if "COLUMNS" in launch.constants and not usage.matrix:
-        yield "no instruction of tensor cores"
     # Those of edge features store something an edge too.
     if launch.name in _SWEEPS and not launch.constants.get("EDGE"):
         if usage.loop_waits:
@@ -134,7 +131,7 @@ def _row_bytes(launch: Launch, warp_threads: int) -> int:
     constants = launch.constants
     itemsize = _ITEMSIZE[launch.dtype]
     sizes = ("FEATURES",) if "WIDTH" in constants else ("HEADS", "BLOCK_V")
-    tile = math.prod(constants.get(name, 1) for name in ("ROWS", "EDGES", "COLUMNS", *sizes))
+    tile = math.prod(constants.get(name, 1) for name in ("ROWS", "EDGES", *sizes))
     if tile * itemsize < 16 * warp_threads * dict(launch.options).get("num_warps", 1):
         return 0
     # Weights come of keys alone; of "gat" these are numbers.
@@ -238,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _line(checked: Checked) -> str:
     constants = checked.launch.constants
     sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
-    names = ("ROWS", "EDGES", "COLUMNS", *sizes)
+    names = ("ROWS", "EDGES", *sizes)
     tile = "x".join(str(constants[name]) for name in names if name in constants)
     loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
     verdict = "; ".join(checked.faults) or "ok"

@@ -24,7 +24,7 @@ TARGETS = {
 }
 # Taking code apart takes longer than finding it in triton's cache: what it said is kept there too. The folder
 # is renamed when code is read in another way.
-_KEPT = "onehop-usage-4"
+_KEPT = "onehop-usage-5"
 _NVIDIA_BIN = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 # Spilled registers are stored to and loaded from local memory.
 _SPILLS = re.compile(r"\b(?:STL|LDL)(?:\.\w+)*\b")
@@ -38,9 +38,6 @@ _INSTRUCTIONS = re.compile(r"/\*([0-9a-f]{4,})\*/\s+([^;/]+);")
 _JUMPS = re.compile(r"\bBRA(?:\.\w+)*\b.*?\b0x([0-9a-f]+)")
 _WAITS = re.compile(r"\bBAR(?:\.\w+)*\b")
 _SHARED = re.compile(r"\b(?:LDS|STS|LDSM|STSM)(?:\.\w+)*\b")
-# Products of matrices, which tensor cores (AMD's matrix cores) do.
-_MATRIX = re.compile(r"\b(?:HMMA|HGMMA|UTCHMMA)(?:\.\w+)*\b")
-_AMD_MATRIX = re.compile(r"\bv_mfma_\w+")
 _AMD_ATOMICS = re.compile(r"\b(?:global|buffer|flat)_atomic_\w+")
 
 
@@ -54,7 +51,6 @@ class Usage:
         shared: Bytes of memory that a program's threads share.
         loads: Width in bits -> instructions that load as much from global memory.
         atomics: Instructions that read, change and write memory at once.
-        matrix: Instructions of tensor cores.
         loop_waits: Barriers in innermost loops. This and what follows are read of NVIDIA's code only; else 0.
         loop_shared: Loads and stores of shared memory there.
         loop_bytes: Bytes that a thread loads from global memory in an iteration of the innermost loop that
@@ -67,7 +63,6 @@ class Usage:
     shared: int
     loads: dict[int, int]
     atomics: int
-    matrix: int
     loop_waits: int = 0
     loop_shared: int = 0
     loop_bytes: int = 0
@@ -120,7 +115,6 @@ def _of_cubin(cubin: bytes, shared: int) -> Usage:
     if not stack and _SPILLS.search(code):
         stack = 4  # at least one
     loads = [_bits(parts) for parts in _LOADS.findall(code)]
-    atomics, matrix = (len(kind.findall(code)) for kind in (_ATOMICS, _MATRIX))
     inner = innermost_loops(code)
     waits, of_shared, of_spills = (
         sum(len(kind.findall(loop)) for loop in inner) for kind in (_WAITS, _SHARED, _SPILLS)
@@ -131,8 +125,7 @@ def _of_cubin(cubin: bytes, shared: int) -> Usage:
         spills=stack,
         shared=shared,
         loads=_counted(loads),
-        atomics=atomics,
-        matrix=matrix,
+        atomics=len(_ATOMICS.findall(code)),
         loop_waits=waits,
         loop_shared=of_shared,
         loop_bytes=loaded,
@@ -168,8 +161,7 @@ def _of_amdgcn(code: str, shared: int) -> Usage:
         raise OnehopError("amdgcn: expected .vgpr_count in the code's metadata, found none.")
     spills = 4 * numbers.get("vgpr_spill_count", 0) or numbers.get("private_segment_fixed_size", 0)
     loads = [_AMD_BITS.get(kind, 8) for kind in _AMD_LOADS.findall(code)]
-    atomics, matrix = (len(kind.findall(code)) for kind in (_AMD_ATOMICS, _AMD_MATRIX))
-    return Usage(numbers["vgpr_count"], spills, shared, _counted(loads), atomics, matrix)
+    return Usage(numbers["vgpr_count"], spills, shared, _counted(loads), len(_AMD_ATOMICS.findall(code)))
 
 
 def _bits(parts: str) -> int:

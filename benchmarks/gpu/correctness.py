@@ -76,7 +76,6 @@ def judge_all(edge_index: Tensor, nodes: int, dtypes: list[torch.dtype]) -> list
         verdict
         for operator in OPERATORS.values()
         for dtype in dtypes
-        if operator.takes(dtype)
         for verdict in judge(operator, edge_index, size, dtype)
     ]
 

@@ -9,11 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-import torch
-
-from benchmarks.gpu.operators import OPERATORS
-from onehop.kernels.triton.blocks import MOST_HEAD_WIDTH
-
 # (heads, width of each). The first of each operator is measured on every graph before any other.
 _REDUCTIONS = ((1, 64), (1, 256), (1, 128), (1, 512))
 _GATV2 = (
@@ -24,8 +19,6 @@ _TRANSFORMER = ((4, 64), (8, 64), (8, 32), (2, 128), (4, 128), (2, 256))
 _SIZES = {
     "gatv2": _GATV2,
     "attention": _TRANSFORMER,
-    # Wider heads take the kernels.
-    "attention-blocks": tuple(size for size in _TRANSFORMER if size[1] <= MOST_HEAD_WIDTH),
     "gat": ((4, 64), (8, 32), (1, 64)),
 }
 
@@ -54,20 +47,15 @@ class Case:
 
 
 def grid(graphs: Sequence[str], operators: Sequence[str], dtypes: Sequence[str]) -> Iterator[Case]:
-    """Every graph with every operator once; then once more in the next dtype or size, and so on.
-
-    An operator that is for some graphs or dtypes comes with these alone.
-    """
+    """Every graph with every operator once; then once more in the next dtype or size, and so on."""
     for forms in zip_longest(*(_forms(operator, dtypes) for operator in operators)):
         for graph in graphs:
             for operator, form in zip(operators, forms, strict=True):
-                only = OPERATORS[operator].graphs
-                if form is not None and (only is None or graph in only):
+                if form is not None:
                     yield Case(graph, operator, *form)
 
 
 def _forms(operator: str, dtypes: Sequence[str]) -> list[tuple[str, int, int]]:
     """Dtypes, heads and widths: the first size in all dtypes, then the other sizes, dtype by dtype."""
-    dtypes = [dtype for dtype in dtypes if OPERATORS[operator].takes(getattr(torch, dtype))]
     first, *others = _SIZES.get(operator, _REDUCTIONS)
     return [(dtype, *first) for dtype in dtypes] + [(dtype, *size) for dtype in dtypes for size in others]

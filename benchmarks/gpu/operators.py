@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 import onehop
-from benchmarks.gpu import block_calls
 from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
 from benchmarks.gpu.floors import Floor, Shape, extremum_floor, extremum_grad_floor, sum_floor
 from onehop import Graph, reference
@@ -58,8 +57,6 @@ class Operator:
         ours: (graph, tensors) -> output.
         naive: (edge_index, nodes, tensors) -> output: a row an edge, as the formula says.
         floors: Bytes that its passes have to move; None where no formula is kept.
-        dtypes: Of the features that it takes; None means all.
-        graphs: On which it is measured; None means all.
     """
 
     name: str
@@ -67,12 +64,6 @@ class Operator:
     ours: Callable[[Graph, Inputs], Tensor]
     naive: Callable[[Tensor, int, Inputs], Tensor]
     floors: Floors | None
-    dtypes: tuple[torch.dtype, ...] | None = None
-    graphs: tuple[str, ...] | None = None
-
-    def takes(self, dtype: torch.dtype) -> bool:
-        """Whether it computes with such features."""
-        return self.dtypes is None or dtype in self.dtypes
 
     def inputs(self, size: Size, dtype: torch.dtype, device: torch.device, seed: int = 0) -> Inputs:
         """Random tensors that want gradients."""
@@ -140,11 +131,6 @@ def _attention_floors(rule: Rule) -> Floors:
     return _floors_of(shape, attention_floor, attention_grad_floor)
 
 
-# Of benchmarks.gpu.graphs: where many edges share a source with their neighbours.
-_DENSE = ("tolokers-2", "hm-prices")
-# What is measured beside an operator that is another's variant.
-VARIANT_OF = {"sum-blocks": "sum", "attention-blocks": "attention"}
-
 OPERATORS = {
     operator.name: operator
     for operator in (
@@ -173,24 +159,6 @@ OPERATORS = {
             lambda graph, t: onehop.attention(graph, t["query"], t["key"], t["value"], backend="triton"),
             lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
             _attention_floors("dot"),
-        ),
-        Operator(
-            "sum-blocks",
-            _plain,
-            lambda graph, t: block_calls.total(graph, t["x"]),
-            lambda edges, nodes, t: reference.aggregate(edges, t["x"], nodes),
-            _floors_of(_shape, sum_floor, sum_floor),
-            block_calls.dtypes(),
-            _DENSE,
-        ),
-        Operator(
-            "attention-blocks",
-            _attention,
-            lambda graph, t: block_calls.attention(graph, t["query"], t["key"], t["value"]),
-            lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
-            _attention_floors("dot"),
-            block_calls.dtypes(),
-            _DENSE,
         ),
     )
 }

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu import dgl_calls, turbo_gnn_calls
-from benchmarks.gpu.operators import OPERATORS, VARIANT_OF, Inputs, Operator
+from benchmarks.gpu.operators import Inputs, Operator
 from onehop import Graph
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.kernels import torch_csr
@@ -43,9 +43,6 @@ class Peers:
             "gather-scatter": lambda inputs: operator.naive(self.edge_index, self.nodes, inputs),
             "torch-compile": self._compiled(operator) if self.compiles else _NOT_COMPILED,
         }
-        if operator.name in VARIANT_OF:
-            usual = OPERATORS[VARIANT_OF[operator.name]]
-            found["kernels"] = lambda inputs: usual.ours(self.graph, inputs)
         if operator.name in ("sum", "mean", "max", "min"):
             reason = import_reason("torch_geometric")
             found["pyg-EdgeIndex"] = reason or self._edge_index_matmul(operator.name)

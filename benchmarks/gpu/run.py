@@ -27,7 +27,7 @@ from benchmarks.gpu.sampled import judge_part, part_of
 from onehop.bench.results import write_json
 from onehop.kernels.triton import availability
 
-_MEASURED = ("gatv2", "attention", "sum", "max", "gat", "attention-blocks", "sum-blocks")
+_MEASURED = ("gatv2", "attention", "sum", "max", "gat")
 # The graph on which torch.compile takes part.
 _COMPILED = "ogbn-arxiv"
 # Without a GPU: what the interpreter can do in a few seconds.

@@ -11,13 +11,12 @@ import pytest
 import torch
 
 from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
-from benchmarks.gpu.correctness import Verdict, hostile_edges, judge
+from benchmarks.gpu.correctness import Verdict
 from benchmarks.gpu.floors import Shape, extremum_floor, extremum_grad_floor, sum_floor
 from benchmarks.gpu.graphs import GRAPHS, edge_index_of
 from benchmarks.gpu.grid import Case, grid
-from benchmarks.gpu.measure import Measured, measure
+from benchmarks.gpu.measure import Measured
 from benchmarks.gpu.operators import OPERATORS, Size
-from benchmarks.gpu.peers import Peers
 from benchmarks.gpu.report import CaseFigures, FloorFigures, table
 from benchmarks.gpu.run import main
 from benchmarks.gpu.sampled import judge_part, part_of
@@ -136,26 +135,12 @@ def test_a_part_is_judged_as_the_whole_would_be(name):
 
 
 @needs_triton
-@pytest.mark.parametrize("name", ["sum-blocks", "attention-blocks"])
-def test_blocks_are_judged_and_measured_beside_the_kernels(name):
-    operator, dtype = OPERATORS[name], torch.float16
-    edge_index, nodes = hostile_edges(CPU, 4)
-    size = Size(nodes, edge_index.size(1), 1, 9)
-    assert all(verdict.passes for verdict in judge(operator, edge_index, size, dtype))
-    found = {each.peer: each for each in measure(Peers(edge_index, nodes), operator, size, dtype, CPU)}
-    assert list(found) == ["onehop", "gather-scatter", "torch-compile", "kernels"]
-    assert not [each.failed for each in found.values() if each.failed]
-
-
-@needs_triton
 def test_names_what_there_was_no_time_for(tmp_path):
-    """But for what does not apply: blocks, to a sparse graph and float32."""
-    options = ["--graphs", "cora", "--operators", "max", "sum-blocks", "--minutes", "0", *SHORT]
+    options = ["--graphs", "cora", "--operators", "max", "--minutes", "0", *SHORT]
     assert main(["--out", str(tmp_path), *options]) == 0
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["cases"] == []
     assert found["left_out"] == [f"cora max float32 1x{width}" for width in (64, 256, 128, 512)]
-    assert not [each for each in found["correctness"] if "blocks" in each["operator"]]
 
 
 def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):
@@ -217,20 +202,6 @@ def test_floors_are_those_of_the_passes():
         assert floors.forward(size, 2) == attention_floor(shape)
         assert floors.backward(size, 2) == attention_grad_floor(shape)
     assert OPERATORS["weighted-sum"].floors is None
-
-
-def test_blocks_are_in_the_grid_where_they_apply():
-    dense, names = OPERATORS["sum-blocks"].graphs, ("sum-blocks", "attention-blocks")
-    cases = list(grid(list(GRAPHS), ["sum", *names], ["float32", "float16"]))
-    found = {name: [case for case in cases if case.operator == name] for name in names}
-    for name, each in found.items():
-        assert {case.graph for case in each} == set(dense), name
-        assert {case.dtype for case in each} == {"float16"}, name
-    usual = {case for case in cases if case.operator == "sum" and case.dtype == "float16"}
-    beside = {(case.graph, case.heads, case.width) for case in usual if case.graph in dense}
-    assert {(case.graph, case.heads, case.width) for case in found["sum-blocks"]} == beside
-    assert max(case.width for case in found["attention-blocks"]) == 128
-    assert len(cases) == len(GRAPHS) * 2 * 4 + len(dense) * (4 + 5)
 
 
 def test_every_graph_and_operator_comes_before_a_second_size():

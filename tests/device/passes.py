@@ -49,10 +49,9 @@ class Passes:
 
     @classmethod
     def of(cls, name: str, device: torch.device) -> "Passes":
-        """Those of an operator, in float32 if it takes that, on :func:`edges_on`."""
+        """Those of an operator, in float32, on :func:`edges_on`."""
         edge_index, nodes = edges_on(device)
-        dtype = torch.float32 if CHECKED[name].takes(torch.float32) else torch.float16
-        return cls.on(name, edge_index, Size(nodes, edge_index.size(1), HEADS, WIDTH), dtype)
+        return cls.on(name, edge_index, Size(nodes, edge_index.size(1), HEADS, WIDTH), torch.float32)
 
     @classmethod
     def on(cls, name: str, edge_index: Tensor, size: Size, dtype: torch.dtype) -> "Passes":

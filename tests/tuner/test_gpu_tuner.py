@@ -1,7 +1,6 @@
 """Tuning of GPU plans: the search by a cost that the test sets, and calls in Triton's interpreter."""
 
 import dataclasses
-import importlib
 import json
 
 import pytest
@@ -15,7 +14,6 @@ from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned, store
 from onehop.plans.cases import distance, gpu_case_of, shape_class
 from onehop.plans.entry import Tuned
-from onehop.plans.triton_blocks import default_blocks_plan
 from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.run import PAYBACK_RUNS, GpuRun
 
@@ -98,90 +96,6 @@ def test_the_mapping_and_torchs_own_are_among_the_candidates(graph, costs):
     costs(lambda plan: 1e-3 if plan.variant == "torch_csr" else 2e-3)
     found = tune(graph, 16, backward=False, again=True)
     assert found.plan.variant == "torch_csr"
-
-
-@pytest.fixture
-def cliques():
-    """Of 16 nodes each: every source serves all rows of a window."""
-    node = torch.arange(48)
-    pairs = torch.cartesian_prod(node, node).t()
-    return Graph.from_edge_index(pairs[:, pairs[0] // 16 == pairs[1] // 16], 48)
-
-
-@pytest.mark.parametrize(
-    ("op", "operations"),
-    [
-        ("aggregate", [("sum", False), ("sum", True)]),
-        ("attention", [("attention", False), ("attention_grad", False)]),
-    ],
-)
-def test_blocks_are_found_with_tiles_that_suit_them(op, operations, cliques, costs):
-    suited = default_blocks_plan(16)
-    costs(lambda plan: 1e-3 if plan == suited else 2e-3)
-    heads = 1 if op == "aggregate" else 2
-    result = tune(cliques, 16 * heads, op, dtype=torch.float16, heads=heads)
-    assert [(entry.case.operation, entry.case.transposed) for entry in result.entries] == operations
-    assert [entry.plan for entry in result.entries] == [suited] * 2
-
-
-@pytest.mark.parametrize(
-    ("op", "reduce", "width", "dtype", "sparse"),
-    [
-        ("aggregate", "sum", 16, torch.float32, False),
-        ("aggregate", "sum", 16, torch.float16, True),
-        ("aggregate", "max", 16, torch.float16, False),
-        ("attention", "sum", 258, torch.float16, False),
-        ("gatv2", "sum", 32, torch.float16, False),
-    ],
-    ids=["float32", "sparse", "max", "wide heads", "gatv2"],
-)
-def test_blocks_are_not_tried_where_they_do_not_pay_or_apply(
-    op, reduce, width, dtype, sparse, cliques, costs
-):
-    tried = set()
-    costs(lambda plan: tried.add(plan.variant) or 1e-3)
-    heads = 1 if op == "aggregate" else 2
-    node = torch.arange(48)
-    ring = Graph.from_edge_index(torch.stack([node, node.roll(1)]), 48)
-    # The gradient of attention would run it once.
-    backward = op == "aggregate"
-    tune(ring if sparse else cliques, width, op, reduce, dtype=dtype, heads=heads, backward=backward)
-    assert "kernels" in tried
-    assert "blocks" not in tried
-
-
-@pytest.mark.parametrize("op", ["aggregate", "attention"])
-def test_tuned_blocks_run(op, cliques, monkeypatch):
-    monkeypatch.setattr(
-        "onehop.tuner.gpu.run.seconds_of",
-        lambda call, plan, device: 1e-3 if plan.variant == "blocks" else 2e-3,
-    )
-    seen = []
-    # Torch has no sparse products of float16 on CPUs.
-    monkeypatch.setattr("onehop.kernels.torch_csr.applies", lambda *operands: False)
-    names = ["aggregate"] if op == "aggregate" else ["attend", "attend_grad"]
-    module = importlib.import_module(f"onehop.kernels.triton.blocks_{op}")
-    for name in names:
-        monkeypatch.setattr(module, name, noted(getattr(module, name), name, seen))
-    heads = 1 if op == "aggregate" else 2
-    tune(cliques, 16, op, dtype=torch.float16, heads=heads, fields=["variant"])
-    assert set(seen) == set(names)
-    x = torch.randn(48, heads, 16 // heads, dtype=torch.float16, requires_grad=True)
-    seen.clear()
-    if op == "aggregate":
-        out = onehop.aggregate(cliques, x.flatten(1), backend="triton")
-    else:
-        out = onehop.attention(cliques, x, x, x, backend="triton")
-    out.sum().backward()
-    assert seen == (names * 2 if op == "aggregate" else names)
-
-
-def noted(call, name, seen):
-    def run(*args):
-        seen.append(name)
-        return call(*args)
-
-    return run
 
 
 @pytest.mark.parametrize(

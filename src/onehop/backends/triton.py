@@ -12,7 +12,6 @@ from onehop.calls import (
     ArgExtremumGrad,
     Attention,
     AttentionGrad,
-    AttentionGradients,
     EdgeSoftmax,
     EdgeSoftmaxGrad,
     Extremum,
@@ -26,7 +25,6 @@ from onehop.graph import Graph
 from onehop.graph.streams import KeptTensor
 from onehop.kernels import torch_csr
 from onehop.kernels.triton import availability
-from onehop.kernels.triton.blocks import WINDOW, Blocks, blocks_of
 from onehop.kernels.triton.work import Work, work_of
 from onehop.plans import gpu_tuned
 from onehop.plans.table import Found
@@ -141,14 +139,6 @@ class TritonBackend:
         plan = self._plan_of("sum", graph, turned, x)
         if plan.variant == "torch_csr" and torch_csr.applies(x, weight, call.widen):
             return torch_csr.aggregate(graph, turned, x, weight, call.src_scale, call.dst_scale)
-        if plan.variant == "blocks":
-            from onehop.kernels.triton import blocks_aggregate
-
-            if blocks_aggregate.applies(x, weight):
-                blocks = _blocks(graph, turned, x, plan)
-                return blocks_aggregate.aggregate(
-                    blocks, plan, x, weight, call.src_scale, call.dst_scale, call.widen
-                )
         from onehop.kernels.triton.aggregate import aggregate
 
         work = _work(graph, turned, x, plan)
@@ -255,11 +245,6 @@ class TritonBackend:
         from onehop.kernels.triton.attention import attend
 
         plan = self._attention_plan(graph, call, "")
-        if plan.variant == "blocks" and not call.with_weights:
-            from onehop.kernels.triton import blocks_attention
-
-            if blocks_attention.applies(call):
-                return blocks_attention.attend(_blocks(graph, False, call.value, plan), plan, call)
         return attend(_work(graph, False, call.value, plan), plan, call, call.with_weights)
 
     def _attention_grad(self, graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
@@ -268,15 +253,6 @@ class TritonBackend:
 
         call = grad.call
         plan = self._attention_plan(graph, call, "_grad")
-        if plan.variant == "blocks" and grad.grad_weights is None:
-            from onehop.kernels.triton import blocks_attention
-
-            if blocks_attention.applies(call):
-                blocks, turned = (_blocks(graph, turn, call.value, plan) for turn in (False, True))
-                found = blocks_attention.attend_grad(
-                    blocks, turned, plan, call, grad.out, grad.softmax, grad.grad, grad.wanted
-                )
-                return _or_empty(found, call.value)
         work, transposed = (_work(graph, turned, call.value, plan) for turned in (False, True))
         found = attend_grad(
             work,
@@ -290,7 +266,8 @@ class TritonBackend:
             grad.grad_weights,
             grad.wanted,
         )
-        return _or_empty(found, call.value)
+        # An empty tensor where a gradient is not wanted.
+        return tuple(call.value.new_empty(0) if each is None else each for each in found)
 
     def _plan_of(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> TritonPlan:
         """The plan for rows [N, F] or [N, H, D]."""
@@ -324,11 +301,6 @@ _RUNS: dict[type, Callable[[TritonBackend, Graph, Any], Any]] = {
 }
 
 
-def _or_empty(found: AttentionGradients, like: Tensor) -> tuple[Tensor, ...]:
-    """The gradients, with empty tensors where there are none."""
-    return tuple(like.new_empty(0) if each is None else each for each in found)
-
-
 def _with_inverse_in_degrees(graph: Graph, call: Aggregate) -> Aggregate:
     """The mean as a sum: its division joins the scale of the destinations of the graph itself."""
     inverse = _inverse_in_degrees(graph, call.x)
@@ -339,10 +311,6 @@ def _with_inverse_in_degrees(graph: Graph, call: Aggregate) -> Aggregate:
 
 def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
     return work_of(graph, transposed, x.device, plan.split_edges, plan.short_edges, plan.ordering)
-
-
-def _blocks(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Blocks:
-    return blocks_of(graph, transposed, x.device, WINDOW * plan.split_edges)
 
 
 def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ from typing import Literal
 from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan
 
-VARIANTS = ("kernels", "torch_csr", "blocks")
+VARIANTS = ("kernels", "torch_csr")
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 # Limits of the compilers: powers of two, and no more than 32 warps (1024 threads).
 _POWERS = {"rows_per_program": 1024, "block_edges": 1024, "block_features": 4096, "num_warps": 32}
-# Programs count edges with 32 bits, and windows have 16 times as many columns.
+# Programs count edges with 32 bits, with room for the tile behind the last one.
 _MOST_EDGES = 1 << 26
 _RANGES = {"split_edges": (1, _MOST_EDGES), "short_edges": (0, _MOST_EDGES), "num_stages": (1, 8)}
 
@@ -32,16 +32,10 @@ class TritonPlan(Plan):
         block_features: Most columns of a program; wider rows use several. A power of two.
         num_warps: Groups of 32 (on AMD 64) threads in a program. A power of two.
         num_stages: Number of tiles in flight; 1 disables software pipelining.
-        variant: "kernels" (onehop's own), or one of two others, each for some operands; all other operands
-            use the kernels.
-            "torch_csr": sums and means through torch's sparse matrices (cuSPARSE on NVIDIA GPUs), which are
-            kept in both directions; for float32 and float64 with at most one weight an edge, for 16 bits
-            without weights if the result has 16 bits too. Torch does not specify its order of addition.
-            "blocks": tensor cores over windows of 16 rows, in both directions; sums and means of 16-bit
-            features with at most one weight an edge, and ``attention`` of 16-bit features with heads of at
-            most 128 columns, without edge features and returned weights. A window is split where it has more
-            than 16 * ``split_edges`` columns, and ``block_edges`` (at least 16) of them are read at a time;
-            ``short_edges``, ``rows_per_program`` and ``ordering`` are ignored here.
+        variant: "kernels" (onehop's own) or "torch_csr": sums and means through torch's sparse matrices
+            (cuSPARSE on NVIDIA GPUs), which are kept in both directions. They take float32 and float64 with
+            at most one weight an edge, and 16 bits without weights if the result has 16 bits too; all other
+            operands use the kernels. Torch does not specify its order of addition.
         ordering: The order in which rows become work: "none" (unchanged), "degree", "rcm", "community" or
             "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more of
             their sources. They are written to their own places, so neither features nor results are moved.

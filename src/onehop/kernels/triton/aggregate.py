@@ -4,29 +4,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
-    item_rows,
+    item_places,
     next_edges,
     other_ends,
     store_columns,
     tile_items,
 )
-from onehop.kernels.triton.launch import (
-    Bucket,
-    Items,
-    accumulator,
-    buckets,
-    features,
-    fix_up,
-    items_of,
-    on_device_of,
-    options,
-    rows_of,
-    slots_of,
-)
+from onehop.kernels.triton.launch import accumulator, heads_of, packed, rows_of, sweep
+from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -45,7 +33,6 @@ def sum_kernel(
     WIDTH: tl.constexpr,
     X_STRIDE: tl.constexpr,
     HEADS: tl.constexpr,
-    SPLIT: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
     FEATURES: tl.constexpr,
@@ -66,8 +53,8 @@ def sum_kernel(
             value *= tl.load(src_scale_ptr + source, mask=live, other=0)[:, :, None]
         total += value
     result = tl.sum(total, axis=1)
-    row, slot = item_rows(items, item, there, SPLIT)
-    if SPLIT:
+    row, slot = item_places(items, item, there)
+    if partial_ptr is not None:
         store_columns(partial_ptr, slot, there & (slot >= 0), result, column, WIDTH)
     whole = there & (slot < 0)
     if dst_scale_ptr is not None:
@@ -99,56 +86,47 @@ def aggregate(
     Returns:
         [rows, F].
     """
-    acc, width = accumulator(x.dtype), x.size(1)
-    out = x.new_empty((work.rows, width), dtype=acc if widen else x.dtype)
+    acc = accumulator(x.dtype)
+    out = x.new_empty((work.rows, x.size(1)), dtype=acc if widen else x.dtype)
     if out.numel() == 0:
         return out
-    x = rows_of(x)
-    weight = None if weight is None else weight.contiguous()
-    partial = x.new_empty((work.slots, width), dtype=acc) if work.slots else None
-    scales = (src_scale, dst_scale)
-    with on_device_of(x):
-        for bucket in buckets(work, plan):
-            _launch(bucket, plan, items_of(work, weight is not None), x, weight, scales, out, partial)
-        if partial is not None:
-            add_slots(work, plan, partial, dst_scale, out)
+    partial = work.slots_like(out, acc)
+    _sum(work, plan, rows_of(x), packed(weight), src_scale, dst_scale, out, partial)
+    add_slots(work, plan, partial, dst_scale, out)
     return out
 
 
 def add_slots(
-    work: Work | Blocks, plan: TritonPlan, partial: Tensor, dst_scale: Tensor | None, out: Tensor
+    work: Work, plan: TritonPlan, partial: Tensor | None, dst_scale: Tensor | None, out: Tensor
 ) -> None:
-    """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots."""
+    """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots.
+
+    ``partial`` is None where no row is split.
+    """
     for merge in work.merges:
+        assert partial is not None
         sums = merge.next_slots(partial)
-        _launch(fix_up(merge, plan), plan, slots_of(merge), partial, None, (None, dst_scale), out, sums)
-        partial = partial if sums is None else sums
+        _sum(merge, plan, partial, None, None, dst_scale, out, sums)
+        partial = sums
 
 
-def _launch(
-    bucket: Bucket,
+def _sum(
+    over: Work | Merge,
     plan: TritonPlan,
-    items: Items,
     x: Tensor,
     weight: Tensor | None,
-    scales: tuple[Tensor | None, Tensor | None],
+    src_scale: Tensor | None,
+    dst_scale: Tensor | None,
     out: Tensor,
     partial: Tensor | None,
 ) -> None:
-    width = x.size(1)
-    tile = features(plan, width)
-    sum_kernel[(bucket.programs, -(-width // tile))](
-        items,
-        *(x, weight, *scales, out, partial),
-        bucket.first,
-        bucket.count,
-        WIDTH=width,
+    sweep(
+        sum_kernel,
+        over,
+        plan,
+        (x, weight, src_scale, dst_scale, out, partial),
+        x.size(1),
+        numbered=weight is not None,
         X_STRIDE=x.stride(0),
-        HEADS=1 if weight is None or weight.dim() == 1 else weight.size(1),
-        SPLIT=bucket.split,
-        ROWS=bucket.rows,
-        EDGES=bucket.edges,
-        FEATURES=tile,
-        STAGES=plan.num_stages,
-        **options(plan),
+        HEADS=heads_of(weight),
     )

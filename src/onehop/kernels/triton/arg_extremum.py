@@ -4,8 +4,7 @@ Winners are places of edges in the graph's own order. A lane of a tile keeps the
 edge's place; lanes, and the slots of split rows, are merged by value, then by place.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -15,25 +14,14 @@ from torch import Tensor
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
-    item_rows,
+    item_places,
     next_edges,
     other_ends,
-    store_columns,
+    store_results,
     tile_items,
 )
-from onehop.kernels.triton.launch import (
-    Bucket,
-    Items,
-    accumulator,
-    buckets,
-    features,
-    fix_up,
-    items_of,
-    on_device_of,
-    options,
-    rows_of,
-    slots_of,
-)
+from onehop.kernels.triton.launch import accumulator, heads_of, packed, rows_of, sweep
+from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -41,110 +29,69 @@ from onehop.plans.triton import TritonPlan
 BEYOND = tl.constexpr(2**31 - 1)
 
 
-class Given(NamedTuple):
-    """Operands of messages.
-
-    Attributes:
-        x: [cols, F]; of slots the extrema.
-        weight: [E] or [E, H]; None means 1.
-        winner: int32, of the layout of x: the winners of slots; None where x are features.
-    """
-
-    x: Tensor
-    weight: Tensor | None
-    winner: Tensor | None
-
-
-class Results(NamedTuple):
-    """Tensors for extrema and winners.
-
-    Attributes:
-        out: [rows, F].
-        winner: int32 [rows, F].
-        partial: [slots, F], the extrema of pieces of split rows; None where none is split.
-        partial_winner: Likewise, their winners.
-    """
-
-    out: Tensor
-    winner: Tensor
-    partial: Tensor | None
-    partial_winner: Tensor | None
-
-
-@dataclass(frozen=True)
-class ArgExtremumForm:
-    """Compile-time constants, besides dtypes.
-
-    Attributes:
-        WIDTH: Columns of x.
-        X_STRIDE: Of its rows.
-        HEADS: Columns of the weight.
-        LARGEST: Max if true; else min.
-        LAST: Whether the last of the edges that tie wins, else the first.
-        SPLIT: Whether pieces of rows may be among the items.
-        ROWS: Items of a tile.
-        EDGES: Edges of each item that are read at a time.
-        FEATURES: Columns of a tile.
-        STAGES: Number of tiles in flight.
-    """
-
-    WIDTH: int
-    X_STRIDE: int
-    HEADS: int
-    LARGEST: bool
-    LAST: bool
-    SPLIT: bool
-    ROWS: int
-    EDGES: int
-    FEATURES: int
-    STAGES: int
-
-
 @triton.jit(do_not_specialize=["first", "count"])
-def arg_extremum_kernel(items, given, results, first, count, FORM: tl.constexpr):
-    """A tile [ROWS, EDGES, FEATURES] iterates over the edges of ROWS items, EDGES of each at a time."""
-    ACC: tl.constexpr = tl.float64 if given.x.dtype.element_ty == tl.float64 else tl.float32
-    WORST: tl.constexpr = float("-inf") if FORM.LARGEST else float("inf")
-    item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
-    row, slot = item_rows(items, item, there, FORM.SPLIT)
-    column = tl.program_id(1) * FORM.FEATURES + tl.arange(0, FORM.FEATURES)
-    best = tl.full([FORM.ROWS, FORM.EDGES, FORM.FEATURES], WORST, ACC)
-    winner = tl.full([FORM.ROWS, FORM.EDGES, FORM.FEATURES], -1, tl.int32)
-    for step in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
-        at, live = next_edges(begin, end, step, FORM.EDGES)
+def arg_extremum_kernel(
+    items,
+    x_ptr,
+    weight_ptr,
+    winners_ptr,
+    out_ptr,
+    winner_ptr,
+    partial_ptr,
+    partial_winner_ptr,
+    first,
+    count,
+    WIDTH: tl.constexpr,
+    X_STRIDE: tl.constexpr,
+    HEADS: tl.constexpr,
+    LARGEST: tl.constexpr,
+    LAST: tl.constexpr,
+    ROWS: tl.constexpr,
+    EDGES: tl.constexpr,
+    FEATURES: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """A tile [ROWS, EDGES, FEATURES] iterates over the edges of ROWS items, EDGES of each at a time.
+
+    ``winners_ptr``, of the layout of x, holds the winner of each element if these are extrema themselves.
+    """
+    ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
+    WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
+    item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
+    row, slot = item_places(items, item, there)
+    column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
+    best = tl.full([ROWS, EDGES, FEATURES], WORST, ACC)
+    winner = tl.full([ROWS, EDGES, FEATURES], -1, tl.int32)
+    for step in tl.range(0, longest, EDGES, num_stages=STAGES):
+        at, live = next_edges(begin, end, step, EDGES)
         source = other_ends(items, at, live)
-        message = columns_of(given.x, source, live, column, FORM.X_STRIDE, FORM.WIDTH, WORST).to(ACC)
-        if given.weight is not None:
-            message *= edge_weights(items, given.weight, at, live, column, FORM.WIDTH, FORM.HEADS)
-        if given.winner is not None:
-            place = columns_of(given.winner, source, live, column, FORM.WIDTH, FORM.WIDTH, -1)
+        message = columns_of(x_ptr, source, live, column, X_STRIDE, WIDTH, WORST).to(ACC)
+        if weight_ptr is not None:
+            message *= edge_weights(items, weight_ptr, at, live, column, WIDTH, HEADS)
+        if winners_ptr is not None:
+            place = columns_of(winners_ptr, source, live, column, WIDTH, WIDTH, -1)
         else:
             place = tl.where(live, at, -1).to(tl.int32)[:, :, None]
-        if FORM.LARGEST:
-            better = (message >= best) if FORM.LAST else (message > best)
+        if LARGEST:
+            better = (message >= best) if LAST else (message > best)
         else:
-            better = (message <= best) if FORM.LAST else (message < best)
+            better = (message <= best) if LAST else (message < best)
         # Slots in which nothing won must not win by their infinity.
         better &= place >= 0
         best = tl.where(better, message, best)
         winner = tl.where(better, place, winner)
-    if FORM.LARGEST:
+    if LARGEST:
         result = tl.max(best, axis=1)
     else:
         result = tl.min(best, axis=1)
     wins = (best == result[:, None, :]) & (winner >= 0)
-    if FORM.LAST:
+    if LAST:
         place = tl.max(tl.where(wins, winner, -1), axis=1)
     else:
         place = tl.min(tl.where(wins, winner, BEYOND), axis=1)
         place = tl.where(place == BEYOND, -1, place)
-    if FORM.SPLIT:
-        piece = there & (slot >= 0)
-        store_columns(results.partial, slot, piece, result, column, FORM.WIDTH)
-        store_columns(results.partial_winner, slot, piece, place, column, FORM.WIDTH)
-    whole = there & (slot < 0)
-    store_columns(results.out, row, whole, result, column, FORM.WIDTH)
-    store_columns(results.winner, row, whole, place, column, FORM.WIDTH)
+    store_results(out_ptr, partial_ptr, row, slot, there, result, column, WIDTH)
+    store_results(winner_ptr, partial_winner_ptr, row, slot, there, place, column, WIDTH)
 
 
 class Choices(NamedTuple):
@@ -175,53 +122,32 @@ def arg_extremum(
         [rows, F], infinite where nothing wins; and int32 [rows, F], the winner's place in the graph's own
         edge order, -1 where nothing wins.
     """
-    width = x.size(1)
-    out = x.new_empty((work.rows, width))
+    out = x.new_empty((work.rows, x.size(1)))
     winner = torch.empty_like(out, dtype=torch.int32)
     if out.numel() == 0:
         return out, winner
-    x = rows_of(x)
-    weight = None if weight is None else weight.contiguous()
-    partial = partial_winner = None
-    if work.slots:
-        partial = x.new_empty((work.slots, width), dtype=accumulator(x.dtype))
-        partial_winner = torch.empty_like(partial, dtype=torch.int32)
-    with on_device_of(x):
-        given, results = Given(x, weight, None), Results(out, winner, partial, partial_winner)
-        for bucket in buckets(work, plan):
-            _launch(plan, bucket, items_of(work, weight is not None), given, results, choices)
-        for merge in work.merges:
-            assert partial is not None
-            given = Given(partial, None, partial_winner)
-            partial, partial_winner = merge.next_slots(partial), merge.next_slots(partial_winner)
-            results = Results(out, winner, partial, partial_winner)
-            _launch(plan, fix_up(merge, plan), slots_of(merge), given, results, choices)
+
+    def run(
+        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
+    ) -> None:
+        sweep(
+            arg_extremum_kernel,
+            over,
+            plan,
+            (rows, *given, out, winner, *slots),
+            rows.size(1),
+            numbered=weight is not None,
+            X_STRIDE=rows.stride(0),
+            HEADS=heads_of(given[0]),
+            LARGEST=choices.largest,
+            LAST=choices.last,
+        )
+
+    partial, places = work.slots_like(out, accumulator(x.dtype)), work.slots_like(out, torch.int32)
+    run(work, rows_of(x), packed(weight), None, slots=(partial, places))
+    for merge in work.merges:
+        assert partial is not None
+        slots = merge.next_slots(partial), merge.next_slots(places)
+        run(merge, partial, None, places, slots=slots)
+        partial, places = slots
     return out, winner
-
-
-def _launch(
-    plan: TritonPlan, bucket: Bucket, items: Items, given: Given, results: Results, choices: Choices
-) -> None:
-    width = given.x.size(1)
-    tile = features(plan, width)
-    form = ArgExtremumForm(
-        WIDTH=width,
-        X_STRIDE=given.x.stride(0),
-        HEADS=heads_of(given.weight),
-        LARGEST=choices.largest,
-        LAST=choices.last,
-        SPLIT=bucket.split,
-        ROWS=bucket.rows,
-        EDGES=bucket.edges,
-        FEATURES=tile,
-        STAGES=plan.num_stages,
-    )
-    numbers: dict[str, Any] = {"first": bucket.first, "count": bucket.count}
-    arg_extremum_kernel[(bucket.programs, -(-width // tile))](
-        items, given, results, **numbers, FORM=form, **options(plan)
-    )
-
-
-def heads_of(weight: Tensor | None) -> int:
-    """Number of a weight's columns."""
-    return 1 if weight is None or weight.dim() == 1 else weight.size(1)

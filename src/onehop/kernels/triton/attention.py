@@ -13,7 +13,7 @@ from onehop.kernels.triton.attention_forward import attend_kernel, merge
 from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
 from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
 from onehop.kernels.triton.attention_weights import attend_weights_kernel
-from onehop.kernels.triton.launch import buckets, on_device_of
+from onehop.kernels.triton.launch import buckets
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -40,22 +40,18 @@ def attend(
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
     softmax = value.new_empty((work.rows, 2, heads), dtype=call.acc)
-    slot_softmax = slot_rows = None
-    if work.slots:
-        slot_softmax = value.new_empty((work.slots, 2, heads), dtype=call.acc)
-        slot_rows = value.new_empty((work.slots, heads, width), dtype=call.acc)
+    slot_softmax, slot_rows = (work.slots_like(each, call.acc) for each in (softmax, out))
     shape = (work.edges, heads) if with_weights else (0,)
     weights = value.new_empty(shape, dtype=call.acc)
-    with on_device_of(value):
-        results = {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows}
+    results = {"out": out, "softmax": softmax, "slot_softmax": slot_softmax, "slot_rows": slot_rows}
+    for bucket in buckets(work, plan):
+        call.run(attend_kernel, work, bucket, results)
+    if slot_softmax is not None and slot_rows is not None:
+        merge(work.merges, (slot_softmax, slot_rows), (out, softmax), call.form.HEADS, plan)
+    if with_weights:
+        results = {"softmax": softmax, "weights": weights}
         for bucket in buckets(work, plan):
-            call.run(attend_kernel, work, bucket, results)
-        if slot_softmax is not None and slot_rows is not None:
-            merge(work.merges, (slot_softmax, slot_rows), (out, softmax), call.form.HEADS, plan)
-        if with_weights:
-            results = {"softmax": softmax, "weights": weights}
-            for bucket in buckets(work, plan):
-                call.run(attend_weights_kernel, work, bucket, results, numbered=True)
+            call.run(attend_weights_kernel, work, bucket, results, numbered=True)
     return out, softmax, weights
 
 
@@ -127,9 +123,7 @@ def _sweep_rows(
         torch.empty_like(each) if each is not None and wanted else None
         for each, wanted in ((call.given.query, for_query), (call.given.edge, for_edge))
     )
-    slots = None
-    if query is not None and work.slots:
-        slots = query.new_empty((work.slots, query[:1].numel()), dtype=acc)
+    slots = None if query is None else work.slots_like(query.flatten(1), acc)
     launches = buckets(work, plan)
     if att is not None:
         # The sum of edge weights' gradients needs registers, so tiles are smaller than elsewhere.
@@ -172,17 +166,16 @@ def _sweep_rows(
             att_parts = att.new_empty((sum(programs), *att.shape), dtype=acc)
         if edge_weight is not None:
             weight_parts = edge_weight.new_zeros((sum(programs), *edge_weight.shape), dtype=acc)
-    with on_device_of(operands.value):
-        before = 0
-        for bucket, number in zip(launches, programs, strict=True):
-            if att_parts is not None:
-                tensors["att_parts"] = att_parts[before:]
-            if weight_parts is not None:
-                tensors["weight_parts"] = weight_parts[before:]
-            call.run(attend_grad_dst_kernel, work, bucket, tensors, programs=number, **choices)
-            before += number
-        if query is not None and slots is not None:
-            add_slots(work, plan, slots, None, query.view(work.rows, slots.size(1)))
+    before = 0
+    for bucket, number in zip(launches, programs, strict=True):
+        if att_parts is not None:
+            tensors["att_parts"] = att_parts[before:]
+        if weight_parts is not None:
+            tensors["weight_parts"] = weight_parts[before:]
+        call.run(attend_grad_dst_kernel, work, bucket, tensors, programs=number, **choices)
+        before += number
+    if query is not None:
+        add_slots(work, plan, slots, None, query.flatten(1))
     att = None if att_parts is None else att_parts.sum(0)
     edge_weight = None if weight_parts is None else weight_parts.sum(0).t().contiguous()
     return query, att, edge, edge_weight
@@ -198,26 +191,24 @@ def _sweep_columns(
         result = part = None
         if operand is not None and wanted:
             result = torch.empty_like(operand)
-            if work.slots:
-                part = result.new_empty((work.slots, result[:1].numel()), dtype=call.acc)
+            part = work.slots_like(result.flatten(1), call.acc)
         results.append(result)
         slots.append(part)
     names = ("grad_value", "grad_key", "slot_values", "slot_keys")
     tensors = {**given, **dict(zip(names, results + slots, strict=True))}
     with_weights = given["grad_weights"] is not None
-    with on_device_of(call.operands.value):
-        for bucket in buckets(work, call.plan):
-            call.run(
-                attend_grad_src_kernel,
-                work,
-                bucket,
-                tensors,
-                numbered=with_weights,
-                WEIGHTS=with_weights,
-                FOR_VALUE=for_value,
-                FOR_KEY=for_key,
-            )
-        for result, part in zip(results, slots, strict=True):
-            if result is not None and part is not None:
-                add_slots(work, call.plan, part, None, result.view(work.rows, part.size(1)))
+    for bucket in buckets(work, call.plan):
+        call.run(
+            attend_grad_src_kernel,
+            work,
+            bucket,
+            tensors,
+            numbered=with_weights,
+            WEIGHTS=with_weights,
+            FOR_VALUE=for_value,
+            FOR_KEY=for_key,
+        )
+    for result, part in zip(results, slots, strict=True):
+        if result is not None:
+            add_slots(work, call.plan, part, None, result.flatten(1))
     return results[0], results[1]

@@ -8,7 +8,7 @@ import triton.language as tl
 from torch import Tensor
 
 from onehop.calls import Attention
-from onehop.kernels.triton.launch import Bucket, accumulator, items_of
+from onehop.kernels.triton.launch import Bucket, accumulator, items_of, on_device_of, packed
 from onehop.kernels.triton.numbers import dropout_words, two_parts
 from onehop.kernels.triton.occupancy import multiprocessors, resident_programs
 from onehop.kernels.triton.registers import bounded
@@ -56,7 +56,6 @@ class AttentionConstants:
         HEADS: Heads of a tile.
         ROWS: Items of a tile.
         EDGES: Edges of each item that are read at a time.
-        SPLIT: Whether pieces of rows may be among the items.
         STAGES: Number of tiles in flight.
     """
 
@@ -73,7 +72,6 @@ class AttentionConstants:
     HEADS: int
     ROWS: int
     EDGES: int
-    SPLIT: bool
     STAGES: int
 
 
@@ -94,12 +92,12 @@ class AttentionCall:
         self.acc = accumulator(operands.value.dtype)
         self.given = Given(
             value=operands.value.contiguous(),
-            key=_packed(operands.key),
+            key=packed(operands.key),
             query=operands.query.contiguous(),
-            att=_packed(operands.att),
-            edge=_packed(edge),
+            att=packed(operands.att),
+            edge=packed(edge),
             edge_weight=None if edge_weight is None else edge_weight.t().contiguous(),
-            mask=_packed(operands.mask),
+            mask=packed(operands.mask),
         )
         self.form = AttentionConstants(
             RULE=_RULES[operands.rule],
@@ -115,7 +113,6 @@ class AttentionCall:
             HEADS=min(power_of_two(heads), max(plan.block_features // max(block_d, block_v), 1)),
             ROWS=1,
             EDGES=1,
-            SPLIT=False,
             STAGES=plan.num_stages,
         )
         self.numbers: dict[str, Any] = {
@@ -141,7 +138,8 @@ class AttentionCall:
         """
         form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
         grid = (bucket.programs if programs is None else programs, self._head_tiles(form))
-        kernel[grid](items_of(work, self._per_edge(numbered)), self.given, **arguments)
+        with on_device_of(self.operands.value):
+            kernel[grid](items_of(work, self._per_edge(numbered)), self.given, **arguments)
 
     def resident(
         self,
@@ -161,20 +159,14 @@ class AttentionCall:
         if device.type != "cuda":
             return WITHOUT_DEVICE
         form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
-        types = tuple(None if each is None else each.dtype for each in (*self.given, *tensors.values()))
-        key = (
-            kernel,
-            form,
-            types,
-            self._per_edge(numbered),
-            tuple(choices.items()),
-            self.plan.num_warps,
-            device,
-        )
+        items = items_of(work, self._per_edge(numbered))
+        given = (*items, *self.given, *tensors.values())
+        types = tuple(None if each is None else each.dtype for each in given)
+        key = (kernel, form, types, tuple(choices.items()), self.plan.num_warps, device)
         found = _RESIDENT.get(key)
         if found is None:
-            items = items_of(work, self._per_edge(numbered))
-            compiled = kernel.warmup(items, self.given, grid=(1,), **arguments)
+            with on_device_of(self.operands.value):
+                compiled = kernel.warmup(items, self.given, grid=(1,), **arguments)
             found = _RESIDENT[key] = resident_programs(compiled, multiprocessors(device))
         return max(found // self._head_tiles(form), 1)
 
@@ -193,7 +185,6 @@ class AttentionCall:
             HEADS=power_of_two(self.form.H) if all_heads else self.form.HEADS,
             ROWS=bucket.rows,
             EDGES=bucket.edges,
-            SPLIT=bucket.split,
         )
         bounds = {"first": bucket.first, "count": bucket.count}
         return form, {**tensors, **self.numbers, **bounds, "FORM": form, **choices, **bounded(self.plan)}
@@ -205,7 +196,3 @@ class AttentionCall:
     @staticmethod
     def _head_tiles(form: AttentionConstants) -> int:
         return -(-form.H // form.HEADS)
-
-
-def _packed(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.contiguous()

@@ -19,8 +19,8 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
-from onehop.kernels.triton.launch import slots_of
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_places, next_edges, tile_items
+from onehop.kernels.triton.launch import items_of, on_device_of
 from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
@@ -55,7 +55,7 @@ def attend_kernel(
     they are merged at the end. Items of split rows store largest scores, sums and rows in their slots.
     """
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
-    row, slot = item_rows(items, item, real, FORM.SPLIT)
+    row, slot = item_places(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)
@@ -98,7 +98,7 @@ def attend_kernel(
     store_head_numbers(softmax, 2 * row, whole, less, head, FORM.H)
     store_head_numbers(softmax, 2 * row + 1, whole, inverse, head, FORM.H)
     store_features(out, row, whole, row_sum * inverse[:, :, None], head, value_column, FORM.H, FORM.V)
-    if FORM.SPLIT:
+    if slot_rows is not None:
         part = real & (slot >= 0)
         store_head_numbers(slot_softmax, 2 * slot, part, highest, head, FORM.H)
         store_head_numbers(slot_softmax, 2 * slot + 1, part, total_of_row, head, FORM.H)
@@ -116,7 +116,6 @@ def merge_kernel(
     next_rows,
     H: tl.constexpr,
     V: tl.constexpr,
-    SPLIT: tl.constexpr,
     LANES: tl.constexpr,
     HEADS: tl.constexpr,
     BLOCK_V: tl.constexpr,
@@ -158,7 +157,7 @@ def merge_kernel(
     row_sum = tl.sum(rows * share[:, :, None], 0)
     # A row without edges may be among these, with no slot.
     inverse = 1.0 / tl.where(heads_there & (first < end), total_of_row, 1.0)
-    if SPLIT:
+    if next_rows is not None:
         slot = tl.load(items.slot + group).to(tl.int64)
         part = tl.full([HEADS], slot, tl.int64) >= 0
         place = next_softmax + slot * (2 * H) + head
@@ -204,16 +203,16 @@ def merge(
     lanes = max(numbers // (heads_at_a_time * block), 1)
     for level in merges:
         next_softmax, next_rows = level.next_slots(softmax), level.next_slots(rows)
-        merge_kernel[(level.row.numel(), -(-heads // heads_at_a_time))](
-            slots_of(level),
-            *(softmax, rows, *results, next_softmax, next_rows),
-            H=heads,
-            V=width,
-            SPLIT=level.slot is not None,
-            LANES=min(lanes, _MOST_LANES),
-            HEADS=heads_at_a_time,
-            BLOCK_V=block,
-            **bounded(plan),
-        )
+        with on_device_of(rows):
+            merge_kernel[(level.row.numel(), -(-heads // heads_at_a_time))](
+                items_of(level),
+                *(softmax, rows, *results, next_softmax, next_rows),
+                H=heads,
+                V=width,
+                LANES=min(lanes, _MOST_LANES),
+                HEADS=heads_at_a_time,
+                BLOCK_V=block,
+                **bounded(plan),
+            )
         if next_softmax is not None and next_rows is not None:
             softmax, rows = next_softmax, next_rows

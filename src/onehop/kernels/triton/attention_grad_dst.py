@@ -21,7 +21,7 @@ from onehop.kernels.triton.attention_scores import (
     through_leaky,
     weights_and_slopes,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_places, next_edges, tile_items
 
 
 @triton.jit
@@ -102,7 +102,7 @@ def attend_grad_dst_kernel(
 
     for tile in range(tl.program_id(0), tl.cdiv(count, FORM.ROWS), tl.num_programs(0)):
         item, real, begin, end, longest = tile_items(items, tile, first, count, FORM.ROWS)
-        row, slot = item_rows(items, item, real, FORM.SPLIT)
+        row, slot = item_places(items, item, real)
         at_row, there = row[:, None], real[:, None]
         queries = of_destinations(given, at_row, there, head, column, FORM)
         vector, slope_or_scale = score_settings(given, factor, head, column, FORM)

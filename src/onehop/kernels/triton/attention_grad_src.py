@@ -19,7 +19,7 @@ from onehop.kernels.triton.attention_scores import (
     through_leaky,
     weights_and_slopes,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
+from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_places, next_edges, tile_items
 
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
@@ -46,7 +46,7 @@ def attend_grad_src_kernel(
 ):
     """Processes ROWS items of sources per program; gathers destinations' rows and statistics."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
-    row, slot = item_rows(items, item, real, FORM.SPLIT)
+    row, slot = item_places(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     own_values, own_keys = of_sources(given, row[:, None], real[:, None], head, column, value_column, FORM)

@@ -60,11 +60,11 @@ def store_sums(sums, out, slots, row, slot, real, head, column, D: tl.constexpr,
     whole, part = real & (slot < 0), real & (slot >= 0)
     if len(sums.shape) == 3:
         store_head_numbers(out, row, whole, total, head, form.H)
-        if form.SPLIT:
+        if slots is not None:
             store_head_numbers(slots, slot, part, total, head, form.H)
     else:
         store_features(out, row, whole, total, head, column, form.H, D)
-        if form.SPLIT:
+        if slots is not None:
             store_features(slots, slot, part, total, head, column, form.H, D)
 
 

@@ -24,7 +24,7 @@ def attend_weights_kernel(
 ):
     """Recomputes the weights from a known softmax; writes [E, H] in the caller's order."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
-    row, _slot = item_rows(items, item, real, FORM.SPLIT)
+    row = item_rows(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
     queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)

@@ -9,12 +9,11 @@ from torch import Tensor
 
 from onehop.kernels.triton.attention_forward import usable
 from onehop.kernels.triton.attention_parts import head_numbers
-from onehop.kernels.triton.item_tiles import caller_numbers, item_rows, next_edges, tile_items
-from onehop.kernels.triton.launch import accumulator, buckets, items_of, on_device_of
+from onehop.kernels.triton.item_tiles import caller_numbers, item_slots, next_edges, tile_items
+from onehop.kernels.triton.launch import accumulator, buckets, features, items_of, launch, on_device_of
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
-from onehop.plans.triton_default import power_of_two
 
 
 @triton.jit(do_not_specialize=["first", "count"])
@@ -26,7 +25,6 @@ def edge_softmax_kernel(
     first,
     count,
     H: tl.constexpr,
-    SPLIT: tl.constexpr,
     FINISH: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
@@ -39,7 +37,7 @@ def edge_softmax_kernel(
     """
     ACC: tl.constexpr = tl.float64 if scores.dtype.element_ty == tl.float64 else tl.float32
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    _, slot = item_rows(items, item, real, SPLIT)
+    slot = item_slots(items, item, real)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     there = (head < H)[None, :]
     if FINISH:
@@ -61,7 +59,7 @@ def edge_softmax_kernel(
         highest = tl.max(largest, 1)
         less = usable(highest)
         total = tl.sum(totals * tl.exp(largest - less[:, None, :]), 1)
-        if SPLIT:
+        if slots is not None:
             in_slot = (real & (slot >= 0))[:, None] & there
             place = slots + slot[:, None] * (2 * H) + head[None, :]
             tl.store(place, highest, mask=in_slot)
@@ -117,7 +115,6 @@ def edge_softmax_grad_kernel(
     first,
     count,
     H: tl.constexpr,
-    SPLIT: tl.constexpr,
     FINISH: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
@@ -129,7 +126,7 @@ def edge_softmax_grad_kernel(
     """
     ACC: tl.constexpr = tl.float64 if softmax.dtype.element_ty == tl.float64 else tl.float32
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    _, slot = item_rows(items, item, real, SPLIT)
+    slot = item_slots(items, item, real)
     head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     there = (head < H)[None, :]
     if FINISH:
@@ -144,7 +141,7 @@ def edge_softmax_grad_kernel(
             share = head_numbers(softmax, number, inside, head, H, ACC)
             totals += share * head_numbers(grad, number, inside, head, H, ACC)
         total = tl.sum(totals, 1)
-        if SPLIT:
+        if slots is not None:
             in_slot = (real & (slot >= 0))[:, None] & there
             tl.store(slots + slot[:, None] * H + head[None, :], total, mask=in_slot)
             end = tl.where(slot >= 0, begin, end)
@@ -219,36 +216,20 @@ def _two_passes(
     out, heads = first.new_empty(first.shape), first.size(1)
     if out.numel() == 0:
         return out
-    block = min(power_of_two(heads), plan.block_features)
-    slots = (
-        first.new_empty((work.slots, numbers, heads), dtype=accumulator(first.dtype)) if work.slots else None
-    )
-    head_blocks = -(-heads // block)
+    block = features(plan, heads)
+    tiles = -(-heads // block)
+    shape = (work.slots, numbers, heads)
+    slots = first.new_empty(shape, dtype=accumulator(first.dtype)) if work.slots else None
 
-    def launch(finish: bool) -> None:
+    def run(finish: bool) -> None:
+        settings = {"H": heads, "FINISH": finish, "HEADS": block, **bounded(plan)}
         for bucket in buckets(work, plan):
-            if finish and not bucket.split:
-                continue
-            kernel[(bucket.programs, head_blocks)](
-                items_of(work),
-                *operands,
-                out,
-                slots,
-                bucket.first,
-                bucket.count,
-                H=heads,
-                SPLIT=bucket.split,
-                FINISH=finish,
-                ROWS=bucket.rows,
-                EDGES=bucket.edges,
-                HEADS=block,
-                **bounded(plan),
-            )
+            launch(kernel, bucket, items_of(work), (*operands, out, slots), tiles, **settings)
 
-    with on_device_of(first):
-        launch(False)
-        if slots is not None:
-            merge[(work.split_row.numel(), head_blocks)](
+    run(finish=False)
+    if slots is not None:
+        with on_device_of(first):
+            merge[(work.split_row.numel(), tiles)](
                 work.split_begin,
                 slots,
                 H=heads,
@@ -256,5 +237,5 @@ def _two_passes(
                 HEADS=block,
                 **bounded(replace(plan, num_warps=_MERGING_WARPS)),
             )
-            launch(True)
+        run(finish=True)
     return out

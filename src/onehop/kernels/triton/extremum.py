@@ -12,25 +12,14 @@ from torch import Tensor
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
-    item_rows,
+    item_places,
     next_edges,
     other_ends,
     store_columns,
     tile_items,
 )
-from onehop.kernels.triton.launch import (
-    Bucket,
-    Items,
-    accumulator,
-    buckets,
-    features,
-    fix_up,
-    items_of,
-    on_device_of,
-    options,
-    rows_of,
-    slots_of,
-)
+from onehop.kernels.triton.launch import accumulator, packed, rows_of, sweep
+from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -86,7 +75,6 @@ def extremum_kernel(
     LARGEST: tl.constexpr,
     ADDS: tl.constexpr,
     ROUNDS: tl.constexpr,
-    SPLIT: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
     FEATURES: tl.constexpr,
@@ -102,7 +90,7 @@ def extremum_kernel(
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
-    row, slot = item_rows(items, item, there, SPLIT)
+    row, slot = item_places(items, item, there)
     best = tl.full([ROWS, EDGES, FEATURES], WORST, ACC)
     state = tl.zeros([ROWS, EDGES, FEATURES], tl.int32)
     if row_begin_ptr is not None:
@@ -137,7 +125,7 @@ def extremum_kernel(
     state = tl.where(best == result[:, None, :], state, 0)
     reached = tl.sum(edges_of(state), axis=1)
     state = tl.where(reached == 1, tl.max(state, axis=1), -reached)
-    if SPLIT:
+    if partial_ptr is not None:
         piece = there & (slot >= 0)
         store_columns(partial_ptr, slot, piece, result, column, WIDTH)
         if partial_states_ptr is not None:
@@ -174,48 +162,35 @@ def extremum(
         [rows, F], and, with ``row_begin``, acc [rows, F]: -1 - p where a single edge reaches it, at position
         p of its row; else the number of edges that do, 0 where it is NaN.
     """
-    acc, width = accumulator(x.dtype), x.size(1)
-    shape = (work.rows, width)
+    acc = accumulator(x.dtype)
+    shape = (work.rows, x.size(1))
     out = x.new_empty(shape, dtype=acc if widen else x.dtype)
     ties = None if row_begin is None else x.new_empty(shape, dtype=acc)
     if out.numel() == 0:
         return out, ties
-    x = rows_of(x)
-    weight = None if weight is None else weight.contiguous()
-    partial = states = None
-    if work.slots:
-        partial = x.new_empty((work.slots, width), dtype=acc)
-        states = None if row_begin is None else x.new_empty(partial.shape, dtype=torch.int32)
 
-    def launch(
-        bucket: Bucket, items: Items, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
+    def run(
+        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
     ) -> None:
-        tile = features(plan, width)
-        extremum_kernel[(bucket.programs, -(-width // tile))](
-            items,
-            *(rows, *given, out, ties, *slots),
-            bucket.first,
-            bucket.count,
-            WIDTH=width,
+        sweep(
+            extremum_kernel,
+            over,
+            plan,
+            (rows, *given, out, ties, *slots),
+            rows.size(1),
+            numbered=weight is not None,
             X_STRIDE=rows.stride(0),
             LARGEST=largest,
             ADDS=adds,
             ROUNDS=given[0] is not None and not widen,
-            SPLIT=bucket.split,
-            ROWS=bucket.rows,
-            EDGES=bucket.edges,
-            FEATURES=tile,
-            STAGES=plan.num_stages,
-            **options(plan),
         )
 
-    with on_device_of(x):
-        for bucket in buckets(work, plan):
-            items = items_of(work, weight is not None)
-            launch(bucket, items, x, weight, row_begin, None, slots=(partial, states))
-        for merge in work.merges:
-            assert partial is not None
-            slots = merge.next_slots(partial), merge.next_slots(states)
-            launch(fix_up(merge, plan), slots_of(merge), partial, None, None, states, slots=slots)
-            partial, states = slots
+    partial = work.slots_like(out, acc)
+    states = None if row_begin is None else work.slots_like(out, torch.int32)
+    run(work, rows_of(x), packed(weight), row_begin, None, slots=(partial, states))
+    for merge in work.merges:
+        assert partial is not None
+        slots = merge.next_slots(partial), merge.next_slots(states)
+        run(merge, partial, None, None, states, slots=slots)
+        partial, states = slots
     return out, ties

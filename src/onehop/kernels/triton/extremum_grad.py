@@ -17,14 +17,15 @@ from onehop.kernels.triton.extremum import weighed
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
+    item_places,
     item_rows,
     next_edges,
     other_ends,
     row_columns,
-    store_columns,
+    store_results,
     tile_items,
 )
-from onehop.kernels.triton.launch import buckets, features, items_of, on_device_of, options, rows_of
+from onehop.kernels.triton.launch import on_device_of, packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -70,7 +71,6 @@ def extremum_grad_source_kernel(
     EXTREMUM_STRIDE: tl.constexpr,
     ADDS: tl.constexpr,
     ROUNDS: tl.constexpr,
-    SPLIT: tl.constexpr,
     ROWS: tl.constexpr,
     EDGES: tl.constexpr,
     FEATURES: tl.constexpr,
@@ -83,7 +83,7 @@ def extremum_grad_source_kernel(
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, slot = item_rows(items, item, there, SPLIT)
+    row, slot = item_places(items, item, there)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
     own = row_columns(x_ptr, row, there, column, X_STRIDE, WIDTH).to(ACC)[:, None, :]
     total = tl.zeros([ROWS, EDGES, FEATURES], ACC)
@@ -110,10 +110,7 @@ def extremum_grad_source_kernel(
         if weight_ptr is not None and not ADDS:
             part *= weight
         total += part
-    result = tl.sum(total, axis=1)
-    if SPLIT:
-        store_columns(partial_ptr, slot, there & (slot >= 0), result, column, WIDTH)
-    store_columns(out_ptr, row, there & (slot < 0), result, column, WIDTH)
+    store_results(out_ptr, partial_ptr, row, slot, there, tl.sum(total, axis=1), column, WIDTH)
 
 
 @triton.jit(do_not_specialize=["first", "count"])
@@ -139,7 +136,7 @@ def extremum_grad_weight_kernel(
     """Processes rows that are destinations: every edge sums its parts of their shares, over all columns."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, _ = item_rows(items, item, there, False)
+    row = item_rows(items, item, there)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
         at, live = next_edges(begin, end, step, EDGES)
         source = other_ends(items, at, live)
@@ -227,30 +224,20 @@ def extremum_grad_source(
     if out.numel() == 0:
         return out
     x, extremum = rows_of(x), rows_of(extremum)
-    weight = None if weight is None else weight.contiguous()
-    partial = share.new_empty((work.slots, width)) if work.slots else None
-    tile = features(plan, width)
-    with on_device_of(x):
-        for bucket in buckets(work, plan):
-            extremum_grad_source_kernel[(bucket.programs, -(-width // tile))](
-                items_of(work, weight is not None),
-                *(x, extremum, share, mark, edge_marks, weight, out, partial),
-                bucket.first,
-                bucket.count,
-                WIDTH=width,
-                X_STRIDE=x.stride(0),
-                EXTREMUM_STRIDE=extremum.stride(0),
-                ADDS=adds,
-                ROUNDS=weight is not None and extremum.dtype == x.dtype,
-                SPLIT=bucket.split,
-                ROWS=bucket.rows,
-                EDGES=bucket.edges,
-                FEATURES=tile,
-                STAGES=plan.num_stages,
-                **options(plan),
-            )
-        if partial is not None:
-            add_slots(work, plan, partial, None, out)
+    partial = work.slots_like(out, out.dtype)
+    sweep(
+        extremum_grad_source_kernel,
+        work,
+        plan,
+        (x, extremum, share, mark, edge_marks, packed(weight), out, partial),
+        width,
+        numbered=weight is not None,
+        X_STRIDE=x.stride(0),
+        EXTREMUM_STRIDE=extremum.stride(0),
+        ADDS=adds,
+        ROUNDS=weight is not None and extremum.dtype == x.dtype,
+    )
+    add_slots(work, plan, partial, None, out)
     return out
 
 
@@ -263,22 +250,16 @@ def extremum_grad_weight(
     if width == 0 or work.edges == 0:
         return out
     x, extremum, weight = rows_of(x), rows_of(extremum), weight.contiguous()
-    with on_device_of(x):
-        for bucket in buckets(work, plan):
-            extremum_grad_weight_kernel[(bucket.programs,)](
-                items_of(work),
-                *(x, extremum, share, weight, out),
-                bucket.first,
-                bucket.count,
-                WIDTH=width,
-                X_STRIDE=x.stride(0),
-                EXTREMUM_STRIDE=extremum.stride(0),
-                ADDS=adds,
-                ROUNDS=extremum.dtype == x.dtype,
-                ROWS=bucket.rows,
-                EDGES=bucket.edges,
-                FEATURES=features(plan, width),
-                STAGES=plan.num_stages,
-                **options(plan),
-            )
+    sweep(
+        extremum_grad_weight_kernel,
+        work,
+        plan,
+        (x, extremum, share, weight, out),
+        width,
+        tiles=1,
+        X_STRIDE=x.stride(0),
+        EXTREMUM_STRIDE=extremum.stride(0),
+        ADDS=adds,
+        ROUNDS=extremum.dtype == x.dtype,
+    )
     return out

@@ -22,12 +22,24 @@ def tile_items(items, tile, first, count, ROWS: tl.constexpr):
 
 
 @triton.jit
-def item_rows(items, item, there, SPLIT: tl.constexpr):
-    """Rows of items, and the slots of pieces of split rows; -1 for whole rows. [rows], int64."""
-    slot = tl.full([item.shape[0]], -1, tl.int64)
-    if SPLIT:
-        slot = tl.load(items.slot + item, mask=there, other=-1).to(tl.int64)
-    return tl.load(items.row + item, mask=there, other=0).to(tl.int64), slot
+def item_rows(items, item, there):
+    """Rows of items, [rows], int64."""
+    return tl.load(items.row + item, mask=there, other=0).to(tl.int64)
+
+
+@triton.jit
+def item_slots(items, item, there):
+    """Slots of pieces of split rows; -1 for whole rows. [rows], int64."""
+    if items.slot is not None:
+        return tl.load(items.slot + item, mask=there, other=-1).to(tl.int64)
+    else:
+        return tl.full([item.shape[0]], -1, tl.int64)
+
+
+@triton.jit
+def item_places(items, item, there):
+    """Rows and slots of items, as :func:`item_rows` and :func:`item_slots` return them."""
+    return item_rows(items, item, there), item_slots(items, item, there)
 
 
 @triton.jit
@@ -85,6 +97,14 @@ def store_columns(x, row, there, tile, column, WIDTH: tl.constexpr):
     """Stores [rows, columns] to x[row], where the mask ``there``, [rows], is set."""
     mask = there[:, None] & (column < WIDTH)[None, :]
     tl.store(x + (row[:, None] * WIDTH + column[None, :]), tile, mask=mask)
+
+
+@triton.jit
+def store_results(x, slots, row, slot, there, tile, column, WIDTH: tl.constexpr):
+    """Stores [rows, columns] of items to their rows of ``x``, or, of pieces of split rows, to ``slots``."""
+    if slots is not None:
+        store_columns(slots, slot, there & (slot >= 0), tile, column, WIDTH)
+    store_columns(x, row, there & (slot < 0), tile, column, WIDTH)
 
 
 @triton.jit

@@ -1,27 +1,24 @@
-"""Launches of kernels over work items."""
+"""The launcher of kernels over the items of a graph, and over the slots of its split rows."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from onehop.kernels.triton.blocks import Blocks
 from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# The fewest columns that tensor cores multiply at a time.
-LEAST_COLUMNS = 16
-
 
 class Items(NamedTuple):
-    """The tensors of a :class:`Work`, as kernels take them: items, then their edges.
+    """The tensors of a :class:`Work` or a :class:`Merge`, as kernels take them: items, then their edges.
 
-    Without ``col`` the edges are rows, in their order; without ``perm`` this is the caller's order.
+    Without ``slot`` all items are whole rows. Without ``col`` the edges are rows, in their order; without
+    ``perm`` this is the caller's order.
     """
 
     row: Tensor
@@ -32,47 +29,17 @@ class Items(NamedTuple):
     perm: Tensor | None
 
 
-def items_of(work: Work, numbered: bool = True) -> Items:
-    """All items; ``numbered``: data are read or written for every edge."""
-    return Items(work.row, work.begin, work.end, work.slot, work.col, work.perm if numbered else None)
+def items_of(over: Work | Merge, numbered: bool = True) -> Items:
+    """All items of a graph, or the groups of slots of a level, whose edges are slots.
 
-
-class Windows(NamedTuple):
-    """The tensors of :class:`Blocks`, as kernels take them: items, then the columns that they iterate over.
-
-    Without ``first_edge`` and ``perm`` no data are read for single edges.
+    Args:
+        over: The graph's work, or a level of its merges.
+        numbered: Whether data are read or written for every edge.
     """
-
-    window: Tensor
-    begin: Tensor
-    end: Tensor
-    piece: Tensor
-    row_slot: Tensor
-    source: Tensor
-    members: Tensor
-    first_edge: Tensor | None
-    perm: Tensor | None
-
-
-def windows_of(blocks: Blocks, numbered: bool) -> Windows:
-    """All items; ``numbered``: data are read for every edge, or drawn by its number."""
-    columns = blocks.columns
-    return Windows(
-        blocks.window,
-        blocks.begin,
-        blocks.end,
-        blocks.piece,
-        blocks.row_slot,
-        columns.source,
-        columns.members,
-        columns.first_edge if numbered else None,
-        columns.perm if numbered else None,
-    )
-
-
-def slots_of(merge: Merge) -> Items:
-    """Groups of slots, which are their edges, as items."""
-    return Items(merge.row, merge.begin, merge.end, merge.slot, None, None)
+    if isinstance(over, Merge):
+        return Items(over.row, over.begin, over.end, over.slot, None, None)
+    slot = over.slot if over.slots else None
+    return Items(over.row, over.begin, over.end, slot, over.col, over.perm if numbered else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +51,12 @@ class Bucket:
         count: Number of items.
         rows: Items in a program.
         edges: Edges of each item that are read at a time.
-        split: Whether pieces of rows may be among them.
     """
 
     first: int
     count: int
     rows: int
     edges: int
-    split: bool
 
     @property
     def programs(self) -> int:
@@ -99,29 +64,80 @@ class Bucket:
         return -(-self.count // self.rows)
 
 
-def buckets(work: Work, plan: TritonPlan) -> list[Bucket]:
-    """The launches of a graph's items under a plan; empty buckets are omitted."""
-    short = work.items - work.long_items
+def buckets(over: Work | Merge, plan: TritonPlan) -> list[Bucket]:
+    """The launches over a graph's items, or over the groups of a level; empty buckets are omitted."""
+    if isinstance(over, Merge):
+        return [Bucket(0, over.row.numel(), 1, plan.block_edges)]
+    short = over.items - over.long_items
     found = [
-        Bucket(0, work.long_items, 1, plan.block_edges, work.slots > 0),
-        Bucket(work.long_items, short, plan.rows_per_program, 1, work.slots > 0),
+        Bucket(0, over.long_items, 1, plan.block_edges),
+        Bucket(over.long_items, short, plan.rows_per_program, 1),
     ]
     return [bucket for bucket in found if bucket.count]
 
 
-def fix_up(merge: Merge, plan: TritonPlan) -> Bucket:
-    """The launch that merges the groups of a level; those of a row that is not finished are its pieces."""
-    return Bucket(0, merge.row.numel(), 1, plan.block_edges, merge.slot is not None)
+def sweep(
+    kernel: Any,
+    over: Work | Merge,
+    plan: TritonPlan,
+    tensors: Sequence[Tensor | None],
+    width: int,
+    tiles: int | None = None,
+    numbered: bool = True,
+    **constants: int,
+) -> None:
+    """Runs a kernel over all items of a graph, or over the slots that a level merges.
+
+    Besides ``constants``, its compile-time constants are those of :func:`launch`, WIDTH, FEATURES (columns of
+    a tile), and STAGES (tiles in flight).
+
+    Args:
+        kernel: The kernel; see :func:`launch`.
+        over: The graph's work, or a level of its merges.
+        plan: The kernels' parameters.
+        tensors: Further arguments.
+        width: WIDTH, which the plan divides into tiles.
+        tiles: Programs for each tile of items; None means one for every FEATURES of WIDTH columns.
+        numbered: Whether the kernel reads or writes data for every edge.
+        constants: Compile-time constants of this kernel.
+    """
+    tile = features(plan, width)
+    settings = {"WIDTH": width, "FEATURES": tile, "STAGES": plan.num_stages, **constants, **options(plan)}
+    items = items_of(over, numbered)
+    for bucket in buckets(over, plan):
+        launch(kernel, bucket, items, tensors, -(-width // tile) if tiles is None else tiles, **settings)
+
+
+def launch(
+    kernel: Any,
+    bucket: Bucket,
+    items: Items,
+    tensors: Sequence[Tensor | None],
+    tiles: int,
+    **settings: int,
+) -> None:
+    """Launches a kernel over a bucket, on the current stream of the items' device.
+
+    The kernel takes the items, ``tensors``, the number of the bucket's first item and its count of items, and
+    the compile-time constants ROWS and EDGES.
+
+    Args:
+        kernel: The kernel.
+        bucket: The items of the launch, and the rows and edges of a program.
+        items: All items.
+        tensors: Further arguments.
+        tiles: Programs for each tile of items: tiles of columns or heads.
+        settings: Compile-time constants of the kernel, and options of the compiler.
+    """
+    with on_device_of(items.row):
+        kernel[(bucket.programs, tiles)](
+            items, *tensors, bucket.first, bucket.count, ROWS=bucket.rows, EDGES=bucket.edges, **settings
+        )
 
 
 def features(plan: TritonPlan, width: int) -> int:
     """Columns of a tile."""
     return min(plan.block_features, power_of_two(width))
-
-
-def columns_at_a_time(plan: TritonPlan) -> int:
-    """Columns of a window that a program over blocks reads at a time."""
-    return max(plan.block_edges, LEAST_COLUMNS)
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
@@ -132,6 +148,16 @@ def options(plan: TritonPlan) -> dict[str, Any]:
 def rows_of(x: Tensor) -> Tensor:
     """``x`` with contiguous columns; rows may be strided."""
     return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
+
+
+def packed(x: Tensor | None) -> Tensor | None:
+    """A contiguous copy of ``x``, or ``x`` if it is contiguous or None."""
+    return None if x is None else x.contiguous()
+
+
+def heads_of(weight: Tensor | None) -> int:
+    """Number of a weight's columns."""
+    return 1 if weight is None or weight.dim() == 1 else weight.size(1)
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:

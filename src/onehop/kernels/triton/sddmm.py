@@ -11,7 +11,7 @@ from onehop.kernels.triton.item_tiles import (
     other_ends,
     tile_items,
 )
-from onehop.kernels.triton.launch import accumulator, buckets, items_of, on_device_of, options
+from onehop.kernels.triton.launch import accumulator, features, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -44,7 +44,7 @@ def sddmm_kernel(
     ACC: tl.constexpr = tl.float64 if src_ptr.dtype.element_ty == tl.float64 else tl.float32
     WHOLE: tl.constexpr = WIDTH <= FEATURES
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
-    row, _ = item_rows(items, item, there, False)
+    row = item_rows(items, item, there)
     # Heads and columns are contiguous in memory and in a tile, for loads of 16 bytes.
     place = tl.arange(0, PARTS * FEATURES)
     part = tl.program_id(1) * PARTS + place // FEATURES
@@ -116,27 +116,20 @@ def sddmm(
     if out.numel() == 0 or width == 0:
         return out.zero_()
     dst, src = _whole_rows(dst), _whole_rows(src)
-    columns = min(power_of_two(width), plan.block_features)
-    parts = min(power_of_two(heads), max(plan.block_features // columns, 1))
-    with on_device_of(src):
-        for bucket in buckets(work, plan):
-            sddmm_kernel[(bucket.programs, -(-heads // parts))](
-                items_of(work),
-                *(dst, src, dst_scale, out),
-                bucket.first,
-                bucket.count,
-                HEADS=heads,
-                WIDTH=width,
-                DST_STRIDE=dst.stride(0),
-                SRC_STRIDE=src.stride(0),
-                DISTANCE=distance,
-                ROWS=bucket.rows,
-                EDGES=bucket.edges,
-                PARTS=parts,
-                FEATURES=columns,
-                STAGES=plan.num_stages,
-                **options(plan),
-            )
+    parts = min(power_of_two(heads), max(plan.block_features // features(plan, width), 1))
+    sweep(
+        sddmm_kernel,
+        work,
+        plan,
+        (dst, src, dst_scale, out),
+        width,
+        tiles=-(-heads // parts),
+        HEADS=heads,
+        DST_STRIDE=dst.stride(0),
+        SRC_STRIDE=src.stride(0),
+        DISTANCE=distance,
+        PARTS=parts,
+    )
     return out
 
 

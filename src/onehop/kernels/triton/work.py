@@ -84,6 +84,10 @@ class Work:
     merges: tuple[Merge, ...]
     streams: Streams
 
+    def slots_like(self, like: Tensor, dtype: torch.dtype) -> Tensor | None:
+        """Room for partial results, [slots, ...] where ``like`` is [rows, ...]; None if no row is split."""
+        return like.new_empty((self.slots, *like.shape[1:]), dtype=dtype) if self.slots else None
+
     @property
     def items(self) -> int:
         """Number of items."""

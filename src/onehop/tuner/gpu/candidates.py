@@ -4,9 +4,8 @@ import torch
 
 from onehop.backends.triton import TritonBackend
 from onehop.graph import Graph
-from onehop.kernels.triton import blocks
 from onehop.plans import TritonPlan
-from onehop.plans.triton_blocks import default_blocks_plan
+from onehop.plans.triton import VARIANTS
 from onehop.plans.triton_default import power_of_two
 from onehop.tuner.candidates import Axes
 from onehop.tuner.operations import Operation
@@ -25,7 +24,6 @@ _ALL_SHORT = max(_SPLITS)
 # Orders do not pay where the GPU's cache holds x, or on small graphs.
 _LEAST_ORDERED_EDGES = 1 << 15
 _ORDERS = ("community", "rcm", "degree")
-_SUM, _ATTENTIONS = "sum", ("attention", "attention_grad")
 
 
 def start(graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype) -> TritonPlan:
@@ -66,35 +64,8 @@ def axes(
     found["num_warps"] = tuple(sorted({*_WARPS, default.num_warps}))
     found["num_stages"] = _STAGES
     found["split_edges"] = tuple(sorted({*_SPLITS, default.split_edges}))
-    found["variant"] = _variants(graph, operation, width, heads, dtype)
+    found["variant"] = VARIANTS
     return {name: values for name, values in found.items() if name in operation.axes and len(values) > 1}
-
-
-def further_starts(found: Axes, operation: Operation, width: int, heads: int) -> list[TritonPlan]:
-    """Further starting points of a search: tiles that suit the kernels do not suit blocks.
-
-    Args:
-        found: The values to try, by field.
-        operation: The operation that they are for.
-        width: Columns of all heads together.
-        heads: Number of heads that share them.
-    """
-    if "blocks" not in found.get("variant", ()):
-        return []
-    return [default_blocks_plan(width if operation.name == _SUM else width // heads)]
-
-
-def _variants(
-    graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype
-) -> tuple[str, ...]:
-    """The implementations of an operation; blocks only where gathered rows serve enough edges."""
-    found = ["kernels"]
-    if operation.name == _SUM:
-        found.append("torch_csr")
-    heads_fit = operation.name in _ATTENTIONS and width // heads <= blocks.MOST_HEAD_WIDTH
-    if (operation.name == _SUM or heads_fit) and blocks.pays(graph, dtype):
-        found.append("blocks")
-    return tuple(found)
 
 
 def holds(plan: TritonPlan, width: int) -> bool:

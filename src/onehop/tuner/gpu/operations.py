@@ -7,7 +7,7 @@ from onehop.tuner.operations import Operation, check
 
 # Values of ``op`` in `tune`.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention", "gat", "gatv2")
-# The variant comes last: torch's uses none of the other fields, and blocks only some.
+# The variant comes last: torch's uses none of the other fields.
 FIELDS = (
     "ordering",
     "short_edges",
@@ -39,11 +39,10 @@ def operations(op: str, reduce: str, backward: bool, site: Site) -> tuple[Operat
         return (Operation("edge_softmax", False, _SOFTMAX, False, calls.edge_softmax(site)),)
     if op in _RULES:
         rule = _RULES[op]
-        fields = FIELDS if rule == "dot" else _KERNELS
         once = calls.attention(site, rule, forward=True, backward=False)
         again = calls.attention(site, rule, forward=False, backward=True)
-        forward = Operation(op, False, fields, rule == "dot", once)
-        gradient = Operation(f"{op}_grad", False, fields, True, again)
+        forward = Operation(op, False, _KERNELS, rule == "dot", once)
+        gradient = Operation(f"{op}_grad", False, _KERNELS, True, again)
     elif reduce in ("sum", "mean"):
         mean = reduce == "mean"
         forward = Operation("sum", False, FIELDS, False, calls.summed(site, mean, False))

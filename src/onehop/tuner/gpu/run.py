@@ -78,8 +78,7 @@ class GpuRun:
             self.budget,
             self.report.tick,
         )
-        others = candidates.further_starts(self.axes, self.operation, case.width, case.heads)
-        yield from self.search.run([*self._earlier(), *others])
+        yield from self.search.run(self._earlier())
 
     def _earlier(self) -> list[TritonPlan]:
         """The plan at which an interrupted search continues; with its order only if there was time for it."""
