@@ -20,9 +20,9 @@ TESTS = """
         return (dtype, width) != ("half", 3)
 
     @pairwise(dtype=["half", "single"], width=[1, 2, 3], where=exists)
-    @pytest.mark.parametrize(("heads", "layout"), [(1, [0]), (2, [0]), (4, [1, 0])])
+    @pytest.mark.parametrize(("heads", "layout"), [(1, "rows"), (2, "rows"), (1, "columns")])
     def test_pairs(bounds, dtype, width, heads, layout, request):
-        print("form:", request.node.name, bounds, dtype, width, heads)
+        print("form:", request.node.name, bounds, dtype, width, f"{heads}/{layout}")
 
     @pytest.mark.parametrize("one", [0, 1])
     @pytest.mark.parametrize("two", [0, 1])
@@ -68,7 +68,7 @@ def test_pairs_of_forms_that_do_not_exist_are_not_wanted():
 
 @pytest.fixture
 def run(pytester, monkeypatch):
-    """Runs the tests above, and returns the result and the parameters of each form of `test_pairs` by its name."""
+    """Runs the tests above, and returns the result and `test_pairs`: parameters by name of the form."""
 
     def run(kind, selected=""):
         monkeypatch.setenv("ONEHOP_TESTS", kind)
@@ -99,4 +99,4 @@ def test_a_form_that_is_named_runs(run):
 
 def test_another_kind_is_refused(run):
     result, _ = run("some")
-    result.stderr.fnmatch_lines("*ONEHOP_TESTS must be one of pairs, all; it is 'some'")
+    result.stderr.fnmatch_lines("*ONEHOP_TESTS must be 'pairs' (the default) or 'all'; it is 'some'")

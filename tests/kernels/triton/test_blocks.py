@@ -7,6 +7,7 @@ from onehop import Graph
 from onehop.kernels.triton import blocks as module
 from onehop.kernels.triton.blocks import blocks_of, edges_per_column, pays
 from tests.kernels.triton.small_graphs import GRAPHS
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 
@@ -28,8 +29,7 @@ def edges_of(blocks):
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
-@pytest.mark.parametrize("split", [4, 1000])
-@pytest.mark.parametrize("name", GRAPHS)
+@pairwise(name=GRAPHS, split=[4, 1000])
 def test_columns_hold_every_edge_once(name, split, transposed):
     graph = graph_of(name)
     blocks = blocks_of(graph, transposed, CPU, split)

@@ -18,6 +18,7 @@ from tests.kernels.triton.guarded import guarded
 from tests.kernels.triton.small_graphs import GRAPHS
 from tests.ops.attention_cases import OPERATORS, call, operands
 from tests.ops.comparison import compare
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 
@@ -44,8 +45,7 @@ def finished(merges, slots):
     return found
 
 
-@pytest.mark.parametrize("more_slots", [0, 1, 9])
-@pytest.mark.parametrize("most", [2, 3, 64])
+@pairwise(most=[2, 3, 64], more_slots=[0, 1, 9])
 @pytest.mark.parametrize(
     "numbers",
     [[2], [1, 0, 3], [4, 5, 200, 2], [65, 64, 0, 128, 129], [2] * 40, [70] * 5, [9, 0, 0, 0, 0, 0, 0]],
@@ -115,7 +115,7 @@ def random(*shape, dtype=torch.float32):
     return torch.randn(*shape, generator=generator, dtype=dtype)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(operator=OPERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_attention(operator, dtype, deep):
     edge_index = deep.edge_index()
