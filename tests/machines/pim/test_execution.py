@@ -1,6 +1,7 @@
 """The machine's results against SciPy, on every axis of a plan."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from onehop import Graph, MachineMemoryError
 from onehop.machines.pim import Machine, PimPlan, prior_art
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import RANKS, small
-from tests.pairs import pairwise
 
 MACHINE = Machine(small())
 WHOLE = ("int8", "int16", "int32", "int64")
@@ -39,7 +39,10 @@ def check(graph: Graph, width: int, dtype: str, plan: PimPlan, weighted: bool) -
     assert report.total_ns > 0
 
 
-@pairwise(name=HOSTILE, form=["csr", "coo"], by_core=["row", "edge"], by_thread=["row", "edge"])
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    ("form", "by_core", "by_thread"), [*product(("csr", "coo"), ("row", "edge"), ("row", "edge"))]
+)
 def test_every_split_gives_scipys_sums(name: str, form: str, by_core: str, by_thread: str) -> None:
     plan = PimPlan(sp=2, ds=2, format=form, core_balance=by_core, thread_balance=by_thread)
     check(HOSTILE[name], 7, "int32", plan, weighted=True)

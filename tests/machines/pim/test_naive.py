@@ -1,5 +1,7 @@
 """Cuts and bytes against a twin in plain Python."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -20,10 +22,8 @@ MACHINE = Machine(small())
 @pairwise(
     name=["hub", "empty rows", "fewer rows than cores", "bipartite", "multi-edges"],
     sizes=[(1, 1, 1), (9, 4, 2), (3, 7, 8)],
-    coo=[False, True],
-    by_core=[False, True],
-    by_thread=[False, True],
 )
+@pytest.mark.parametrize(("coo", "by_core", "by_thread"), [*product((False, True), repeat=3)])
 def test_every_piece_is_the_one_of_the_rules(
     name: str, sizes: tuple[int, int, int], coo: bool, by_core: bool, by_thread: bool
 ) -> None:
