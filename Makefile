@@ -48,7 +48,7 @@ test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverag
 	$(BIN)/python -m pytest $(PARALLEL) -p tests.first_forms --cov --cov-report=term --cov-fail-under=90 $(ARGS)
 
 test-all: export ONEHOP_TESTS := all
-test-all: test  ## the same, with all forms of every test (nightly)
+test-all: test  ## run all forms of every test (nightly)
 
 # What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
 # tests too.
