@@ -145,7 +145,7 @@ def results_of(name, graph):
     return [out, *(each for each in grads if each is not None)]
 
 
-# NumPy's, for edges that are masked out and groups that are left over, which write to a slot that is not read.
+# NumPy's, for edges that are masked out, and groups that are left over, whose slot is not read.
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("name", CALLS)
 def test_levels_stay_inside_write_all_need_no_order_and_give_the_results_of_one(name, deep, monkeypatch):
