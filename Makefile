@@ -34,7 +34,7 @@ test test-thresholds test-dgl test-triton: export OMP_WAIT_POLICY := PASSIVE
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test test-thresholds test-dgl test-triton fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test test-all test-thresholds test-dgl test-triton fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -46,6 +46,9 @@ demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without one
 test: $(MADE)/develop $(MADE)/onehop  ## run all tests; fails below 90 % coverage
 	$(call say,pytest)
 	$(BIN)/python -m pytest $(PARALLEL) -p tests.first_forms --cov --cov-report=term --cov-fail-under=90 $(ARGS)
+
+test-all: export ONEHOP_TESTS := all
+test-all: test  ## run all forms of every test (nightly)
 
 # What is done from a size on alone, done at every size. With ONEHOP_PYG_SOURCE, a checkout of PyG's source, its own
 # tests too.

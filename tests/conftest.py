@@ -13,6 +13,7 @@ import torch
 from onehop import thresholds
 from onehop.integrations import session
 from tests.interpreter import interpreter as interpreter
+from tests.pairs import pytest_collection_modifyitems as pytest_collection_modifyitems
 
 # Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. `make gpu` sets the
 # variable, and runs some on a GPU.

@@ -11,6 +11,7 @@ from torch.nn import functional
 import onehop
 from onehop import ArgumentError, Graph, thresholds
 from onehop.compiler import message as module
+from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH = 9, 60, 6
 REDUCTIONS = ["sum", "mean", "max", "min", "var", "std"]
@@ -78,7 +79,7 @@ def compiled(request, monkeypatch) -> bool:
     assert all(isinstance(found.way, module.Compiled if request.param else module.InBlocks) for found in ways)
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pairwise(reduce=REDUCTIONS)
 @pytest.mark.parametrize("sizes", [(NODES, NODES), (5, 11)], ids=["one set", "bipartite"])
 def test_outputs_and_all_gradients(reduce, sizes, compiled):
     edge_index = edges_between(*sizes)

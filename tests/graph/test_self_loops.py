@@ -5,6 +5,7 @@ from onehop import thresholds
 from onehop.errors import ArgumentError, IndexRangeError
 from onehop.graph import Graph
 from onehop.graph.self_loops import one_loop_each, with_self_loops
+from tests.pairs import pairwise
 
 
 def test_nodes_without_a_loop_get_one():
@@ -31,9 +32,7 @@ def naive(edge_index, nodes):
     return torch.tensor(edges, dtype=torch.long).view(-1, 2).t()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-@pytest.mark.parametrize("forwards", [True, False])
+@pairwise(forwards=[True, False], dtype=[torch.int32, torch.int64], threads=[1, 2])
 @pytest.mark.parametrize(
     ("nodes", "count", "loops"), [(1, 0, 0), (1, 4, 4), (30, 200, 0), (30, 200, 7), (900, 70_000, 9)]
 )

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from onehop.kernels.cpu.rows import add_rows, take_rows
+from tests.pairs import pairwise
 
 SHAPES = [(50,), (50, 1), (50, 3), (50, 16), (50, 17), (50, 2, 63), (50, 129), (50, 0), (1, 5)]
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool]
@@ -18,6 +19,7 @@ def numbers(rows: int, count: int, dtype: torch.dtype) -> torch.Tensor:
     return torch.randint(rows, (count,), dtype=dtype)
 
 
+@pairwise()
 @pytest.mark.parametrize("index_dtype", INDICES, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -39,6 +41,7 @@ def test_take_from_a_view(view: object) -> None:
     assert torch.equal(take_rows(matrix, index), matrix[index.long()])
 
 
+@pairwise()
 @pytest.mark.parametrize("index_dtype", INDICES, ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

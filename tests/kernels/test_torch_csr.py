@@ -10,6 +10,7 @@ from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +32,8 @@ def features(name, *names):
     return {each: torch.randn(sizes[each], generator=generator) for each in names}
 
 
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pairwise(name=HOSTILE, reduce=["sum", "mean"])
 @pytest.mark.parametrize("names", [("x",), ("x", "weight"), ("x", "src_scale", "dst_scale")], ids="+".join)
-@pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_graphs(name, names, reduce):
     edge_index, num_src, num_dst = HOSTILE[name]
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))

@@ -8,6 +8,7 @@ from onehop import Graph, reference
 from onehop.ops.aggregate import REDUCTIONS
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
@@ -40,8 +41,7 @@ def check(edge_index, num_src, num_dst, reduce, inputs, differentiate=None):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE, reduce=REDUCTIONS)
 def test_hostile_graphs(name, reduce, weighted):
     edge_index, num_src, num_dst = HOSTILE[name]
     names = ("x", "weight") if weighted else ("x",)
@@ -55,8 +55,7 @@ def test_hostile_graphs(name, reduce, weighted):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("width", [0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 300])
+@pairwise(width=[0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 255, 300], reduce=REDUCTIONS)
 def test_widths_and_dtypes(width, reduce, dtype):
     edge_index, num_src, num_dst = HOSTILE["random"]
     differentiate = ["x", "weight"] if dtype in (torch.float32, torch.float64) else ["x"]
@@ -65,13 +64,12 @@ def test_widths_and_dtypes(width, reduce, dtype):
     check(edge_index, num_src, num_dst, reduce, {"x": inputs["x"]})
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pairwise(graph=["random", "bipartite_wide", "empty_rows"], reduce=REDUCTIONS)
 @pytest.mark.parametrize(
     "names",
     [("src_scale",), ("dst_scale",), ("src_scale", "dst_scale"), ("weight", "src_scale", "dst_scale")],
     ids="+".join,
 )
-@pytest.mark.parametrize("graph", ["random", "bipartite_wide", "empty_rows"])
 def test_scales(graph, names, reduce):
     edge_index, num_src, num_dst = HOSTILE[graph]
     check(
@@ -107,7 +105,7 @@ def test_float32_weights_widen_16_bit_features(reduce, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=dtype_name)
-@pytest.mark.parametrize("reduce", REDUCTIONS)
+@pairwise(reduce=REDUCTIONS)
 @pytest.mark.parametrize(
     "names", [("src_scale",), ("dst_scale",), ("weight", "src_scale", "dst_scale")], ids="+".join
 )
@@ -146,9 +144,7 @@ def test_many_ties_after_relu(reduce, weighted):
     check(edge_index, num_src, num_dst, reduce, inputs)
 
 
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("place", ["x", "weight"])
+@pairwise(place=["x", "weight"], bad=[float("nan"), float("inf"), -float("inf")], reduce=REDUCTIONS)
 def test_special_numbers_propagate(place, bad, reduce):
     edge_index, num_src, num_dst = HOSTILE["random"]
     inputs = inputs_for(edge_index, num_src, num_dst, 19, torch.float32, ("x", "weight"))
@@ -327,9 +323,8 @@ def test_a_weight_for_every_head_on_hostile_graphs(name, reduce):
     )
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pairwise(reduce=["sum", "mean"], backend=["cpu", "reference"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=dtype_name)
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize(("heads", "width"), [(1, 1), (1, 8), (2, 0), (2, 17), (4, 32), (8, 1), (5, 63)])
 def test_a_weight_for_every_head(heads, width, reduce, dtype, backend):
     edge_index, num_src, num_dst = HOSTILE["bipartite_wide"]

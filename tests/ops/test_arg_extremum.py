@@ -10,6 +10,7 @@ from onehop.ops.arg_extremum import arg_extremum
 from onehop.plans import CpuPlan
 from onehop.reference import arg_extremum as reference
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 
 def multiples(*shape, dtype, seed=0):
@@ -42,10 +43,7 @@ def assert_same(ours, exact):
         assert torch.equal(a.double(), b), name
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize("reduce", ["max", "min"])
-@pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize("weighted", [False, True])
+@pairwise(weighted=[False, True], last=[False, True], reduce=["max", "min"], name=HOSTILE)
 def test_hostile_graphs(name, reduce, last, weighted):
     edge_index, num_src, num_dst = HOSTILE[name]
     for dtype in (torch.float32, torch.float64):

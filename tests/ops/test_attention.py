@@ -10,22 +10,20 @@ import onehop
 from onehop import Graph, reference
 from tests.ops.attention_cases import EDGES, OPERATORS, call, check, operands
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
 
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE, operator=OPERATORS, edge=EDGES)
 def test_hostile_graphs(name, operator, edge):
     edge_index, num_src, num_dst = HOSTILE[name]
     inputs = operands(operator, edge_index, num_src, num_dst, 3, 5, edge=edge)
     check(operator, edge_index, num_src, num_dst, inputs)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(width=[1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 63, 64, 65, 129, 300], operator=OPERATORS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("width", [1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 63, 64, 65, 129, 300])
 def test_widths_and_dtypes(width, dtype, operator):
     edge_index, num_src, num_dst = HOSTILE["random"]
     check(operator, edge_index, num_src, num_dst, operands(operator, edge_index, 40, 40, 2, width, dtype))
@@ -42,8 +40,7 @@ def test_heads(heads, width, operator):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("edge", EDGES[1:])
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(operator=OPERATORS, edge=EDGES[1:])
 def test_edge_features_in_every_dtype(operator, edge, dtype):
     edge_index, num_src, num_dst = HOSTILE["bipartite_tall"]
     inputs = operands(operator, edge_index, num_src, num_dst, 2, 17, dtype, edge)
@@ -77,9 +74,7 @@ def test_mask(operator, edge):
     check(operator, edge_index, num_src, num_dst, inputs, edge_mask=mask)
 
 
-@pytest.mark.parametrize("setting", ["plain", "dropout", "mask"])
-@pytest.mark.parametrize("name", ["random", "one_hub", "empty_rows"])
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(operator=OPERATORS, name=["random", "one_hub", "empty_rows"], setting=["plain", "dropout", "mask"])
 def test_returned_weights_and_their_gradient(operator, name, setting):
     edge_index, num_src, num_dst = HOSTILE[name]
     inputs = operands(operator, edge_index, num_src, num_dst, 3, 5, edge="rows")

@@ -7,6 +7,7 @@ import onehop
 from onehop import Graph, reference
 from tests.ops.attention_cases import EDGES, OPERATORS, check, operands
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 EDGE_INDEX = torch.randint(0, 400, (2, 60_000), generator=torch.Generator().manual_seed(0))
 
@@ -24,9 +25,7 @@ def weights_of(graph, dropout, seed, heads=4):
     return weights
 
 
-@pytest.mark.parametrize("edge", EDGES)
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("name", ["random", "one_hub", "bipartite_tall"])
+@pairwise(name=["random", "one_hub", "bipartite_tall"], operator=OPERATORS, edge=EDGES)
 def test_exact_in_every_sweep(operator, name, edge):
     edge_index, num_src, num_dst = HOSTILE[name]
     inputs = operands(operator, edge_index, num_src, num_dst, 3, 5, edge=edge)

@@ -7,6 +7,7 @@ import onehop
 from onehop import Graph, native
 from tests.ops.attention_cases import OPERATORS, call, check, operands
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_thread_counts_agree_bit_by_bit(operator, edge, threads):
             assert torch.equal(first, second), f"{count} threads"
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(operator=OPERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
 def test_every_instruction_set(isa, dtype, operator):
     edge_index, num_src, num_dst = HOSTILE["random"]

@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 import onehop
 from onehop import native, reference, thresholds
 from onehop.ops import torch_stream
+from tests.pairs import pairwise
 
 # The function of the same name hides the module.
 OPERATOR = sys.modules["onehop.ops.dropout"]
@@ -98,8 +99,7 @@ def test_sizes_about_the_borders_of_blocks_and_pieces(isa, position):
             check(x[:size], 0.1, position)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("p", PROBABILITIES)
+@pairwise(p=PROBABILITIES, dtype=DTYPES)
 def test_dtypes_and_probabilities(isa, dtype, p):
     x = numbers(3001, dtype=dtype)
     x[:4], x[-4:] = SPECIAL, SPECIAL

@@ -5,6 +5,7 @@ import onehop
 from onehop import ArgumentError, Graph, reference
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 INF, NAN = float("inf"), float("nan")
 
@@ -24,9 +25,8 @@ def check(edge_index, num_src, num_dst, scores, backend=None):
     )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(backend=["cpu", "reference"], name=HOSTILE)
 @pytest.mark.parametrize("tail", [(), (1,), (4,), (7,)], ids=["plain", "1", "4", "7"])
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
 def test_hostile_graphs(name, tail, backend):
     edge_index, num_src, num_dst = HOSTILE[name]
     check(edge_index, num_src, num_dst, scores_for(edge_index.size(1), tail, torch.float32), backend)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from onehop import ArgumentError, Graph, extremum, reference
+from tests.pairs import pairwise
 
 # Two edges tie for destination 0; destination 1 has a NaN; 2 has none.
 EDGES = torch.tensor([[0, 1, 2, 3, 0], [0, 0, 0, 1, 1]])
@@ -30,8 +31,7 @@ def by_reference(ties, edges, x, count, weight, reduce):
 
 @pytest.mark.parametrize("heads", [False, True], ids=["plain", "heads"])
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-@pytest.mark.parametrize("reduce", ["max", "min"])
-@pytest.mark.parametrize("ties", ["share", "first", "last"])
+@pairwise(ties=["share", "first", "last"], reduce=["max", "min"])
 def test_results_and_gradients_are_those_of_the_reference(ties, reduce, weighted, heads):
     edges = torch.randint(0, 12, (2, 90), generator=torch.Generator().manual_seed(2))
     graph = Graph.from_edge_index(edges, 13)

@@ -5,6 +5,7 @@ import torch
 
 from onehop import Graph
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 EDGE_INDEX, NUM_SRC, NUM_DST = HOSTILE["bipartite_wide"]
@@ -109,6 +110,7 @@ CALLS = {
 CASES = [(name, arguments) for name, several in CALLS.items() for arguments in several]
 
 
+@pairwise()
 @pytest.mark.parametrize("widen", [False, True], ids=["same", "widened"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("name", "arguments"), CASES, ids=[a.__name__ for _, a in CASES])

@@ -6,6 +6,7 @@ import onehop
 from onehop import ArgumentError, BackendError, Graph
 from onehop.ops.aggregate import REDUCTIONS
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def attention_arguments(graph, rule):
 
 
 @pytest.mark.parametrize("backend", ["", "reference"], ids=["cpu", "reference"])
-@pytest.mark.parametrize("rule", ["gat", "gatv2", "dot"])
+@pairwise(rule=["gat", "gatv2", "dot"])
 @pytest.mark.parametrize("with_weights", [False, True], ids=["plain", "weights"])
 def test_opcheck_attend(graph, rule, with_weights, backend):
     arguments = (*attention_arguments(graph, rule), with_weights, backend)

@@ -13,6 +13,7 @@ from onehop.plans import CpuPlan
 from tests.messages.random_programs import operands_for, random_program
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 WIDTHS = [1, 3, 4, 16, 17, 48, 64, 90]
 REDUCES = ["sum", "mean", "squares", "max", "min"]
@@ -108,9 +109,11 @@ def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
 
 
 @pytest.mark.parametrize(("block", "width"), [(0, 3), (1, 1), (5, 10), (17, 34)])
-@pytest.mark.parametrize("operation", ["collect", "largest"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("isa", native.extension.available_isas())
+@pairwise(
+    isa=native.extension.available_isas(),
+    dtype=[torch.float32, torch.float64],
+    operation=["collect", "largest"],
+)
 def test_folded_rows(isa, dtype, operation, block, width):
     edge_index, graph = graph_of("random")
     program = Program(
@@ -128,9 +131,7 @@ def test_folded_rows(isa, dtype, operation, block, width):
     torch.testing.assert_close(ours, exact, equal_nan=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("name", UNARY)
-@pytest.mark.parametrize("isa", native.extension.available_isas())
+@pairwise(isa=native.extension.available_isas(), name=UNARY, dtype=[torch.float32, torch.float64])
 def test_special_numbers(isa, name, dtype):
     # One edge each, so that nothing is added up: NaN, infinities and accuracy are those of torch.
     few = [s * 2.0**e for s in (1, -1) for e in range(-20, 7)] + [0.3, -0.3, 2.5, -2.5, 20.1, 13.4, 13.3]

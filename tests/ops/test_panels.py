@@ -13,6 +13,7 @@ from onehop import FileFormatError, Graph
 from onehop.graph import pieces
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.panels import Panels
+from tests.pairs import pairwise
 
 # A column has more than the least that is read past the page cache, and is no number of whole blocks.
 ROWS = 50_001
@@ -40,12 +41,11 @@ def panels(path: Path, piece_bytes: int, columns: int, width: int) -> np.ndarray
 
 
 # Pieces of some rows and of all; both larger than what is read through the page cache, and smaller.
-@pytest.mark.parametrize("piece_bytes", [5_000, 8_000_000, 40_000_000])
+@pairwise(order=["C", "F"], piece_bytes=[5_000, 8_000_000, 40_000_000])
 @pytest.mark.parametrize(
     ("width", "columns", "dtype", "header"),
     [(1, 1, "float32", 0), (19, 7, "float64", 0), (37, 36, "float32", 0), (5, 5, "float32", 129)],
 )
-@pytest.mark.parametrize("order", ["C", "F"])
 def test_bits_of_the_matrix(
     tmp_path: Path, width: int, columns: int, dtype: str, header: int, order: str, piece_bytes: int
 ) -> None:

@@ -9,6 +9,7 @@ from onehop.ops.scaled_statistics import scaled_statistics
 from onehop.reference.scaled_statistics import scaled_statistics as naive
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 WIDTH, OUT, SCALES = 5, 3, 2
 STATISTICS = [("mean",), ("std",), ("max", "var", "sum"), ("mean", "min", "std", "std")]
@@ -72,7 +73,7 @@ def blocks(request, monkeypatch):
 
 
 @pytest.mark.parametrize("statistics", STATISTICS, ids=" ".join)
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE)
 def test_outputs_and_gradients(name, statistics, blocks):
     graph = graph_of(name)
     operands = case_of(graph, statistics)

@@ -9,6 +9,7 @@ from onehop.ops.aggregate import REDUCTIONS
 from onehop.ops.semiring import MULTIPLY
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 OTHERS = [name for name in MULTIPLY if name != "mul"]
 
@@ -38,9 +39,7 @@ def check(name, inputs, reduce, multiply, backend=None):
     )
 
 
-@pytest.mark.parametrize("multiply", OTHERS)
-@pytest.mark.parametrize("reduce", REDUCTIONS)
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE, reduce=REDUCTIONS, multiply=OTHERS)
 def test_hostile_graphs(name, reduce, multiply):
     check(name, inputs_for(*HOSTILE[name], 17), reduce, multiply)
 

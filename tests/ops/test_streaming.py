@@ -23,6 +23,7 @@ from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import tiling
 from onehop.ops.streaming.waiting import Waiting
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 NODES, EDGES = 300, 4000
 
@@ -45,9 +46,7 @@ def features(path: Path, rows: int, width: int, order: str = "C", dtype: str = "
 SMALL = 40_000
 
 
-@pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
-@pytest.mark.parametrize("width", [1, 3, 17, 63])
+@pairwise(width=[1, 3, 17, 63], reduce=["sum", "mean", "max", "min"], order=["C", "F"])
 def test_same_bits_as_in_memory(graph: Graph, tmp_path: Path, width: int, reduce: str, order: str) -> None:
     x = features(tmp_path / "x.npy", NODES, width, order)
     stored = graph.save(tmp_path / "graph")

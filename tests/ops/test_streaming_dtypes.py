@@ -12,6 +12,7 @@ from onehop import ArgumentError, FileFormatError, Graph, RawMatrix
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import tiling
+from tests.pairs import pairwise
 
 NODES, SOURCES, EDGES, WIDTH = 90, 200, 1200, 40
 SMALL = 30_000
@@ -71,9 +72,7 @@ def test_raw_files(
     np.testing.assert_array_equal(found, exact.numpy())
 
 
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max"])
+@pairwise(reduce=["sum", "mean", "max"], weighted=[False, True], dtype=["float16", "float32", "float64"])
 def test_scales(
     graph: Graph,
     stored: StoredGraph,

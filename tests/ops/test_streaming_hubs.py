@@ -18,6 +18,7 @@ from onehop.ops.streaming import run
 from onehop.ops.streaming.edges import Edges
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import tiling
+from tests.pairs import pairwise
 
 NODES, WIDTH = 50, 5
 # So little that a tile has some ten edges.
@@ -56,9 +57,7 @@ def one_thread() -> Any:
 
 
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
+@pairwise(reduce=["sum", "mean", "max", "min"], weighted=[False, True], dtype=["float32", "float64"])
 def test_bits_as_in_memory(
     graph: Graph, stored: StoredGraph, tmp_path: Path, reduce: str, weighted: bool, dtype: str
 ) -> None:

@@ -17,6 +17,7 @@ from onehop.reference.typed import typed_product as naive_product, typed_sum as 
 from onehop.tuner import products
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 INPUTS, OUTPUTS = 5, 3
 # Rows of each type.
@@ -169,11 +170,11 @@ def test_heads_side_by_side(heads, widest, groups):
     torch.testing.assert_close(found, theirs)
 
 
-@pytest.mark.parametrize("most", [None, 1, 7])
-@pytest.mark.parametrize("reduce", ["sum", "mean"])
-@pytest.mark.parametrize("types", TYPES)
-@pytest.mark.parametrize(
-    "graph", ["random", "no_edges", "no_nodes", "no_destinations", "one_hub", "multi_edges", "bipartite_tall"]
+@pairwise(
+    graph=["random", "no_edges", "no_nodes", "no_destinations", "one_hub", "multi_edges", "bipartite_tall"],
+    types=TYPES,
+    reduce=["sum", "mean"],
+    most=[None, 1, 7],
 )
 def test_sums_and_gradients(graph, types, reduce, most):
     edge_index, num_src, num_dst = HOSTILE[graph]

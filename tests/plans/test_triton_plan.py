@@ -4,6 +4,7 @@ from onehop import ArgumentError
 from onehop.plans import TritonPlan
 from onehop.plans.triton_attention import default_attention_plan
 from onehop.plans.triton_default import default_triton_plan
+from tests.pairs import pairwise
 
 
 def test_goes_to_json_and_back():
@@ -72,9 +73,7 @@ def test_mapping_is_by_feature_where_all_rows_are_short():
     assert TritonPlan(split_edges=64, short_edges=63).mapping == "neighbour"
 
 
-@pytest.mark.parametrize("edges", [0, 10, 10**6])
-@pytest.mark.parametrize("itemsize", [2, 4, 8])
-@pytest.mark.parametrize("width", [1, 3, 16, 33, 64, 100, 128, 1000, 5000])
+@pairwise(width=[1, 3, 16, 33, 64, 100, 128, 1000, 5000], itemsize=[2, 4, 8], edges=[0, 10, 10**6])
 def test_default_tiles_fit_the_registers(width, itemsize, edges):
     plan = default_triton_plan(width, itemsize, 1000, edges)
     threads = 32 * plan.num_warps

@@ -19,6 +19,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations import reports
 from onehop.integrations.pyg.pending import Pending
+from tests.pairs import pairwise
 
 WIDTH = 6
 BY_PYG = "source * weight for each head, weights by PyG"
@@ -95,8 +96,7 @@ def raised(function: Callable[[], object]) -> list[tuple[type, str]]:
 # Who asks for weights
 
 
-@pytest.mark.parametrize("asked", [True, False])
-@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pairwise(dropout=[0.0, 0.5], asked=[True, False])
 @pytest.mark.parametrize("featured", [False, True], ids=["plain", "edges"])
 def test_weights_that_are_asked_for_come_with_the_fused_result(
     name, make, featured, dropout, asked, x, edge_index, edge_attr, gradients_of
@@ -141,9 +141,9 @@ def test_a_transformer_keeps_no_weights(x, edge_index):
 # Dropout
 
 
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("probability", [0.0, 0.3, 1.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pairwise(
+    dtype=[torch.float32, torch.float64, torch.bfloat16], probability=[0.0, 0.3, 1.0], training=[True, False]
+)
 def test_the_same_seed_drops_the_same_weights(name, make, probability, training, dtype, x, edge_index):
     conv = make(dropout=probability).to(dtype).train(training)
 

@@ -12,6 +12,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations import reports
+from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH = 60, 400, 12
 
@@ -154,9 +155,7 @@ def cast_by_name(given, dtype):
     return {name: value.to(dtype) for name, value in given.items()}
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("input_dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("name", CASES)
+@pairwise(name=CASES, input_dtype=[torch.float32, torch.bfloat16], dtype=[torch.bfloat16, torch.float16])
 def test_dtypes_and_values_are_pygs_on_the_fast_path(name, dtype, input_dtype, edge_index):
     case = CASES[name]
     torch.manual_seed(0)

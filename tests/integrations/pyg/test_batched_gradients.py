@@ -13,6 +13,7 @@ import onehop
 from onehop.integrations.pyg.associations.product import prefix_product, product
 from tests.integrations.pyg import small_blocks, test_convs, test_rowwise_convs
 from tests.integrations.pyg.conftest import make_edges
+from tests.pairs import pairwise
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 BATCH = 3
@@ -154,7 +155,7 @@ def test_gradients_of_layers(name, way):
 
 @ways
 @pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
-@pytest.mark.parametrize("name", test_rowwise_convs.CONVS)
+@pairwise(name=test_rowwise_convs.CONVS)
 def test_gradients_of_layers_in_blocks(name, way, compiled, monkeypatch):
     small_blocks.force(monkeypatch, compiled=compiled)
     compare_gradients(block_layer(name), way)
@@ -197,9 +198,8 @@ def test_batches_of_other_dtypes(name, way, dtype):
 
 
 @ways
-@pytest.mark.parametrize("bias", ["none", "row", "rows"])
+@pairwise(step=["product", "prefix_product"], bias=["none", "row", "rows"])
 @pytest.mark.parametrize("again", [False, True], ids=["once", "twice"])
-@pytest.mark.parametrize("step", ["product", "prefix_product"])
 def test_linear_steps(way, bias, again, step, bounds):
     bounds(product_block_rows=4)
     shapes = [(37, 5), (3, 5)] + ([(14, 4), (3, 4)] if step == "prefix_product" else [])

@@ -13,6 +13,7 @@ from torch_geometric import nn as gnn
 import onehop
 from tests.default_device.ways import EDGE_INDEX, EDGES, NODES, WAYS, number
 from tests.integrations.pyg import small_blocks
+from tests.pairs import pairwise
 
 WIDTH, DIM = 6, 3
 DEGREES = EDGE_INDEX[1].bincount(minlength=NODES).bincount()
@@ -116,7 +117,7 @@ def step(model: torch.nn.Module, operands: dict[str, Tensor], patched: bool, whe
 
 
 @pytest.mark.usefixtures("_size")
-@pytest.mark.parametrize("name", LAYERS)
+@pairwise(name=LAYERS)
 def test_layers_have_the_same_numbers(name: str, elsewhere: Any) -> None:
     model, operands = made(name)
     plain = step(model, operands, patched=False)

@@ -1,6 +1,5 @@
 """GCN's normalisation of edges without weight: PyG's tensors, bit by bit."""
 
-import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -12,17 +11,9 @@ from onehop import thresholds
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.edges.listed import SymmetricKey, symmetric_of
 from onehop.integrations.rows import replacing
+from tests.pairs import pairwise
 
 NODES = 50
-CASES = list(
-    itertools.product(
-        [False, True],  # some edges are self loops
-        [False, True],  # improved
-        [True, False],  # add_self_loops
-        ["source_to_target", "target_to_source"],
-        [None, torch.float32, torch.float64, torch.bfloat16, torch.float16],
-    )
-)
 
 
 def edges(loops: bool) -> torch.Tensor:
@@ -36,7 +27,13 @@ def edges(loops: bool) -> torch.Tensor:
     return edge_index
 
 
-@pytest.mark.parametrize(("loops", "improved", "add_self_loops", "flow", "dtype"), CASES)
+@pairwise(
+    loops=[False, True],
+    improved=[False, True],
+    add_self_loops=[True, False],
+    flow=["source_to_target", "target_to_source"],
+    dtype=[None, torch.float32, torch.float64, torch.bfloat16, torch.float16],
+)
 def test_the_tensors_are_those_of_pyg(loops, improved, add_self_loops, flow, dtype):
     edge_index = edges(loops)
     arguments = (None, NODES, improved, add_self_loops, flow, dtype)

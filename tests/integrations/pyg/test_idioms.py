@@ -13,6 +13,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop import thresholds
+from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH, NARROW = 300, 8_000, 160, 7
 assert thresholds.ORDINARY.kept_work <= EDGES * WIDTH
@@ -93,8 +94,7 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("kind", EVERY)
+@pairwise(kind=EVERY, write=WRITES)
 def test_results_are_not_one_tensor(kind, write, x, edge_index):
     def run(x, edge_index):
         layer = made(kind)
@@ -189,8 +189,7 @@ def test_what_a_cached_layer_holds_can_be_changed(x, edge_index):
 # A forward pass that is repeated gives the same
 
 
-@pytest.mark.parametrize("reentrant", [False, True])
-@pytest.mark.parametrize("kind", [*NARROWING, *OTHERS])
+@pairwise(kind=[*NARROWING, *OTHERS], reentrant=[False, True])
 def test_activation_checkpointing(kind, reentrant, x, edge_index):
     def run(x, edge_index):
         layer = made(kind)
@@ -263,8 +262,7 @@ def test_derivatives_in_forward_mode(kind, x, edge_index):
 # Writes that torch does not count
 
 
-@pytest.mark.parametrize("kind", ["Simple", "GraphConv", "GCN not normalised", "GCN", "LG", "SG"])
-@pytest.mark.parametrize("write", ["data", "numpy"])
+@pairwise(write=["data", "numpy"], kind=["Simple", "GraphConv", "GCN not normalised", "GCN", "LG", "SG"])
 def test_weights_that_are_written_to_behind_torchs_back(kind, write, x, edge_index):
     def run(x, edge_index):
         weight = torch.rand(EDGES, dtype=x.dtype, generator=torch.Generator().manual_seed(4))
@@ -316,8 +314,7 @@ def test_a_model_whose_parameters_are_swapped(edge_index):
     same(run, edge_index)
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
-@pytest.mark.parametrize("kind", EVERY)
+@pairwise(kind=EVERY, copied=[copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
 def test_copies_of_models_in_use(kind, copied, x, edge_index):
     def run(x, edge_index):
         layer, found = made(kind), []

@@ -25,6 +25,7 @@ from tests.integrations.pyg.adjacencies import (
     outcome,
 )
 from tests.integrations.pyg.test_convs import CASES, NODES, WIDTH, case_call, operands_of
+from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
@@ -46,9 +47,7 @@ def call_with(name: str, make: Callable[[Tensor], Tensor]) -> Callable[..., Tens
     return call
 
 
-@pytest.mark.parametrize("kind", ["ones", "constant", "gradient"])
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", CASES)
+@pairwise(name=CASES, layout=LAYOUTS, kind=["ones", "constant", "gradient"])
 def test_results_are_pygs(name, layout, kind, at, values, gradients_of):
     model, operands = model_of(name), operands_of(CASES[name], torch.float64)
     operands.pop("edge_weight", None)
@@ -103,6 +102,7 @@ def test_values_that_need_a_gradient_take_the_fast_path(name, layout, at, values
     assert reasons == [None]
 
 
+# All forms: a mean over CSC in a narrower dtype is left to PyG, three values together.
 @pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", "min"])

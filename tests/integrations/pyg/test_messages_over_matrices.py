@@ -17,6 +17,7 @@ from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
 from tests.integrations.pyg.test_convs import NODES, WIDTH
 from tests.integrations.pyg.test_rowwise_convs import DEGREES, mlp
+from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
@@ -119,8 +120,7 @@ def adjacency(kind: str, at: Tensor, values: Tensor) -> Any:
     return found.SparseTensor(row=at[0].clone(), col=at[1].clone(), value=given, sparse_sizes=(NODES, NODES))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", LAYERS)
+@pairwise(name=LAYERS, kind=KINDS)
 def test_messages_are_pygs(name, kind, way, at, values, gradients_of, took_fast_path):
     torch.manual_seed(0)
     model, x = LAYERS[name]().double(), torch.randn(NODES, WIDTH).double()
@@ -141,8 +141,7 @@ def test_messages_are_pygs(name, kind, way, at, values, gradients_of, took_fast_
         assert None not in reasons
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", ATTRIBUTES)
+@pairwise(name=ATTRIBUTES, kind=KINDS)
 def test_features_of_edges_are_in_the_order_of_the_values(
     name, kind, way, at, values, gradients_of, took_fast_path
 ):
@@ -166,8 +165,7 @@ def test_gradients_reach_the_values(kind, way, at, values, gradients_of):
         assert_same(gradients_of(model, call, x=x, v=values), expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["csr", "coo", "SparseTensor with values"])
-@pytest.mark.parametrize("name", ["NN", "GMM", "GINE", "CG attr"])
+@pairwise(name=["NN", "GMM", "GINE", "CG attr"], kind=["csr", "coo", "SparseTensor with values"])
 def test_further_dimensions_of_values_are_features_of_edges(
     name, kind, way, at, gradients_of, took_fast_path
 ):

@@ -11,6 +11,7 @@ from torch_geometric.nn import FastRGCNConv, RGCNConv
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.associations import relational
+from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH, OUT, RELATIONS = 20, 90, 6, 4, 5
 KINDS = [RGCNConv, FastRGCNConv]
@@ -61,9 +62,7 @@ def assert_same(ours: list[Tensor | None], theirs: list[Tensor | None]) -> None:
             torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("given", ["features", "constant", "pair", "none"])
-@pytest.mark.parametrize("options", OPTIONS)
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, options=OPTIONS, given=["features", "constant", "pair", "none"])
 def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index, edge_type, ran, bounds):
     bounds(block_edges=1000)
     layer = kind(NODES if given == "none" else WIDTH, OUT, RELATIONS, **OPTIONS[options])
@@ -77,9 +76,7 @@ def test_outputs_and_gradients_are_those_of_pyg(kind, options, given, edge_index
             assert_same(results(layer, x, edge_index, edge_type), expected)
 
 
-@pytest.mark.parametrize("needs", ["all", "features", "matrices", "none"])
-@pytest.mark.parametrize("options", ["mean", "sum", "bases"])
-@pytest.mark.parametrize("kind", KINDS)
+@pairwise(kind=KINDS, options=["mean", "sum", "bases"], needs=["all", "features", "matrices", "none"])
 def test_groups_of_types(kind, options, needs, edge_index, edge_type, ran, bounds):
     bounds(block_edges=1)
     layer = kind(WIDTH, OUT, RELATIONS, **OPTIONS[options])

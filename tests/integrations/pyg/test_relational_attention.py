@@ -11,6 +11,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.rules import relational
 from tests.integrations.pyg import small_blocks
+from tests.pairs import pairwise
 
 NODES, EDGES, TYPES, WIDTH, DIM = 20, 130, 4, 6, 3
 FORM = "source W of its type * softmax for each head"
@@ -66,9 +67,7 @@ def compared(layer, took_fast_path, x, edges, edge_attr=None, size=None):
         assert FORM in str(onehop.explain(layer, x, *edges, edge_attr, size=size))
 
 
-@pytest.mark.parametrize("mechanism", ["within-relation", "across-relation"])
-@pytest.mark.parametrize("mod", MODS)
-@pytest.mark.parametrize("mode", MODES)
+@pairwise(mode=MODES, mod=MODS, mechanism=["within-relation", "across-relation"])
 def test_outputs_weights_and_gradients(mode, mod, mechanism, edges, took_fast_path):
     layer = layer_of(mod=mod, attention_mechanism=mechanism, edge_dim=DIM, num_bases=2, **MODES[mode])
     x, edge_attr = torch.randn(NODES, WIDTH).requires_grad_(), torch.randn(EDGES, DIM).requires_grad_()

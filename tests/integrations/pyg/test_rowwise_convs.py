@@ -12,6 +12,7 @@ from torch_geometric import nn as gnn
 import onehop
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH, DIM = 20, 120, 6, 3
 DEGREES = torch.tensor([3, 2, 4, 5, 1, 2, 1, 0, 2])
@@ -148,8 +149,7 @@ def test_aggregations_of_a_plain_message(name, gradients_of, took_fast_path):
     )
 
 
-@pytest.mark.parametrize("width", [1, 3, 17, 63])
-@pytest.mark.parametrize("aggr", ["sum", "mean", "max", "std"])
+@pairwise(aggr=["sum", "mean", "max", "std"], width=[1, 3, 17, 63])
 def test_odd_widths_hubs_empty_rows_and_other_orders(width, aggr, gradients_of, took_fast_path):
     torch.manual_seed(0)
     edges = make_edges(NODES, NODES, EDGES)

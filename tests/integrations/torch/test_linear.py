@@ -16,6 +16,7 @@ from onehop.integrations.torch import framework as ours
 from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
 from onehop.ops.linear import is_large, multiply
 from onehop.tuner import products
+from tests.pairs import pairwise
 
 LIBRARIES = sorted({name for kind in (FORWARD, TO_WEIGHT) for name in libraries(kind)})
 SHAPES = [
@@ -76,9 +77,7 @@ def as_good_as_torch(found, given, theirs=torch._C._nn.linear):
         assert (got.double() - want).abs().max() <= 4 * own + 1e-6 * want.abs().max()
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("shape", SHAPES)
+@pairwise(shape=SHAPES, bias=[False, True], library=LIBRARIES)
 def test_numbers(shape, bias, library, patched, steps):
     given = operands(*shape, bias)
     with products.forced(library):

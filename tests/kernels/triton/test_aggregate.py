@@ -8,6 +8,7 @@ from onehop.ops.aggregate import REDUCTIONS
 from tests.kernels.triton.conftest import PLANS
 from tests.kernels.triton.small_graphs import GRAPHS
 from tests.ops.comparison import compare
+from tests.pairs import pairwise
 
 # NumPy, which interprets the kernels, warns of what a GPU does silently.
 numpy_warns = pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
@@ -44,9 +45,7 @@ def check(name, reduce, inputs, **kwargs):
     )
 
 
-@pytest.mark.parametrize("mapping", PLANS)
-@pytest.mark.parametrize("reduce", ["sum", "max"])
-@pytest.mark.parametrize("name", GRAPHS)
+@pairwise(name=GRAPHS, reduce=["sum", "max"], mapping=PLANS)
 def test_hostile_graphs(name, reduce, mapping, use):
     use(PLANS[mapping])
     check(name, reduce, inputs_for(name, 5, torch.float32, ("x", "weight")))

@@ -18,6 +18,7 @@ from tests.kernels.triton.guarded import guarded
 from tests.kernels.triton.small_graphs import GRAPHS
 from tests.ops.attention_cases import OPERATORS, call, operands
 from tests.ops.comparison import compare
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 
@@ -44,8 +45,7 @@ def finished(merges, slots):
     return found
 
 
-@pytest.mark.parametrize("more_slots", [0, 1, 9])
-@pytest.mark.parametrize("most", [2, 3, 64])
+@pairwise(most=[2, 3, 64], more_slots=[0, 1, 9])
 @pytest.mark.parametrize(
     "numbers",
     [[2], [1, 0, 3], [4, 5, 200, 2], [65, 64, 0, 128, 129], [2] * 40, [70] * 5, [9, 0, 0, 0, 0, 0, 0]],
@@ -110,12 +110,12 @@ def deep(request, monkeypatch, use):
     return graph
 
 
-def random(*shape, dtype=torch.float32):
+def random(*shape):
     generator = torch.Generator().manual_seed(len(shape))
-    return torch.randn(*shape, generator=generator, dtype=dtype)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pairwise(operator=OPERATORS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_attention(operator, dtype, deep):
     edge_index = deep.edge_index()
@@ -138,34 +138,25 @@ CALLS = {
 }
 
 
-def results_of(name, graph, dtype=torch.float32):
-    leaves = [random(6, 6, dtype=dtype), random(graph.num_edges, dtype=dtype)]
-    leaves = [each.requires_grad_() for each in leaves]
+def results_of(name, graph):
+    leaves = [each.requires_grad_() for each in (random(6, 6), random(graph.num_edges))]
     out = CALLS[name](graph, *leaves)
     grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
     return [out, *(each for each in grads if each is not None)]
 
 
-# NumPy's, for edges that are masked out.
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("name", CALLS)
-def test_results_and_gradients_are_those_of_one_level(name, deep, monkeypatch):
-    found = results_of(name, deep, torch.float64)
-    monkeypatch.setattr(merges_module, "MOST_SLOTS", 64)
-    for one, other in zip(found, results_of(name, hub_of(20), torch.float64), strict=True):
-        torch.testing.assert_close(one, other)
-
-
-# NumPy's, for groups that are left over: what they compute goes into a slot that nobody reads.
+# NumPy's, for edges that are masked out, and groups that are left over, whose slot is not read.
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize("name", CALLS)
-def test_levels_stay_inside_write_all_and_need_no_order(name, deep):
+def test_levels_stay_inside_write_all_need_no_order_and_give_the_results_of_one(name, deep, monkeypatch):
     plain = results_of(name, deep)
     with guarded():
         found = results_of(name, deep)
-    for one, other in zip(plain, found, strict=True):
+    monkeypatch.setattr(merges_module, "MOST_SLOTS", 64)
+    for one, other, expected in zip(plain, found, results_of(name, hub_of(20)), strict=True):
         assert not other.isnan().any()
         assert torch.equal(one, other), "the order of programs shows"
+        torch.testing.assert_close(other, expected)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

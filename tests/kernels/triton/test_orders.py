@@ -12,6 +12,7 @@ from onehop.kernels.triton import work as work_module
 from onehop.kernels.triton.work import work_of
 from tests.kernels.triton.conftest import PLANS
 from tests.kernels.triton.small_graphs import GRAPHS
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 ORDERS = ["degree", "rcm", "community"]
@@ -32,8 +33,7 @@ def graph_of(name):
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("name", GRAPHS)
+@pairwise(name=GRAPHS, order=ORDERS)
 def test_an_order_moves_items_and_changes_none(name, order, transposed):
     graph = graph_of(name)
     plain, ordered = (work_of(graph, transposed, CPU, 6, 2, each) for each in ("none", order))

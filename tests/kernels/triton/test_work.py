@@ -4,6 +4,7 @@ import torch
 from onehop import Graph
 from onehop.kernels.triton.work import work_of
 from tests.kernels.triton.small_graphs import GRAPHS
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 
@@ -15,7 +16,7 @@ def graph_of(name):
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
 @pytest.mark.parametrize(("split", "short"), [(6, 2), (1, 0), (4, 4), (1000, 10)])
-@pytest.mark.parametrize("name", GRAPHS)
+@pairwise(name=GRAPHS)
 def test_items_cover_every_edge_once(name, split, short, transposed):
     graph = graph_of(name)
     work = work_of(graph, transposed, CPU, split, short)

@@ -9,6 +9,7 @@ from onehop.graph import placed
 from onehop.kernels.triton import work as work_module
 from onehop.kernels.triton.work import work_of
 from tests.kernels.triton.small_graphs import GRAPHS
+from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
 
@@ -24,7 +25,7 @@ def graphs_of(name):
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
 @pytest.mark.parametrize(("split", "short"), [(6, 2), (1, 0), (4, 4), (3, 1), (1000, 10)])
-@pytest.mark.parametrize("name", GRAPHS)
+@pairwise(name=GRAPHS)
 def test_items_cover_every_edge_once(name, split, short, transposed, monkeypatch):
     monkeypatch.setattr(work_module, "_WINDOW", 8)
     graph, known = graphs_of(name)

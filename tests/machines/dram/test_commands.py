@@ -11,6 +11,7 @@ from onehop.machines.dram import Access, Command, Memory, Requests, Timing, chec
 from onehop.machines.dram.command import COMMANDS
 from onehop.machines.dram.rules import _place
 from tests.machines.dram.naive import NaiveController
+from tests.pairs import pairwise
 
 DDR5, DDR4 = preset("DDR5_4800AN"), preset("DDR4_2400")
 
@@ -215,14 +216,15 @@ def often_refreshed(name):
 KINDS = ("DDR4_2400", "DDR5_4800AN", "LPDDR5_6400", "HBM2_2000", "HBM3_6400")
 
 
-@pytest.mark.parametrize("name", KINDS)
-@pytest.mark.parametrize("close_after", [0, 1, 2])
-@pytest.mark.parametrize("refresh_mode", ["all_bank", "same_bank"])
-@pytest.mark.parametrize("seed", range(6))
+@pairwise(
+    seed=range(6),
+    refresh_mode=["all_bank", "same_bank"],
+    close_after=[0, 1, 2],
+    name=KINDS,
+    where=lambda name, refresh_mode: name != "DDR4_2400" or refresh_mode == "all_bank",
+)
 def test_every_device_goes_as_clock_by_clock_with_each_policy(name, close_after, refresh_mode, seed):
     dram = often_refreshed(name)
-    if refresh_mode == "same_bank" and not dram.timing.rfc_sb:
-        pytest.skip("DDR4 has no same-bank refresh")
     rng = np.random.default_rng([seed, close_after])
     memory = Memory(
         dram,

@@ -17,6 +17,7 @@ from onehop.machines.ndp.sampled_report import total
 from onehop.machines.ndp.sampled_windows import Stretch, stretches
 from onehop.machines.ndp.sampling import Runs
 from tests.machines.ndp.graphs import random_graph
+from tests.pairs import pairwise
 
 EVERY = Sample(10**6)
 
@@ -47,8 +48,7 @@ class Computed:
         return np.cumsum([0, *map(len, each)]), np.concatenate(each)
 
 
-@pytest.mark.parametrize("retile", ["index", "rows", "none"])
-@pytest.mark.parametrize("width", [64, 100])
+@pairwise(width=[64, 100], retile=["index", "rows", "none"])
 def test_a_sample_of_all_windows_is_the_whole(machine, twin, retile, width):
     plan = NdpPlan(retile=retile)
     whole = machine.layers(twin, [width, width], plan, record=0)

@@ -1,5 +1,5 @@
+import itertools
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from onehop.machines.ndp.durations import WindowTimes
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS
 from tests.machines.ndp.recurrence import finish
+from tests.pairs import pairwise
 
 
 def drawn(seed, windows, ranks, channels, pod, transfer, lag, unit=1.0):
@@ -50,12 +51,13 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("ranks", "channels", "pod", "transfer"), SHAPES)
-@pytest.mark.parametrize("windows", [1, 2, 7])
-@pytest.mark.parametrize("lag", [1, 3])
-@pytest.mark.parametrize("order", HOST_ORDERS)
+@pairwise(
+    order=HOST_ORDERS,
+    lag=[1, 3],
+    windows=[1, 2, 7],
+    where=lambda order, transfer: order not in BETWEEN_BUNDLES or transfer == "host",
+)
 def test_the_native_recurrence_equals_the_plain_one(ranks, channels, pod, transfer, windows, lag, order):
-    if order in BETWEEN_BUNDLES and transfer != "host":
-        pytest.skip("no bundles over the host, so nothing is between them")
     for seed in range(5):
         times = drawn(seed, windows, ranks, channels, pod, transfer, lag)
         assert run(times, channels, order).total_ns == pytest.approx(
@@ -270,7 +272,7 @@ def test_no_two_things_happen_at_once_in_one_place(order):
     events = run(times, 4, order, record=6).events
     for on_channel, where in {(e.on_channel, e.where) for e in events}:
         own = sorted((e.start_ns, e.end_ns) for e in events if (e.on_channel, e.where) == (on_channel, where))
-        assert all(before[1] <= after[0] for before, after in pairwise(own))
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(own))
 
 
 @pytest.mark.parametrize("order", HOST_ORDERS)

@@ -17,6 +17,7 @@ from onehop.reference.attention import attention as by_dot_products, gat, gatv2
 from tests.machines.pim import naive_attention
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
+from tests.pairs import pairwise
 
 MACHINE = Machine(small())
 PLANS = [
@@ -63,8 +64,7 @@ def in_float64(graph: Graph, rule: str, given: dict[str, Any]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE, rule=RULES)
 def test_attention_is_that_of_the_reference(name: str, rule: str, dtype: torch.dtype) -> None:
     graph = HOSTILE[name]
     for plan, (edges, masked) in zip(PLANS, [(True, True), (False, False)] * 3, strict=False):
@@ -121,7 +121,7 @@ SIZES = [
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size['rule']} {size['heads']}x{size['width']}")
-@pytest.mark.parametrize("name", ["hub", "empty rows", "bipartite", "no edges", "fewer rows than cores"])
+@pairwise(name=["hub", "empty rows", "bipartite", "no edges", "fewer rows than cores"])
 def test_time_and_bytes_are_those_of_the_twin(name: str, size: dict[str, Any], dtype: torch.dtype) -> None:
     graph, sized = HOSTILE[name], AttentionSize(dtype=dtype, **size)
     ran = 0

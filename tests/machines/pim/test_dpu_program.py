@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.machines.pim.dpu_program import COMPILER, Build, Slice, padded_width, run
+from tests.pairs import pairwise
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc)")
 
@@ -75,9 +76,7 @@ def test_dtypes(folder: Path, variant: str, dtype: str) -> None:
     check(folder, build, slice_of(SHAPES["straddling everywhere"], 16, dtype, weighted=False))
 
 
-@pytest.mark.parametrize("width", [1, 3, 17, 63, 129, 300])
-@pytest.mark.parametrize("dtype", ["int8", "int32", "float64"])
-@pytest.mark.parametrize("variant", ["csr", "free"])
+@pairwise(variant=["csr", "free"], dtype=["int8", "int32", "float64"], width=[1, 3, 17, 63, 129, 300])
 def test_widths(folder: Path, variant: str, dtype: str, width: int) -> None:
     check(folder, Build(variant, dtype), slice_of(SHAPES["straddling everywhere"], width, dtype))
 

@@ -12,6 +12,7 @@ from onehop import ConfigurationError
 from onehop.machines.pim import Machine, PimPlan, load
 from tests.machines.pim.dpu_program import C_TYPES, COMPILER, SOURCES, Build, Slice
 from tests.machines.pim.graphs import HOSTILE
+from tests.pairs import pairwise
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc)")
 
@@ -68,7 +69,7 @@ def work_of(name: str, dtype: str, width: int, *, weighted: bool) -> Slice:
 
 @pytest.mark.parametrize("weighted", [True, False], ids=["weights", "unit weights"])
 @pytest.mark.parametrize(("feature", "sums"), [("int32", ""), ("int8", "int32"), ("float32", "")])
-@pytest.mark.parametrize("name", HOSTILE)
+@pairwise(name=HOSTILE)
 def test_sums_are_those_of_the_twin(folder: Path, name: str, feature: str, sums: str, weighted: bool) -> None:
     build = Build(feature=feature, sums=sums, tasklets=TASKLETS)
     host, program = built(folder, build), build.compile(folder)

@@ -14,19 +14,21 @@ from onehop.machines.pim.shapes import CutRule
 from tests.machines.pim import naive
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
+from tests.pairs import pairwise
 
 MACHINE = Machine(small())
-RULES = [
-    CutRule(cores, tasklets, coo, by_core, by_thread, granule)
-    for cores, tasklets, granule in ((1, 1, 1), (9, 4, 2), (3, 7, 8))
-    for coo, by_core, by_thread in product((False, True), repeat=3)
-]
 
 
-@pytest.mark.parametrize("rule", RULES, ids=str)
-@pytest.mark.parametrize("name", ["hub", "empty rows", "fewer rows than cores", "bipartite", "multi-edges"])
-def test_every_piece_is_the_one_of_the_rules(name: str, rule: CutRule) -> None:
-    graph = HOSTILE[name]
+@pairwise(
+    name=["hub", "empty rows", "fewer rows than cores", "bipartite", "multi-edges"],
+    sizes=[(1, 1, 1), (9, 4, 2), (3, 7, 8)],
+)
+@pytest.mark.parametrize(("coo", "by_core", "by_thread"), [*product((False, True), repeat=3)])
+def test_every_piece_is_the_one_of_the_rules(
+    name: str, sizes: tuple[int, int, int], coo: bool, by_core: bool, by_thread: bool
+) -> None:
+    cores, tasklets, granule = sizes
+    rule, graph = CutRule(cores, tasklets, coo, by_core, by_thread, granule), HOSTILE[name]
     shapes = GraphShapes(graph)
     bounds = shapes.bounds(2, "edge").tolist()
     counts = shapes.counts(2, "edge", rule)
