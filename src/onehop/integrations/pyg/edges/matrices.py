@@ -151,12 +151,15 @@ class TorchMatrix(Adjacency):
         return found[1]
 
     def _like(self, arrays: Arrays | None, values: Any) -> Tensor:
-        given, shape = arrays or self._arrays(), self.given.shape
-        options: Any = {"device": values.device, "check_invariants": False}
+        given, shape, device = arrays or self._arrays(), self.given.shape, values.device
+        unchecked: Any = {"check_invariants": False}
         if self.is_coo:
-            made = torch.sparse_coo_tensor(given["indices"], values, shape, is_coalesced=True, **options)
+            made = torch.sparse_coo_tensor(
+                given["indices"], values, shape, device=device, is_coalesced=True, **unchecked
+            )
         else:
-            made = torch.sparse_csr_tensor(given["rowptr"], given["col"], values, shape, **options)
+            rowptr, col = given["rowptr"], given["col"]
+            made = torch.sparse_csr_tensor(rowptr, col, values, shape, device=device, **unchecked)
         if arrays is None:
             self._edges().matrices[made] = made._version
         return made
