@@ -96,9 +96,15 @@ function(onehop_add_engine target)
       target_compile_definitions(${library}_${type} PRIVATE ONEHOP_TYPE=${type})
       list(APPEND parts ${library}_${type})
     endforeach()
+    # Beside this machine's kernels, the portable ones are there to be tested: -O1 takes half as long.
+    set(optimise ${ONEHOP_OPTIMISE})
+    if(ONEHOP_ISAS STREQUAL native AND isa STREQUAL portable AND NOT "${onehop_isas}" STREQUAL portable
+       AND optimise STREQUAL -O3)
+      set(optimise -O1)
+    endif()
     foreach(part ${parts})
       target_compile_definitions(${part} PRIVATE ONEHOP_ISA=${isa})
-      target_compile_options(${part} PRIVATE ${ONEHOP_OPTIMISE} -fno-math-errno -fvisibility=hidden
+      target_compile_options(${part} PRIVATE ${optimise} -fno-math-errno -fvisibility=hidden
                                              ${onehop_warnings} ${onehop_flags_${isa}})
       target_include_directories(${part} PRIVATE ${onehop_csrc}/include ${onehop_csrc}/kernels)
       target_sources(${target} PRIVATE $<TARGET_OBJECTS:${part}>)

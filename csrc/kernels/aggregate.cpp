@@ -10,16 +10,31 @@ inline namespace ONEHOP_ISA {
 namespace {
 
 template <class T>
-using Sweep = void (*)(const Job<T>&, int64_t begin, int64_t end, int64_t column, int64_t columns, int64_t slot);
+using SweepRows = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t);
+template <class T>
+using SweepPart = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t, int64_t);
 
 template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
-struct PickSweep {
-  // Of many vectors, only even numbers have a loop of their own, which makes a third of the code. An odd block ends
-  // with the same vector twice: no more memory is read.
+struct PickRows {
   template <int kLanes, int kVectors>
-  Sweep<T> operator()() const {
-    constexpr int kHeld = kVectors > kFewVectors ? kVectors + kVectors % 2 : kVectors;
-    return sweep<T, Fixed, kKind, kTies, kFactor, kLanes, kHeld>;
+  SweepRows<T> operator()() const {
+    return sweep_rows<T, Fixed, kKind, kTies, kFactor, kLanes, kVectors>;
+  }
+};
+
+// The largest power of two that is not larger.
+constexpr int64_t power_below(int64_t number) {
+  int64_t power = 1;
+  while (2 * power <= number) power *= 2;
+  return power;
+}
+
+// Pieces of cut rows are few. They have loops for powers of two alone, which make a quarter of the code.
+template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
+struct PickPart {
+  template <int kLanes, int kVectors>
+  SweepPart<T> operator()() const {
+    return sweep_part<T, Fixed, kKind, kTies, kFactor, kLanes, power_below(kVectors)>;
   }
 };
 
@@ -34,17 +49,15 @@ inline constexpr int kMostNarrow = kKind == Kind::sum        ? kMostOf<kTies>
                                    : kFactor == Factor::none ? kMostOf<kTies> / 2
                                                              : 0;
 
-// The loop for a block of columns.
-template <class T, Kind kKind, bool kTies, Factor kFactor>
-Sweep<T> sweep_of(const ColumnBlock& block, bool narrow) {
+// The loop of a kind, PickRows or PickPart, for a block of columns.
+template <template <class, class, Kind, bool, Factor> class Pick, class T, Kind kKind, bool kTies, Factor kFactor>
+auto sweep_of(const ColumnBlock& block, bool narrow) {
   using A = Acc<T>;
   constexpr int kNarrow = kMostNarrow<kKind, kTies, kFactor>;
   if constexpr (kNarrow > 0) {
-    if (narrow) {
-      return with_block<A, kNarrow>(block, PickSweep<T, Open<uint16_t>, kKind, kTies, kFactor>{});
-    }
+    if (narrow) return with_block<A, kNarrow>(block, Pick<T, Open<uint16_t>, kKind, kTies, kFactor>{});
   }
-  return with_block<A, kMostOf<kTies>>(block, PickSweep<T, Open<int32_t>, kKind, kTies, kFactor>{});
+  return with_block<A, kMostOf<kTies>>(block, Pick<T, Open<int32_t>, kKind, kTies, kFactor>{});
 }
 
 template <class T, Kind kKind, bool kTies>
@@ -71,14 +84,14 @@ bool whole_lines(const AggregateArgs& args) {
          0;
 }
 
-// The generated kernel for this, where the plan has one that fits; else null.
+// The generated kernel for this, where the plan has one that fits; else null pointers.
 template <class T>
-GeneratedSweep generated_sweep(const AggregateArgs& args, Kind kind, bool ties, Factor factor, bool narrow) {
+GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor, bool narrow) {
   const Generated* made = args.generated;
   const int column_bytes = narrow ? sizeof(uint16_t) : sizeof(int32_t);
   if (made == nullptr || made->column_bytes != column_bytes || made->dtype != static_cast<int>(args.dtype) ||
       made->stride != args.x_stride || made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
-    return nullptr;
+    return {nullptr, nullptr};
   }
   return made->sweeps[static_cast<int>(kind)][ties][static_cast<int>(factor)];
 }
@@ -113,17 +126,16 @@ void run(const AggregateArgs& args) {
                          csr.row_of ? csr.row_of.as<int32_t>() : nullptr,
                          static_cast<const A*>(args.row_scale),
                          args.reduce == Reduce::mean,
-                         args.reduce == Reduce::min,
                          args.nontemporal && whole_lines<A>(args),
                          args.keeps_near,
                          args.prefetch};
-  const GeneratedSweep made = generated_sweep<T>(args, kKind, kTies, kFactor, narrow);
+  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, narrow);
   const int64_t held = narrow ? kNarrow : kVectors;
   const int64_t most = args.register_block > 0 ? smaller(args.register_block, held) : held;
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
   for (int64_t first = 0; first < args.width; first += tile) {
     const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first), most);
-    const bool generated = made != nullptr && blocks.columns == args.generated->columns;
+    const bool generated = made.rows != nullptr && blocks.columns == args.generated->columns;
     for_items(work, args.threads, [&](const WorkItem& item, int thread) {
       Job<T> job = whole_job;
       if (staged) {
@@ -133,23 +145,38 @@ void run(const AggregateArgs& args) {
         job.weight_stride = 1;
         job.perm = nullptr;
       }
-      const auto over = [&](int64_t begin, int64_t end, int64_t slot) {
-        if (generated) return made(&job, begin, end, first, slot);
-        const ColumnBlock last = blocks[blocks.blocks - 1];
-        const Sweep<T> outer = sweep_of<T, kKind, kTies, kFactor>(last, narrow);
-        if (blocks.blocks == 1) return outer(job, begin, end, first, last.columns, slot);
-        const Sweep<T> inner = sweep_of<T, kKind, kTies, kFactor>(blocks[0], narrow);
+      const auto rows_of = [&](const ColumnBlock& block) {
+        return sweep_of<PickRows, T, kKind, kTies, kFactor>(block, narrow);
+      };
+      const auto whole = [&](int64_t begin, int64_t end) {
+        if (generated) return made.rows(&job, begin, end, first);
+        if (blocks.blocks == 1) {
+          const ColumnBlock block = blocks[0];
+          rows_of(block)(job, begin, end, first, block.columns);
+          return;
+        }
         // All blocks of a row before the next row: its sources are read as wholes.
-        const int64_t stride = slot < 0 ? 1 : end - begin;
-        for (; begin < end; begin += stride) {
+        const SweepRows<T> inner = rows_of(blocks[0]);
+        const ColumnBlock last = blocks[blocks.blocks - 1];
+        const SweepRows<T> outer = rows_of(last);
+        for (int64_t row = begin; row < end; ++row) {
           for (int64_t b = 0; b + 1 < blocks.blocks; ++b) {
-            inner(job, begin, begin + stride, first + b * blocks.step, blocks.step, slot);
+            inner(job, row, row + 1, first + b * blocks.step, blocks.step);
           }
-          outer(job, begin, begin + stride, first + last.begin, last.columns, slot);
+          outer(job, row, row + 1, first + last.begin, last.columns);
         }
       };
-      const auto whole = [&](int64_t begin, int64_t end) { over(begin, end, -1); };
-      const auto part = [&](int64_t, int64_t begin, int64_t end, int64_t slot) { over(begin, end, slot); };
+      const auto part = [&](int64_t, int64_t begin, int64_t end, int64_t slot) {
+        if (generated) return made.part(&job, begin, end, first, slot);
+        for (int64_t at = 0; at < blocks.columns;) {
+          ColumnBlock block = column_block<A>(at, smaller(blocks.columns - at, held * kFullLanes<A>));
+          if (block.lanes == kFullLanes<A> && power_below(block.vectors) < block.vectors) {
+            block = column_block<A>(at, power_below(block.vectors) * kFullLanes<A>);
+          }
+          sweep_of<PickPart, T, kKind, kTies, kFactor>(block, narrow)(job, begin, end, first + at, block.columns, slot);
+          at += block.columns;
+        }
+      };
       visit_rows(item, job.rowptr, whole, part);
       if (job.nontemporal) settle_stores();
     });
@@ -186,8 +213,9 @@ void aggregate_as(const AggregateArgs& args) {
     case Reduce::mean:
       return run_kind<T, Kind::sum>(args);
     case Reduce::max:
+      return run_kind<T, Kind::max>(args);
     case Reduce::min:
-      return run_kind<T, Kind::extremum>(args);
+      return run_kind<T, Kind::min>(args);
   }
 }
 

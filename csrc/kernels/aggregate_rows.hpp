@@ -42,14 +42,12 @@ struct Job {
   const int32_t* row_of;  // which row of `out`, `ties` and `row_scale` each row is; null: the same
   const A* row_scale;
   bool mean;
-  bool lowest;  // an extremum is the lowest message, not the highest
   bool nontemporal;
   bool keeps_near;  // rows that are asked for go to the nearest cache, not to the second
   int prefetch;
 };
 
-// The running result of one vector of columns. The lowest message is found as the highest with the signs flipped, so
-// that both have the same code.
+// The running result of one vector of columns.
 template <class T, Kind kKind, bool kTies, int kLanes>
 struct State {
   using V = Vector<Acc<T>, kLanes>;
@@ -57,7 +55,7 @@ struct State {
 
   ONEHOP_INLINE void clear() {
     constexpr Acc<T> kInfinity = __builtin_huge_valf();
-    value = splat<Acc<T>, kLanes>(kKind == Kind::sum ? Acc<T>(0) : -kInfinity);
+    value = splat<Acc<T>, kLanes>(kKind == Kind::sum ? Acc<T>(0) : kKind == Kind::max ? -kInfinity : kInfinity);
     if constexpr (kTies) ties = splat<Acc<T>, kLanes>(0);
   }
   // `count`: how many edges the message stands for (1, or the ties of a part of a row).
@@ -66,20 +64,16 @@ struct State {
       value += message;
     } else {
       // A NaN wins and stays: no comparison with it is true.
-      const auto wins = (message > value) | (message != message);
+      const auto wins = (kKind == Kind::max ? message > value : message < value) | (message != message);
       if constexpr (kTies) ties = wins ? count : (message == value ? ties + count : ties);
       value = wins ? message : value;
     }
   }
   // The same for messages of which none is NaN.
-  ONEHOP_INLINE void take_number(V message) { value = larger_of<Acc<T>, kLanes>(message, value); }
+  ONEHOP_INLINE void take_number(V message) {
+    value = kKind == Kind::max ? larger_of<Acc<T>, kLanes>(message, value) : smaller_of<Acc<T>, kLanes>(message, value);
+  }
 };
-
-// What signs of messages are flipped by: -0 where the lowest is wanted, else 0.
-template <class T>
-ONEHOP_INLINE Acc<T> sign_of(const Job<T>& job) {
-  return job.lowest ? -Acc<T>(0) : Acc<T>(0);
-}
 
 // What every vector of a row ends with.
 template <class T>
@@ -102,8 +96,8 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t colum
   using A = Acc<T>;
   if constexpr (kKind == Kind::sum) {
     if (job.mean) state.value /= splat<A, kLanes>(end.divisor);
-  } else {
-    state.value = end.degree == 0 ? splat<A, kLanes>(0) : signed_by<A, kLanes>(state.value, sign_of(job));
+  } else if (end.degree == 0) {
+    state.value = splat<A, kLanes>(0);
   }
   if constexpr (kTies) {
     const auto none = splat<A, kLanes>(0);
@@ -194,7 +188,6 @@ ONEHOP_INLINE void messages_of(const Job<T>& job, int64_t e, const T* x, int64_t
         if (!job.out_is_acc) message = rounded<T, kLanes>(message);
       }
     }
-    if constexpr (kKind != Kind::sum) message = signed_by<A, kLanes>(message, sign_of(job));
     visit(v, message);
   }
 }
@@ -260,33 +253,35 @@ ONEHOP_INLINE void fold_edges(const Job<T>& job, int64_t e, int64_t edge_end, co
       job, e, edge_end, x, columns, [&](int v, V message) { state[v].take(message, splat<A, kLanes>(1)); });
 }
 
-// For one block of columns: the rows [begin, end), whole, if `slot` is negative; else the edges [begin, end) of a cut
-// row, whose state goes to the slot, unfinished. One function, because the loop over edges is most of the code.
+// Rows [row, row_end), whole, for one block of columns.
 template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor, int kLanes, int kVectors>
-void sweep(const Job<T>& shared, int64_t begin, int64_t end, int64_t column, int64_t columns, int64_t slot) {
-  using A = Acc<T>;
+void sweep_rows(const Job<T>& shared, int64_t row, int64_t row_end, int64_t column, int64_t columns) {
   const Job<T> job = shared;  // a copy of its own: no store can change it, so it stays in registers
-  const bool whole = slot < 0;
-  int64_t row = begin, e = whole ? job.rowptr[begin] : begin;
-  do {
-    const int64_t edge_end = whole ? job.rowptr[row + 1] : end;
+  int64_t e = job.rowptr[row];
+  for (; row < row_end; ++row) {
+    const int64_t edge_end = job.rowptr[row + 1];
     State<T, kKind, kTies, kLanes> state[kVectors];
     fold_edges<T, Fixed, kKind, kTies, kFactor, kLanes, kVectors>(job, e, edge_end, job.x + column, columns, state);
-    if (!whole) {
-      for (int v = 0; v < kVectors; ++v) {
-        const int64_t place = slot * job.width + column + vector_begin<kLanes, kVectors>(v, columns);
-        store<A, kLanes>(job.slots + place, state[v].value);
-        if constexpr (kTies) store<A, kLanes>(job.tie_slots + place, state[v].ties);
-      }
-      return;
-    }
-    const RowEnd<T> row_end(job, row);
+    const RowEnd<T> end(job, row);
 #pragma GCC unroll 32
     for (int v = 0; v < kVectors; ++v) {
-      finish(job, row_end, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
+      finish(job, end, column + vector_begin<kLanes, kVectors>(v, columns), state[v]);
     }
     e = edge_end;
-  } while (++row < end);
+  }
+}
+
+// A piece of a cut row: its state goes to a slot, unfinished.
+template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor, int kLanes, int kVectors>
+void sweep_part(const Job<T>& job, int64_t e, int64_t edge_end, int64_t column, int64_t columns, int64_t slot) {
+  using A = Acc<T>;
+  State<T, kKind, kTies, kLanes> state[kVectors];
+  fold_edges<T, Fixed, kKind, kTies, kFactor, kLanes, kVectors>(job, e, edge_end, job.x + column, columns, state);
+  for (int v = 0; v < kVectors; ++v) {
+    const int64_t place = slot * job.width + column + vector_begin<kLanes, kVectors>(v, columns);
+    store<A, kLanes>(job.slots + place, state[v].value);
+    if constexpr (kTies) store<A, kLanes>(job.tie_slots + place, state[v].ties);
+  }
 }
 
 }  // namespace ONEHOP_ISA

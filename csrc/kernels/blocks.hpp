@@ -70,13 +70,9 @@ ONEHOP_INLINE auto with_block(const ColumnBlock& block, const Visit& visit) {
   }
 }
 
-// Kernels may have loops for even numbers of vectors alone where there are more than so many.
-inline constexpr int kFewVectors = 8;
-
-// The begin of vector v of a block, in columns from the block's begin. The last of many vectors may be there twice.
+// The begin of vector v of a block, in columns from the block's begin.
 template <int kLanes, int kVectors>
 ONEHOP_INLINE int64_t vector_begin(int v, int64_t columns) {
-  if (kVectors > kFewVectors && v == kVectors - 2) return smaller(int64_t{v} * kLanes, columns - kLanes);
   return v < kVectors - 1 ? int64_t{v} * kLanes : columns - kLanes;
 }
 

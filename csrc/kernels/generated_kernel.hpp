@@ -11,26 +11,40 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 
 template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
-struct FixedSweep {
+struct FixedSweeps {
   // A tie counter doubles the registers of a column.
   static constexpr int kBlock = kTies ? (Fixed::kBlock + 1) / 2 : Fixed::kBlock;
   static constexpr BlockCut<Acc<T>, kBlock> kBlocks{Fixed::kColumns};
   static constexpr ColumnBlock kFirst = kBlocks[0], kLast = kBlocks[kBlocks.blocks - 1];
 
-  static void sweep(const void* opaque, int64_t begin, int64_t end, int64_t column, int64_t slot) {
+  static void rows(const void* opaque, int64_t row, int64_t row_end, int64_t column) {
     const auto& job = *static_cast<const Job<T>*>(opaque);
-    const auto blocks = [&](int64_t from, int64_t to) {
-      for (int64_t first = 0; first < kLast.begin; first += kBlocks.step) {
-        onehop::sweep<T, Fixed, kKind, kTies, kFactor, kFirst.lanes, kFirst.vectors>(job, from, to, column + first,
-                                                                                     kFirst.columns, slot);
+    if constexpr (kBlocks.blocks == 1) {
+      sweep_rows<T, Fixed, kKind, kTies, kFactor, kLast.lanes, kLast.vectors>(job, row, row_end, column, kLast.columns);
+    } else {
+      // All blocks of a row before the next row, so its sources stay in the cache.
+      for (; row < row_end; ++row) {
+        for (int64_t begin = 0; begin < kLast.begin; begin += kBlocks.step) {
+          sweep_rows<T, Fixed, kKind, kTies, kFactor, kFirst.lanes, kFirst.vectors>(job, row, row + 1, column + begin,
+                                                                                    kFirst.columns);
+        }
+        sweep_rows<T, Fixed, kKind, kTies, kFactor, kLast.lanes, kLast.vectors>(job, row, row + 1, column + kLast.begin,
+                                                                                kLast.columns);
       }
-      onehop::sweep<T, Fixed, kKind, kTies, kFactor, kLast.lanes, kLast.vectors>(job, from, to, column + kLast.begin,
-                                                                                 kLast.columns, slot);
-    };
-    if (kBlocks.blocks == 1 || slot >= 0) return blocks(begin, end);
-    // All blocks of a row before the next row, so its sources stay in the cache.
-    for (int64_t row = begin; row < end; ++row) blocks(row, row + 1);
+    }
   }
+
+  static void part(const void* opaque, int64_t e, int64_t edge_end, int64_t column, int64_t slot) {
+    const auto& job = *static_cast<const Job<T>*>(opaque);
+    for (int64_t begin = 0; begin < kLast.begin; begin += kBlocks.step) {
+      sweep_part<T, Fixed, kKind, kTies, kFactor, kFirst.lanes, kFirst.vectors>(job, e, edge_end, column + begin,
+                                                                                kFirst.columns, slot);
+    }
+    sweep_part<T, Fixed, kKind, kTies, kFactor, kLast.lanes, kLast.vectors>(job, e, edge_end, column + kLast.begin,
+                                                                            kLast.columns, slot);
+  }
+
+  static constexpr GeneratedSweeps sweeps() { return {rows, part}; }
 };
 
 template <class T, class Fixed>
@@ -49,25 +63,27 @@ template <class T, class Fixed>
 constexpr Generated generated_sum(int32_t dtype) {
   Generated table = empty_table<T, Fixed>(dtype);
   auto& sums = table.sweeps[static_cast<int>(Kind::sum)][false];
-  sums[static_cast<int>(Factor::none)] = FixedSweep<T, Fixed, Kind::sum, false, Factor::none>::sweep;
-  sums[static_cast<int>(Factor::weight)] = FixedSweep<T, Fixed, Kind::sum, false, Factor::weight>::sweep;
-  sums[static_cast<int>(Factor::scale)] = FixedSweep<T, Fixed, Kind::sum, false, Factor::scale>::sweep;
+  sums[static_cast<int>(Factor::none)] = FixedSweeps<T, Fixed, Kind::sum, false, Factor::none>::sweeps();
+  sums[static_cast<int>(Factor::weight)] = FixedSweeps<T, Fixed, Kind::sum, false, Factor::weight>::sweeps();
+  sums[static_cast<int>(Factor::scale)] = FixedSweeps<T, Fixed, Kind::sum, false, Factor::scale>::sweeps();
   return table;
 }
 
-template <class T, class Fixed, bool kTies>
+template <class T, class Fixed, Kind kKind, bool kTies>
 constexpr void add_extremum(Generated& table) {
-  auto& sweeps = table.sweeps[static_cast<int>(Kind::extremum)][kTies];
-  sweeps[static_cast<int>(Factor::none)] = FixedSweep<T, Fixed, Kind::extremum, kTies, Factor::none>::sweep;
-  sweeps[static_cast<int>(Factor::weight)] = FixedSweep<T, Fixed, Kind::extremum, kTies, Factor::weight>::sweep;
+  auto& sweeps = table.sweeps[static_cast<int>(kKind)][kTies];
+  sweeps[static_cast<int>(Factor::none)] = FixedSweeps<T, Fixed, kKind, kTies, Factor::none>::sweeps();
+  sweeps[static_cast<int>(Factor::weight)] = FixedSweeps<T, Fixed, kKind, kTies, Factor::weight>::sweeps();
 }
 
 // Max and min, with and without the number of tied edges, of plain rows and times a weight.
 template <class T, class Fixed>
 constexpr Generated generated_extremum(int32_t dtype) {
   Generated table = empty_table<T, Fixed>(dtype);
-  add_extremum<T, Fixed, false>(table);
-  add_extremum<T, Fixed, true>(table);
+  add_extremum<T, Fixed, Kind::max, false>(table);
+  add_extremum<T, Fixed, Kind::max, true>(table);
+  add_extremum<T, Fixed, Kind::min, false>(table);
+  add_extremum<T, Fixed, Kind::min, true>(table);
   return table;
 }
 

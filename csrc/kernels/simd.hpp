@@ -253,19 +253,7 @@ ONEHOP_INLINE Vector<A, kLanes> without_first(Vector<A, kLanes> value, int64_t c
   return first ? splat<A, kLanes>(0) : value;
 }
 
-// `value` with the signs of all lanes flipped where `sign` is -0, and unchanged where it is 0.
-template <class A, int kLanes>
-ONEHOP_INLINE Vector<A, kLanes> signed_by(Vector<A, kLanes> value, A sign) {
-  if constexpr (sizeof(A) == 4) {
-    using Bits = Vector<uint32_t, kLanes>;
-    return bit_cast<Vector<A, kLanes>>(Bits(bit_cast<Bits>(value) ^ splat<uint32_t, kLanes>(bit_cast<uint32_t>(sign))));
-  } else {
-    using Bits = Vector<uint64_t, kLanes>;
-    return bit_cast<Vector<A, kLanes>>(Bits(bit_cast<Bits>(value) ^ splat<uint64_t, kLanes>(bit_cast<uint64_t>(sign))));
-  }
-}
-
-// a where it is larger, else b; b where either is NaN: one instruction where the processor has it.
+// a where it is larger (smaller), else b; b where either is NaN: one instruction where the processor has it.
 template <class A, int kLanes>
 ONEHOP_INLINE Vector<A, kLanes> larger_of(Vector<A, kLanes> a, Vector<A, kLanes> b) {
   constexpr int kBytes [[maybe_unused]] = kLanes == 1 ? 0 : kLanes * static_cast<int>(sizeof(A));
@@ -279,6 +267,20 @@ ONEHOP_INLINE Vector<A, kLanes> larger_of(Vector<A, kLanes> a, Vector<A, kLanes>
 #endif
   return a > b ? a : b;
 }
+template <class A, int kLanes>
+ONEHOP_INLINE Vector<A, kLanes> smaller_of(Vector<A, kLanes> a, Vector<A, kLanes> b) {
+  constexpr int kBytes [[maybe_unused]] = kLanes == 1 ? 0 : kLanes * static_cast<int>(sizeof(A));
+#if defined(__AVX512F__)
+  if constexpr (kBytes == 64 && sizeof(A) == 4) return (Vector<A, kLanes>)_mm512_min_ps((__m512)a, (__m512)b);
+  if constexpr (kBytes == 64 && sizeof(A) == 8) return (Vector<A, kLanes>)_mm512_min_pd((__m512d)a, (__m512d)b);
+#endif
+#if defined(__AVX2__)
+  if constexpr (kBytes == 32 && sizeof(A) == 4) return (Vector<A, kLanes>)_mm256_min_ps((__m256)a, (__m256)b);
+  if constexpr (kBytes == 32 && sizeof(A) == 8) return (Vector<A, kLanes>)_mm256_min_pd((__m256d)a, (__m256d)b);
+#endif
+  return a < b ? a : b;
+}
+
 ONEHOP_INLINE constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 ONEHOP_INLINE constexpr int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -13,14 +13,20 @@ import struct
 import sys
 from collections.abc import Sequence
 
-Sweep = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
-SUM, MAX, MIN = range(3)
+Rows = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 3)
+Part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 4)
 NONE, WEIGHT, TERM, SCALE = range(4)
 PADDING = 64  # entries of `col` that may be read ahead
 GUARD = 77.0
 # Sources of each row: a hub, an empty row, one edge, the same edge repeated, and a few.
 SOURCES = [[(7 * i * i + 3) % 11 for i in range(67)], [], [4], [9] * 5, [0, 3, 10], [], [1, 2, 1, 8]]
 NODES = 11
+
+
+class Sweeps(ctypes.Structure):
+    """onehop::GeneratedSweeps."""
+
+    _fields_ = (("rows", ctypes.c_void_p), ("part", ctypes.c_void_p))
 
 
 class Generated(ctypes.Structure):
@@ -33,7 +39,7 @@ class Generated(ctypes.Structure):
         ("column_bytes", ctypes.c_int32),
         ("columns", ctypes.c_int64),
         ("stride", ctypes.c_int64),
-        ("sweeps", ctypes.c_void_p * 4 * 2 * 2),
+        ("sweeps", Sweeps * 4 * 2 * 3),
     )
 
 
@@ -59,7 +65,6 @@ class Job(ctypes.Structure):
         ("row_of", ctypes.c_void_p),
         ("row_scale", ctypes.c_void_p),
         ("mean", ctypes.c_bool),
-        ("lowest", ctypes.c_bool),
         ("nontemporal", ctypes.c_bool),
         ("keeps_near", ctypes.c_bool),
         ("prefetch", ctypes.c_int),
@@ -84,18 +89,18 @@ def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: i
         feature(node, column) * (1 if factor == NONE else e % 3 + 1 if factor == WEIGHT else node % 2 + 1)
         for e, node in enumerate(edges, first)
     ]
-    if kind == SUM:
+    if kind == 0:
         return float(sum(messages)), 0.0
     if not messages:
         return 0.0, 0.0
-    best = max(messages) if kind == MAX else min(messages)
+    best = max(messages) if kind == 1 else min(messages)
     return float(best), float(messages.count(best))
 
 
 def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str) -> str | None:
     """Return the error of one of the sweeps, or None."""
-    address = table.sweeps[kind != SUM][with_ties][factor]
-    if not address:
+    sweeps = table.sweeps[kind][with_ties][factor]
+    if not (sweeps.rows and sweeps.part):
         return "a part of the kernel is missing"
     index = {2: ctypes.c_uint16, 4: ctypes.c_int32}[table.column_bytes]
     acc = ctypes.c_double if dtype == "float64" else ctypes.c_float
@@ -120,13 +125,11 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     job = Job(
         rowptr=at(keep[0]), col=at(keep[1]), x=at(x), x_stride=stride, out=at(out), out_stride=width,
         out_is_acc=True, ties=at(ties), slots=at(slots), tie_slots=at(tie_slots), width=width, prefetch=1,
-        lowest=kind == MIN,
         weight=at(keep[2]) if factor == WEIGHT else None, weight_stride=1,
         col_scale=at(keep[3]) if factor == SCALE else None,
     )  # fmt: skip
-    sweep = Sweep(address)
-    sweep(at(job), 0, rows, begin, -1)
-    sweep(at(job), 2, rowptr[1], begin, 0)  # the hub without its first two edges
+    Rows(sweeps.rows)(at(job), 0, rows, begin)
+    Part(sweeps.part)(at(job), 2, rowptr[1], begin, 0)  # the hub without its first two edges
     for row in range(rows + 1):
         for column in range(width):
             inside = row < rows and begin <= column < begin + columns
@@ -136,10 +139,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
                 return f"row {row}, column {column}: {out[place]} instead of {want[0]}"
     for column in range(begin, begin + columns):
         want = expected(SOURCES[0][2:], 2, column, kind, factor)
-        # The lowest message is kept as the highest with the signs flipped.
-        if slots[column] != (-want[0] if kind == MIN else want[0]) or (
-            with_ties and tie_slots[column] != want[1]
-        ):
+        if slots[column] != want[0] or (with_ties and tie_slots[column] != want[1]):
             return f"a cut row, column {column}: {slots[column]} instead of {want[0]}"
     return None
 
@@ -149,9 +149,9 @@ def main(path: str, kind: str, dtype: str) -> str | None:
     table = Generated.in_dll(ctypes.CDLL(path), "onehop_generated")
     if table.job_bytes != ctypes.sizeof(Job):
         return f"a job has {table.job_bytes} bytes instead of {ctypes.sizeof(Job)}"
-    cases: list[tuple[int, bool, int]] = [(SUM, False, factor) for factor in (NONE, WEIGHT, SCALE)]
+    cases: list[tuple[int, bool, int]] = [(0, False, factor) for factor in (NONE, WEIGHT, SCALE)]
     if kind == "extremum":
-        cases = [(k, ties, factor) for k in (MAX, MIN) for ties in (False, True) for factor in (NONE, WEIGHT)]
+        cases = [(k, ties, factor) for k in (1, 2) for ties in (False, True) for factor in (NONE, WEIGHT)]
     for case in cases:
         wrong = check(table, *case, dtype)
         if wrong is not None:
