@@ -34,6 +34,8 @@ from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, savin
 
 Function = Callable[..., Any]
 Run = Callable[..., Tensor | None]
+# The key of the number of rows before the leaves, among what is derived from a graph.
+_LEAVES = "rows before leaves"
 LINEAR = ("sum", "mean")
 """Reductions that commute with a linear step."""
 
@@ -235,9 +237,12 @@ def _rows_before_leaves(graph: Graph) -> int | None:
     In a sampled mini-batch most nodes are leaves, which have no edges and come last. Of a graph that was made
     on a device this is not computed, because the host would have to wait.
     """
-    if graph.made_on is not None or graph.num_dst == 0 or int(graph.rowptr[-2]) < graph.num_edges:
+    if graph.made_on is not None:
         return None
-    return int(torch.searchsorted(graph.rowptr, graph.num_edges))
+    rows: int | None = graph.derived.get(_LEAVES)
+    if rows is None:
+        rows = graph.derived[_LEAVES] = int(torch.searchsorted(graph.rowptr, graph.num_edges))
+    return rows
 
 
 def gcn(
