@@ -39,7 +39,7 @@ say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
 
-demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without onehop (4 minutes)
+demo: $(MADE)/demo $(MADE)/onehop  ## train five PyG models with and without onehop (2 minutes and a half)
 	$(call say,onehop demo)
 	$(BIN)/onehop demo $(ARGS)
 

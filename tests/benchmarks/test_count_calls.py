@@ -22,7 +22,7 @@ BOUNDS = {
     "gatv2 forward": (15, 6, 0),
     "gatv2 backward": (32, 8, 0),
     "GCNConv forward": (38, 16, 22),
-    "SAGEConv forward": (59, 21, 44),
+    "SAGEConv forward": (57, 20, 42),
     "GATConv forward": (75, 23, 46),
     "GATv2Conv forward": (67, 22, 40),
     "ResGatedGraphConv forward": (178, 32, 66),
