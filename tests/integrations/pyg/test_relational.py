@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch_geometric
 from torch import Tensor
 from torch_geometric.nn import FastRGCNConv, RGCNConv
 
@@ -281,6 +282,14 @@ def torch_nn() -> Any:
 
 def test_few_edges_stay_with_pyg(edge_index, edge_type, ran, monkeypatch):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    layer, x = RGCNConv(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        assert not ran(layer, x, edge_index, edge_type)
+
+
+def test_with_pyg_lib_it_stays_with_pyg(edge_index, edge_type, ran, monkeypatch):
+    monkeypatch.setattr(torch_geometric.typing, "WITH_SEGMM", True)
+    monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", False)
     layer, x = RGCNConv(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH)
     with onehop.patch():
         assert not ran(layer, x, edge_index, edge_type)
