@@ -52,6 +52,7 @@ DESELECTED = (
     "tests/kernels/test_pool.py::test_freed_memory_can_be_kept_and_given_back",
     "tests/kernels/test_pool.py::test_freed_memory_is_kept_up_to_a_bound",
     "tests/graph/test_identity.py::test_memory_that_is_reused_is_not_the_tensor",
+    "tests/graph/test_remembered.py::test_memory_that_is_reused_is_not_the_tensor",
 )
 
 # Sanitizers that stop at their first finding; see docs/howto/run-the-sanitizers.md for each option's reason.
