@@ -61,7 +61,7 @@ def trained(
 
     Args:
         layer: The layer.
-        *inputs: Features, edges, and what else it takes.
+        *inputs: Features, edges, and the further arguments of its ``forward``.
         fresh: Whether each call gets a new copy of the edges, as mini-batches do.
         new_features: Whether each call gets a new copy of the features.
     """

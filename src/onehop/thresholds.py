@@ -59,9 +59,9 @@ class Thresholds:
             library, for all edges at once, and not in the kernel, which makes it in every sweep. With
             GATv2Conv and TransformerConv of width 32 to 256, forward and backward, with 6,000 and 300,000
             edges, the kernel takes 0.7 to 1.0 times as long with 4 columns, 1.0 to 1.8 with 16, where it
-            spares memory, 1.1 to 2.0 with 32, and 1.4 to 3.3 with 272. Messages that are compiled, which
-            multiply features of edges in tiles, take 0.97 to 1.0 times as long from 32 columns on as in
-            tiles, and 1.5 times less with 128.
+            spares memory, 1.1 to 2.0 with 32, and 1.4 to 3.3 with 272. Compiled messages, which
+            multiply features of edges in tiles, take as long either way with 32 and 48 columns, and 1.5 times
+            as long in tiles with 128.
         rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
             group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
             as all at once, for 0.8 of the memory.

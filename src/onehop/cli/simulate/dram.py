@@ -156,7 +156,7 @@ def dram(
 
     def drawn_timeline() -> Trace:
         log = memory.commands(recorded or memory.requests(access, requests, seed)).log
-        assert log is not None, "the log was asked for"
+        assert log is not None, "a run for a timeline records its log"
         return timeline(log, memory.dram)
 
     runs = f" of {access.run_bytes} B" if access.pattern == "random" else ""

@@ -219,7 +219,7 @@ class Experiment(Generic[C]):
         Args:
             shown: Texts and tables, in order.
             content: The JSON.
-            timeline: Makes the timeline; called if it is to be written.
+            timeline: Makes the timeline; called only if ``--trace`` names a file.
             picture: Makes the bars of the picture, its title, and the machine's name.
         """
         console, given = output(), self._given

@@ -109,7 +109,7 @@ def _class_sentence(kind: Any, *_: Any) -> str:
 
 @_constant
 def _propagates_itself(kind: Any) -> bool:
-    """Return whether a class has a ``propagate`` that is not the one that onehop stands in for."""
+    """Return whether a class has a ``propagate`` that onehop has not replaced."""
     return replaced(kind.propagate) is None
 
 
