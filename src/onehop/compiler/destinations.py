@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.compiler.edge_dims import Mixes, Place, Places
+from onehop.compiler.aten import Mixes, Place, Places
 
 _MOVES = frozenset({"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "alias", "detach", "clone"})
 _SAME = frozenset({"detach", "alias", "clone"})

@@ -1,50 +1,37 @@
-"""Rules of a row-wise message: the dimension of the edges in a tensor, and how torch's operations carry it.
+"""Rules of a row-wise message: how torch's operations carry the dimension of the edges.
 
-An operation is row-wise if row e of its result comes from row e of its operands alone. A rule takes the
-arguments of one of ATen's operations, and where the edges are in its operands, and says where they are in its
-result; it raises :class:`Mixes` if the operation mixes edges. What has no rule is not row-wise.
+An operation is row-wise if row e of its result comes from row e of its operands alone. What has no rule is
+not row-wise.
 """
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Places = Callable[[Tensor], "Place | None"]
-Rule = Callable[[Any, dict[str, Any], Places, int], "Place | None"]
+from onehop.compiler.aten import Mixes, Place, Places, Rule, carries, name_of, named
 
 
-class Mixes(Exception):
-    """An operation mixes edges. Its text is the reason, or empty where there is no more to say."""
+def rule_of(overload: Any) -> Rule | None:
+    """Return how an overload of an operation carries edges; None if that is not known."""
+    return _pointwise if torch.Tag.pointwise in overload.tags else named(name_of(overload)).rule
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The dimension of the edges in a tensor.
-
-    Attributes:
-        dim: The dimension, counted from the front.
-        inner: How many consecutive entries of that dimension belong to one edge: more than 1 after a view
-            has merged the dimension with the ones behind it.
-    """
-
-    dim: int
-    inner: int = 1
-
-
-def rule_of(operation: Any) -> Rule | None:
-    """The rule of an overload of one of ATen's operations; None if it has none."""
-    name = operation._schema.name.removeprefix("aten::")
-    if torch.Tag.pointwise in operation.tags or name in _POINTWISE:
-        return _pointwise
-    return _RULES.get(name)
-
-
+@carries(
+    "clone", "_to_copy", "detach", "alias", "lift_fresh", "contiguous", "zeros_like", "ones_like",
+    "full_like", "empty_like", "zero_",
+)  # fmt: skip
 def _same(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     return places(args[0])
+
+
+def _of_first(args: Any, places: Places) -> Place:
+    """Where the edges are in the first operand, which has some."""
+    place = places(args[0])
+    assert place is not None
+    return place
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
@@ -75,6 +62,10 @@ def _aligned(tensors: list[Tensor], places: Places) -> tuple[int, int] | None:
     return found
 
 
+@carries(
+    "rsub", "masked_fill", "masked_fill_", "_prelu_kernel", "log_sigmoid_forward", "copy_", "fill_", "log1p",
+    "polar", "complex", "view_as_real", "bitwise_not",
+)  # fmt: skip
 def _pointwise(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     tensors = _tensors(bound.values())
     found = _aligned(tensors, places)
@@ -88,15 +79,22 @@ def _dims(bound: dict[str, Any], dims: int) -> list[int]:
     return [d % max(dims, 1) for d in (given if isinstance(given, list | tuple) else [given])]
 
 
+@carries(
+    "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk", "flip", "roll", "glu",
+)  # fmt: skip
 def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     """Works along dimensions, and keeps them."""
-    place = places(args[0])
-    assert place is not None
+    place = _of_first(args, places)
     if place.dim in _dims(bound, args[0].dim()):
         raise Mixes
     return place
 
 
+@carries(
+    "sum", "mean", "amax", "amin", "prod", "logsumexp", "var", "std", "var_mean", "std_mean", "nansum",
+    "linalg_vector_norm", "norm", "any", "all", "argmax", "argmin", "max", "min", "median", "nanmedian",
+    "count_nonzero",
+)  # fmt: skip
 def _reduction(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     if "dim" not in bound:
         raise Mixes
@@ -107,10 +105,10 @@ def _reduction(args: Any, bound: dict[str, Any], places: Places, edges: int) -> 
     return Place(place.dim - sum(d < place.dim for d in set(_dims(bound, args[0].dim()))), place.inner)
 
 
+@carries("view", "_unsafe_view", "reshape", sized=True)
 def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     source, shape = args[0], list(args[1])
-    place = places(source)
-    assert place is not None
+    place = _of_first(args, places)
     if -1 in shape:
         known = -math.prod(shape)
         if known == 0:
@@ -131,16 +129,16 @@ def _find(shape: list[int], before: int, edges: int) -> Place:
     raise Mixes("it takes the edges' dimension apart")
 
 
+@carries("unsqueeze")
 def _unsqueeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    place = places(args[0])
-    assert place is not None
+    place = _of_first(args, places)
     at = args[1] % (args[0].dim() + 1)
     return Place(place.dim + (at <= place.dim), place.inner)
 
 
+@carries("squeeze")
 def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    source, place = args[0], places(args[0])
-    assert place is not None
+    source, place = args[0], _of_first(args, places)
     if "dim" not in bound:
         raise Mixes("without a dimension it treats a single edge in another way")
     gone = [d for d in _dims(bound, source.dim()) if source.size(d) == 1]
@@ -149,12 +147,13 @@ def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pl
     return Place(place.dim - sum(d < place.dim for d in gone), place.inner)
 
 
+@carries("permute")
 def _permute(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    place = places(args[0])
-    assert place is not None
+    place = _of_first(args, places)
     return Place([d % args[0].dim() for d in args[1]].index(place.dim), place.inner)
 
 
+@carries("transpose", "t")
 def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     dims = args[0].dim()
     first, second = (args[1] % dims, args[2] % dims) if len(args) == 3 else (0, dims - 1)
@@ -163,12 +162,13 @@ def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> 
     return _permute((args[0], order), bound, places, edges)
 
 
+@carries("expand", sized=True)
 def _expand(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    place = places(args[0])
-    assert place is not None
+    place = _of_first(args, places)
     return Place(place.dim + len(args[1]) - args[0].dim(), place.inner)
 
 
+@carries("repeat")
 def _repeat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _expand(args, bound, places, edges)
     assert place is not None
@@ -177,15 +177,16 @@ def _repeat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
     return place
 
 
+@carries("select")
 def _select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _kept_apart(args, bound, places, edges)
     assert place is not None
     return Place(place.dim - (bound["dim"] % args[0].dim() < place.dim), place.inner)
 
 
+@carries("slice", sized=True)
 def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    source, place = args[0], places(args[0])
-    assert place is not None
+    source, place = args[0], _of_first(args, places)
     if bound.get("dim", 0) % source.dim() == place.dim:
         end = bound.get("end")
         whole = bound.get("start") in (None, 0) and (end is None or end >= source.size(place.dim))
@@ -194,10 +195,12 @@ def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
     return place
 
 
+@carries("split", "split_with_sizes")
 def _split(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     return _kept_apart(args, {"dim": bound.get("dim", 0)}, places, edges)
 
 
+@carries("unbind")
 def _unbind(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     return _select(args, {"dim": bound.get("dim", 0)}, places, edges)
 
@@ -210,6 +213,7 @@ def _joined(tensors: list[Tensor], places: Places) -> Place:
     return place
 
 
+@carries("cat")
 def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _joined(args[0], places)
     if bound.get("dim", 0) % args[0][0].dim() == place.dim:
@@ -217,6 +221,7 @@ def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place 
     return place
 
 
+@carries("stack")
 def _stack(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _joined(args[0], places)
     return Place(place.dim + (bound.get("dim", 0) % (args[0][0].dim() + 1) <= place.dim), place.inner)
@@ -236,10 +241,12 @@ def _matmul(left: Tensor, right: Tensor, places: Places) -> Place:
     return one
 
 
+@carries("mm", "bmm")
 def _mm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     return _matmul(args[0], args[1], places)
 
 
+@carries("addmm", "baddbmm")
 def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     if places(args[1]) is None and places(args[2]) is None:
         raise Mixes
@@ -254,6 +261,7 @@ def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
     return place
 
 
+@carries("linear", "mv")
 def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     """The first operand's last dimension meets what is the same for all edges."""
     place = places(args[0])
@@ -264,6 +272,7 @@ def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
     return place
 
 
+@carries("native_layer_norm")
 def _layer_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _linear((args[0], *args[2:]), bound, places, edges)
     assert place is not None
@@ -272,6 +281,7 @@ def _layer_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
     return place
 
 
+@carries("linalg_cross")
 def _cross(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _pointwise(args, bound, places, edges)
     if place is not None and bound.get("dim", -1) % max(tensor.dim() for tensor in args[:2]) == place.dim:
@@ -279,6 +289,7 @@ def _cross(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
     return place
 
 
+@carries("native_group_norm", sized=True)
 def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = places(args[0])
     if place is None or place.dim != 0:
@@ -286,6 +297,12 @@ def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
     return place
 
 
+@carries(
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_no_training",
+    "cudnn_batch_norm",
+)  # fmt: skip
 def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = places(args[0])
     if bound.get("training", False) or place is None or place.dim == 1:
@@ -293,6 +310,7 @@ def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
     return place
 
 
+@carries("index")
 def _index(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     source = args[0]
     used = [(at, index) for at, index in enumerate(args[1]) if index is not None]
@@ -312,16 +330,19 @@ def _picked(source: Tensor, at: int, index: Tensor, places: Places) -> Place:
     return Place(place.dim + (index.dim() - 1) * (at < place.dim), place.inner)
 
 
+@carries("index_select")
 def _index_select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     return _picked(args[0], args[1] % args[0].dim(), args[2], places)
 
 
+@carries("embedding")
 def _embedding(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     if bound.get("scale_grad_by_freq") or bound.get("sparse"):
         raise Mixes("its gradient counts edges, or is sparse")
     return _picked(args[0], 0, args[1], places)
 
 
+@carries("gather")
 def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     place = _joined([args[0], args[2]], places)
     if args[1] % args[0].dim() == place.dim:
@@ -329,82 +350,23 @@ def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
     return place
 
 
+@carries("constant_pad_nd")
 def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    place = places(args[0])
-    assert place is not None
+    place = _of_first(args, places)
     at = 2 * (args[0].dim() - 1 - place.dim)
     if any(args[1][at : at + 2]):
         raise Mixes
     return place
 
 
-def _made(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+@carries(
+    "zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "empty_strided",
+    sized=True, makes=True,
+)  # fmt: skip
+def place_of_made(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     """A tensor of one value: with a row for every edge if a size says so."""
     sizes = next(value for value in bound.values() if isinstance(value, list | tuple))
     found = [dim for dim, size in enumerate(sizes) if size == edges]
     if len(found) > 1:
         raise Mixes("it makes a table of edges times edges")
     return Place(found[0]) if found else None
-
-
-_POINTWISE = frozenset({
-    "rsub", "masked_fill", "masked_fill_", "_prelu_kernel", "log_sigmoid_forward", "copy_", "fill_", "log1p",
-    "polar", "complex", "view_as_real", "bitwise_not",
-})  # fmt: skip
-
-_KEEP_SHAPE = (
-    "clone", "_to_copy", "detach", "alias", "lift_fresh", "contiguous", "zeros_like", "ones_like",
-    "full_like", "empty_like", "zero_",
-)  # fmt: skip
-
-_REDUCTIONS = (
-    "sum", "mean", "amax", "amin", "prod", "logsumexp", "var", "std", "var_mean", "std_mean", "nansum",
-    "linalg_vector_norm", "norm", "any", "all", "argmax", "argmin", "max", "min", "median", "nanmedian",
-    "count_nonzero",
-)  # fmt: skip
-
-_ALONG_DIMS = (
-    "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk", "flip", "roll", "glu",
-)  # fmt: skip
-
-_RULES: dict[str, Rule] = {
-    **dict.fromkeys(_KEEP_SHAPE, _same),
-    **dict.fromkeys(_REDUCTIONS, _reduction),
-    **dict.fromkeys(_ALONG_DIMS, _kept_apart),
-    **dict.fromkeys(("view", "_unsafe_view", "reshape"), _view),
-    **dict.fromkeys(("mm", "bmm"), _mm),
-    **dict.fromkeys(("addmm", "baddbmm"), _addmm),
-    **dict.fromkeys(("linear", "mv"), _linear),
-    **dict.fromkeys(("split", "split_with_sizes"), _split),
-    **dict.fromkeys(("transpose", "t"), _transpose),
-    **dict.fromkeys(("native_batch_norm", "_native_batch_norm_legit", "cudnn_batch_norm"), _batch_norm),
-    "_native_batch_norm_legit_no_training": _batch_norm,
-    "linalg_cross": _cross,
-    "unsqueeze": _unsqueeze,
-    "squeeze": _squeeze,
-    "permute": _permute,
-    "expand": _expand,
-    "repeat": _repeat,
-    "select": _select,
-    "slice": _slice,
-    "unbind": _unbind,
-    "cat": _cat,
-    "stack": _stack,
-    "native_layer_norm": _layer_norm,
-    "native_group_norm": _group_norm,
-    "index": _index,
-    "index_select": _index_select,
-    "embedding": _embedding,
-    "gather": _gather,
-    "constant_pad_nd": _pad,
-}
-
-MAKERS: frozenset[str] = frozenset({
-    "zeros", "ones", "full", "empty", "new_zeros", "new_ones", "new_full", "new_empty", "empty_strided",
-})  # fmt: skip
-"""Operations that make a tensor of a given size; their place is :func:`place_of_made`."""
-
-SIZED: frozenset[str] = MAKERS | {"view", "_unsafe_view", "reshape", "expand", "slice", "native_group_norm"}
-"""Operations among whose arguments the number of edges may be."""
-
-place_of_made: Rule = _made

@@ -1,6 +1,7 @@
-"""Operations of torch, and what they mean in a program.
+"""What torch's operations mean in a program, and the reading of a message that was watched.
 
-Each takes the reader, its arguments by name and torch's own result, and returns what that is.
+Every operation that the message led to has its meaning here, or the message is not compiled. Tensors that are
+the same for all edges, whatever they were made from, are taken as they are.
 """
 
 import math
@@ -9,15 +10,49 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.compiler.reader import Reader, Reading
-from onehop.compiler.values import Joined, NotCompiled, Row, Stacked, Unread, Zeros
-from onehop.messages import APART
+from onehop.compiler.aten import Reading, means
+from onehop.compiler.reader import Reader
+from onehop.compiler.tracing import Watched
+from onehop.compiler.values import Joined, NotCompiled, Read, Row, Stacked, Unread, Zeros
+from onehop.messages import APART, End
+
+
+def read(
+    watched: Watched,
+    rows: dict[int, tuple[End, int]],
+    wholes: dict[int, int],
+    operands: list[Tensor],
+    hoists: frozenset[End],
+    linear: bool,
+) -> tuple[Read, list[Tensor]]:
+    """Read a message.
+
+    Args:
+        watched: What it did with a few edges.
+        rows: For the ids of its arguments with a row for every edge: where rows come from, and from which
+            operand of ``propagate``.
+        wholes: For the ids of its other arguments: which operand of ``propagate`` they are.
+        operands: The operands of ``propagate``.
+        hoists: The ends whose products with matrices are computed for nodes.
+        linear: Whether its messages are added up or averaged, and no more.
+
+    Returns:
+        What it comes to, and the tensors that its terms number after the operands.
+
+    Raises:
+        NotCompiled: It has an operation, a shape or a dtype that programs have not.
+    """
+    reader = Reader(watched, rows, wholes, operands, hoists)
+    for call in watched.calls:
+        reader.follow(*call)
+    return reader.finished(linear and End.TARGET in hoists), reader.tensors
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+@means("add.Tensor")
 def _sum(reader: Reader, bound: dict[str, Any], result: Any, sign: float = 1.0) -> Row:
     a, b, alpha = bound["self"], bound["other"], bound.get("alpha", 1)
     shape = tuple(result.shape[1:])
@@ -31,16 +66,19 @@ def _sum(reader: Reader, bound: dict[str, Any], result: Any, sign: float = 1.0) 
     return reader.emit("add" if sign > 0 else "subtract", left, right)
 
 
+@means("sub.Tensor")
 def _difference(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return _sum(reader, bound, result, -1.0)
 
 
+@means("rsub.Scalar")
 def _reversed_difference(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if not _is_number(bound["other"]) or bound.get("alpha", 1) != 1:
         raise NotCompiled("subtracts what is no number")
     return reader.emit("shift", reader.emit("negate", reader.row(bound["self"])), p=bound["other"])
 
 
+@means("mul.Tensor")
 def _multiple(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     a, b, shape = bound["self"], bound["other"], tuple(result.shape[1:])
     if _is_number(b):
@@ -48,6 +86,7 @@ def _multiple(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.emit("multiply", reader.broadcast(a, shape), reader.broadcast(b, shape))
 
 
+@means("div.Tensor", "div.Scalar")
 def _quotient(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     a, b, shape = bound["self"], bound["other"], tuple(result.shape[1:])
     if _is_number(b):
@@ -64,6 +103,12 @@ def _unary(operation: str) -> Reading:
     return lambda reader, bound, result: reader.emit(operation, reader.row(bound["self"]))
 
 
+for _name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt"):
+    means(_name)(_unary(_name))
+means("neg")(_unary("negate"))
+means("abs")(_unary("absolute"))
+
+
 def _with_numbers(operation: str, first: tuple[str, float], second: tuple[str, float] = ("", 0.0)) -> Reading:
     def reading(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
         found = []
@@ -78,21 +123,32 @@ def _with_numbers(operation: str, first: tuple[str, float], second: tuple[str, f
     return reading
 
 
+means("leaky_relu")(_with_numbers("leaky_relu", ("negative_slope", 0.01)))
+means("softplus")(_with_numbers("softplus", ("beta", 1.0), ("threshold", 20.0)))
+means("clamp.default")(_with_numbers("clamp", ("min", -math.inf), ("max", math.inf)))
+means("clamp_min.default")(_with_numbers("clamp", ("min", -math.inf), ("", math.inf)))
+means("clamp_max.default")(_with_numbers("clamp", ("", -math.inf), ("max", math.inf)))
+
+
+@means("elu")
 def _elu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if bound.get("scale", 1) != 1 or bound.get("input_scale", 1) != 1:
         raise NotCompiled("uses elu with scales")
     return reader.emit("elu", reader.row(bound["self"]), p=bound.get("alpha", 1))
 
 
+@means("silu")
 def _silu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row = reader.row(bound["self"])
     return reader.emit("multiply", row, reader.emit("sigmoid", row))
 
 
+@means("reciprocal")
 def _reciprocal(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.emit("invert", reader.row(bound["self"]), p=1.0)
 
 
+@means("pow.Tensor_Scalar")
 def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row = reader.row(bound["self"])
     if bound["exponent"] != 2:
@@ -100,6 +156,7 @@ def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.emit("multiply", row, row)
 
 
+@means("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous")
 def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
     """The same numbers in a row of another shape."""
     if bound.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
@@ -113,10 +170,12 @@ def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | 
     return found
 
 
+@means("expand")
 def _expanded(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.broadcast(bound["self"], tuple(result.shape[1:]))
 
 
+@means("sum.dim_IntList")
 def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row, dims = reader.row(bound["self"]), bound.get("dim")
     if dims is None or bound.get("dtype") is not None:
@@ -126,12 +185,14 @@ def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return Row(tuple(result.shape[1:]), found.value)
 
 
+@means("_softmax")
 def _shares(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     """A softmax over a dimension of an edge's row."""
     less, total = _raised(reader, bound, result)
     return reader.emit("divide", reader.emit("exp", less), total)
 
 
+@means("_log_softmax")
 def _logarithms_of_shares(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     less, total = _raised(reader, bound, result)
     return reader.emit("subtract", less, reader.emit("log", total))
@@ -145,12 +206,14 @@ def _raised(reader: Reader, bound: dict[str, Any], result: Any) -> tuple[Row, Ro
     return less, reader.spread(reader.collected(reader.emit("exp", less), dims), shape)
 
 
+@means("mean.dim")
 def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row = reader.row(bound["self"])
     total = _collected(reader, bound, result)
     return reader.emit("scale", total, p=total.width / row.width)
 
 
+@means("cat")
 def _joined(reader: Reader, bound: dict[str, Any], result: Any) -> Joined | Stacked:
     tensors = bound["tensors"]
     if bound.get("dim", 0) % result.dim() != result.dim() - 1 or result.dim() > 3:
@@ -168,6 +231,7 @@ def _side_by_side(parts: list[Any]) -> Joined:
     return Joined(tuple(rows))
 
 
+@means("stack")
 def _stacked(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stacked:
     rows = [reader.row(tensor) for tensor in bound["tensors"]]
     if bound.get("dim", 0) % result.dim() != 1:
@@ -177,6 +241,7 @@ def _stacked(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stacke
     return Stacked(tuple(rows))
 
 
+@means("repeat")
 def _repeated(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stacked:
     first, *times = bound["repeats"][-len(result.shape) :]
     row, shape = reader.row(bound["self"]), tuple(result.shape[1:])
@@ -187,6 +252,7 @@ def _repeated(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Stack
     return Stacked((Row(row.shape[1:], row.value),) * times[0])
 
 
+@means("select.int")
 def _selected(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined:
     source = bound["self"]
     if bound["dim"] % source.dim() != 1:
@@ -195,10 +261,12 @@ def _selected(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joine
     return reader.slices(source)[index]
 
 
+@means("mm")
 def _product(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.product(bound["self"], bound["mat2"], None)
 
 
+@means("addmm")
 def _product_and_sum(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     bias = bound["self"]
     if bound.get("alpha", 1) != 1 or bound.get("beta", 1) != 1 or reader.has_rows(bias) or bias.dim() != 1:
@@ -206,6 +274,7 @@ def _product_and_sum(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.product(bound["mat1"], bound["mat2"], bias)
 
 
+@means("slice.Tensor")
 def _sliced(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
     source, dim = bound["self"], bound.get("dim", 0) % bound["self"].dim()
     if dim == 0:
@@ -217,6 +286,7 @@ def _sliced(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined 
     return reader.columns(row, start, (result.size(1),))
 
 
+@means("split", "split_with_sizes")
 def _split(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
     source = bound["self"]
     row = reader.row(source)
@@ -229,6 +299,7 @@ def _split(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
     return found
 
 
+@means("detach")
 def _apart(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
     try:
         row = reader.row(bound["self"])
@@ -237,20 +308,24 @@ def _apart(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
     return reader.emit(APART, row)
 
 
+@means("new_zeros")
 def _zeros(reader: Reader, bound: dict[str, Any], result: Any) -> Zeros:
     return Zeros("uses new_zeros")
 
 
+@means("bernoulli.float")
 def _dropped(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.drawn(tuple(result.shape[1:]), bound.get("p", 0.5))
 
 
+@means("scatter_add.default")
 def _added_up(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
         raise NotCompiled("adds up over destinations on top of something")
     return reader.emit("row_sum", reader.row(bound["src"]))
 
 
+@means("scatter_reduce.two")
 def _largest(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if not reader.of_destinations(result) or not reader.are_zeros(bound["self"]):
         raise NotCompiled("uses scatter_reduce_")
@@ -260,64 +335,9 @@ def _largest(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.emit("row_max", row)
 
 
+@means("index_select.default", "index.Tensor")
 def _taken(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
     """For every edge, the row of its destination."""
     if not reader.of_destinations(bound["self"]):
         return Unread("takes rows by number")
     return reader.row(bound["self"])
-
-
-READINGS: dict[tuple[str, str], Reading] = {
-    ("add", "Tensor"): _sum,
-    ("sub", "Tensor"): _difference,
-    ("rsub", "Scalar"): _reversed_difference,
-    ("mul", "Tensor"): _multiple,
-    ("div", "Tensor"): _quotient,
-    ("div", "Scalar"): _quotient,
-    **{
-        (name, "*"): _unary(ours)
-        for name, ours in (
-            ("neg", "negate"), ("abs", "absolute"), ("relu", "relu"), ("sigmoid", "sigmoid"),
-            ("tanh", "tanh"), ("exp", "exp"), ("log", "log"), ("sqrt", "sqrt"),
-        )
-    },
-    ("leaky_relu", "*"): _with_numbers("leaky_relu", ("negative_slope", 0.01)),
-    ("softplus", "*"): _with_numbers("softplus", ("beta", 1.0), ("threshold", 20.0)),
-    ("clamp", "default"): _with_numbers("clamp", ("min", -math.inf), ("max", math.inf)),
-    ("clamp_min", "default"): _with_numbers("clamp", ("min", -math.inf), ("", math.inf)),
-    ("clamp_max", "default"): _with_numbers("clamp", ("", -math.inf), ("max", math.inf)),
-    ("reciprocal", "*"): _reciprocal,
-    ("elu", "*"): _elu,
-    ("silu", "*"): _silu,
-    ("pow", "Tensor_Scalar"): _power,
-    **dict.fromkeys(
-        [
-            (name, "*")
-            for name in (
-                "view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous",
-            )
-        ],
-        _same,
-    ),
-    ("expand", "*"): _expanded,
-    ("sum", "dim_IntList"): _collected,
-    ("mean", "dim"): _averaged,
-    ("_softmax", "*"): _shares,
-    ("_log_softmax", "*"): _logarithms_of_shares,
-    ("cat", "*"): _joined,
-    ("stack", "*"): _stacked,
-    ("repeat", "*"): _repeated,
-    ("select", "int"): _selected,
-    ("detach", "*"): _apart,
-    ("new_zeros", "*"): _zeros,
-    ("bernoulli", "float"): _dropped,
-    ("scatter_add", "default"): _added_up,
-    ("scatter_reduce", "two"): _largest,
-    ("index_select", "default"): _taken,
-    ("index", "Tensor"): _taken,
-    ("mm", "*"): _product,
-    ("addmm", "*"): _product_and_sum,
-    ("slice", "Tensor"): _sliced,
-    ("split", "*"): _split,
-    ("split_with_sizes", "*"): _split,
-}  # fmt: skip

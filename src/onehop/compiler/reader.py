@@ -1,7 +1,6 @@
 """The reader of a message: what its tensors are, and the steps that lead to them."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch.utils._pytree import tree_leaves
 
 from onehop import thresholds
 from onehop.compiler.arguments import position
-from onehop.compiler.edge_dims import Place
+from onehop.compiler.aten import Place, name_of, named
 from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
 from onehop.compiler.tracing import Watched
 from onehop.compiler.values import Behind, Joined, NotCompiled, Part, Read, Row, Stacked, Unread, Zeros
@@ -30,16 +29,13 @@ _NUMBERS = "uses numbers of nodes, or what is made from no operand"
 
 _Products = list[tuple[Columns | EarlyProduct, int]]
 
-Reading = Callable[["Reader", dict[str, Any], Any], Any]
-"""Takes the reader, an operation's arguments by name and torch's own result, and returns what that is."""
-
 
 class Reader:
     """The reader.
 
     Args:
         watched: What the message did with a few edges.
-        rows: As in :func:`.reading.read`.
+        rows: As in :func:`.operations.read`.
         wholes: Likewise.
         operands: Likewise.
         hoists: Likewise.
@@ -120,16 +116,9 @@ class Reader:
             raise NotCompiled("reads no rows of nodes or edges")
         return Part(program, terms)
 
-    def follow(
-        self,
-        readings: dict[tuple[str, str], Reading],
-        operation: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        result: Any,
-    ) -> None:
+    def follow(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         """Notes what an operation made."""
-        name = operation._schema.name.removeprefix("aten::")
+        name = name_of(operation)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         touched = any(self._is_known(tensor) for tensor in tensors)
         writes = operation._schema.is_mutable
@@ -148,7 +137,7 @@ class Reader:
         if any(map(self._watched.destinations.are_numbers, outs)):
             self._made.update((id(out), Unread(_NUMBERS)) for out in outs)
             return
-        reading = readings.get((name, operation._overloadname)) or readings.get((name, "*"))
+        reading = named(name).reading(operation._overloadname)
         if reading is None:
             if writes:
                 raise NotCompiled(f"uses {name}_")

@@ -20,8 +20,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from onehop.compiler.aten import Mixes, Place, name_of, named
 from onehop.compiler.destinations import Destinations
-from onehop.compiler.edge_dims import MAKERS, SIZED, Mixes, Place, place_of_made, rule_of
+from onehop.compiler.edge_dims import place_of_made, rule_of
 from onehop.compiler.lines import Line, line_below, line_of_error, told
 
 # Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
@@ -234,7 +235,7 @@ class _Watch(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         schema = operation._schema
-        name = schema.name.removeprefix("aten::")
+        name = name_of(operation)
         leaves = tree_leaves((args, kwargs))
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
         drawn = torch.Tag.nondeterministic_seeded in operation.tags
@@ -316,7 +317,7 @@ class _Watch(TorchDispatchMode):
     ) -> Place | None:
         touched = any(id(tensor) in self._places for tensor in tensors)
         try:
-            if name in MAKERS or (name == "expand" and not touched):
+            if named(name).makes or (name == "expand" and not touched):
                 return place_of_made(args, bound, self._place, self._edges)
             reads = name in _READS_VALUES or not _LOOKING.isdisjoint(operation.tags)
             if not touched:
@@ -336,7 +337,7 @@ class _Watch(TorchDispatchMode):
 def _agree(one: _Step, other: _Step, first: Run, second: Run) -> bool:
     if (one.operation, one.places, one.result) != (other.operation, other.places, other.result):
         return False
-    sized = one.operation._schema.name.removeprefix("aten::") in SIZED
+    sized = named(name_of(one.operation)).sized
     if len(one.values) != len(other.values):
         return False
     for left, right in zip(one.values, other.values, strict=True):

@@ -9,7 +9,7 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
-from onehop.compiler.reading import read
+from onehop.compiler.operations import read
 from onehop.compiler.recipes import Call, Tape
 from onehop.compiler.trials import FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
 from onehop.compiler.values import NotCompiled, Read

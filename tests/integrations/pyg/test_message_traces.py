@@ -7,7 +7,8 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.compiler import trials
-from onehop.compiler.edge_dims import Mixes, Place, _matmul
+from onehop.compiler.aten import Mixes, Place
+from onehop.compiler.edge_dims import _matmul
 from onehop.compiler.tracing import Run, few_edges, trace
 from tests.integrations.pyg import small_blocks
 
