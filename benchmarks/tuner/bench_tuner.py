@@ -40,8 +40,9 @@ from onehop.bench.timing import geometric_mean, interleave
 from onehop.calls import Aggregate, on
 from onehop.plans import CpuPlan, tuned
 from onehop.tuner import candidates
+from onehop.tuner.cpu import CpuTarget
 from onehop.tuner.operations import FIELDS, operations
-from onehop.tuner.run import CpuRun, ProgressReport
+from onehop.tuner.run import Task, make_orders
 from onehop.tuner.search import Budget, finish
 
 ROUNDS = 9
@@ -76,13 +77,10 @@ def models_choice(graph: Graph, width: int, fields: tuple[str, ...] = FIELDS) ->
     """The plan that the cost model prefers, and the model."""
     (operation,) = operations("aggregate", "sum", False)
     case = tuned.case_of(graph, "sum", False, width, torch.float32)
-    budget = Budget(3600)
-    run = CpuRun(
-        graph, case, operation, torch.float32, False, fields, budget, ProgressReport(None, budget), None
-    )
-    finish(run.make_orders())
-    default = candidates.start(graph, operation, width, torch.float32)
-    return run.proposals(default)[0], run.model
+    task = Task(graph, case, operation, torch.float32)
+    tactics = CpuTarget("aggregate", "sum", False).tactics(task, fields)
+    finish(make_orders(graph, tactics.axes, tactics.make_order, Budget(3600), lambda: None))
+    return tactics.proposals()[0], tactics.model
 
 
 def gain(options: argparse.Namespace) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def test_plans_are_compared_with_the_default(tmp_path, monkeypatch, own_cache, c
     def seconds(call, plan, device):
         return 1e-3 if plan.num_warps == 4 else 1.5e-3
 
-    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", seconds)
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", seconds)
     monkeypatch.setattr(plans, "seconds_of", seconds)
     assert plans.main(["--out", str(tmp_path), "--budget", "1e6", *SMALL]) == 0
     found = json.loads((tmp_path / "gpu-plans.json").read_text())

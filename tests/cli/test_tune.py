@@ -19,7 +19,7 @@ def table(own_cache):
 
 
 def test_tune_prints_the_curve_and_writes_it(tmp_path, edge_list, monkeypatch):
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: 1e-3)
     path, plot = tmp_path / "curve.json", tmp_path / "curve.png"
     result = onehop(
         *("tune", "--graph", edge_list, "--widths", "8:32", "--budget", 600, "--threads", 1),
@@ -52,8 +52,8 @@ def test_kernels_are_generated_on_request(edge_list, tmp_path, monkeypatch):
 
 @pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
 def test_gpu_plans_are_tuned_on_request(edge_list, tmp_path, monkeypatch):
-    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
-    monkeypatch.setattr("onehop.tuner.gpu.run.GpuRun._runs", lambda self, call, plan: True)
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: 1e-3)
+    monkeypatch.setattr("onehop.tuner.gpu.target.GpuTactics._runs", lambda self, call, plan: True)
     path = tmp_path / "found.json"
     arguments = ("--graph", edge_list, "--widths", "8", "--op", "gatv2", "--budget", 60)
     result = onehop("tune", *arguments, "--device", "cuda", "--heads", 2, "--json", path)
@@ -90,7 +90,7 @@ def test_ctrl_c_says_what_was_confirmed_and_ends_as_interrupted(tmp_path, edge_l
 
     graph = sources.structure(str(edge_list)).graph
     first = tuned.case_of(graph, "sum", False, 8, torch.float32)
-    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
     path = tmp_path / "found.json"
     result = onehop(
         *("tune", "--graph", edge_list, "--widths", "8:32", "--no-backward", "--budget", 60, "--json", path),
@@ -107,7 +107,7 @@ def test_ctrl_c_before_anything_was_confirmed_says_so(tmp_path, edge_list, monke
     def timed(call, plan):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
     result = onehop("tune", "--graph", edge_list, "--widths", "8", "--plot", tmp_path / "curve.png")
     assert result.exit_code == 130
     assert "no plan was confirmed, the default plans are used" in result.stderr

@@ -103,7 +103,7 @@ def test_a_tuner_that_is_killed_leaves_the_plans_that_were_there(
     graph = Graph.from_edge_index(torch.randint(0, 30, (2, 300), generator=generator), num_nodes=30)
     case = tuned.case_of(graph, "sum", False, 8, torch.float32)
     tuned.install([Tuned(case, PLAN, 1e-3, 1e-3, 2e-3)])
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: 1e-3)
     monkeypatch.setattr("onehop.tuner.tuning.unsuitable", lambda: None)
 
     def run() -> None:

@@ -15,7 +15,7 @@ from onehop.plans import TritonPlan, gpu_tuned, store
 from onehop.plans.cases import distance, gpu_case_of, shape_class
 from onehop.plans.entry import Tuned
 from onehop.tuner.gpu import candidates
-from onehop.tuner.gpu.run import PAYBACK_RUNS, GpuRun
+from onehop.tuner.gpu.target import PAYBACK_RUNS, GpuTactics
 
 pytestmark = [
     pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them"),
@@ -43,8 +43,8 @@ def costs(monkeypatch):
     """Sets what plans take; nothing is run."""
 
     def set_cost(cost):
-        monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: cost(plan))
-        monkeypatch.setattr(GpuRun, "_runs", lambda self, call, plan: True)
+        monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: cost(plan))
+        monkeypatch.setattr(GpuTactics, "_runs", lambda self, call, plan: True)
 
     return set_cost
 
@@ -113,10 +113,12 @@ def test_the_mapping_and_torchs_own_are_among_the_candidates(graph, costs):
 def test_every_operation_runs_in_the_interpreter(op, reduce, heads, operations, monkeypatch):
     """Every plan runs once, before it would be timed."""
     ran = []
-    runs = GpuRun._runs
-    monkeypatch.setattr(GpuRun, "_runs", lambda self, call, plan: ran.append(plan) or runs(self, call, plan))
+    runs = GpuTactics._runs
     monkeypatch.setattr(
-        "onehop.tuner.gpu.run.seconds_of",
+        GpuTactics, "_runs", lambda self, call, plan: ran.append(plan) or runs(self, call, plan)
+    )
+    monkeypatch.setattr(
+        "onehop.tuner.gpu.target.seconds_of",
         lambda call, plan, device: 1e-3 if plan.num_warps == 8 else 2e-3,
     )
     monkeypatch.setattr(candidates, "_WARPS", (2, 8))
@@ -139,13 +141,13 @@ def test_every_candidate_gives_the_same_result(op, heads, monkeypatch):
 
     def compared(self, call, plan):
         found = call(plan)
-        expected = first.setdefault((self.case.operation, self.case.transposed), found)
+        expected = first.setdefault((self.task.case.operation, self.task.case.transposed), found)
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
         orderings.add(plan.ordering)
         return True
 
-    monkeypatch.setattr(GpuRun, "_runs", compared)
-    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
+    monkeypatch.setattr(GpuTactics, "_runs", compared)
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: 1e-3)
     monkeypatch.setattr(candidates, "_LEAST_ORDERED_EDGES", 1)
     generator = torch.Generator().manual_seed(0)
     graph = Graph.from_edge_index(torch.randint(0, 12, (2, 40), generator=generator), 12)
@@ -233,7 +235,7 @@ def ordered(seconds, monkeypatch):
     """Every order is worth a try, and takes so long."""
     monkeypatch.setattr(candidates, "_LEAST_ORDERED_EDGES", 1)
     monkeypatch.setattr(
-        "onehop.tuner.gpu.run.make_orders",
+        "onehop.tuner.run.make_orders",
         lambda graph, axes, make, budget, tick: _made(axes, make, seconds),
     )
 
@@ -306,7 +308,7 @@ def test_what_was_tried_leaves_nothing_with_the_graph(monkeypatch):
     onehop.aggregate(graph, torch.randn(4, 4), backend="triton")
     before = set(graph.derived)
     assert before
-    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", lambda call, plan, device: 1e-3)
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: 1e-3)
     tune(graph, 4, backward=False, fields=["split_edges"])
     assert set(graph.derived) == before
 
@@ -326,7 +328,7 @@ def test_what_a_gpu_has_no_room_for_is_not_tried(graph, monkeypatch, caplog):
         return 1e-3 / plan.num_stages
 
     monkeypatch.setattr(TritonBackend, "run", run)
-    monkeypatch.setattr("onehop.tuner.gpu.run.seconds_of", cost)
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", cost)
     with caplog.at_level("INFO", "onehop"):
         result = tune(graph, 16, backward=False, fields=["num_stages"])
     assert result.plan.num_stages == 3

@@ -16,8 +16,8 @@ from onehop.backends.cpu import CpuBackend
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.entry import Tuned
 from onehop.tuner import TuningInterrupted
+from onehop.tuner.cpu import _timed
 from onehop.tuner.proof import LEAST_PAIRS, compared
-from onehop.tuner.run import _timed
 from onehop.tuner.search import Budget, Search, finish
 
 DEFAULT = CpuPlan()
@@ -174,7 +174,7 @@ def graph(generator: torch.Generator) -> Graph:
 
 def pretend(monkeypatch: pytest.MonkeyPatch, cost: Callable[[CpuPlan], float]) -> None:
     """Calls take what ``cost`` says, the model expects the same, and none is run."""
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
     monkeypatch.setattr("onehop.tuner.cost_model.CostModel.predict", lambda self, plan: cost(plan))
 
 
@@ -186,7 +186,7 @@ def test_the_result_says_how_far_the_repeats_spread(graph: Graph, monkeypatch: p
     pretend(monkeypatch, short_items)
     times = itertools.count()
     monkeypatch.setattr(
-        "onehop.tuner.run._timed", lambda call, plan: short_items(plan) * (1 + 0.05 * (next(times) % 3))
+        "onehop.tuner.cpu._timed", lambda call, plan: short_items(plan) * (1 + 0.05 * (next(times) % 3))
     )
     result = onehop.tune(graph, 16, backward=False, budget_s=30)
     (entry,) = result.entries
@@ -209,7 +209,7 @@ def test_what_was_not_measured_is_not_called_tuned(graph: Graph, monkeypatch: py
         return short_items(plan) * 1000
 
     pretend(monkeypatch, lambda plan: 1.0)
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
     monkeypatch.setattr("onehop.tuner.search.time.perf_counter", lambda: now[0])
     untuned = CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     result = onehop.tune(graph, 16, backward=False, budget_s=6)
@@ -236,7 +236,7 @@ def test_a_search_that_confirms_nothing_leaves_what_was_confirmed_before(
     def cost(plan: CpuPlan) -> float:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
     with pytest.raises(TuningInterrupted, match="1 plan was confirmed and is kept") as told:
         onehop.tune(graph, 16, backward=False, again=True)
     assert told.value.result.entries == (earlier,)
@@ -255,7 +255,7 @@ def test_an_interruption_says_what_was_confirmed(graph: Graph, monkeypatch: pyte
 
     widths_seen: set[str] = set()
     pretend(monkeypatch, short_items)
-    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
     with pytest.raises(KeyboardInterrupt) as told:
         onehop.tune(
             graph, [16, 32], backward=False, budget_s=30, progress=lambda what, done: widths_seen.add(what)
@@ -274,7 +274,7 @@ def test_an_interruption_before_anything_was_confirmed_says_so(
     def timed(call: object, plan: CpuPlan) -> float:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
     with pytest.raises(TuningInterrupted, match="no plan was confirmed, the default plans are used"):
         onehop.tune(graph, 16)
 
@@ -298,6 +298,6 @@ def test_of_short_calls_those_that_waited_do_not_count(
         made.append(plan)
         now[0] += calls[len(made) - 1]
 
-    monkeypatch.setattr("onehop.tuner.run.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("onehop.tuner.cpu.time.perf_counter", lambda: now[0])
     assert _timed(call, DEFAULT) == pytest.approx(measured)
     assert len(made) == count

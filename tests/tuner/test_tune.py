@@ -31,7 +31,7 @@ def _calibrated():
 
 def pretend(monkeypatch, cost):
     """Calls take what ``cost`` says of their plan, in seconds, and are not run."""
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
 
 
 def prefers_short_items(plan):
@@ -77,7 +77,7 @@ def test_results_are_the_same_with_and_without(graph, generator):
 )
 def test_every_operation_can_be_tuned(graph, op, reduce, operations, monkeypatch):
     # Run, but on a clock that no other program can disturb.
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3 * len(call(plan)) / 2000)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: 1e-3 * len(call(plan)) / 2000)
     result = onehop.tune(graph, 8, op, reduce, budget_s=60)
     assert [entry.case.operation for entry in result.entries] == operations
     assert all(entry.tried for entry in result.entries)
@@ -236,7 +236,7 @@ def test_columns_of_16_bits_are_tried_and_freed_where_not_taken(monkeypatch, gen
         seen.add(plan.index)
         return 1e-3 if plan.index == best else 2e-3
 
-    monkeypatch.setattr("onehop.tuner.run._timed", timed)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
     result = onehop.tune(graph, 16, backward=False, budget_s=50, fields=["index"])
     assert seen == {"int32", "int16"}
     assert result.plan.index == best

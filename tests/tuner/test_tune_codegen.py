@@ -63,7 +63,7 @@ def compiler(tmp_path, monkeypatch):
 @pytest.fixture
 def pretend(monkeypatch):
     """Calls take what ``cost`` says of their plan, in seconds."""
-    return lambda cost: monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: cost(plan))
+    return lambda cost: monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
 
 
 def faster(plan):

@@ -13,11 +13,11 @@ from onehop.cli.options import Json, Plot, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.storage import write_text
 from onehop.tables import Column, Table
-from onehop.tuner import TuningResult
+from onehop.tuner import TuningResult, cpu
+from onehop.tuner.gpu import target as gpu
 from onehop.tuner.gpu.operations import OPS as GPU_OPS
 from onehop.tuner.interruption import TuningInterrupted
 from onehop.tuner.operations import OPS, REDUCTIONS
-from onehop.tuner.target import DEFAULT_BUDGET_S, GPU_BUDGET_S
 from onehop.tuner.tuning import tune as find_plans
 
 
@@ -34,7 +34,7 @@ def tune(
     budget: Annotated[
         float | None,
         typer.Option(
-            help=f"Seconds for everything; by default {DEFAULT_BUDGET_S:g} a width, {GPU_BUDGET_S:g} on GPUs."
+            help=f"Seconds for everything; by default {cpu.BUDGET_S:g} a width, {gpu.BUDGET_S:g} on GPUs."
         ),
     ] = None,
     lossy: Annotated[bool, typer.Option(help="Try 16 bits for features; not kept for later.")] = False,

@@ -1,203 +1,223 @@
-"""One search: one direction of one operation at one width."""
+"""One search: one direction of one operation at one width, on any machine."""
 
 import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol
 
 import torch
 
-from onehop import native
 from onehop.graph import Graph
-from onehop.graph.reorder import ordered_csr
-from onehop.plans import CpuPlan
-from onehop.plans.tuned import PlanCase, Tuned
-from onehop.tuner import baseline, candidates
-from onehop.tuner.cost_model import CostModel
-from onehop.tuner.generation import Generation
+from onehop.plans.cases import GpuCase, PlanCase
+from onehop.plans.entry import P, Tuned
+from onehop.tuner.candidates import Axes
 from onehop.tuner.operations import Operation
-from onehop.tuner.orders import make_orders
-from onehop.tuner.report import ProgressReport
+from onehop.tuner.proof import compared
 from onehop.tuner.search import Budget, Search, Steps
-from onehop.tuner.speeds import speeds
 
-# Calls shorter than this are repeated within one measurement.
-_SHORT_S = 2e-3
-# Longer calls are many times as long as the wait for a processor that is busy with another program.
-_LONG_S = 0.1
-# Number of plans that the model may propose at the start.
-_PROPOSED = 3
-_BASELINE_ROUNDS = 3
-# Share of the time for the search where kernels are generated afterwards.
-_SEARCH_SHARE = 0.5
-# A predicted gain must be this large to be trusted.
-_CONVINCING = 0.9
+# Orders, the most promising first, are made while that takes at most this share of the time.
+_ORDERS_SHARE = 0.25
+_ORDER_S_PER_EDGE = 1.5e-7
+
+Progress = Callable[[str, float], None]
+"""Called with a description of the current step, and the completed share of the whole, from 0 to 1."""
 
 
-class CpuRun:
-    """Tuning of one direction at one width."""
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is tuned.
+
+    Attributes:
+        graph: The graph.
+        case: The case of the plan.
+        operation: The direction.
+        dtype: Dtype of the features.
+    """
+
+    graph: Graph
+    case: Any
+    operation: Operation
+    dtype: torch.dtype
+
+
+class Tactics(Protocol[P]):
+    """The plans of one task on one machine: which are tried, and what each takes.
+
+    Attributes:
+        default: The plan to beat.
+        axes: Values to try, by field.
+        search_share: Share of the time for the search; the rest is for :meth:`complete`.
+        payback_runs: An order must pay for itself within this many calls; None: its time does not count.
+    """
+
+    default: P
+    axes: Axes
+    search_share: float
+    payback_runs: int | None
+
+    def predict(self, plan: P) -> float:
+        """Predict the seconds of a call: 0 without a model, infinite for a plan that cannot run."""
+        ...
+
+    def seconds(self, call: Callable[[P], Any], plan: P) -> float:
+        """Measure a call; infinite for a plan that cannot run."""
+        ...
+
+    def make_order(self, name: str) -> None:
+        """Make an order, and the arrays of rows in that order."""
+        ...
+
+    def proposals(self) -> list[P]:
+        """Return the plans to begin with."""
+        ...
+
+    def complete(self, search: Search[P], call: Callable[[P], Any], budget: Budget) -> Steps[None]:
+        """Do what follows the search."""
+        ...
+
+    def facts(self, best: P) -> dict[str, Any]:
+        """Return what this machine alone knows of an entry, and free the data of rejected plans."""
+        ...
+
+
+class ProgressReport:
+    """Progress reports to the caller."""
+
+    def __init__(self, progress: Progress | None, budget: Budget) -> None:
+        self._progress = progress
+        self._budget = budget
+        self._whole = max(budget.left(), 1e-9)
+        self.what = ""
+
+    def __call__(self, what: str, done: float) -> None:
+        """Reports a step."""
+        if self._progress is not None:
+            self._progress(what, done)
+
+    def tick(self) -> None:
+        """Counts another measurement."""
+        self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))
+
+
+class Run(Generic[P]):
+    """The tuning of a task.
+
+    Args:
+        task: The task.
+        tactics: Its plans.
+        budget: The time available.
+        tick: Called after every measurement.
+        before: The entry at which an interrupted search continues; None: from the start.
+    """
 
     def __init__(
         self,
-        graph: Graph,
-        case: PlanCase,
-        operation: Operation,
-        dtype: torch.dtype,
-        lossy: bool,
-        free: Sequence[str],
+        task: Task,
+        tactics: Tactics[P],
         budget: Budget,
-        report: ProgressReport,
-        before: Tuned[CpuPlan] | None,
-        codegen: bool = False,
+        tick: Callable[[], None],
+        before: Tuned[P] | None,
     ) -> None:
-        self.graph, self.case, self.operation, self.dtype = graph, case, operation, dtype
-        self.budget, self.report, self.before = budget, report, before
+        self.task, self.tactics, self.budget, self.tick, self.before = task, tactics, budget, tick, before
         self.order_seconds: dict[str, float] = {}
-        self.baseline_s: float | None = None
-        self.search: Search[CpuPlan] | None = None
-        self.codegen = codegen
-        self.generation_outcome, self.generation_raced = "", False
-        self.had = set(graph.ordered)
-        vector_bytes = native.extension.vector_bytes()
-        everything = candidates.axes(graph, operation, case.width, dtype, case.threads, vector_bytes, lossy)
-        self.axes = {name: values for name, values in everything.items() if name in free}
-        self.model = CostModel(
-            graph,
-            operation.transposed,
-            case.width,
-            dtype.itemsize,
-            speeds(case.threads, case.isa),
-            vector_bytes,
-            operation.reads_two,
-            {},
-        )
+        self.search: Search[P] | None = None
 
-    def search_plans(self, op: str, reduce: str, compared: bool = True) -> Steps[None]:
+    def steps(self) -> Steps[None]:
         """Measures within the budget; yields after every measurement, and after every other long step."""
-        default = candidates.start(self.graph, self.operation, self.case.width, self.dtype)
-        if self.budget.left() < self.model.predict(default):
-            self.search = self._new_search(default, lambda _: math.inf)
+        task, tactics = self.task, self.tactics
+        if self.budget.left() < tactics.predict(tactics.default):
+            self.search = self._new_search(lambda _: math.inf)
             self.search.exhausted = True
-            if self.codegen:
-                self.generation_outcome = "no kernel was generated: there was no time left"
             return
-        call = self.operation.make(self.graph, self.case.width, self.dtype)
+        call = task.operation.make(task.graph, task.case.width, task.dtype)
         yield
-        yield from self.make_orders()
-        self.search = self._new_search(default, lambda plan: _timed(call, plan))
-        earlier = [dataclasses.replace(self.before.plan, generated="")] if self.before else []
-        yield from self.search.run([*self.proposals(default), *earlier])
-        if compared:
-            yield from self._time_baseline(op, reduce)
-        if self.codegen:
-            self.search.budget = self.budget
-            generation = Generation(self.case, self.search, call, self.dtype)
-            self.generation_outcome, self.generation_raced = generation.run()
-
-    def _new_search(self, default: CpuPlan, measure: Callable[[CpuPlan], float]) -> Search[CpuPlan]:
-        share = self.budget.part(_SEARCH_SHARE) if self.codegen else self.budget
-        return Search(default, self.axes, measure, self.model.predict, share, self.report.tick)
-
-    def make_orders(self) -> Steps[None]:
-        """Makes the orders that the time allows, and removes the others from the axes."""
-        graph, transposed = self.graph, self.operation.transposed
         self.order_seconds = yield from make_orders(
-            graph,
-            self.axes,
-            lambda name: ordered_csr(graph, name, transposed),
-            self.budget,
-            self.report.tick,
+            task.graph, tactics.axes, tactics.make_order, self.budget, self.tick
         )
+        self.search = self._new_search(lambda plan: tactics.seconds(call, plan) + self._charge(plan))
+        yield from self.search.run([*tactics.proposals(), *self._earlier()])
+        yield from tactics.complete(self.search, call, self.budget)
 
-    def proposals(self, default: CpuPlan) -> list[CpuPlan]:
-        """The model's best plans: field by field from the default, and the intermediate steps.
+    def _new_search(self, measure: Callable[[P], float]) -> Search[P]:
+        tactics, budget = self.tactics, self.budget
+        share = budget if tactics.search_share == 1 else budget.part(tactics.search_share)
+        return Search(tactics.default, tactics.axes, measure, tactics.predict, share, self.tick)
 
-        A field departs from the default where the predicted gain exceeds the model's error.
-        """
-        best, steps = default, [default]
-        for name, values in self.axes.items():
-            options = [Search.replaced(best, name, value) for value in values]
-            promising = min(options, key=self.model.predict)
-            if self.model.predict(promising) < _CONVINCING * self.model.predict(best):
-                best = promising
-            steps.append(best)
-        return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
+    def _earlier(self) -> list[P]:
+        """The plan at which an interrupted search continues; with its order only if there was time for it."""
+        if self.before is None:
+            return []
+        plan = self.before.plan
+        return [plan if plan.ordering in self.order_seconds else dataclasses.replace(plan, ordering="none")]
 
-    def _time_baseline(self, op: str, reduce: str) -> Steps[None]:
-        call = baseline.torch_csr(
-            self.graph, op, reduce, self.operation.transposed, self.case.width, self.dtype
-        )
-        times: list[float] = []
-        while call is not None and len(times) < _BASELINE_ROUNDS:
-            begin = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - begin)
-            yield
-            if self.budget.left() < times[-1]:
-                break
-        self.baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
+    def _charge(self, plan: P) -> float:
+        """The share of a call in the time to make its order."""
+        runs = self.tactics.payback_runs
+        return 0.0 if runs is None else self.order_seconds.get(plan.ordering, 0.0) / runs
 
-    def found(self) -> Tuned[CpuPlan] | None:
+    def found(self) -> Tuned[P] | None:
         """The best result so far; None before the search began."""
         search = self.search
         if search is None:
             return None
-        settled = {plan: statistics.median(times) for plan, times in search.settled.items()}
-        gain = search.gain()
-        finished = bool(settled) and not search.exhausted
-        ordering = search.best.ordering
-        self._drop_orders(ordering)
-        self._drop_columns(search.best)
+        # Without the charge for its order; a plan that cannot run has taken no time.
+        settled = {
+            plan: [seconds - self._charge(plan) for seconds in times]
+            for plan, times in search.settled.items()
+            if math.isfinite(times[0])
+        }
+        medians = {plan: statistics.median(times) for plan, times in settled.items()}
+        gain = None
+        if search.best != search.default:
+            gain = compared(settled.get(search.default, ()), settled.get(search.best, ()))
+        case: PlanCase | GpuCase = self.task.case
         return Tuned(
-            case=self.case,
+            case=case,
             plan=search.best,
-            predicted_s=self.model.predict(search.best),
-            measured_s=settled.get(search.best),
-            default_s=settled.get(search.default),
-            baseline_s=self.baseline_s,
-            ordering_s=self.order_seconds.get(ordering, 0.0),
+            measured_s=medians.get(search.best),
+            default_s=medians.get(search.default),
+            ordering_s=self.order_seconds.get(search.best.ordering, 0.0),
             tried=len(search.times),
-            finished=finished,
-            codegen=self.generation_outcome,
-            raced=self.generation_raced,
+            finished=bool(search.settled) and not search.exhausted,
             quartiles=None if gain is None else (gain.low, gain.median, gain.high),
             pairs=0 if gain is None else gain.pairs,
+            **self.tactics.facts(search.best),
         )
 
-    def _drop_orders(self, chosen: str) -> None:
-        """Frees the arrays of orders that were rejected."""
-        for key in [key for key in self.graph.ordered if key not in self.had and key[0] != chosen]:
-            del self.graph.ordered[key]
 
-    def _drop_columns(self, chosen: CpuPlan) -> None:
-        """Frees the copies of columns that were rejected; they are rebuilt when needed."""
-        transposed = self.operation.transposed
-        for ordering in ("none", *(name for name, turned in self.graph.ordered if turned == transposed)):
-            csr = ordered_csr(self.graph, ordering, transposed)
-            for index in self.axes.get("index", ()):
-                if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
-                    csr.free_narrow_col()
+def make_orders(
+    graph: Graph, axes: Axes, make: Callable[[str], object], budget: Budget, tick: Callable[[], None]
+) -> Steps[dict[str, float]]:
+    """Makes the orders that the time allows, and removes the others from the axes.
 
+    Args:
+        graph: The graph.
+        axes: Values to try, by field; changed in place.
+        make: Makes the order of that name, and the arrays of rows in that order.
+        budget: The time available.
+        tick: Called after each.
 
-def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    """Seconds of one call; of short calls the lower median of as many as fit into one measurement.
-
-    The first call may have to wake threads on a processor that is busy with another program. It counts only
-    if calls are so long that this does not matter.
+    Returns:
+        The time of each, in seconds; an order that existed must be made again in another process.
     """
-    once = _seconds(call, plan)
-    if once >= _LONG_S:
-        return once
-    times: list[float] = []
-    total = 0.0
-    while total < _SHORT_S:
-        times.append(_seconds(call, plan))
-        total += times[-1]
-    return statistics.median_low(times) if len(times) > 1 else min(once, *times)
-
-
-def _seconds(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    begin = time.perf_counter()
-    call(plan)
-    return time.perf_counter() - begin
+    seconds: dict[str, float] = {}
+    if "ordering" not in axes:
+        return seconds
+    end = (1 - _ORDERS_SHARE) * budget.left()
+    for name in axes["ordering"][1:]:
+        assert isinstance(name, str)
+        if budget.left() - _ORDER_S_PER_EDGE * graph.num_edges < end:
+            break
+        known = graph.orders.get(name)
+        begin = time.perf_counter()
+        make(name)
+        seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
+        tick()
+        yield
+    axes["ordering"] = ("none", *seconds)
+    if not seconds:
+        del axes["ordering"]
+    return seconds

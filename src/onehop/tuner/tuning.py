@@ -10,11 +10,13 @@ from onehop import native
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
+from onehop.tuner.cpu import CpuTarget
+from onehop.tuner.gpu.target import GpuTarget, gpu_device
 from onehop.tuner.interruption import TuningInterrupted
-from onehop.tuner.report import Progress, ProgressReport
 from onehop.tuner.result import TuningResult
+from onehop.tuner.run import Progress, ProgressReport, Run, Task
 from onehop.tuner.search import Budget, Steps, finish
-from onehop.tuner.target import CpuTarget, GpuTarget, Target, gpu_device
+from onehop.tuner.target import Target
 
 
 def tune(
@@ -151,9 +153,10 @@ def tuning_steps(
                 continue
             report.what = f"width {columns}, {'backward' if case.backward else 'forward'}"
             share = budget.part(1 / (len(tasks) - place))
-            run = target.run(graph, case, operation, dtype, free, share, report, None if again else before)
+            task = Task(graph, case, operation, dtype)
+            run = Run(task, target.tactics(task, free), share, report.tick, None if again else before)
             try:
-                yield from target.steps(run)
+                yield from run.steps()
             finally:
                 # Reached after an interruption and a closed generator, too: the results so far are kept.
                 found = _better_known(run.found(), before)

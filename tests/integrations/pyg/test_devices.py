@@ -104,10 +104,10 @@ def test_weights_and_dropout_take_the_gpu_kernels_too(x, edge_index):
 @needs_triton
 def test_explain_tells_what_a_gpu_plan_was_chosen_by(x, edge_index, own_cache, monkeypatch):
     monkeypatch.setattr(
-        "onehop.tuner.gpu.run.seconds_of",
+        "onehop.tuner.gpu.target.seconds_of",
         lambda call, plan, device: 1e-3 if plan.num_warps == 8 else 2e-3,
     )
-    monkeypatch.setattr("onehop.tuner.gpu.run.GpuRun._runs", lambda self, call, plan: True)
+    monkeypatch.setattr("onehop.tuner.gpu.target.GpuTactics._runs", lambda self, call, plan: True)
     gpu_tuned.forget()
     layer = gnn.SAGEConv(WIDTH, 4)
     graph = Graph.from_edge_index(edge_index, 20)

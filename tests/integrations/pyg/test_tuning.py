@@ -202,7 +202,7 @@ def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, 
 
 
 def test_what_was_found_is_kept_when_it_is_given_up(edges, monkeypatch):
-    monkeypatch.setattr("onehop.tuner.run._timed", lambda call, plan: 1e-3)
+    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: 1e-3)
     monkeypatch.setattr(tuning, "SLICE_S", 0.0)  # one measurement a call
     layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False):

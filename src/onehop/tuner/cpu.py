@@ -1,0 +1,234 @@
+"""Tuning of the C++ kernels on this processor."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onehop import native
+from onehop.backends.cpu import CpuBackend
+from onehop.graph import Graph
+from onehop.graph.reorder import ordered_csr
+from onehop.kernels.cpu import generated
+from onehop.plans import CpuPlan, store, tuned
+from onehop.plans.cases import PlanCase, case_of
+from onehop.plans.entry import Tuned
+from onehop.tuner import baseline, candidates, operations
+from onehop.tuner.cost_model import CostModel
+from onehop.tuner.generation import Generation
+from onehop.tuner.operations import Operation
+from onehop.tuner.run import Task
+from onehop.tuner.search import Budget, Search, Steps
+from onehop.tuner.speeds import speeds
+
+# Seconds for each width.
+BUDGET_S = 10.0
+
+# Calls shorter than this are repeated within one measurement.
+_SHORT_S = 2e-3
+# Longer calls are many times as long as the wait for a processor that is busy with another program.
+_LONG_S = 0.1
+# Number of plans that the model may propose at the start.
+_PROPOSED = 3
+_BASELINE_ROUNDS = 3
+# Share of the time for the search where kernels are generated afterwards.
+_SEARCH_SHARE = 0.5
+# A predicted gain must be this large to be trusted.
+_CONVINCING = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTarget:
+    """The C++ kernels on this processor.
+
+    Attributes:
+        op: The operator to tune.
+        reduce: Its reduction, for "aggregate".
+        backward: Whether the gradient is tuned too.
+        lossy: Whether plans may round features.
+        codegen: Whether kernels are generated.
+        compared: Whether torch's own operation is timed too.
+    """
+
+    op: str
+    reduce: str
+    backward: bool
+    lossy: bool = False
+    codegen: bool = False
+    compared: bool = True
+    fields: tuple[str, ...] = operations.FIELDS
+
+    @property
+    def budget_s(self) -> float:
+        """Seconds for a width by default: twice as many with generated kernels."""
+        return BUDGET_S * (2 if self.codegen else 1)
+
+    def machine(self) -> dict[str, Any]:
+        """The processor."""
+        return store.machine()
+
+    def refuse(self, width: int, dtype: torch.dtype) -> str | None:
+        """Return which of the two cannot be tuned, and why: the backend knows its dtypes."""
+        reason = CpuBackend().refuse(torch.device("cpu"), dtype)
+        return None if reason is None else f"dtype: the CPU backend {reason}."
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Its directions, forward first."""
+        return operations.operations(self.op, self.reduce, self.backward)
+
+    def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:
+        """The case of a plan."""
+        return case_of(graph, operation.name, operation.transposed, width, dtype)
+
+    def known(self, case: PlanCase) -> Tuned[CpuPlan] | None:
+        """The entry for exactly this case."""
+        return tuned.known(case)
+
+    def is_due(self, before: Tuned[CpuPlan]) -> bool:
+        """Return whether a search was interrupted, or a generated kernel no longer exists."""
+        if not before.finished:
+            return True
+        lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
+        return self.codegen and (not before.raced or bool(lost))
+
+    def tactics(self, task: Task, free: Sequence[str]) -> "CpuTactics":
+        """The plans of a task."""
+        return CpuTactics(self, task, free)
+
+    def install(self, found: Tuned[CpuPlan], keep: bool) -> None:
+        """Installs a plan; plans that round features are for this process only."""
+        tuned.install([found], keep and found.plan.storage == "same")
+
+
+class CpuTactics:
+    """The plans of one task, as :class:`~onehop.tuner.run.Tactics` has them: predicted, then measured."""
+
+    payback_runs: int | None = None
+
+    def __init__(self, target: CpuTarget, task: Task, free: Sequence[str]) -> None:
+        graph, case, operation = task.graph, task.case, task.operation
+        self._target, self._task = target, task
+        self._had = set(graph.ordered)
+        vector_bytes = native.extension.vector_bytes()
+        everything = candidates.axes(
+            graph, operation, case.width, task.dtype, case.threads, vector_bytes, target.lossy
+        )
+        self.axes = {name: values for name, values in everything.items() if name in free}
+        self.default = candidates.start(graph, operation, case.width, task.dtype)
+        self.search_share = _SEARCH_SHARE if target.codegen else 1.0
+        self.model = CostModel(
+            graph,
+            operation.transposed,
+            case.width,
+            task.dtype.itemsize,
+            speeds(case.threads, case.isa),
+            vector_bytes,
+            operation.reads_two,
+            {},
+        )
+        self.predict = self.model.predict
+        self._baseline_s: float | None = None
+        self._generation = (
+            "no kernel was generated: there was no time left" if target.codegen else "",
+            False,
+        )
+
+    def seconds(self, call: Callable[[CpuPlan], Any], plan: CpuPlan) -> float:
+        """Measure a call."""
+        return _timed(call, plan)
+
+    def make_order(self, name: str) -> None:
+        """Make an order, and the arrays of rows in that order."""
+        ordered_csr(self._task.graph, name, self._task.operation.transposed)
+
+    def proposals(self) -> list[CpuPlan]:
+        """The model's best plans: field by field from the default, and the intermediate steps.
+
+        A field departs from the default where the predicted gain exceeds the model's error.
+        """
+        best, steps = self.default, [self.default]
+        for name, values in self.axes.items():
+            options = [Search.replaced(best, name, value) for value in values]
+            promising = min(options, key=self.predict)
+            if self.predict(promising) < _CONVINCING * self.predict(best):
+                best = promising
+            steps.append(best)
+        return list(dict.fromkeys(reversed(steps)))[:_PROPOSED]
+
+    def complete(
+        self, search: Search[CpuPlan], call: Callable[[CpuPlan], Any], budget: Budget
+    ) -> Steps[None]:
+        """Time torch's own operation, and race generated kernels."""
+        if self._target.compared:
+            yield from self._time_baseline(budget)
+        if self._target.codegen:
+            search.budget = budget
+            self._generation = Generation(self._task.case, search, call, self._task.dtype).run()
+
+    def _time_baseline(self, budget: Budget) -> Steps[None]:
+        task, target = self._task, self._target
+        call = baseline.torch_csr(
+            task.graph, target.op, target.reduce, task.operation.transposed, task.case.width, task.dtype
+        )
+        times: list[float] = []
+        while call is not None and len(times) < _BASELINE_ROUNDS:
+            begin = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - begin)
+            yield
+            if budget.left() < times[-1]:
+                break
+        self._baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
+
+    def facts(self, best: CpuPlan) -> dict[str, Any]:
+        """The prediction, torch's own time and the outcome of generation; frees what rejected plans left."""
+        self._drop_orders(best.ordering)
+        self._drop_columns(best)
+        outcome, raced = self._generation
+        return {
+            "predicted_s": self.predict(best),
+            "baseline_s": self._baseline_s,
+            "codegen": outcome,
+            "raced": raced,
+        }
+
+    def _drop_orders(self, chosen: str) -> None:
+        """Frees the arrays of orders that were rejected."""
+        ordered = self._task.graph.ordered
+        for key in [key for key in ordered if key not in self._had and key[0] != chosen]:
+            del ordered[key]
+
+    def _drop_columns(self, chosen: CpuPlan) -> None:
+        """Frees the copies of columns that were rejected; they are rebuilt when needed."""
+        graph, transposed = self._task.graph, self._task.operation.transposed
+        for ordering in ("none", *(name for name, turned in graph.ordered if turned == transposed)):
+            csr = ordered_csr(graph, ordering, transposed)
+            for index in self.axes.get("index", ()):
+                if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
+                    csr.free_narrow_col()
+
+
+def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
+    """Seconds of one call; of short calls the lower median of as many as fit into one measurement.
+
+    The first call may have to wake threads on a processor that is busy with another program. It counts only
+    if calls are so long that this does not matter.
+    """
+    once = _seconds(call, plan)
+    if once >= _LONG_S:
+        return once
+    times: list[float] = []
+    total = 0.0
+    while total < _SHORT_S:
+        times.append(_seconds(call, plan))
+        total += times[-1]
+    return statistics.median_low(times) if len(times) > 1 else min(once, *times)
+
+
+def _seconds(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
+    begin = time.perf_counter()
+    call(plan)
+    return time.perf_counter() - begin

@@ -1,0 +1,173 @@
+"""Tuning of the Triton kernels on a GPU."""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from onehop.backends.triton import TritonBackend
+from onehop.errors import ConfigurationError
+from onehop.graph import Graph
+from onehop.graph.reorder import row_order
+from onehop.kernels.triton import availability
+from onehop.plans import TritonPlan, gpu_tuned
+from onehop.plans.cases import GpuCase, gpu_case_of, graph_key
+from onehop.plans.entry import Tuned
+from onehop.tuner.calls import Site
+from onehop.tuner.gpu import candidates, operations
+from onehop.tuner.gpu.timing import seconds_of
+from onehop.tuner.operations import Operation
+from onehop.tuner.run import Task
+from onehop.tuner.search import Budget, Search, Steps
+
+LOGGER = logging.getLogger("onehop")
+
+# Seconds for each width: every plan is compiled before it is measured, which takes a second or so.
+BUDGET_S = 30.0
+
+# An order must pay for itself within this many runs: some hundred epochs of a model of a few layers.
+PAYBACK_RUNS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class GpuTarget:
+    """The Triton kernels on a GPU, or, in the interpreter, on the CPU.
+
+    Attributes:
+        op: The operator to tune.
+        reduce: Its reduction, for "aggregate".
+        backward: Whether the gradient is tuned too.
+        heads: Number of heads that share the columns.
+        device: The device.
+    """
+
+    op: str
+    reduce: str
+    backward: bool
+    heads: int
+    device: torch.device
+    fields: tuple[str, ...] = operations.FIELDS
+    budget_s: float = BUDGET_S
+
+    def machine(self) -> dict[str, Any]:
+        """The GPU and its software."""
+        return availability.machine(self.device)
+
+    def refuse(self, width: int, dtype: torch.dtype) -> str | None:
+        """Return which of the two cannot be tuned, and why; heads must share the columns evenly."""
+        if width % self.heads:
+            return f"width: {width} columns cannot be shared evenly by {self.heads} heads."
+        reason = TritonBackend().refuse(self.device, dtype)
+        return None if reason is None else f"dtype: the backend triton {reason}."
+
+    def operations(self) -> tuple[Operation, ...]:
+        """Its directions, forward first."""
+        site = Site(TritonBackend, self.device, self.heads)
+        return operations.operations(self.op, self.reduce, self.backward, site)
+
+    def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> GpuCase:
+        """The case of a plan."""
+        name, device = operation.name, self.machine()["gpu"]
+        return gpu_case_of(graph, name, operation.transposed, width, self.heads, dtype, device)
+
+    def known(self, case: GpuCase) -> Tuned[TritonPlan] | None:
+        """The entry for exactly this case."""
+        return gpu_tuned.known(case, self.machine())
+
+    def is_due(self, before: Tuned[TritonPlan]) -> bool:
+        """Return whether a search was interrupted."""
+        return not before.finished
+
+    def tactics(self, task: Task, free: Sequence[str]) -> "GpuTactics":
+        """The plans of a task."""
+        return GpuTactics(task, self.device, free)
+
+    def install(self, found: Tuned[TritonPlan], keep: bool) -> None:
+        """Installs a plan in this process, and, with ``keep``, on disk."""
+        gpu_tuned.install([found], self.machine(), keep)
+
+
+class GpuTactics:
+    """The plans of one task, as :class:`~onehop.tuner.run.Tactics` has them.
+
+    There is no cost model: the time of a plan is known once it ran. Each run of a plan with an order is
+    charged with its share of the time to make the order, so that an order wins only if it pays off in time.
+    """
+
+    search_share = 1.0
+    payback_runs: int | None = PAYBACK_RUNS
+
+    def __init__(self, task: Task, device: torch.device, free: Sequence[str]) -> None:
+        graph, case, operation = task.graph, task.case, task.operation
+        self.task, self._device = task, device
+        self.default = candidates.start(graph, operation, case.width, case.heads, task.dtype)
+        everything = candidates.axes(
+            graph, operation, case.width, case.heads, task.dtype, candidates.cache_bytes(device)
+        )
+        self.axes = {name: values for name, values in everything.items() if name in free}
+        self._had, self._had_orders = set(graph.derived), set(graph.orders)
+        self._ready: dict[TritonPlan, bool] = {}
+
+    def predict(self, plan: TritonPlan) -> float:
+        """Predict nothing before a plan ran, except that some plans do not fit into registers."""
+        return 0.0 if candidates.holds(plan, self.task.case.width) else math.inf
+
+    def seconds(self, call: Callable[[TritonPlan], Any], plan: TritonPlan) -> float:
+        """Measure a call, after one that compiles its kernels."""
+        if plan not in self._ready:
+            self._ready[plan] = self._runs(call, plan)
+        return seconds_of(call, plan, self._device) if self._ready[plan] else math.inf
+
+    def _runs(self, call: Callable[[TritonPlan], Any], plan: TritonPlan) -> bool:
+        """Compiles the plan's kernels; returns whether the GPU has enough memory for it."""
+        from triton.runtime.errors import OutOfResources
+
+        try:
+            call(plan)
+        except OutOfResources as error:
+            LOGGER.info("%s is not tried: %s", plan, error)
+            return False
+        return True
+
+    def make_order(self, name: str) -> None:
+        """Make an order."""
+        row_order(self.task.graph, name, self.task.operation.transposed)
+
+    def proposals(self) -> list[TritonPlan]:
+        """None beyond the default plan."""
+        return []
+
+    def complete(
+        self, search: Search[TritonPlan], call: Callable[[TritonPlan], Any], budget: Budget
+    ) -> Steps[None]:
+        """Nothing follows the search."""
+        yield from ()
+
+    def facts(self, best: TritonPlan) -> dict[str, Any]:
+        """The graph's statistics; frees the data that rejected plans left, which is rebuilt when needed."""
+        graph = self.task.graph
+        with graph.lock:
+            for key in set(graph.derived) - self._had:
+                del graph.derived[key]
+            for name in set(graph.orders) - self._had_orders - {best.ordering}:
+                del graph.orders[name]
+        return {"predicted_s": None, "figures": graph_key(graph)}
+
+
+def gpu_device(device: torch.device) -> torch.device:
+    """The device that GPU plans are tuned on; the interpreter, if enabled, takes CPU tensors.
+
+    Raises:
+        ConfigurationError: The GPU kernels cannot run here.
+    """
+    reason = availability.missing()
+    if reason is None:
+        if device.index is None or availability.interpreted():
+            device = availability.current()
+        reason = availability.refuses(device)
+    if reason is not None:
+        raise ConfigurationError(f"onehop.tune: device='cuda': the backend triton {reason}.")
+    return device
