@@ -31,7 +31,7 @@ from benchmarks.gpu.launches import Launch, launches_of
 from benchmarks.gpu.operators import OPERATORS
 from onehop.bench import command
 from onehop.kernels.triton import availability
-from onehop.kernels.triton.occupancy import Multiprocessors
+from onehop.kernels.triton.attention_call import Multiprocessors
 
 # Threads of a warp -> registers of a thread. With more, fewer than 16 warps of 32 fit one of NVIDIA's
 # multiprocessors (65,536 registers), fewer than 12 of 64 one of AMD's compute units (131,072).

@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.gpu.operators import Inputs, Operator, Size
 from benchmarks.gpu.peers import Call, Peers
 from onehop.bench.timing import Times
-from onehop.tuner.gpu.timing import device_seconds
+from onehop.tuner.gpu.target import device_seconds
 
 # A callable is measured until it has taken so long, or so often; always three times.
 _BUDGET_S = 0.25

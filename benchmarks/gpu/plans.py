@@ -34,7 +34,7 @@ from onehop.tables import Column, Table
 from onehop.tuner import tune
 from onehop.tuner.calls import Site
 from onehop.tuner.gpu.operations import operations
-from onehop.tuner.gpu.timing import seconds_of
+from onehop.tuner.gpu.target import seconds_of
 
 # What the untuned plan may take, at most, in tuned ones.
 GOAL = 1.2

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from onehop import Graph, datasets
 from onehop.distributed import partition
-from onehop.distributed.balancing import balanced
 from onehop.distributed.loads import admitted, imbalance, limits, loads
+from onehop.distributed.partition import balanced
 from onehop.distributed.refinement import BothWays, cut_edges, refined
 from tests.distributed.cases import NODES, hostile
 

@@ -8,13 +8,11 @@ import pytest
 import torch
 
 from onehop import ArgumentError, Graph
-from onehop.distributed import dealt_rows, save
-from onehop.distributed.division import ListDivision
-from onehop.distributed.files import Folder
-from onehop.distributed.halos import Halos
+from onehop.distributed import files, save
+from onehop.distributed.division import Halos, ListDivision
+from onehop.distributed.files import Folder, StoredDivision
 from onehop.distributed.numbering import grouped
 from onehop.distributed.part import ARRAYS
-from onehop.distributed.stored_division import StoredDivision
 from onehop.graph.stored import StoredGraph
 from tests.distributed.cases import NODES, hostile, random
 
@@ -103,7 +101,7 @@ TENSORS = {
 def test_rows_of_tensors(
     block_bytes: int, parts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dealt_rows, "_BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(files, "_BLOCK_BYTES", block_bytes)
     save(tmp_path / "parts", hostile(), NODES, parts=parts, method="greedy", tensors=TENSORS)
     for rank in range(parts):
         folder = Folder.open(tmp_path / "parts", rank, parts)

@@ -9,9 +9,8 @@ import torch
 from onehop import Graph
 from onehop.datasets import planted
 from onehop.distributed import partition, refinement
-from onehop.distributed.partition import _pieces
+from onehop.distributed.partition import _pieces, _placed
 from onehop.distributed.refinement import BothWays, cut_edges, move, wishes_of
-from onehop.distributed.streamed_partition import _placed
 from tests.distributed.cases import NODES, hostile
 
 Edges = Sequence[tuple[int, int]]

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from onehop import Graph
-from onehop.graph.degrees import rows_by_degree
+from onehop.ops.scaled_statistics import rows_by_degree
 from tests.graph.strategies import edge_lists
 
 

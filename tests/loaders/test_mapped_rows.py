@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onehop.kernels.cpu.rows import copy_mapped_rows, copy_rows
-from onehop.loaders.rows import HeldRows
+from onehop.loaders.loader import HeldRows
 
 ROWS = 3000
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import onehop
 from onehop import native, thresholds
-from onehop.loaders.rows import HeldRows, rows_of
+from onehop.loaders.loader import HeldRows, rows_of
 
 ROWS, WIDTH = 500, 24
 

@@ -16,7 +16,7 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import several_hops
-from onehop.streaming.blocks import row_blocks
+from onehop.streaming.layerwise import row_blocks
 from onehop.streaming.self_loops import with_self_loops
 
 NODES, WIDTH = 60, 40

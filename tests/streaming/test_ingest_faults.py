@@ -13,7 +13,7 @@ import pytest
 from onehop.errors import ArgumentError, ConfigurationError, FileFormatError, IndexRangeError, StorageError
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import ingest
-from onehop.streaming.from_file import load, number, run, store
+from onehop.streaming.from_file import load, number, run
 from onehop.streaming.from_file.database import Database
 from tests.streaming.naive_ingest import expected, write_csv, write_npy, write_parquet
 
@@ -147,8 +147,8 @@ def stop(*_: object) -> None:
     [
         (number, "number", {"edges"}),
         (number, "sort", {"edges", "nodes"}),
-        (store, "store", {"sorted", "nodes"}),
-        (store, "_put_pointers", {"sorted", "nodes"}),
+        (run, "store", {"sorted", "nodes"}),
+        (run, "_put_pointers", {"sorted", "nodes"}),
     ],
     ids=["read", "numbered", "sorted", "storing"],
 )
@@ -207,7 +207,7 @@ def test_a_run_of_something_else_is_begun_anew(
 ) -> None:
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
     with monkeypatch.context() as patch:
-        patch.setattr(store, "store", stop)
+        patch.setattr(run, "store", stop)
         with pytest.raises(Stop):
             ingest(path, tmp_path / "g", memory=MEMORY)
     edges = EDGES
@@ -314,9 +314,9 @@ def test_a_disk_that_is_full(tmp_path: Path, disk: Path) -> None:
 
 def test_room_for_the_result_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
-    usage = store.shutil.disk_usage(tmp_path)
+    usage = run.shutil.disk_usage(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(store.shutil, "disk_usage", lambda _: usage._replace(free=7))
+        patch.setattr(run.shutil, "disk_usage", lambda _: usage._replace(free=7))
         with pytest.raises(StorageError, match=r"needs 40 B and its disk has 7 B left.*what is done is kept"):
             ingest(path, tmp_path / "g", memory=MEMORY)
     assert ingest(path, tmp_path / "g", memory=MEMORY).num_edges == 4

@@ -5,8 +5,8 @@ from collections import OrderedDict
 import pytest
 import torch
 
-from onehop.tuner import locality
-from onehop.tuner.locality import Locality
+from onehop.tuner import cost_model
+from onehop.tuner.cost_model import Locality
 
 
 def simulated(reads, cache_rows):
@@ -49,7 +49,7 @@ def test_a_sample_of_rows_tells_nearly_the_same(monkeypatch):
     generator = torch.Generator().manual_seed(0)
     order = (torch.rand(200_000, generator=generator) ** 3 * 8000).int()
     whole = Locality.of(order, 8000).miss_share(1000)
-    monkeypatch.setattr(locality, "SAMPLED_READS", 50_000)
+    monkeypatch.setattr(cost_model, "SAMPLED_READS", 50_000)
     sampled = Locality.of(order, 8000)
     assert sampled.rows == pytest.approx(len(order.unique()), rel=0.1)
     assert sampled.miss_share(1000) == pytest.approx(whole, abs=0.05)

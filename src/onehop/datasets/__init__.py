@@ -6,9 +6,8 @@ labels that are planted: features and edges both know something of them, and nei
 
 from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
-from onehop.datasets.files import from_file
 from onehop.datasets.random_graphs import chung_lu, grid
-from onehop.datasets.sources import PREFIXES, load
+from onehop.datasets.sources import PREFIXES, from_file, load
 from onehop.datasets.twins import implicit, names, num_features, twin
 from onehop.graph.edges import undirected
 

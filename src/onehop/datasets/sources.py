@@ -1,9 +1,65 @@
 """Data sets by a short name, as the command line gives them."""
 
+import os
+from pathlib import Path
+
+import numpy as np
+
+from onehop.datasets import splits
 from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
 from onehop.datasets.twins import names, twin
 from onehop.errors import ArgumentError
+from onehop.files import read
+from onehop.graph.edges import undirected
+
+# Where a file has labels but no split: shares of training and validation nodes.
+_TRAIN, _VAL = 0.6, 0.2
+
+
+def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: str | None = None) -> Dataset:
+    """The file as a data set for node classification.
+
+    Every edge goes both ways, each once; weights are left out. Of a file's splits one is chosen; a file with
+    labels and no split gets a random one: 60 % of the labelled nodes for training, 20 % for validation, the
+    rest for testing. Nodes without a label belong to no part.
+
+    Args:
+        path: The file.
+        split: Which of the file's splits; without any only 0.
+        seed: Of the random split.
+        key: Name of the matrix to be read from a ``.mat`` file, as in :func:`onehop.files.read`.
+
+    Raises:
+        ArgumentError: The graph is bipartite, or has no such split or matrix.
+        FileNotFoundError: There is no such file.
+        FileFormatError: As in :func:`onehop.files.read`.
+    """
+    content = read(path, key)
+    num_src, num_dst = content.size
+    if num_src != num_dst:
+        raise ArgumentError(
+            f"path: {path} is bipartite ({num_src} sources, {num_dst} destinations); read it with "
+            "onehop.files.read() instead."
+        )
+    stored = 1 if content.train_masks is None else content.train_masks.size(0)
+    if not 0 <= split < stored:
+        raise ArgumentError(f"split: {path} has {stored} (from 0), got {split}.")
+    chosen: splits.Split | None = None
+    if content.train_masks is not None and content.val_masks is not None and content.test_masks is not None:
+        chosen = splits.Split(content.train_masks[split], content.val_masks[split], content.test_masks[split])
+    elif content.y is not None:
+        chosen = splits.by_share(content.y.numpy(), _TRAIN, _VAL, np.random.default_rng(seed))
+    return Dataset(
+        name=Path(path).name,
+        edge_index=undirected(content.edge_index, num_dst),
+        num_nodes=num_dst,
+        x=content.x,
+        y=content.y,
+        num_classes=content.num_classes,
+        **({} if chosen is None else chosen._asdict()),
+    )
+
 
 # What a short name begins with; anything else is the path of a file, see onehop.datasets.from_file.
 PREFIXES = ("twin:", "pyg:", "ogb:")

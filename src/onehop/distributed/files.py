@@ -17,16 +17,114 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.distributed.dealt_rows import deal
 from onehop.distributed.division import Division, ListDivision
 from onehop.distributed.fingerprint import fingerprint
+from onehop.distributed.numbering import grouped
 from onehop.distributed.part import ARRAYS, Part, edge_kind
 from onehop.distributed.partition import partition
-from onehop.distributed.stored_division import StoredDivision
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
-from onehop.storage import writing
+from onehop.storage import write_all, writing
+
+
+class StoredDivision(Division):
+    """A division of a stored graph; holds one block of edges, or one part, and some numbers a node.
+
+    Args:
+        graph: With as many destinations as sources.
+        owner: [N], int32, the part of every node.
+        parts: Number of parts.
+        scratch: An empty folder, with room for 4 bytes an edge and 4 a row that is sent.
+
+    Raises:
+        FileFormatError: The graph's files contradict themselves.
+        StorageError: The disk is full.
+    """
+
+    def __init__(self, graph: StoredGraph, owner: Tensor, parts: int, scratch: Path) -> None:
+        self._rowptr = graph.rowptr
+        self._row_bounds, self._rows = (each.numpy() for each in grouped(owner, parts))
+        per_row = np.diff(self._rowptr)[self._rows]
+        self._edge_bounds = np.concatenate([[0], per_row.cumsum()])[self._row_bounds]
+        self._sources = scratch / "sources"
+        identity = self._deal(graph, owner.numpy(), parts)
+        super().__init__(owner, parts, graph.num_edges, identity, scratch / "halos")
+
+    def _deal(self, graph: StoredGraph, owner: np.ndarray, parts: int) -> int:
+        """Writes the sources of each part's edges to its region of a file; returns the graph's identity."""
+        # The narrowest type, which NumPy sorts in one pass.
+        owner_of_row = owner.astype(np.min_scalar_type(parts))
+        identity = fingerprint(torch.from_numpy(owner))
+        ends = self._edge_bounds[:-1].copy()
+        with writing("folder", self._sources):
+            # Unbuffered: a buffer would fail once more when the file is closed.
+            opened = self._sources.open("wb", buffering=0)
+        with opened as file:
+            # The caller does not choose the block boundaries, so equal graphs have equal blocks.
+            for first, degrees, col in graph.blocks():
+                identity = fingerprint(degrees, col, torch.tensor(identity, device="cpu"))
+                of_edge = np.repeat(owner_of_row[first : first + len(degrees)], degrees.numpy())
+                dealt = col.numpy()[np.argsort(of_edge, kind="stable")]
+                counts = np.bincount(of_edge, minlength=parts)
+                with writing("folder", self._sources, dealt.nbytes):
+                    for rank, sources in enumerate(np.split(dealt, counts.cumsum()[:-1])):
+                        file.seek(int(ends[rank]) * dealt.itemsize)
+                        write_all(file, sources.data)
+                ends += counts
+        return identity
+
+    def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The edges of a part; see :meth:`Division.edges`."""
+        begin, end = self._edge_bounds[rank : rank + 2]
+        source = np.fromfile(self._sources, np.int32, end - begin, offset=4 * int(begin))
+        rows = self._rows[self._row_bounds[rank] : self._row_bounds[rank + 1]]
+        first = np.asarray(self._rowptr[rows])
+        counts = self._rowptr[rows + 1] - first
+        before = counts.cumsum() - counts
+        numbers = np.repeat(first - before, counts) + np.arange(end - begin)
+        target = np.repeat(rows, counts)
+        return torch.from_numpy(source), torch.from_numpy(target), torch.from_numpy(numbers)
+
+
+# Bytes of a tensor that are in memory at a time.
+_BLOCK_BYTES = 1 << 26
+
+
+def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
+    """Writes a .npy file of its rows for each part.
+
+    Args:
+        array: [N, ...], which may be memory-mapped: it is read in order, once.
+        division: Says which rows are whose, and in which order.
+        files: The file of each part, in a folder that exists.
+
+    Raises:
+        OSError: The disk is full.
+    """
+    row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
+    begins = []
+    for rank in range(division.parts):
+        shape = (len(division.owned(rank)), *array.shape[1:])
+        description = np.lib.format.dtype_to_descr(array.dtype)
+        with files[rank].open("wb") as file:
+            header = {"descr": description, "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            begins.append(file.tell())
+    step = max(_BLOCK_BYTES // max(row_bytes, 1), 1)
+    local = division.rows.local.numpy()
+    for first in range(0, len(array), step):
+        block = array[first : first + step]
+        # A part's inner rows, and its others, have consecutive numbers among its rows.
+        kinds = division.kinds(first, first + step)
+        order = np.argsort(kinds, kind="stable")
+        found, runs = np.unique(kinds[order], return_index=True)
+        for kind, rows in zip(found.tolist(), np.split(order, runs[1:]), strict=True):
+            rank = kind // 2
+            with files[rank].open("r+b") as file:
+                file.seek(begins[rank] + int(local[first + rows[0]]) * row_bytes)
+                file.write(np.ascontiguousarray(block[rows]).data)
+
 
 _FORMAT = "onehop partitioned graph 3"
 _META = "meta.json"

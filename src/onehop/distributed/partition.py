@@ -1,16 +1,175 @@
 """Partitioning of nodes over processes: parts of equal work with few rows to send between them."""
 
+from collections.abc import Callable, Iterable
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.distributed.balancing import balanced
-from onehop.distributed.refinement import BothWays, refined
-from onehop.distributed.streamed_partition import Blocks, streamed
+from onehop.distributed.loads import IMBALANCE, admitted, limits, loads, loads_of, sums_before
+from onehop.distributed.refinement import BothWays, refined, wishes_of
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, metis
 from onehop.graph.orders import node_orders
 from onehop.graph.stored import StoredGraph
+
+# The first row of a block, the numbers of edges of its rows, and their sources.
+Blocks = Iterable[tuple[int, Tensor, Tensor]]
+
+# The gain of a further pass is small from here on.
+_PASSES = 4
+# A node without placed neighbours goes to the part with most room.
+_ALONE = 1e-3
+
+
+def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tensor:
+    """Partitions a graph that is read block after block, with a few numbers for every node in memory.
+
+    Linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part with most of its
+    neighbours, each part's count multiplied by its share of free room, of rows or of edges, whichever is
+    scarcer. The graph is streamed several times; from the second pass on all neighbours have a part already
+    (Nishimura and Ugander, KDD 2013).
+
+    Args:
+        blocks: Iterates over the rows once more. Nodes of one block are placed together, by the state before
+            it, so blocks should be a small share of the graph.
+        degrees: [N], number of edges that end in each node.
+        parts: Number of parts.
+
+    Returns:
+        [N], int32.
+    """
+    most = limits(len(degrees), int(degrees.sum()), parts)
+    # The last number stands for no part yet.
+    part = torch.full((len(degrees),), parts, dtype=torch.int32, device="cpu")
+    load = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
+    for _ in range(_PASSES):
+        for first, counts, col in blocks():
+            rows = slice(first, first + len(counts))
+            before, work = part[rows], loads_of(counts)
+            placed = before < parts
+            load.index_add_(0, before[placed], -work[placed])
+            near = _neighbours(counts, part.index_select(0, col), parts)
+            room = 1 - (load / most).max(1).values
+            part[rows] = _placed((near + _ALONE) * room.clamp_(min=0), work, load, most)
+    return part
+
+
+def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
+    """Return [rows, parts]: the number of each row's sources in each part."""
+    row = torch.repeat_interleave(torch.arange(len(counts), device="cpu"), counts)
+    found = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
+    return found.view(-1, parts + 1)[:, :parts].double()
+
+
+def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
+    """Places the rows of a block, clearest rows first.
+
+    Args:
+        score: [rows, parts], how well each part suits; spoiled.
+        work: [rows, 2], rows and edges of each.
+        load: [parts, 2], those of each part; updated.
+        most: [2], the largest load.
+
+    Returns:
+        [rows], int32: the best part of each row with room for it.
+    """
+    parts = len(load)
+    goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
+    waiting = score.max(1).values.argsort(descending=True, stable=True)
+    for _ in range(parts):
+        wanted, by_part = score[waiting].argmax(1).sort(stable=True)
+        rows = waiting[by_part]
+        fits = admitted(wanted, work[rows], load, most)
+        goal[rows[fits]] = wanted[fits].int()
+        load.index_add_(0, wanted[fits], work[rows[fits]])
+        waiting = rows[~fits]
+        if not len(waiting):
+            return goal
+        score[waiting, wanted[~fits]] = -1.0
+    # Rows with more edges than any part has room for.
+    for row in waiting.tolist():
+        emptiest = int((load / most).max(1).values.argmin())
+        goal[row] = emptiest
+        load[emptiest] += work[row]
+    return goal
+
+
+_ROWS, _EDGES = 0, 1
+_TURNS = 10
+# Nodes that found their goal full look for another so many times in a turn.
+_TRIES = 4
+
+
+def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
+    """Balances rows and edges: nodes leave parts that have too many, at the least loss of near neighbours.
+
+    Parts of equal work may differ many times in rows: a part of hubs has few. Parts with too many rows give
+    up nodes with few edges, and parts with too many edges give up nodes with many, in turns. Neither disturbs
+    much of what the other has balanced, so a few turns do.
+
+    Args:
+        both: The graph.
+        part: [N], int32.
+        parts: Number of parts.
+
+    Returns:
+        [N], int32: parts within :func:`onehop.distributed.loads.limits`, or as near to them as was found. A
+        node with more edges than a part may have leaves its part too large.
+    """
+    graph = both.graph
+    most = limits(graph.num_dst, graph.num_edges, parts)
+    best, least = part, _fullest(both, part, parts, most)
+    for _ in range(_TURNS):
+        if least <= 1:
+            break
+        for kind in (_ROWS, _EDGES):
+            for _ in range(_TRIES):
+                part, moved = _relieved(both, part, parts, kind, float(most[kind]))
+                if not moved:
+                    break
+        fullest = _fullest(both, part, parts, most)
+        if fullest < least:
+            best, least = part, fullest
+    return best
+
+
+def _fullest(both: BothWays, part: Tensor, parts: int, most: Tensor) -> float:
+    """The largest load, relative to its limit."""
+    return float((loads(both.graph, part, parts) / most).max())
+
+
+def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) -> tuple[Tensor, int]:
+    """Moves nodes out of parts that have too many rows, or edges; returns the parts and how many moved."""
+    graph = both.graph
+    load = loads(graph, part, parts)[:, kind]
+    over = load > most
+    if not bool(over.any()):
+        return part, 0
+    typical = graph.num_edges / graph.num_dst
+    work = loads_of(graph.in_degrees)[:, kind]
+    degrees = graph.in_degrees
+    suits = degrees <= typical if kind == _ROWS else degrees >= max(typical, 1)
+    # Somewhat below the limit, so that what comes in other turns has room.
+    goal_load = most * (1 + 1 / IMBALANCE) / 2
+    suits &= (work <= most - float(load.min())) & over[part.long()]
+    nodes = suits.nonzero().squeeze(1)
+    gain, goal = wishes_of(both, nodes, part, parts, load >= goal_load)
+    # Those for which the goal has room, by their loss for what they relieve.
+    order = (-gain / work[nodes]).sort(stable=True).indices
+    order = order[work[nodes[order]] <= most - load[goal[order]]]
+    donor, by_donor = part[nodes[order]].long().sort(stable=True)
+    order = order[by_donor]
+    before = sums_before(donor, work[nodes[order], None], parts).squeeze(1)
+    order = order[before < (load - goal_load)[donor]]
+    wanted, by_goal = goal[order].sort(stable=True)
+    order = order[by_goal]
+    limit = torch.tensor([most], device="cpu")
+    fits = admitted(wanted, work[nodes[order], None], load[:, None], limit)
+    part = part.clone()
+    part[nodes[order[fits]]] = wanted[fits].int()
+    return part, int(fits.sum())
+
 
 METHODS = ("auto", "metis", "greedy", "streamed")
 
@@ -24,9 +183,9 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
 
     Rows and edges of the parts are balanced both, to within a tenth where the graph allows that.
     "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces; "metis" asks METIS. Nodes
-    then leave parts that have too many (:mod:`onehop.distributed.balancing`), and move to the part with most
+    then leave parts that have too many (:mod:`onehop.distributed.partition`), and move to the part with most
     of their neighbours, as long as that part has room. "streamed" reads the rows in order, a few times, and
-    keeps a few numbers for every node (:mod:`onehop.distributed.streamed_partition`): the method for graphs
+    keeps a few numbers for every node (:mod:`onehop.distributed.partition`): the method for graphs
     that stay on disk. The same graph, number of parts and seed give the same parts.
 
     Args:

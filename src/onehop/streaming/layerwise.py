@@ -6,11 +6,12 @@ What is aggregated is on disk; everything between two aggregations is computed f
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -22,13 +23,58 @@ from onehop.ops import streaming
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
+from onehop.ops.streaming.panels import Panels, most_bytes
 from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
-from onehop.streaming.blocks import AHEAD, row_blocks
 from onehop.streaming.normalisation import SCALED, scale_of
 from onehop.streaming.rowwise import constant, refusal, run, traced
 from onehop.streaming.self_loops import with_self_loops
 from onehop.streaming.work_folder import begin, confirm, finish, inputs_of
+
+Key = TypeVar("Key", bound=Hashable)
+
+AHEAD = 2
+"""So many blocks are in memory: the one in use, and the one that is read."""
+
+
+def row_blocks(
+    files: Mapping[Key, MatrixFile], rows: int, step: int, piece_bytes: int
+) -> Generator[tuple[int, dict[Key, Tensor]]]:
+    """Blocks of rows of all matrices: the first row's number, and of each matrix [step or fewer, columns].
+
+    A block may be written to, and is gone when the next one is asked for. Close the generator where not all
+    blocks are taken: a thread reads ahead.
+
+    Args:
+        files: The matrices, by names.
+        rows: As many as each of them has, or fewer.
+        step: Rows of a block.
+        piece_bytes: For pieces that are being read, of all matrices together.
+
+    Raises:
+        FileFormatError: A file is truncated.
+    """
+    share = piece_bytes // max(len(files), 1)
+    readers = {key: Panels(file, min(share, most_bytes(file))) for key, file in files.items()}
+    rooms = [
+        {key: native.empty((step, file.columns), WIDE[file.wide]) for key, file in files.items()}
+        for _ in range(AHEAD)
+    ]
+
+    def read(row: int) -> dict[Key, Tensor]:
+        found = {key: room[: min(step, rows - row)] for key, room in rooms[row // step % AHEAD].items()}
+        for key, block in found.items():
+            readers[key].load(0, block, row)
+        return found
+
+    with ThreadPoolExecutor(1, "onehop-rows", native.one_thread) as reader:
+        coming = reader.submit(read, 0)
+        for row in range(0, rows, step):
+            found = coming.result()
+            if row + step < rows:
+                coming = reader.submit(read, row + step)
+            yield row, found
+
 
 # Of the budget: for the rows of all tensors between two aggregations, for pieces they are read in, and for
 # adding loops.

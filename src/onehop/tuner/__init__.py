@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onehop.tuner.curve import CurvePoint
-    from onehop.tuner.interruption import TuningInterrupted
-    from onehop.tuner.result import TuningResult
+    from onehop.tuner.result import TuningInterrupted, TuningResult
     from onehop.tuner.tuning import tune
 
 __all__ = ["CurvePoint", "TuningInterrupted", "TuningResult", "tune"]
 
 _HOMES = {
     "CurvePoint": "curve",
-    "TuningInterrupted": "interruption",
+    "TuningInterrupted": "result",
     "TuningResult": "result",
     "tune": "tuning",
 }

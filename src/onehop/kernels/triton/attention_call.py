@@ -1,20 +1,122 @@
 """The common part of one attention call's kernels: operands, and compile-time constants."""
 
+import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
 import triton.language as tl
 from torch import Tensor
 
 from onehop.calls import Attention
 from onehop.kernels.triton.launch import Bucket, accumulator, items_of, on_device_of, packed
-from onehop.kernels.triton.numbers import dropout_words, two_parts
-from onehop.kernels.triton.occupancy import multiprocessors, resident_programs
 from onehop.kernels.triton.registers import bounded
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
+
+# Of NVIDIA's GPUs since compute capability 8.0 (CUDA C++ Programming Guide, table of technical
+# specifications): registers are handed out to a warp by 256, a multiprocessor holds at most 32 blocks, and
+# 1 KB of shared memory goes to the system for each of these.
+_REGISTERS_AT_A_TIME = 256
+_MOST_PROGRAMS = 32
+# Of a multiprocessor, from the same table, where torch does not say.
+_REGISTERS = 65_536
+_SYSTEM_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessors:
+    """The multiprocessors of a device.
+
+    Attributes:
+        count: Number of multiprocessors.
+        registers: 32-bit registers of each.
+        threads: Most threads of each.
+        shared_bytes: Shared memory of each.
+        warp_threads: Threads of a warp.
+    """
+
+    count: int
+    registers: int
+    threads: int
+    shared_bytes: int
+    warp_threads: int
+
+    def programs_on_each(self, registers: int, shared_bytes: int, num_warps: int) -> int:
+        """Programs that one multiprocessor runs at once; at least 1.
+
+        Args:
+            registers: Of a thread.
+            shared_bytes: Of a program.
+            num_warps: Of a program.
+        """
+        of_warp = _up(registers * self.warp_threads, _REGISTERS_AT_A_TIME)
+        by_registers = self.registers // (of_warp * num_warps)
+        by_threads = self.threads // (self.warp_threads * num_warps)
+        by_shared = self.shared_bytes // (shared_bytes + _SYSTEM_BYTES)
+        return max(min(by_registers, by_threads, by_shared, _MOST_PROGRAMS), 1)
+
+
+@lru_cache(maxsize=16)
+def multiprocessors(device: torch.device) -> Multiprocessors:
+    """Those of a GPU, as torch describes it."""
+    found = torch.cuda.get_device_properties(device)
+    return Multiprocessors(
+        found.multi_processor_count,
+        getattr(found, "regs_per_multiprocessor", _REGISTERS),
+        found.max_threads_per_multi_processor,
+        found.shared_memory_per_multiprocessor,
+        found.warp_size,
+    )
+
+
+def resident_programs(compiled: Any, of: Multiprocessors) -> int:
+    """Programs of a compiled kernel that a device runs at once.
+
+    Args:
+        compiled: What triton's ``warmup`` returns.
+        of: The device's.
+    """
+    compiled._init_handles()  # asks the driver for the registers; launches do the same
+    metadata = compiled.metadata
+    return of.count * of.programs_on_each(compiled.n_regs, metadata.shared, metadata.num_warps)
+
+
+def _up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple
+
+
+_WORD = 2**32
+
+
+def two_parts(number: float) -> tuple[float, float]:
+    """A number as the sum of two 32-bit ones, which kernels take; together they have 48 bits."""
+    high = ctypes.c_float(number).value
+    return high, number - high
+
+
+def dropout_words(operands: Attention) -> dict[str, int]:
+    """``base`` and ``threshold`` of :func:`onehop.kernels.triton.attention_parts.multipliers`.
+
+    The base is the part of :func:`onehop.reference.dropout.dropout_mask` that depends on the seed only.
+    """
+    base = _mix(_mix(operands.seed % _WORD) ^ (operands.seed // _WORD))
+    return {"base": _signed(base), "threshold": _signed(int(operands.dropout * _WORD))}
+
+
+def _signed(word: int) -> int:
+    """An unsigned word of 32 bits as the signed number of the same bits, so that its type is always int32."""
+    return word - _WORD if word >= _WORD // 2 else word
+
+
+def _mix(x: int) -> int:
+    x = ((x ^ (x >> 16)) * 0x7FEB352D) % _WORD
+    x = ((x ^ (x >> 15)) * 0x846CA68B) % _WORD
+    return x ^ (x >> 16)
+
 
 # Constants of onehop.kernels.triton.attention_parts.
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}

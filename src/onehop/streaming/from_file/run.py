@@ -1,19 +1,199 @@
 """The ingest: four steps, each of which is done or not when a run is interrupted."""
 
+import contextlib
+import json
+import logging
 import os
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from onehop import native, sizes
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, FileFormatError, StorageError
+from onehop.graph import folder as folders
+from onehop.graph.array_file import ArrayFile
 from onehop.graph.graph import StoredGraph
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.storage import writing
-from onehop.streaming.from_file import load, number, store
-from onehop.streaming.from_file.database import LEAST_BYTES, Database
+from onehop.streaming.from_file import load, number
+from onehop.streaming.from_file.database import LEAST_BYTES, Database, literal
+from onehop.streaming.from_file.number import numbering
 from onehop.streaming.from_file.request import Request
-from onehop.streaming.from_file.work import working
+
+LOGGER = logging.getLogger("onehop")
+
+# Changes when what the steps leave behind does.
+_VERSION = 2
+
+
+@contextlib.contextmanager
+def working(out: Path, request: Request) -> Iterator["Work"]:
+    """The folder while a run is at it; removed when it is of no use to a later one."""
+    work = Work(out, request)
+    work.begin()
+    try:
+        yield work
+    except FileFormatError:
+        work.of_use = False  # a later run would refuse the file too
+        raise
+    finally:
+        if not work.of_use:
+            work.remove()
+
+
+class Work:
+    """The folder of what is on the way, with a note of the request that it belongs to.
+
+    Args:
+        out: The result.
+        request: The request.
+
+    Attributes:
+        folder: The folder.
+        of_use: Whether a later run can go on from it.
+    """
+
+    def __init__(self, out: Path, request: Request) -> None:
+        self.folder = out.with_name(out.name + ".ingest")
+        self._note, self._request = self.folder / "request.json", request
+        self._what = self._stamped()
+        self.of_use = False
+
+    def begin(self) -> None:
+        """Makes the folder, unless there is one of the same request to go on from.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        if self.folder.exists():
+            if self._noted() == self._what:
+                LOGGER.info("%s: going on from what an earlier run has done.", self.folder)
+                return
+            LOGGER.warning("%s belongs to another request or another file; it is begun anew.", self.folder)
+            self.remove()
+        with writing("out", self.folder):
+            self.folder.mkdir(parents=True)
+            self._note.write_text(json.dumps(self._what))
+
+    def confirm(self) -> None:
+        """Looks whether the files are still those that the run began with.
+
+        Raises:
+            FileFormatError: One was written to in the meantime.
+        """
+        if self._stamped() != self._what:
+            raise FileFormatError(
+                f"{self._request.path}: it was written to while it was read. Call again when that is done."
+            )
+
+    def note_columns(self, left_out: tuple[str, ...]) -> None:
+        """Says which columns were not read."""
+        if left_out:
+            LOGGER.warning(
+                "%s: columns that are left out: %s. weight and edge_type name those to keep.",
+                self._request.path,
+                ", ".join(left_out),
+            )
+
+    def remove(self) -> None:
+        """Removes the folder."""
+        with writing("out", self.folder):
+            shutil.rmtree(self.folder)
+
+    def _noted(self) -> Any:
+        try:
+            return json.loads(self._note.read_text())
+        except (OSError, ValueError):
+            return None
+
+    def _stamped(self) -> dict[str, Any]:
+        """The request with sizes and times of change of its files, as JSON gives them back."""
+        request = self._request
+        stamps = [[path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
+        found: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
+        return found
+
+
+# The files of a table of ids, and of the columns beside the sources.
+_MAPS = {"nodes": "ids", "sources": "source_ids", "targets": "target_ids", "types": "type_ids"}
+_FILES = {"weight": "weight.npy", "kind": "type.npy"}
+
+
+def store(database: Database, request: Request, out: Path, block: int) -> None:
+    """Writes the folder, ``block`` edges at a time; it appears when it is whole.
+
+    Raises:
+        StorageError: The disk is full.
+    """
+    num_src, num_dst = _size(database, request)
+    columns = list(database.kinds("SELECT * FROM sorted"))
+    (edges,) = database.row("SELECT count(*) FROM sorted")
+    _check_room(out, 4 * edges * (len(columns) - 1) + 8 * num_dst)
+    dtypes = {"weight": np.dtype(request.weight_dtype), "kind": np.dtype(np.int32)}
+    with folders.appearing(out) as beside, ExitStack() as stack:
+        rows = stack.enter_context(folders.Rows(beside))
+        more = {
+            name: stack.enter_context(ArrayFile(beside / _FILES[name], dtypes[name]))
+            for name in columns
+            if name in _FILES
+        }
+        reached = 0  # pointers are written up to that of this row
+        for begin in range(0, edges, block):
+            part = database.arrays(f"SELECT * FROM sorted WHERE rowid >= {begin} AND rowid < {begin + block}")
+            reached = _put_pointers(
+                rows.pointers, reached, int(part["target"][-1]) + 1, part["target"], begin
+            )
+            rows.sources.put(part["source"])
+            for name, file in more.items():
+                file.put(part[name])
+            database.progress("storing", min(begin + block, edges) / edges)
+        _put_pointers(rows.pointers, reached, num_dst + 1, np.empty(0, np.int32), edges)
+        for file in more.values():
+            file.finish()
+        for table in dict.fromkeys(numbering(request).values()):
+            path = literal(str(beside / f"{_MAPS[table]}.parquet"))
+            ids = f"SELECT CAST(rowid AS BIGINT) AS number, id FROM {table} ORDER BY number"
+            database.run(f"COPY ({ids}) TO {path} (FORMAT parquet)", "storing ids")
+        rows.finish(num_src, num_dst, {_FILES[name]: file for name, file in more.items()})
+
+
+def _put_pointers(file: ArrayFile, first: int, end: int, targets: np.ndarray, place: int) -> int:
+    """Writes where the edges of rows ``first`` to ``end`` begin; returns ``end``.
+
+    Args:
+        file: ``rowptr``.
+        first: The row that is next.
+        end: One more than the last row to be written.
+        targets: [edges], ascending: none is below ``first`` - 1.
+        place: The number of the first of these edges.
+    """
+    for begin in range(first, end, folders.PIECE):
+        wanted = np.arange(begin, min(begin + folders.PIECE, end))
+        file.put(place + np.searchsorted(targets, wanted))
+    return max(first, end)
+
+
+def _size(database: Database, request: Request) -> tuple[int, int]:
+    if request.nodes is not None:
+        return request.nodes
+    names = ("sources", "targets") if request.bipartite else ("nodes", "nodes")
+    src, dst = (int(database.row(f"SELECT count(*) FROM {name}")[0]) for name in names)
+    return src, dst
+
+
+def _check_room(out: Path, wanted: int) -> None:
+    free = shutil.disk_usage(out.parent).free
+    if free < wanted:
+        raise StorageError(
+            f"out: {out} needs {sizes.told(wanted)} and its disk has {sizes.told(free)} left. Make room and "
+            "call again: what is done is kept."
+        )
+
 
 # Of the budget, for DuckDB; the rest is for blocks of edges, as arrays and on their way between the two.
 _DATABASE = 0.75
@@ -124,7 +304,7 @@ def ingest(
                 work.of_use = True
                 number.number(database, request)
                 number.sort(database, request)
-            store.store(database, request, goal, block)
+            store(database, request, goal, block)
         lock.confirm()
         work.of_use = False
     return StoredGraph.open(goal)

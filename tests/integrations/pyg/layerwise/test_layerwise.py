@@ -23,7 +23,7 @@ from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
-from onehop.streaming.blocks import row_blocks
+from onehop.streaming.layerwise import row_blocks
 
 
 @pytest.fixture

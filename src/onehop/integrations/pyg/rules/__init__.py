@@ -10,10 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from onehop.integrations.pyg.known import COMPILED, OWN_MESSAGES, layer_class
-from onehop.integrations.pyg.rules import attention, heat, plain, relational, several
+from onehop.integrations.pyg.rules import attention, heat, plain, relational
 from onehop.integrations.pyg.rules.table import TABLE, Rule
 
-__all__ = ["Rule", "attention", "heat", "plain", "relational", "several"]
+__all__ = ["Rule", "attention", "heat", "plain", "relational"]
 
 
 @functools.cache
