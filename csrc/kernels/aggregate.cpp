@@ -1,6 +1,8 @@
 // Sum, mean, max and min over the sources of every destination.
 #include "aggregate.hpp"
 
+#include <vector>
+
 #include "aggregate_rows.hpp"
 #include "sweep.hpp"
 #include "tables.hpp"
@@ -14,14 +16,6 @@ using SweepRows = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t);
 template <class T>
 using SweepPart = void (*)(const Job<T>&, int64_t, int64_t, int64_t, int64_t, int64_t);
 
-template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
-struct PickRows {
-  template <int kLanes, int kVectors>
-  SweepRows<T> operator()() const {
-    return sweep_rows<T, Fixed, kKind, kTies, kFactor, kLanes, kVectors>;
-  }
-};
-
 // The largest power of two that is not larger.
 constexpr int64_t power_below(int64_t number) {
   int64_t power = 1;
@@ -29,13 +23,39 @@ constexpr int64_t power_below(int64_t number) {
   return power;
 }
 
-// Pieces of cut rows are few. They have loops for powers of two alone, which make a quarter of the code.
+// Pieces of cut rows, and weights that are added, are few. They have loops for powers of two alone, which make a
+// quarter of the code.
+template <Factor kFactor>
+inline constexpr bool kIsRare = kFactor == Factor::term;
+
+template <class A>
+ColumnBlock rare_block(int64_t begin, int64_t columns, int64_t most) {
+  const ColumnBlock block = column_block<A>(begin, smaller(columns, most * kFullLanes<A>));
+  const int64_t power = power_below(block.vectors);
+  return block.lanes < kFullLanes<A> || power == block.vectors ? block : column_block<A>(begin, power * kFullLanes<A>);
+}
+
+template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
+struct PickRows {
+  template <int kLanes, int kVectors>
+  SweepRows<T> operator()() const {
+    constexpr int kHeld = kIsRare<kFactor> ? power_below(kVectors) : kVectors;
+    return sweep_rows<T, Fixed, kKind, kTies, kFactor, kLanes, kHeld>;
+  }
+};
+
 template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
 struct PickPart {
   template <int kLanes, int kVectors>
   SweepPart<T> operator()() const {
     return sweep_part<T, Fixed, kKind, kTies, kFactor, kLanes, power_below(kVectors)>;
   }
+};
+
+template <class T>
+struct RowsOfBlock {
+  ColumnBlock block;
+  SweepRows<T> sweep;
 };
 
 // A tie counter doubles the registers of a column.
@@ -128,7 +148,8 @@ void run(const AggregateArgs& args) {
                          args.reduce == Reduce::mean,
                          args.nontemporal && whole_lines<A>(args),
                          args.keeps_near,
-                         args.prefetch};
+                         args.prefetch,
+                         kKind == Kind::max && args.reduce == Reduce::min ? A(-1) : A(1)};
   const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, narrow);
   const int64_t held = narrow ? kNarrow : kVectors;
   const int64_t most = args.register_block > 0 ? smaller(args.register_block, held) : held;
@@ -136,6 +157,13 @@ void run(const AggregateArgs& args) {
   for (int64_t first = 0; first < args.width; first += tile) {
     const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first), most);
     const bool generated = made.rows != nullptr && blocks.columns == args.generated->columns;
+    std::vector<RowsOfBlock<T>> all;
+    for (int64_t at = 0; at < blocks.columns;) {
+      const ColumnBlock block =
+          kIsRare<kFactor> ? rare_block<A>(at, blocks.columns - at, most) : blocks[at / blocks.step];
+      all.push_back({block, sweep_of<PickRows, T, kKind, kTies, kFactor>(block, narrow)});
+      at += block.columns;
+    }
     for_items(work, args.threads, [&](const WorkItem& item, int thread) {
       Job<T> job = whole_job;
       if (staged) {
@@ -145,34 +173,18 @@ void run(const AggregateArgs& args) {
         job.weight_stride = 1;
         job.perm = nullptr;
       }
-      const auto rows_of = [&](const ColumnBlock& block) {
-        return sweep_of<PickRows, T, kKind, kTies, kFactor>(block, narrow);
-      };
       const auto whole = [&](int64_t begin, int64_t end) {
         if (generated) return made.rows(&job, begin, end, first);
-        if (blocks.blocks == 1) {
-          const ColumnBlock block = blocks[0];
-          rows_of(block)(job, begin, end, first, block.columns);
-          return;
-        }
+        if (all.size() == 1) return all[0].sweep(job, begin, end, first, blocks.columns);
         // All blocks of a row before the next row: its sources are read as wholes.
-        const SweepRows<T> inner = rows_of(blocks[0]);
-        const ColumnBlock last = blocks[blocks.blocks - 1];
-        const SweepRows<T> outer = rows_of(last);
         for (int64_t row = begin; row < end; ++row) {
-          for (int64_t b = 0; b + 1 < blocks.blocks; ++b) {
-            inner(job, row, row + 1, first + b * blocks.step, blocks.step);
-          }
-          outer(job, row, row + 1, first + last.begin, last.columns);
+          for (const auto& [block, sweep] : all) sweep(job, row, row + 1, first + block.begin, block.columns);
         }
       };
       const auto part = [&](int64_t, int64_t begin, int64_t end, int64_t slot) {
         if (generated) return made.part(&job, begin, end, first, slot);
         for (int64_t at = 0; at < blocks.columns;) {
-          ColumnBlock block = column_block<A>(at, smaller(blocks.columns - at, held * kFullLanes<A>));
-          if (block.lanes == kFullLanes<A> && power_below(block.vectors) < block.vectors) {
-            block = column_block<A>(at, power_below(block.vectors) * kFullLanes<A>);
-          }
+          const ColumnBlock block = rare_block<A>(at, blocks.columns - at, held);
           sweep_of<PickPart, T, kKind, kTies, kFactor>(block, narrow)(job, begin, end, first + at, block.columns, slot);
           at += block.columns;
         }
@@ -196,12 +208,12 @@ void run_factor(const AggregateArgs& args) {
   run<T, kKind, kTies, Factor::none>(args);
 }
 
-template <class T, Kind kKind>
-void run_kind(const AggregateArgs& args) {
-  if constexpr (kKind != Kind::sum) {
-    if (args.ties != nullptr) return run_factor<T, kKind, true>(args);
-  }
-  run_factor<T, kKind, false>(args);
+template <class T, bool kTies>
+void run_extremum(const AggregateArgs& args) {
+  const bool plain_min = args.reduce == Reduce::min && args.weight == nullptr;
+  if (plain_min) return run<T, Kind::min, kTies, Factor::none>(args);
+  // With a factor the min is the max of negated messages, negated: the factor takes the sign.
+  run_factor<T, Kind::max, kTies>(args);
 }
 
 }  // namespace
@@ -211,11 +223,10 @@ void aggregate_as(const AggregateArgs& args) {
   switch (args.reduce) {
     case Reduce::sum:
     case Reduce::mean:
-      return run_kind<T, Kind::sum>(args);
+      return run_factor<T, Kind::sum, false>(args);
     case Reduce::max:
-      return run_kind<T, Kind::max>(args);
     case Reduce::min:
-      return run_kind<T, Kind::min>(args);
+      return args.ties != nullptr ? run_extremum<T, true>(args) : run_extremum<T, false>(args);
   }
 }
 

@@ -45,6 +45,7 @@ struct Job {
   bool nontemporal;
   bool keeps_near;  // rows that are asked for go to the nearest cache, not to the second
   int prefetch;
+  A sign;  // of max with a factor: -1 where it is the min, as the max of what is negated
 };
 
 // The running result of one vector of columns.
@@ -98,6 +99,8 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t colum
     if (job.mean) state.value /= splat<A, kLanes>(end.divisor);
   } else if (end.degree == 0) {
     state.value = splat<A, kLanes>(0);
+  } else if (kKind == Kind::max && job.sign < 0) {
+    state.value = -state.value;
   }
   if constexpr (kTies) {
     const auto none = splat<A, kLanes>(0);
@@ -120,10 +123,11 @@ ONEHOP_INLINE int64_t source_of(const Job<T>& job, int64_t e) {
   return static_cast<const typename Fixed::Column*>(job.col)[e];
 }
 
-template <class T, class Fixed, Factor kFactor>
+template <class T, class Fixed, Kind kKind, Factor kFactor>
 ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
   if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
-    return job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
+    const Acc<T> weight = job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
+    return kKind == Kind::sum ? weight : weight * job.sign;
   } else if constexpr (kFactor == Factor::scale) {
     return job.col_scale[source_of<Fixed>(job, e)];
   } else {
@@ -173,13 +177,13 @@ ONEHOP_INLINE void messages_of(const Job<T>& job, int64_t e, const T* x, int64_t
   using A = Acc<T>;
   if constexpr (Fixed::kPrefetch != 0) ask_ahead<T, Fixed, kKind, kFactor, kLanes, kVectors>(job, e, x, columns);
   const T* source = row_of_source<T, Fixed>(job, x, source_of<Fixed>(job, e));
-  const A factor = factor_of<T, Fixed, kFactor>(job, e);
+  const A factor = factor_of<T, Fixed, kKind, kFactor>(job, e);
 #pragma GCC unroll 32
   for (int v = 0; v < kVectors; ++v) {
     auto message = load<T, kLanes>(source + vector_begin<kLanes, kVectors>(v, columns));
     if constexpr (kFactor != Factor::none) {
       if constexpr (kFactor == Factor::term) {
-        message += splat<A, kLanes>(factor);
+        message = message * splat<A, kLanes>(job.sign) + splat<A, kLanes>(factor);
       } else {
         message *= splat<A, kLanes>(factor);
       }

@@ -8,7 +8,7 @@
 namespace onehop {
 
 // Increase it when this header, or Job in aggregate_rows.hpp, changes.
-inline constexpr int32_t kGeneratedVersion = 3;
+inline constexpr int32_t kGeneratedVersion = 4;
 
 enum class Kind : int { sum, max, min };
 inline constexpr int kKinds = 3;

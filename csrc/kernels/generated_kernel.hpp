@@ -69,21 +69,23 @@ constexpr Generated generated_sum(int32_t dtype) {
   return table;
 }
 
-template <class T, class Fixed, Kind kKind, bool kTies>
+template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
 constexpr void add_extremum(Generated& table) {
   auto& sweeps = table.sweeps[static_cast<int>(kKind)][kTies];
-  sweeps[static_cast<int>(Factor::none)] = FixedSweeps<T, Fixed, kKind, kTies, Factor::none>::sweeps();
-  sweeps[static_cast<int>(Factor::weight)] = FixedSweeps<T, Fixed, kKind, kTies, Factor::weight>::sweeps();
+  sweeps[static_cast<int>(kFactor)] = FixedSweeps<T, Fixed, kKind, kTies, kFactor>::sweeps();
 }
 
-// Max and min, with and without the number of tied edges, of plain rows and times a weight.
+// Max and min, with and without the number of tied edges, of plain rows and times a weight. With a weight the min is a
+// max (Job::sign).
 template <class T, class Fixed>
 constexpr Generated generated_extremum(int32_t dtype) {
   Generated table = empty_table<T, Fixed>(dtype);
-  add_extremum<T, Fixed, Kind::max, false>(table);
-  add_extremum<T, Fixed, Kind::max, true>(table);
-  add_extremum<T, Fixed, Kind::min, false>(table);
-  add_extremum<T, Fixed, Kind::min, true>(table);
+  add_extremum<T, Fixed, Kind::max, false, Factor::none>(table);
+  add_extremum<T, Fixed, Kind::max, true, Factor::none>(table);
+  add_extremum<T, Fixed, Kind::min, false, Factor::none>(table);
+  add_extremum<T, Fixed, Kind::min, true, Factor::none>(table);
+  add_extremum<T, Fixed, Kind::max, false, Factor::weight>(table);
+  add_extremum<T, Fixed, Kind::max, true, Factor::weight>(table);
   return table;
 }
 

@@ -43,10 +43,9 @@ class Generated(ctypes.Structure):
     )
 
 
-class Job(ctypes.Structure):
-    """onehop::Job."""
-
-    _fields_ = (
+def job_of(acc: type[ctypes.c_float] | type[ctypes.c_double]) -> type[ctypes.Structure]:
+    """onehop::Job for a type of sums."""
+    fields = (
         ("rowptr", ctypes.c_void_p),
         ("col", ctypes.c_void_p),
         ("x", ctypes.c_void_p),
@@ -68,12 +67,22 @@ class Job(ctypes.Structure):
         ("nontemporal", ctypes.c_bool),
         ("keeps_near", ctypes.c_bool),
         ("prefetch", ctypes.c_int),
+        ("sign", acc),
     )
+    return type("Job", (ctypes.Structure,), {"_fields_": fields})
+
+
+JOBS = {acc: job_of(acc) for acc in (ctypes.c_float, ctypes.c_double)}
 
 
 def feature(node: int, column: int) -> int:
     """A small whole number of either sign."""
     return (node * 5 + column * 3 + node * column) % 9 - 4
+
+
+def acc_of(dtype: str) -> type[ctypes.c_float] | type[ctypes.c_double]:
+    """The type of sums of a dtype."""
+    return ctypes.c_double if dtype == "float64" else ctypes.c_float
 
 
 def number(value: float, dtype: str) -> bytes:
@@ -99,11 +108,13 @@ def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: i
 
 def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str) -> str | None:
     """Return the error of one of the sweeps, or None."""
-    sweeps = table.sweeps[kind][with_ties][factor]
+    # With a weight the min is the max of negated messages, negated.
+    sign = -1 if kind == 2 and factor == WEIGHT else 1
+    sweeps = table.sweeps[kind if sign > 0 else 1][with_ties][factor]
     if not (sweeps.rows and sweeps.part):
         return "a part of the kernel is missing"
     index = {2: ctypes.c_uint16, 4: ctypes.c_int32}[table.column_bytes]
-    acc = ctypes.c_double if dtype == "float64" else ctypes.c_float
+    acc = acc_of(dtype)
     columns, stride, rows = table.columns, table.stride, len(SOURCES)
     edges = [node for row in SOURCES for node in row]
     rowptr = [sum(map(len, SOURCES[:row])) for row in range(rows + 1)]
@@ -122,11 +133,11 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
         (acc * NODES)(*[node % 2 + 1 for node in range(NODES)]),
     )
     at = ctypes.addressof
-    job = Job(
+    job = JOBS[acc](
         rowptr=at(keep[0]), col=at(keep[1]), x=at(x), x_stride=stride, out=at(out), out_stride=width,
         out_is_acc=True, ties=at(ties), slots=at(slots), tie_slots=at(tie_slots), width=width, prefetch=1,
         weight=at(keep[2]) if factor == WEIGHT else None, weight_stride=1,
-        col_scale=at(keep[3]) if factor == SCALE else None,
+        col_scale=at(keep[3]) if factor == SCALE else None, sign=sign,
     )  # fmt: skip
     Rows(sweeps.rows)(at(job), 0, rows, begin)
     Part(sweeps.part)(at(job), 2, rowptr[1], begin, 0)  # the hub without its first two edges
@@ -139,16 +150,17 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
                 return f"row {row}, column {column}: {out[place]} instead of {want[0]}"
     for column in range(begin, begin + columns):
         want = expected(SOURCES[0][2:], 2, column, kind, factor)
-        if slots[column] != want[0] or (with_ties and tie_slots[column] != want[1]):
-            return f"a cut row, column {column}: {slots[column]} instead of {want[0]}"
+        if slots[column] != sign * want[0] or (with_ties and tie_slots[column] != want[1]):
+            return f"a cut row, column {column}: {slots[column]} instead of {sign * want[0]}"
     return None
 
 
 def main(path: str, kind: str, dtype: str) -> str | None:
     """Return the error of a library, or None."""
     table = Generated.in_dll(ctypes.CDLL(path), "onehop_generated")
-    if table.job_bytes != ctypes.sizeof(Job):
-        return f"a job has {table.job_bytes} bytes instead of {ctypes.sizeof(Job)}"
+    job_bytes = ctypes.sizeof(JOBS[acc_of(dtype)])
+    if table.job_bytes != job_bytes:
+        return f"a job has {table.job_bytes} bytes instead of {job_bytes}"
     cases: list[tuple[int, bool, int]] = [(0, False, factor) for factor in (NONE, WEIGHT, SCALE)]
     if kind == "extremum":
         cases = [(k, ties, factor) for k in (1, 2) for ties in (False, True) for factor in (NONE, WEIGHT)]
