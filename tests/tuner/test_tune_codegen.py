@@ -1,6 +1,7 @@
 """``onehop.tune(..., codegen=True)``: generated kernels among the candidates, and what is told of them."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -240,8 +241,10 @@ def test_what_was_tuned_without_is_tuned_with(graph, pretend):
     assert onehop.tune(graph, 16, backward=False, budget_s=BUDGET_S).plan.generated
 
 
-def test_lossy_storage_has_kernels_of_its_own(graph, pretend, generator):
+def test_lossy_storage_has_kernels_of_its_own(graph, pretend, generator, monkeypatch):
     pretend(lambda plan: faster(plan) * (0.5 if plan.storage == "bfloat16" else 1))
+    # What the model predicts depends on this machine's speeds.
+    monkeypatch.setattr("onehop.tuner.search._HOPELESS", math.inf)
     plan = tune(graph, lossy=True).plan
     assert plan.generated.startswith("sum-bfloat16-16of16-")
     x = torch.randn(500, 16, generator=generator)
