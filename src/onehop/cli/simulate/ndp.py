@@ -25,6 +25,7 @@ from onehop.cli.simulate.experiment import (
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
+from onehop.machines.common.trace import Trace
 from onehop.machines.ndp import (
     DESIGNS,
     MODELS,
@@ -40,7 +41,6 @@ from onehop.machines.ndp import (
 )
 from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.prior import PriorRun
-from onehop.machines.trace import Trace
 from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
 from onehop.tables import Column, Table
 

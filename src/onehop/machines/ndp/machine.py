@@ -11,6 +11,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.report import Report
 from onehop.machines.ndp import functional
 from onehop.machines.ndp.config import NdpConfig, load
 from onehop.machines.ndp.counts import RankWorkload
@@ -23,7 +24,6 @@ from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Stor
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
-from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan
 
 # Graphs, each in one order of targets, whose counts are cached.

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from onehop.machines.common.report import Report
 from onehop.machines.ndp import window_reads
 from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
 from onehop.machines.ndp.outcome import Candidate, LayerOutcome, gain
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.ndp.windows import unit_share
-from onehop.machines.report import Report
 
 
 def layer_report(found: LayerOutcome) -> Report:

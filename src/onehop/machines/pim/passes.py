@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from onehop.machines.common.trace import Trace
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.memory import Need
 from onehop.machines.pim.report import PHASES, PimReport
-from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
 
 # Words of the argument block of each core, and two more for each tasklet.
