@@ -1,6 +1,8 @@
 """The common base of all plans: frozen dataclasses that check their fields, to and from JSON."""
 
 import json
+import re
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from typing import Any, Self
 
@@ -8,6 +10,14 @@ from onehop.errors import ArgumentError
 
 # Larger numbers of edges, columns or sources are meaningless, and sums with them would overflow 64 bits.
 MOST_COUNT = 1 << 48
+
+# A class in a user's own file, where a plan names a mapping or a scheme.
+_OWN_CLASS = re.compile(r".+\.py:\w+")
+
+
+def is_choice(value: object, names: Collection[str], own: bool = False) -> bool:
+    """Return whether a value is one of some names, or, with ``own``, a class as ``FILE.py:CLASS``."""
+    return value in names or (own and isinstance(value, str) and _OWN_CLASS.fullmatch(value) is not None)
 
 
 class Plan:

@@ -60,7 +60,9 @@ def ndp(
         str, typer.Option(help=f"Also a forward pass with the host's part, of --layers: {', '.join(MODELS)}.")
     ] = "",
     machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
-    mapping: Annotated[str, typer.Option(help=", ".join((*MAPPINGS, *_COMPARED)))] = "adaptive",
+    mapping: Annotated[
+        str, typer.Option(help=f"{', '.join((*MAPPINGS, *_COMPARED))}, or FILE.py:CLASS.")
+    ] = "adaptive",
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
     retile: Annotated[
         str | None,

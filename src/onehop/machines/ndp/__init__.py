@@ -6,6 +6,7 @@
 from onehop.machines.ndp import toy
 from onehop.machines.ndp.config import NdpConfig, load, presets
 from onehop.machines.ndp.machine import Machine
+from onehop.machines.ndp.mapping import Mapping, mappings
 from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
 from onehop.machines.ndp.named_priors import DESIGNS, Design, NamedPrior, named_priors
 from onehop.machines.ndp.outcome import LayerOutcome
@@ -32,6 +33,7 @@ __all__ = [
     "LayerOutcome",
     "LayerWork",
     "Machine",
+    "Mapping",
     "ModelRun",
     "Module",
     "NamedPrior",
@@ -45,6 +47,7 @@ __all__ = [
     "layer_report",
     "layer_works",
     "load",
+    "mappings",
     "named_priors",
     "presets",
     "run_model",

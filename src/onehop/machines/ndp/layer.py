@@ -1,6 +1,6 @@
 """One layer under one mapping: its time by phase, and all other figures of the report."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,12 +16,49 @@ from onehop.machines.ndp.durations import (
     times_of,
     write_cost,
 )
-from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods, check_width
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums, uses_channels
+from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload, sums, uses_channels
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCase:
+    """A layer on a machine, whatever its mapping.
+
+    Attributes:
+        config: The machine.
+        memory: The DRAM's times.
+        plan: Mapping, tile, broadcasting, the host's order.
+        width: Columns of the feature vectors, at least 1.
+        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
+        record: Number of windows whose events are kept.
+
+    Raises:
+        ArgumentError: The width is not a positive integer.
+    """
+
+    config: NdpConfig
+    memory: MemoryTimes
+    plan: NdpPlan
+    width: int
+    finals: Finals | None = None
+    record: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the width."""
+        check_width(self.width)
+
+    def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
+        """The bytes that the layer moves under a mapping."""
+        finals, plan = self.finals, self.plan
+        stored = pods if finals is None or finals.pods is None else finals.pods
+        if finals is not None and stored != pods and (stored.is_own or pods.is_own):
+            # The other mapping assigns nodes to other ranks, so these vectors stay in this one.
+            finals = replace(finals, pods=None)
+        return LayerTraffic(self.config, workload, pods, self.width, plan.tile, plan.broadcast, finals)
 
 
 @dataclass(frozen=True)
@@ -168,41 +205,25 @@ class LayerRun:
         return summed
 
 
-def simulate(
-    config: NdpConfig,
-    workload: RankWorkload,
-    memory: MemoryTimes,
-    pods: Pods,
-    plan: NdpPlan,
-    width: int,
-    *,
-    first: bool,
-    record: int = 0,
-    finals: Finals | None = None,
-) -> LayerRun:
+def simulate(case: LayerCase, workload: RankWorkload, pods: Pods, first: bool) -> LayerRun:
     """Runs one layer in the plan's order of the host's work, or in the fastest.
 
     Args:
-        config: The machine.
+        case: The layer.
         workload: The graph on its ranks, in the plan's order.
-        memory: The DRAM's times.
         pods: The mapping.
-        plan: Fixes the tile, whether bundles are broadcast, and the host's order.
-        width: Columns of the feature vectors.
         first: Whether the graph must be re-tiled first.
-        record: Number of windows whose events are kept.
-        finals: The final vectors; None means the aggregated vectors, in the same mapping.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
     """
-    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast, finals)
-    channels = config.topology.channels
+    config, memory = case.config, case.memory
+    traffic, channels = case.traffic(workload, pods), config.topology.channels
     times = times_of(traffic, memory)
-    schedules = {order: run(times, channels, order) for order in host_orders(pods, plan)}
+    schedules = {order: run(times, channels, order) for order in host_orders(pods, case.plan)}
     windows_ns = {order: schedule.total_ns for order, schedule in schedules.items()}
     host_order = min(windows_ns, key=lambda order: windows_ns[order])
-    schedule = run(times, channels, host_order, record) if record else schedules[host_order]
+    schedule = run(times, channels, host_order, case.record) if case.record else schedules[host_order]
     return LayerRun(
         workload,
         traffic,
@@ -211,7 +232,7 @@ def simulate(
         windows_ns,
         schedule,
         paths(times, channels),
-        control_ns(config, workload.graph.num_src, width),
+        control_ns(config, workload.graph.num_src, case.width),
         retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
         if first and workload.reorders
         else None,
