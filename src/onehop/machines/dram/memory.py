@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check, check_integer
 from onehop.machines.dram import command
 from onehop.machines.dram.access import OPERATIONS, Access
 from onehop.machines.dram.command import REFRESHES, CommandRun
@@ -22,8 +23,7 @@ SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
 
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
-_MOST_QUEUE = 256
-_MOST_ACCESSES = 1 << 20
+_MOST = {"queue": 256, "close_after": 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +58,7 @@ class Memory:
         if not isinstance(self.dram, Dram):
             raise ArgumentError(f'dram: expected a Dram, as preset("DDR5_4800AN"), got {self.dram!r}.')
         layout_for(self.layout, self.dram.organisation, self.ranks)
-        if type(self.queue) is not int or not 1 <= self.queue <= _MOST_QUEUE:
-            raise ArgumentError(f"queue: expected an integer from 1 to {_MOST_QUEUE}, got {self.queue!r}.")
-        if not isinstance(self.refresh, bool):
-            raise ArgumentError(f"refresh: expected true or false, got {self.refresh!r}.")
+        check(self, error=ArgumentError, least={"close_after": 0}, most=_MOST)
         if self.scheduler not in SCHEDULERS:
             raise ArgumentError(
                 f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
@@ -74,10 +71,6 @@ class Memory:
             raise ArgumentError(
                 f"refresh_mode: {self.dram.name} has no same-bank refresh; give the device timing.rfc_sb and "
                 "timing.refi_sb, or take all_bank."
-            )
-        if type(self.close_after) is not int or not 0 <= self.close_after <= _MOST_ACCESSES:
-            raise ArgumentError(
-                f"close_after: expected an integer from 0 to {_MOST_ACCESSES}, got {self.close_after!r}."
             )
         self._check_same_bank()
         lost = max(lost_to_refresh(self.dram.timing, op, self.ranks) for op in OPERATIONS)
@@ -198,7 +191,7 @@ class Memory:
         """
         if level == "command":
             return self.serve(self.requests(access, requests, seed))
-        _check_count(requests)
+        check_integer("requests", requests)
         counts = self.cost(access, level).counts(
             requests, access.op, self._refresh_clocks, self.ranks if self.refresh else 0
         )
@@ -212,7 +205,7 @@ class Memory:
             count: Bursts.
             seed: Seed of the addresses of random runs.
         """
-        _check_count(count)
+        check_integer("requests", count)
         return generate(access, self.dram.organisation, self.address_layout, count, seed)
 
     def refresh_nj(self, time_ns: float) -> float:
@@ -263,11 +256,6 @@ class Memory:
             close_after=self.close_after,
             log=log,
         )
-
-
-def _check_count(requests: int) -> None:
-    if type(requests) is not int or requests < 1:
-        raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
 
 
 def check_level(level: str) -> None:

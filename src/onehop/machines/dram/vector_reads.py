@@ -4,6 +4,7 @@ import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.checks import check_integer
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.requests import Requests
 
@@ -25,8 +26,7 @@ def vector_reads(graph: Graph, width: int, dram: Dram, most: int) -> Requests:
         ArgumentError: The width or the number is not a positive integer, or the graph has no edges.
     """
     for name, value in (("width", width), ("requests", most)):
-        if type(value) is not int or value < 1:
-            raise ArgumentError(f"{name}: expected an integer of at least 1, got {value!r}.")
+        check_integer(name, value)
     if not graph.num_edges:
         raise ArgumentError("graph: it has no edges, so an aggregation reads no vectors.")
     bursts = -(-width * _ELEMENT_BYTES // dram.organisation.burst_bytes)

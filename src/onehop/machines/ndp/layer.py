@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp import energy, retiling
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.config import NdpConfig
@@ -16,7 +17,7 @@ from onehop.machines.ndp.durations import (
     times_of,
     write_cost,
 )
-from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods, check_width
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
 from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload, sums, uses_channels
@@ -49,7 +50,7 @@ class LayerCase:
 
     def __post_init__(self) -> None:
         """Checks the width."""
-        check_width(self.width)
+        check_integer("width", self.width)
 
     def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
         """The bytes that the layer moves under a mapping."""

@@ -244,16 +244,6 @@ def _span(what: str, begin: int, end: int) -> str:
     return f"{what} {begin}" if end - begin == 1 else f"{what}s {begin} to {end - 1}"
 
 
-def check_width(width: int) -> None:
-    """Refuses what cannot be the columns of feature vectors.
-
-    Raises:
-        ArgumentError: Not an integer of at least 1.
-    """
-    if type(width) is not int or width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
-
-
 def candidates(topology: Topology) -> list[Pods]:
     """GraNDe's mappings that differ from one another on this machine, the smallest pods first."""
     found: dict[int, Pods] = {}

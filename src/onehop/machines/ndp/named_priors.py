@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.hub_copies import CopiedWorkload
-from onehop.machines.ndp.mapping import Pods, check_width
+from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.prior import PriorRun, prior_run
 
@@ -101,10 +102,9 @@ def named_priors(
             f"graph: expected the same nodes as sources and destinations, got {graph.num_src} and "
             f"{graph.num_dst}; the copies of hubs need their results."
         )
-    if type(tile) is not int or tile < 1:
-        raise ArgumentError(f"tile: expected an integer of at least 1, got {tile!r}.")
+    check_integer("tile", tile)
     for width in widths:
-        check_width(width)
+        check_integer("width", width)
     found = []
     for name in names:
         if name not in DESIGNS:

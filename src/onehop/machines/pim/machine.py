@@ -10,6 +10,7 @@ from onehop.calls import Attention, Extremum
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.base import AttentionSize
+from onehop.machines.common.checks import check_integer
 from onehop.machines.pim import by_part
 from onehop.machines.pim.attention import attention_plan, simulate_attention
 from onehop.machines.pim.config import PimConfig
@@ -22,7 +23,7 @@ from onehop.machines.pim.operands import checked, finish, prepare
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
 from onehop.machines.pim.search import candidates, ranked
-from onehop.machines.pim.shapes import BalancedShapes, Shapes, check_width
+from onehop.machines.pim.shapes import BalancedShapes, Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -107,7 +108,7 @@ class Machine:
         return self._plan_for(graph, width, self.kernel(PimPlan(), dtype, weighted))
 
     def _plan_for(self, graph: Graph, width: int, kernel: Kernel) -> PimPlan:
-        check_width(width)
+        check_integer("width", width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         if not self._tune:
             return default_plan(self.config, size, width, kernel)
@@ -128,7 +129,7 @@ class Machine:
 
         Arguments and errors are those of :meth:`plan`.
         """
-        check_width(width)
+        check_integer("width", width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         return default_plan(self.config, size, width, self.kernel(PimPlan(), dtype, weighted))
 
@@ -165,7 +166,7 @@ class Machine:
                 machine.
             MachineMemoryError: It needs more memory than a core has.
         """
-        check_width(width)
+        check_integer("width", width)
         shapes = self.shapes(graph) if isinstance(graph, Graph) else graph
         if plan is None:
             plan = self._plan

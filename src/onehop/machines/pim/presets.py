@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.pim.config import PimConfig, document_of
+from onehop.machines.common.files import document_of, text_of
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.parts import Arithmetic, Core, Functions, Host, Links, Points, Power
 
 # R: microseconds by bytes of one transfer.
@@ -292,7 +293,7 @@ def load(path: str | Path) -> PimConfig:
         ConfigurationError: Not TOML, an unknown key or base, or a value that does not fit.
         FileNotFoundError: There is no such file.
     """
-    text = Path(path).read_text()
+    text = text_of(path)
     name = document_of(text).get("base")
     if name is None:
         return PimConfig.from_toml(text)

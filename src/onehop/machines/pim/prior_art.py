@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.memory import fits
-from onehop.machines.pim.shapes import Shapes, check_width
+from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
@@ -57,7 +58,7 @@ def pygim_search(
     Raises:
         ArgumentError: The width is not an integer of at least 1.
     """
-    check_width(width)
+    check_integer("width", width)
     grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
     plans = [
         replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
@@ -79,7 +80,7 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
         ArgumentError: The width is not an integer of at least 1, or ``ranks_each`` does not divide
             the ranks.
     """
-    check_width(width)
+    check_integer("width", width)
     if type(ranks_each) is not int or ranks_each < 1 or config.ranks % ranks_each:
         raise ArgumentError(
             f"ranks_each: expected a divisor of the {config.ranks} ranks of {config.name}, got "
