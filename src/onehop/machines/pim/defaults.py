@@ -6,8 +6,8 @@ from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.memory import fits
+from onehop.machines.pim.operators.rows import Rows
 from onehop.machines.pim.shapes import BalancedShapes
-from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
 # A plan that leaves this share of the banks free also fits most graphs, which are not balanced.
@@ -26,7 +26,7 @@ def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Ke
     for sp, ds in suitable_grids(config):
         plan = replace(plain, sp=sp, ds=ds)
         if fits(smaller, plan, size, width, kernel):
-            took = simulate(config, plan, size, width, kernel).total_ns
+            took = Rows(kernel, width).cost(config, plan, size).total_ns
             if took < best_ns:
                 best, best_ns = plan, took
     if best is not None:

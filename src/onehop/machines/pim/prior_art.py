@@ -9,8 +9,8 @@ from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
 from onehop.machines.pim.memory import fits
+from onehop.machines.pim.operators.rows import Rows
 from onehop.machines.pim.shapes import Shapes
-from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
 # Properties of PyGim's kernels and host code in every plan: values of one are multiplied by, readers fetch
@@ -123,7 +123,7 @@ def _fastest(
     best, best_ns = None, float("inf")
     for plan in plans:
         if fits(config, plan, shapes, width, kernel):
-            took = simulate(config, plan, shapes, width, kernel).total_ns
+            took = Rows(kernel, width).cost(config, plan, shapes).total_ns
             if took < best_ns:
                 best, best_ns = plan, took
     return best

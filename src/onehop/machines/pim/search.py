@@ -17,8 +17,8 @@ from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.estimate import Estimator
 from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.operators.rows import Rows
 from onehop.machines.pim.shapes import BalancedShapes, Shapes
-from onehop.machines.pim.simulate import simulate
 from onehop.plans.pim import PimPlan
 
 # Format, core balance, thread balance. In COO, tasklets that share no row need no lock.
@@ -154,6 +154,6 @@ def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
 def in_full_ns(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> float:
     """Time of a plan in full simulation; infinite if it does not fit."""
     try:
-        return simulate(config, plan, shapes, width, kernel).total_ns
+        return Rows(kernel, width).cost(config, plan, shapes).total_ns
     except (ArgumentError, MachineMemoryError):
         return float("inf")
