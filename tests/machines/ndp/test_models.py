@@ -7,7 +7,8 @@ import pytest
 
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.ndp import Host, Machine, ModelRun, NdpPlan, layer_works, load, run_model
-from onehop.machines.ndp.layer import LayerCase, simulate
+from onehop.machines.ndp.case import LayerCase
+from onehop.machines.ndp.layer import simulate
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.traffic import Finals
 from tests.machines.ndp.graphs import random_graph

@@ -7,8 +7,9 @@ import torch
 
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.durations import times_of
-from onehop.machines.ndp.layer import LayerCase, simulate
+from onehop.machines.ndp.layer import simulate
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.traffic import Finals, LayerTraffic
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS

@@ -1,13 +1,13 @@
 """One layer under one mapping: its time by phase, and all other figures of the report."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp import energy, retiling
 from onehop.machines.ndp.bounds import Paths, paths
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import (
@@ -20,46 +20,9 @@ from onehop.machines.ndp.durations import (
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload, sums, uses_channels
+from onehop.machines.ndp.traffic import LayerTraffic, sums, uses_channels
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
-
-
-@dataclass(frozen=True, slots=True)
-class LayerCase:
-    """A layer on a machine, whatever its mapping.
-
-    Attributes:
-        config: The machine.
-        memory: The DRAM's times.
-        plan: Mapping, tile, broadcasting, the host's order.
-        width: Columns of the feature vectors, at least 1.
-        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
-        record: Number of windows whose events are kept.
-
-    Raises:
-        ArgumentError: The width is not a positive integer.
-    """
-
-    config: NdpConfig
-    memory: MemoryTimes
-    plan: NdpPlan
-    width: int
-    finals: Finals | None = None
-    record: int = 0
-
-    def __post_init__(self) -> None:
-        """Checks the width."""
-        check_integer("width", self.width)
-
-    def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
-        """The bytes that the layer moves under a mapping."""
-        finals, plan = self.finals, self.plan
-        stored = pods if finals is None or finals.pods is None else finals.pods
-        if finals is not None and stored != pods and (stored.is_own or pods.is_own):
-            # The other mapping assigns nodes to other ranks, so these vectors stay in this one.
-            finals = replace(finals, pods=None)
-        return LayerTraffic(self.config, workload, pods, self.width, plan.tile, plan.broadcast, finals)
 
 
 @dataclass(frozen=True)

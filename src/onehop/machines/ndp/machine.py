@@ -14,9 +14,9 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.common.report import Report
 from onehop.machines.ndp import functional
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.config import NdpConfig, load
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.layer import LayerCase
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.models import LayerWork
@@ -27,7 +27,7 @@ from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Stor
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
-from onehop.plans.ndp import PODS, NdpPlan
+from onehop.plans.ndp import NdpPlan
 
 # A graph's number, its tiling, its batch, and a user's mapping.
 _Key = tuple[int, str, int, Pods | None]
@@ -265,7 +265,7 @@ class Machine:
             pods: The mapping, where a user's assigns nodes to ranks; None means that of GraNDe's mappings.
         """
         plan = self._checked(plan, graph)
-        own = pods if pods is not None and pods.is_own else None
+        own = None if pods is None else pods.own
         key = (graph.number, plan.retile, plan.batch if plan.reorders else 0, own)
         if key not in self._workloads:
             self._workloads[key] = RankWorkload(
@@ -294,9 +294,8 @@ class Machine:
 
     def _own(self, plan: NdpPlan) -> Pods | None:
         """The plan's mapping, where it is a user's."""
-        if plan.mapping in ("adaptive", *PODS):
-            return None
-        return Pods.of(self.config.topology, plan.mapping)
+        adaptive = plan.mapping == "adaptive"
+        return None if adaptive else Pods.of(self.config.topology, plan.mapping).own
 
     def _tiled(self, graph: Graph, plan: NdpPlan) -> _Key:
         """The tile lists of a graph: those of a user's mapping are of its own."""

@@ -154,9 +154,9 @@ class Pods:
         return self.mapping.name
 
     @property
-    def is_own(self) -> bool:
-        """Return whether the mapping is a user's, for which graphs are counted separately."""
-        return self.name not in PODS
+    def own(self) -> "Pods | None":
+        """These pods where the mapping is a user's, for which graphs are counted separately; else None."""
+        return None if self.name in PODS else self
 
     @property
     def count(self) -> int:

@@ -1,12 +1,13 @@
 """A layer on the machine: all candidates' times, the chosen mapping, and the baselines."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, baseline
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.layer import LayerCase, LayerRun, simulate
+from onehop.machines.ndp.layer import LayerRun, simulate
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PriorRun, prior
 from onehop.plans.ndp import NdpPlan
@@ -102,11 +103,11 @@ def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutco
         ArgumentError: A buffer cannot hold one output slice, or no mapping can have the plan's order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    config, plan = case.config, case.plan
+    config, plan, untiled = case.config, case.plan, case.untiled
     choices, asked = candidates(config.topology), None
     if plan.mapping != "adaptive":
         asked = Pods.of(config.topology, plan.mapping)
-        choices = [asked, *(other for other in choices if asked.is_own or other.size != asked.size)]
+        choices = [asked, *(other for other in choices if asked.own or other.size != asked.size)]
     runs: dict[str, LayerRun] = {}
     impossible: dict[str, str] = {}
     for pods in choices:
@@ -119,9 +120,9 @@ def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutco
     if not runs:
         raise ArgumentError(next(iter(impossible.values())))
     chosen = min(runs.values(), key=lambda run: run.time_ns) if asked is None else runs[asked.name]
-    by_number, by_index = workload_of(replace(plan, retile="index"), None), None
+    by_number, by_index = workload_of(untiled.plan, None), None
     if plan.reorders:
-        pods, untiled = chosen.traffic.pods, replace(case, plan=replace(plan, retile="index"), record=0)
+        pods = chosen.traffic.pods
         by_index = simulate(untiled, workload_of(untiled.plan, pods), pods, first=False)
     return LayerOutcome(
         plan,
@@ -129,7 +130,7 @@ def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutco
         chosen,
         {name: Candidate.of(run) for name, run in runs.items()},
         impossible,
-        baseline(config, by_number, case.memory, case.width),
-        prior(config, by_number, case.memory, plan.tile, case.width),
+        baseline(case, by_number),
+        prior(case, by_number),
         None if by_index is None else by_index.time_ns,
     )

@@ -8,8 +8,9 @@ import numpy as np
 from onehop.errors import ArgumentError
 from onehop.machines.ndp import bounds
 from onehop.machines.ndp.baseline import GraphSize, host_alone
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
-from onehop.machines.ndp.layer import LayerCase, control_ns, host_orders
+from onehop.machines.ndp.layer import control_ns, host_orders
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PRIOR_PODS, steps_of
 from onehop.machines.ndp.sampled_windows import Stretch, Targets, segments, stretches
@@ -112,7 +113,7 @@ def sampled_layer(
             has a cache, or the graph has no destinations.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    config, memory, plan, width = case.config, case.memory, case.plan, case.width
+    config, plan, width = case.config, case.plan, case.width
     ordered, by_number = targets
     if config.host.llc_mib:
         raise ArgumentError(
@@ -138,7 +139,7 @@ def sampled_layer(
         raise ArgumentError(next(iter(impossible.values())))
     name = min(runs, key=lambda name: runs[name].mapping.time_ns.value)
     tell("sampling prior machines", len(choices) / (len(choices) + 1))
-    untiled = replace(case, plan=replace(plan, retile="index", host_order="after"))
+    untiled = replace(case.untiled, plan=replace(case.untiled.plan, host_order="after"))
     priors = {}
     for pods in (Pods.of(config.topology, each) for each in PRIOR_PODS):
         if by_number is ordered and pods.name in runs:
@@ -149,10 +150,10 @@ def sampled_layer(
     best_prior = min(priors.values(), key=lambda found: found.value)
     edges = chosen.edges if ordered.num_edges is None else Estimate.exact(ordered.num_edges)
     size = GraphSize(ordered.num_src, ordered.num_dst, round(edges.value))
-    host_ns = host_alone(config, size, size.num_edges, memory, width).time_ns
+    host_ns = host_alone(case, size, size.num_edges).time_ns
     # The host's time grows evenly with the edges.
     more = replace(size, num_edges=size.num_edges + _MANY)
-    slope = (host_alone(config, more, more.num_edges, memory, width).time_ns - host_ns) / _MANY
+    slope = (host_alone(case, more, more.num_edges).time_ns - host_ns) / _MANY
     time = chosen.mapping.time_ns
     over_host = chosen.gain(host_ns, slope if ordered.num_edges is None else 0.0)
     # Samples of prior machines are others, so errors add up as squares do.
