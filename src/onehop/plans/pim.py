@@ -1,13 +1,16 @@
 """The parameters of a run on a near-bank machine: the partition of matrix, features and threads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan
+from onehop.plans.plan import Plan, is_choice
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "scheme": ("paf", "grande", "sparsep"),
+# Users append their own: onehop.machines.pim.schemes.register does.
+SCHEMES = ["paf", "grande", "sparsep"]
+_CHOICES: dict[str, Sequence[str]] = {
+    "scheme": SCHEMES,
     "format": ("csr", "coo"),
     "core_balance": ("row", "edge"),
     "thread_balance": ("row", "edge"),
@@ -77,7 +80,8 @@ class PimPlan(Plan):
         scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
         scheme: "paf", or the prior art that the plan reproduces: "grande" (a part of the matrix in every core
             of a rank, the features cut among them; ``ds`` is then at least the cores of a rank) or "sparsep"
-            (sparse matrix times vector, column after column).
+            (sparse matrix times vector, column after column). Or a user's own: the name under which it was
+            registered, or ``FILE.py:CLASS``.
 
     Raises:
         ArgumentError: A field has an invalid value.
@@ -111,7 +115,7 @@ class PimPlan(Plan):
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
+            if not is_choice(getattr(self, name), allowed, own=name == "scheme"):
                 raise ArgumentError(
                     f"plan: {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}."
                 )

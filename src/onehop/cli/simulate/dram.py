@@ -28,9 +28,9 @@ from onehop.machines.dram import (
     write_trace,
 )
 from onehop.machines.dram.access import OPERATIONS, PATTERNS
-from onehop.machines.dram.command import REFRESHES
+from onehop.machines.dram.command import REFRESHES, SCHEDULERS
 from onehop.machines.dram.layout import NAMES
-from onehop.machines.dram.memory import LEVELS, SCHEDULERS
+from onehop.machines.dram.memory import LEVELS
 from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
 from onehop.machines.dram.vector_reads import vector_reads

@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
 from onehop.machines.common.checks import check, check_integer
-from onehop.machines.dram import command
 from onehop.machines.dram.access import OPERATIONS, Access
-from onehop.machines.dram.command import REFRESHES, CommandRun
+from onehop.machines.dram.command import REFRESHES, SCHEDULERS, CommandRun, Controller, serve
 from onehop.machines.dram.curve import BurstCost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
@@ -19,7 +18,6 @@ from onehop.machines.dram.report import DramReport, report
 from onehop.machines.dram.requests import Requests, generate
 
 LEVELS = ("command", "curve")
-SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
 
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
@@ -246,16 +244,9 @@ class Memory:
         Raises:
             ArgumentError: A burst lies outside the ranks.
         """
-        return command.serve(
-            self.dram,
-            self.address_layout,
-            requests,
-            queue=self.queue,
-            refresh=self.refresh_mode if self.refresh else "none",
-            scheduler=self.scheduler,
-            close_after=self.close_after,
-            log=log,
-        )
+        refresh = self.refresh_mode if self.refresh else "none"
+        controller = Controller(self.queue, refresh, self.scheduler, self.close_after)
+        return serve(self.dram, self.address_layout, requests, controller, log)
 
 
 def check_level(level: str) -> None:

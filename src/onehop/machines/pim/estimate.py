@@ -11,8 +11,9 @@ from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles
 from onehop.machines.pim.footprint import mram_bytes, wram_bytes
-from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.layout import ITEM_BYTES
 from onehop.machines.pim.memory import cut_rule
+from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, padded, stored_width
+from onehop.machines.pim.layout import ITEM_BYTES, stored_width
+from onehop.machines.pim.scheme import padded
 from onehop.plans.pim import PimPlan
 
 

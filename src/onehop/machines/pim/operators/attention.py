@@ -13,7 +13,7 @@ from onehop.machines.base import AttentionSize
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.layout import Cluster, layout, suitable_grids
+from onehop.machines.pim.layout import layout, suitable_grids
 from onehop.machines.pim.memory import Need, cut_rule
 from onehop.machines.pim.numbers import NAMES
 from onehop.machines.pim.operators.attention_costs import (
@@ -29,6 +29,7 @@ from onehop.machines.pim.operators.extremum import Extremum
 from onehop.machines.pim.operators.parts import parts_of
 from onehop.machines.pim.passes import Loads, Pass, Ran, report_of
 from onehop.machines.pim.report import PimReport
+from onehop.machines.pim.scheme import Cluster
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans import CpuPlan
 from onehop.plans.pim import PimPlan

@@ -7,18 +7,11 @@ import numpy as np
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles, hub_rows
-from onehop.machines.pim.layout import (
-    ITEM_BYTES,
-    Cluster,
-    Placement,
-    layout,
-    round_slices,
-    stored_width,
-    wide_enough,
-)
+from onehop.machines.pim.layout import ITEM_BYTES, layout, round_slices, stored_width, wide_enough
 from onehop.machines.pim.memory import check_memory, cut_rule
 from onehop.machines.pim.passes import Loads, Pass, Ran, hide_merges, report_of, send_pieces
 from onehop.machines.pim.report import PimReport
+from onehop.machines.pim.scheme import Cluster, Placement
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
