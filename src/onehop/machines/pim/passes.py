@@ -52,7 +52,7 @@ def hide_merges(done: list[Pass]) -> None:
 
 @dataclass(slots=True)
 class Loads:
-    """What one pass moves and computes; a rank transfers as much for each of its cores as the fullest needs.
+    """Bytes and times of one pass, by rank; a rank transfers as much for each core as its fullest needs.
 
     Attributes:
         config: The machine.
