@@ -31,9 +31,9 @@ from onehop.machines.dram.access import OPERATIONS, PATTERNS
 from onehop.machines.dram.command import REFRESHES, SCHEDULERS
 from onehop.machines.dram.layout import NAMES
 from onehop.machines.dram.memory import LEVELS
+from onehop.machines.dram.requests import vector_reads
 from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
-from onehop.machines.dram.vector_reads import vector_reads
 from onehop.tables import Column, Table
 
 _LAYOUTS = (

@@ -1,5 +1,7 @@
 """One interface to both levels: ranks behind a bus, and the time that traffic to them takes."""
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -10,18 +12,87 @@ from onehop.errors import ArgumentError
 from onehop.machines.common.checks import check, check_integer
 from onehop.machines.dram.access import OPERATIONS, Access
 from onehop.machines.dram.command import REFRESHES, SCHEDULERS, CommandRun, Controller, serve
-from onehop.machines.dram.curve import BurstCost, Curve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.limits import Limits, limits, lost_to_refresh
-from onehop.machines.dram.report import DramReport, report
+from onehop.machines.dram.report import CommandCounts, DramReport, report
 from onehop.machines.dram.requests import Requests, generate
 
 LEVELS = ("command", "curve")
-
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
 _MOST = {"queue": 256, "close_after": 1 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class BurstCost:
+    """Cost of a burst in endless traffic.
+
+    Attributes:
+        cycles: Clocks.
+        activations: ACT commands.
+        misses: Requests that find their bank closed.
+    """
+
+    cycles: float
+    activations: float
+    misses: float
+
+    @classmethod
+    def of(cls, counts: CommandCounts) -> "BurstCost":
+        """The mean over a run."""
+        bursts = counts.reads + counts.writes
+        return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
+
+    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
+        """Counts for a number of bursts.
+
+        Args:
+            bursts: Number of bursts.
+            op: ``read`` or ``write``.
+            refi: Clocks between refreshes.
+            refreshed_ranks: Ranks that are refreshed.
+        """
+        cycles = round(bursts * self.cycles)
+        activations = min(bursts, round(bursts * self.activations))
+        misses = min(activations, round(bursts * self.misses))
+        return CommandCounts(
+            cycles=cycles,
+            reads=bursts if op == "read" else 0,
+            writes=bursts if op == "write" else 0,
+            row_hits=bursts - activations,
+            row_misses=misses,
+            row_conflicts=activations - misses,
+            activations=activations,
+            refreshes=cycles // refi * refreshed_ranks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Costs of random runs by their length.
+
+    Attributes:
+        lengths: Bursts of a run, growing.
+        costs: What a burst costs at each.
+    """
+
+    lengths: tuple[int, ...]
+    costs: tuple[BurstCost, ...]
+
+    def at(self, length: int) -> BurstCost:
+        """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
+        right = bisect_right(self.lengths, length)
+        if right == 0 or right == len(self.lengths):
+            return self.costs[max(0, right - 1)]
+        low, high = self.lengths[right - 1], self.lengths[right]
+        share = math.log(length / low) / math.log(high / low)
+        before, after = self.costs[right - 1], self.costs[right]
+        return BurstCost(
+            before.cycles + share * (after.cycles - before.cycles),
+            before.activations + share * (after.activations - before.activations),
+            before.misses + share * (after.misses - before.misses),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from onehop.machines.ndp.sampled import SampledLayer, SampledMapping
 from onehop.machines.ndp.sampled_report import sampled_report
 from onehop.machines.ndp.sampling import Estimate, Sample
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
-from onehop.machines.ndp.sensitivity import CLOCKS_MHZ, ClockPoint, by_clock
-from onehop.machines.ndp.whole_models import ModelRun, run_model
+from onehop.machines.ndp.whole_models import CLOCKS_MHZ, ClockPoint, ModelRun, by_clock, run_model
 from onehop.plans.ndp import NdpPlan
 
 __all__ = [

@@ -15,13 +15,12 @@ from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.defaults import default_plan
 from onehop.machines.pim.numbers import NAMES
 from onehop.machines.pim.operators import Attention, Extremum, Operator, Rows, Sum
 from onehop.machines.pim.operators.operands import checked
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.search import candidates, ranked
+from onehop.machines.pim.search import candidates, default_plan, ranked
 from onehop.machines.pim.shapes import BalancedShapes, Shapes
 from onehop.plans.pim import PimPlan
 
