@@ -12,6 +12,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.operands import Operands
 from onehop.machines.common.report import Report
 from onehop.machines.ndp import functional
 from onehop.machines.ndp.case import LayerCase
@@ -121,30 +122,11 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or a buffer cannot hold one output slice.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
+        Operands(x, weight, reduce, src_scale, dst_scale).check(graph)
         plan = self._checked(plan, graph)
-        if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
-            shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ArgumentError(f"x: expected shape [{graph.num_src}, F], the graph's sources, got {shape}.")
-        if not x.is_cpu:
-            raise ArgumentError(f"x: expected a CPU tensor, got one on {x.device}; move it with .cpu().")
         reason = self.refuse(x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
-        if reduce not in ("sum", "mean"):
-            raise ArgumentError(f"reduce: expected 'sum' or 'mean', got {reduce!r}; modules only add up.")
-        for name, given, length in (
-            ("weight", weight, graph.num_edges),
-            ("src_scale", src_scale, graph.num_src),
-            ("dst_scale", dst_scale, graph.num_dst),
-        ):
-            if given is None:
-                continue
-            if given.shape != (length,):
-                raise ArgumentError(f"{name}: expected shape [{length}], got {list(given.shape)}.")
-            if not given.is_cpu:
-                raise ArgumentError(
-                    f"{name}: expected a CPU tensor, got one on {given.device}; move it with .cpu()."
-                )
         found = self._layer(graph, x.size(1), plan, record=_RECORDED)
         values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
         out = functional.aggregate(found.run.workload, found.run.traffic.pods, values, weight)

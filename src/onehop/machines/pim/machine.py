@@ -12,6 +12,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.base import AttentionSize
 from onehop.machines.common.checks import check_integer
+from onehop.machines.common.operands import Operands
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
@@ -209,7 +210,7 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or sums could overflow.
             MachineMemoryError: The plan needs more memory than a core has.
         """
-        inputs = checked(graph, x, weight, reduce, src_scale, dst_scale)
+        inputs = checked(graph, Operands(x, weight, reduce, src_scale, dst_scale))
         chosen = plan if plan is not None else self._plan
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)

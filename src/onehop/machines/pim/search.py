@@ -1,8 +1,8 @@
 """The search for a plan: all candidates from what the busiest cores have, the best few in full.
 
 The first step (:class:`Estimator`) needs, for each way to cut the matrix, the largest numbers of edges and
-rows of a core; that costs a pass over the edges for each number of parts, and hardly anything else. The second
-step counts the work of each tasklet, for the best candidates overall and of each way to balance.
+rows of a core; that costs a pass over the edges for each number of parts, and hardly anything else. The
+second step counts the work of each tasklet, for the best candidates overall and of each way to balance.
 """
 
 import math

@@ -8,6 +8,7 @@ from torch import Tensor
 from onehop import calls
 from onehop.graph import Graph
 from onehop.kernels.cpu.extremum import PreparedExtremum
+from onehop.machines.common.operands import Operands
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
@@ -54,11 +55,11 @@ class Extremum(Rows):
         Raises:
             ArgumentError: A shape or dtype does not fit.
         """
-        x, weight, dtype = call.x.detach(), call.weight, NAMES[call.x.dtype]
-        inputs = checked(graph, x, weight, "sum", None, None)
+        weight, dtype = call.weight, NAMES[call.x.dtype]
+        x = checked(graph, Operands(call.x, weight)).x
         bits = 1.0 if weight is None else multiply_bits(x, weight)
         kernel = Kernel(dtype, dtype, weight is not None, bits, True, call.adds)
-        return cls(kernel, x.size(1), call._replace(x=inputs.x))
+        return cls(kernel, x.size(1), call._replace(x=x))
 
     @property
     def searched(self) -> Kernel:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from onehop import native
 from onehop.graph import Graph
+from onehop.machines.common.operands import Operands
 from onehop.machines.native import extension
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
@@ -16,7 +17,7 @@ from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.layout import layout
 from onehop.machines.pim.memory import cut_rule
 from onehop.machines.pim.numbers import NAMES, TORCH_TYPES, multiply_bits
-from onehop.machines.pim.operators.operands import HostInputs, Prepared, finish, prepare
+from onehop.machines.pim.operators.operands import Prepared, finish, prepare
 from onehop.machines.pim.operators.rows import Rows
 from onehop.machines.pim.scheme import Cluster
 from onehop.plans.pim import PimPlan
@@ -34,7 +35,7 @@ class Sum(Rows):
         prepared: The operands as the machine gets them.
     """
 
-    inputs: HostInputs
+    inputs: Operands
     prepared: Prepared
 
     @staticmethod
@@ -54,7 +55,7 @@ class Sum(Rows):
         return None
 
     @classmethod
-    def of(cls, graph: Graph, inputs: HostInputs, plan: PimPlan, dtype: str) -> "Sum":
+    def of(cls, graph: Graph, inputs: Operands, plan: PimPlan, dtype: str) -> "Sum":
         """The sum of operands under a plan.
 
         Args:
