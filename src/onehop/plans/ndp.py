@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, is_choice
+from onehop.plans.plan import Plan, check_choice
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 # Users append their own: onehop.machines.ndp.mappings.register does.
@@ -52,9 +52,7 @@ class NdpPlan(Plan):
         """Checks every field."""
         orders = ("adaptive", *HOST_ORDERS)
         for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
-            value = getattr(self, name)
-            if not is_choice(value, allowed, own=name == "mapping"):
-                raise ArgumentError(f"plan: {name} must be one of {', '.join(allowed)}, not {value!r}.")
+            check_choice(name, getattr(self, name), allowed, own=name == "mapping")
         for name in ("tile", "batch"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value < 2**31:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, is_choice
+from onehop.plans.plan import Plan, check_choice
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
 # Users append their own: onehop.machines.pim.schemes.register does.
@@ -115,10 +115,7 @@ class PimPlan(Plan):
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, allowed in _CHOICES.items():
-            if not is_choice(getattr(self, name), allowed, own=name == "scheme"):
-                raise ArgumentError(
-                    f"plan: {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), allowed, own=name == "scheme")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if type(value) is not int or value < least:
@@ -127,9 +124,8 @@ class PimPlan(Plan):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"plan: {name} must be true or false, not {getattr(self, name)!r}.")
         for name in ("dtype", "accumulator"):
-            value = getattr(self, name)
-            if value is not None and value not in DTYPES:
-                raise ArgumentError(f"plan: {name} must be one of {', '.join(DTYPES)}, not {value!r}.")
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), DTYPES)
         reader = self.reader_bytes
         if type(reader) is not int or not 8 <= reader <= 1024 or reader & (reader - 1):
             # A refill moves two pages, and one transfer moves at most 2,048 bytes.

@@ -11,13 +11,25 @@ from onehop.errors import ArgumentError
 # Larger numbers of edges, columns or sources are meaningless, and sums with them would overflow 64 bits.
 MOST_COUNT = 1 << 48
 
-# A class in a user's own file, where a plan names a mapping or a scheme.
 _OWN_CLASS = re.compile(r".+\.py:\w+")
 
 
-def is_choice(value: object, names: Collection[str], own: bool = False) -> bool:
-    """Return whether a value is one of some names, or, with ``own``, a class as ``FILE.py:CLASS``."""
-    return value in names or (own and isinstance(value, str) and _OWN_CLASS.fullmatch(value) is not None)
+def check_choice(name: str, value: object, names: Collection[str], own: bool = False) -> None:
+    """Refuses a field's value that is not one of some names.
+
+    Args:
+        name: The field.
+        value: Its value.
+        names: What it may be.
+        own: Whether it may also be a class of a user's file, as ``FILE.py:CLASS``.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    if value in names or (own and isinstance(value, str) and _OWN_CLASS.fullmatch(value)):
+        return
+    also = ", or FILE.py:CLASS" if own else ""
+    raise ArgumentError(f"plan: {name} must be one of {', '.join(names)}{also}, not {value!r}.")
 
 
 class Plan:

@@ -109,7 +109,7 @@ def test_what_is_lost_is_told(change: Change, told: str) -> None:
 
 
 def test_unknown_schemes() -> None:
-    with pytest.raises(ArgumentError, match="plan: scheme must be one of paf, grande, sparsep, not 'mine'"):
+    with pytest.raises(ArgumentError, match="plan: scheme must be one of paf, grande, sparsep, or FILE"):
         PimPlan(scheme="mine")
     with pytest.raises(ArgumentError, match=r"scheme: there is no file 'absent\.py'"):
         MACHINE.simulate(GRAPH, 19, PimPlan(scheme="absent.py:Mine"))
