@@ -9,6 +9,7 @@ from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
 from onehop.machines.pim.layout import ITEM_BYTES, layout, stored_width, suitable_grids, wide_enough
+from onehop.machines.pim.parts import Core
 from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import CutRule, Shapes
 from onehop.plans.pim import PimPlan
@@ -78,6 +79,16 @@ class Need:
     core: int
     sparse_bytes: int
 
+    def excess(self, core: Core) -> tuple[str, int, int] | None:
+        """Return the memory that is too small, the bytes needed, and those of a core; None if both fit."""
+        for memory, needed, limit in (
+            ("MRAM", self.mram_bytes, core.mram_bytes),
+            ("WRAM", self.wram_bytes, core.wram_bytes),
+        ):
+            if needed > limit:
+                return memory, needed, limit
+        return None
+
 
 def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
     """The rule by which a cluster of a given number of cores is cut."""
@@ -126,8 +137,7 @@ def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
         wide_enough(config, plan, width, kernel.dtype, kernel.sums)
     except ArgumentError:
         return False
-    found = need(config, plan, shapes, width, kernel)
-    return found.mram_bytes <= config.core.mram_bytes and found.wram_bytes <= config.core.wram_bytes
+    return need(config, plan, shapes, width, kernel).excess(config.core) is None
 
 
 def check_memory(
@@ -139,21 +149,18 @@ def check_memory(
         MachineMemoryError: It does not fit.
     """
     found = need(config, plan, shapes, width, kernel)
-    core = config.core
-    if found.mram_bytes <= core.mram_bytes and found.wram_bytes <= core.wram_bytes:
+    excess = found.excess(config.core)
+    if excess is None:
         return plan, found
     if plan.stream:
         for more in _in_rounds(plan, width):
             if fits(config, more, shapes, width, kernel):
                 return more, need(config, more, shapes, width, kernel)
-    memory, needed, limit = "MRAM", found.mram_bytes, core.mram_bytes
-    if needed <= limit:
-        memory, needed, limit = "WRAM", found.wram_bytes, core.wram_bytes
     other = plan_that_fits(config, plan, shapes, width, kernel)
     hint = "No plan was found that fits: use a machine with more cores or memory."
     if other is not None:
         hint = f"This plan fits: {other} (plan.to_json(): {other.to_json()})."
-    raise MachineMemoryError(found.core, memory, needed, limit, other, hint)
+    raise MachineMemoryError(found.core, *excess, other, hint)
 
 
 def plan_that_fits(

@@ -1,5 +1,6 @@
 """Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -8,8 +9,7 @@ from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
-from onehop.machines.pim.memory import fits
-from onehop.machines.pim.operators.rows import Rows
+from onehop.machines.pim.search import in_full_ns
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
 
@@ -120,10 +120,6 @@ def best_sparsep(
 def _fastest(
     config: PimConfig, plans: Iterable[PimPlan], shapes: Shapes, width: int, kernel: Kernel
 ) -> PimPlan | None:
-    best, best_ns = None, float("inf")
-    for plan in plans:
-        if fits(config, plan, shapes, width, kernel):
-            took = Rows(kernel, width).cost(config, plan, shapes).total_ns
-            if took < best_ns:
-                best, best_ns = plan, took
-    return best
+    took = {plan: in_full_ns(config, plan, shapes, width, kernel) for plan in plans}
+    best = min(took, key=lambda plan: took[plan])
+    return best if math.isfinite(took[best]) else None

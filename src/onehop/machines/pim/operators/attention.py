@@ -92,16 +92,13 @@ class Attention:
         with one part it copies; with more it scales and adds them, which is taken to cost what adding costs
         (assumption: the memory decides).
         """
-        size, core = self.size, config.core
+        size = self.size
         cut = _Cut(config, plan, shapes, size)
         needed = cut.need()
-        for memory, bytes_needed, limit in (
-            ("MRAM", needed.mram_bytes, core.mram_bytes),
-            ("WRAM", needed.wram_bytes, core.wram_bytes),
-        ):
-            if bytes_needed > limit:
-                hint = "Use a plan with more parts or fewer tasklets, or let the machine choose."
-                raise MachineMemoryError(needed.core, memory, bytes_needed, limit, None, hint)
+        excess = needed.excess(config.core)
+        if excess is not None:
+            hint = "Use a plan with more parts or fewer tasklets, or let the machine choose."
+            raise MachineMemoryError(needed.core, *excess, None, hint)
         busy = np.zeros(config.cores), np.zeros((config.cores, plan.tasklets))
         done = [cut.as_pass(*busy)] if cut.clusters else []
         operations = 2.0 * shapes.num_edges * size.columns
