@@ -9,7 +9,7 @@ import pytest
 from onehop import storage
 from onehop.bench.results import write_json
 from onehop.errors import StorageError
-from onehop.machines.trace import Trace
+from onehop.machines.common.trace import Trace
 from tests.cli.running import onehop
 
 

@@ -14,7 +14,7 @@ import bench_ndp_map
 import bench_ndp_orders
 import bench_ndp_retiling
 
-from onehop.machines.report import plot_phases
+from onehop.machines.common.report import plot_phases
 
 ROOT = Path(__file__).resolve().parents[2]
 NDP = {"map": bench_ndp_map.draw, "orders": bench_ndp_orders.draw, "retiling": bench_ndp_retiling.draw}

@@ -68,7 +68,7 @@ def test_a_device_may_come_from_a_file_and_timings_from_the_command_line(tmp_pat
         (["--level", "gate"], "level: expected one of"),
         (["--level", "closed"], "take command or curve"),
         (["--timing", "faw"], "--timing: expected"),
-        (["--timing", "fow=3"], "no fow"),
+        (["--timing", "fow=3"], "timing: unknown key fow; expected clock_ps"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(arguments, sentence):

@@ -1,8 +1,10 @@
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from onehop.machines.ndp import mappings
 from tests.cli.running import onehop
 
 SMALL = ("--graph", "twin:cora", "--scale", 0.3)
@@ -287,3 +289,29 @@ def test_a_twin_too_large_to_be_made_is_sampled_by_rows(monkeypatch, tmp_path):
     refused = onehop("simulate", "ndp", *arguments, "--retile", "rows")
     assert refused.exit_code == 2
     assert "choose retile='index'" in " ".join(refused.output.split())
+
+
+def test_a_mapping_of_a_file(tmp_path, monkeypatch):
+    how_to = Path(__file__).parents[2] / "docs/howto/add-a-mapping.md"
+    code = how_to.read_text().partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(mappings, "bursts", raising=False)  # where the how-to ran before
+    Path("bursts.py").write_text(code)
+    content, output = simulated(
+        tmp_path / "ndp.json", *SMALL, "--width", 100, "--retile", "index", "--check", "full",
+        "--mapping", "bursts.py:Bursts", "--sweep", "mapping=channel,bursts.py:Bursts",
+    )  # fmt: skip
+    assert [layer["mapping"] for layer in content["layers"]] == ["bursts"]
+    assert "bursts, " in output
+    assert content["output_errors"]["bursts"] < 1e-4
+    channel, own = content["sweep"]
+    assert own["value"] == content["layers"][0]["report"]["plan"]["mapping"] == "bursts.py:Bursts"
+    assert own["mappings"] == ["bursts"]
+    times = content["layers"][0]["candidates_ms"]
+    assert own["time_ms"] == pytest.approx(times["bursts"]) == pytest.approx(content["time_ms"])
+    assert channel["time_ms"] == pytest.approx(times["channel"])
+    sampled, _ = simulated(
+        tmp_path / "sampled.json", *SMALL, "--width", 100, "--retile", "index", "--sample", 100,
+        "--mapping", "bursts.py:Bursts",
+    )  # fmt: skip
+    assert sampled["time_ms"] == pytest.approx(content["time_ms"], rel=1e-12)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from onehop.machines import Ledger, Report
-from onehop.machines.report import plot_phases
+from onehop.machines.common.report import plot_phases
 from tests.pictures import drawn, faults
 
 

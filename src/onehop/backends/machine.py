@@ -21,8 +21,8 @@ from onehop.calls import (
 from onehop.errors import BackendError
 from onehop.graph import Graph
 from onehop.machines.base import AttentionSize, Machine, OperatorMachine
-from onehop.machines.ledger import Ledger
-from onehop.machines.report import Report
+from onehop.machines.common.ledger import Ledger
+from onehop.machines.common.report import Report
 
 _HOST = CpuBackend()
 

@@ -16,7 +16,7 @@ from onehop.calls import name_of
 from onehop.errors import ArgumentError, BackendError
 from onehop.graph import Graph
 from onehop.machines.base import Machine
-from onehop.machines.ledger import Ledger
+from onehop.machines.common.ledger import Ledger
 
 
 def _near_bank() -> Machine:

@@ -39,9 +39,10 @@ def output_errors(
         sampled: Mappings to be checked on four windows of 128 targets and on the target with the most edges.
         progress: Told how far it is.
     """
-    workload, rows = machine.workload(graph, plan), _sample(graph)
+    rows = _sample(graph)
     part = _rows_of(graph, rows)
     pods = {name: Pods.of(machine.config.topology, name) for name in (*full, *sampled)}
+    work = {name: machine.workload(graph, plan, each) for name, each in pods.items()}
     errors = dict.fromkeys(pods, 0.0)
     for first in range(0, width, _COLUMNS):
         progress("checking results", first / width)
@@ -53,13 +54,13 @@ def output_errors(
         if full:
             expected = onehop.aggregate(graph, wide)
             for name in full:
-                got = functional.aggregate(workload, pods[name], x, columns=columns, width=width)
+                got = functional.aggregate(work[name], pods[name], x, columns=columns, width=width)
                 errors[name] = max(errors[name], _difference(got, expected))
             del expected, got
         if sampled:
             expected = onehop.aggregate(part, wide)
             for name in sampled:
-                got = functional.aggregate(workload, pods[name], x, rows=rows, columns=columns, width=width)
+                got = functional.aggregate(work[name], pods[name], x, rows=rows, columns=columns, width=width)
                 errors[name] = max(errors[name], _difference(got, expected))
     progress("checking results", 1.0)
     return errors

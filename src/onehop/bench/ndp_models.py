@@ -10,8 +10,8 @@ from torch import Tensor
 
 import onehop
 from onehop.graph import Graph
+from onehop.machines.common.report import Report
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.machines.report import Report
 
 
 class TimedMachine:

@@ -18,7 +18,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import memory, reports, session, tuning
 from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
 from onehop.machines.base import Machine
-from onehop.machines.ledger import Ledger
+from onehop.machines.common.ledger import Ledger
 
 P = ParamSpec("P")
 R = TypeVar("R")

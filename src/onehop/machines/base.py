@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.calls import Attention, Extremum
 from onehop.graph import Graph
-from onehop.machines.report import Report
+from onehop.machines.common.report import Report
 
 
 class Machine(Protocol):

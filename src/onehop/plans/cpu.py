@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import MOST_COUNT, Plan
+from onehop.plans.plan import MOST_COUNT, Plan, check_choice
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that prefetching stays in bounds.
 MOST_PREFETCH = 64
@@ -101,10 +101,7 @@ class CpuPlan(Plan):
             ("storage", STORAGES),
             ("index", INDICES),
         ):
-            if getattr(self, name) not in choices:
-                raise ArgumentError(
-                    f"plan: {name} must be one of {', '.join(choices)}, not {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), choices)
         if not isinstance(self.generated, str) or not _GENERATED.fullmatch(self.generated):
             raise ArgumentError(
                 f"plan: generated must be a kernel's name, of a-z, 0-9 and -, not {self.generated!r}."

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan
+from onehop.plans.plan import Plan, check_choice
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
-MAPPINGS = ("adaptive", *PODS)
+# Users append their own: onehop.machines.ndp.mappings.register does.
+MAPPINGS = ["adaptive", *PODS]
 MERGES = ("rows", "ranks", "round_robin")
 TILINGS = (*MERGES, "index", "none")
 HOST_ORDERS = ("after", "ahead", "between", "early")
@@ -20,7 +21,8 @@ class NdpPlan(Plan):
 
     Attributes:
         mapping: The pods: ``rank``, ``dimm``, ``channel``, ``2-channel``, ``4-channel``, ``system``; or
-            ``adaptive``, the one that the time model predicts to be the fastest for the layer.
+            ``adaptive``, the one of these that the time model predicts to be the fastest for the layer. Or a
+            user's own: the name under which it was registered, or ``FILE.py:CLASS``.
         tile: Targets that are processed together; a source that several of them need is read once.
         retile: Assignment of targets to tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the
             units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
@@ -50,9 +52,7 @@ class NdpPlan(Plan):
         """Checks every field."""
         orders = ("adaptive", *HOST_ORDERS)
         for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
-            value = getattr(self, name)
-            if value not in allowed:
-                raise ArgumentError(f"plan: {name} must be one of {', '.join(allowed)}, not {value!r}.")
+            check_choice(name, getattr(self, name), allowed, own=name == "mapping")
         for name in ("tile", "batch"):
             value = getattr(self, name)
             if type(value) is not int or not 1 <= value < 2**31:

@@ -1,13 +1,16 @@
 """The parameters of a run on a near-bank machine: the partition of matrix, features and threads."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan
+from onehop.plans.plan import Plan, check_choice
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "scheme": ("paf", "grande", "sparsep"),
+# Users append their own: onehop.machines.pim.schemes.register does.
+SCHEMES = ["paf", "grande", "sparsep"]
+_CHOICES: dict[str, Sequence[str]] = {
+    "scheme": SCHEMES,
     "format": ("csr", "coo"),
     "core_balance": ("row", "edge"),
     "thread_balance": ("row", "edge"),
@@ -77,7 +80,8 @@ class PimPlan(Plan):
         scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
         scheme: "paf", or the prior art that the plan reproduces: "grande" (a part of the matrix in every core
             of a rank, the features cut among them; ``ds`` is then at least the cores of a rank) or "sparsep"
-            (sparse matrix times vector, column after column).
+            (sparse matrix times vector, column after column). Or a user's own: the name under which it was
+            registered, or ``FILE.py:CLASS``.
 
     Raises:
         ArgumentError: A field has an invalid value.
@@ -111,10 +115,7 @@ class PimPlan(Plan):
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ArgumentError(
-                    f"plan: {name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}."
-                )
+            check_choice(name, getattr(self, name), allowed, own=name == "scheme")
         for name, least in _LEAST.items():
             value = getattr(self, name)
             if type(value) is not int or value < least:
@@ -123,9 +124,8 @@ class PimPlan(Plan):
             if not isinstance(getattr(self, name), bool):
                 raise ArgumentError(f"plan: {name} must be true or false, not {getattr(self, name)!r}.")
         for name in ("dtype", "accumulator"):
-            value = getattr(self, name)
-            if value is not None and value not in DTYPES:
-                raise ArgumentError(f"plan: {name} must be one of {', '.join(DTYPES)}, not {value!r}.")
+            if getattr(self, name) is not None:
+                check_choice(name, getattr(self, name), DTYPES)
         reader = self.reader_bytes
         if type(reader) is not int or not 8 <= reader <= 1024 or reader & (reader - 1):
             # A refill moves two pages, and one transfer moves at most 2,048 bytes.

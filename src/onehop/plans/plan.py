@@ -1,6 +1,8 @@
 """The common base of all plans: frozen dataclasses that check their fields, to and from JSON."""
 
 import json
+import re
+from collections.abc import Collection
 from dataclasses import asdict, fields
 from typing import Any, Self
 
@@ -8,6 +10,26 @@ from onehop.errors import ArgumentError
 
 # Larger numbers of edges, columns or sources are meaningless, and sums with them would overflow 64 bits.
 MOST_COUNT = 1 << 48
+
+_OWN_CLASS = re.compile(r".+\.py:\w+")
+
+
+def check_choice(name: str, value: object, names: Collection[str], own: bool = False) -> None:
+    """Refuses a field's value that is not one of some names.
+
+    Args:
+        name: The field.
+        value: Its value.
+        names: What it may be.
+        own: Whether it may also be a class of a user's file, as ``FILE.py:CLASS``.
+
+    Raises:
+        ArgumentError: It is none of these.
+    """
+    if value in names or (own and isinstance(value, str) and _OWN_CLASS.fullmatch(value)):
+        return
+    also = ", or FILE.py:CLASS" if own else ""
+    raise ArgumentError(f"plan: {name} must be one of {', '.join(names)}{also}, not {value!r}.")
 
 
 class Plan:

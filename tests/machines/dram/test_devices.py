@@ -86,9 +86,9 @@ def test_a_timing_that_cannot_be_is_refused(name, value):
     [
         ({"refi": 744}, "nothing but refresh"),
         ({"rc": 70}, "at least ras"),
-        ({"command_clocks": 3}, "1 or 2"),
+        ({"command_clocks": 3}, "an integer from 1 to 2"),
         ({"bl": 4}, "moves 32 bytes"),
-        ({"fow": 4}, "no fow"),
+        ({"fow": 4}, "timing: unknown key fow"),
     ],
 )
 def test_timings_that_do_not_fit_together_are_refused(change, message):

@@ -53,8 +53,8 @@ def test_host_bandwidth_is_the_bus_peak_unless_given():
     [
         ("name = ", "not TOML"),
         ("[topology]\nchannels = 1", "name"),
-        (MINIMAL + "[dam]\npreset = 'x'", "unknown dam"),
-        (MINIMAL + "[module]\nbufer_kib = 3", "unknown bufer_kib"),
+        (MINIMAL + "[dam]\npreset = 'x'", "unknown key dam; expected name, topology"),
+        (MINIMAL + "[module]\nbufer_kib = 3", r"\[module\]: unknown key bufer_kib; expected buffer_kib"),
         (MINIMAL + "[module]\nbuffer_kib = 0", "module.buffer_kib: expected a positive number"),
         (MINIMAL + "[module]\nlanes = 1.5", "module.lanes"),
         (MINIMAL + "[module]\noutput_buffers = 5", "output_buffers"),
@@ -63,7 +63,7 @@ def test_host_bandwidth_is_the_bus_peak_unless_given():
         (MINIMAL + "[dram]\nfaw = 'short'", "dram.faw"),
         (MINIMAL + "[dram]\npreset = 'DDR4_2400'\nfaw = 'sheet'", "DDR4_2400"),
         (MINIMAL + "[dram]\nlevel = 'guess'", "dram.level"),
-        ('name = "none"', "channels, dimms_per_channel and ranks_per_dimm"),
+        ('name = "none"', "machine: no topology; expected name, topology"),
         (MINIMAL.replace("channels = 1", "channels = 0"), "topology.channels"),
         (MINIMAL.replace("channels = 1", "channels = 200"), "at most 255 ranks"),
         (MINIMAL.replace("ranks_per_dimm = 2", "ranks_per_dimm = 3"), "power of two"),
@@ -80,7 +80,7 @@ def test_unknown_machines_are_refused():
 
 
 def test_unknown_keys_of_a_change_are_refused():
-    with pytest.raises(ConfigurationError, match="unknown layers"):
+    with pytest.raises(ConfigurationError, match="unknown key layers"):
         load("grande_16").change(dram={"layers": 3})
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.ndp import Host, Machine, ModelRun, NdpPlan, layer_works, load, run_model
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.layer import simulate
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.traffic import Finals
@@ -62,20 +63,14 @@ def test_final_vectors_lie_in_the_next_layers_mapping():
 def test_the_chain_is_its_layers():
     graph, machine = random_graph(700, 9000), Machine("grande_16")
     works = layer_works("sage", [96, 256, 40], machine.config.host)
-    first, last = machine.chained(graph, works, NdpPlan("system", retile="index"))
-    workload = machine.workload(graph, NdpPlan(retile="index"))
+    plan = NdpPlan("system", retile="index")
+    first, last = machine.chained(graph, works, plan)
+    workload = machine.workload(graph, plan)
     system = Pods.of(machine.config.topology, "system")
     for layer, work in ((first, works[0]), (last, works[1])):
-        alone = simulate(
-            machine.config,
-            workload,
-            machine.memory,
-            system,
-            NdpPlan("system", retile="index"),
-            work.width,
-            first=False,
-            finals=Finals(work.outputs, work.ns, system),
-        )
+        finals = Finals(work.outputs, work.ns, system)
+        case = LayerCase(machine.config, machine.memory, plan, work.width, finals)
+        alone = simulate(case, workload, system, first=False)
         assert layer.time_ns == alone.time_ns
         assert alone.schedule.events == []
 

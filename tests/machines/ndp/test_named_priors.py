@@ -1,18 +1,24 @@
 """Prior machines by name: copies of hubs counted naively, sums in a DIMM, one published figure each."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp import Machine, NdpConfig, Topology, load
+from onehop.machines.ndp import Design, Machine, Mapping, NdpConfig, NdpPlan, Topology, load, mappings
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload, TargetGroups
-from onehop.machines.ndp.hub_copies import CopiedWorkload, hubs
 from onehop.machines.ndp.mapping import Pods, owners
-from onehop.machines.ndp.named_priors import DESIGNS, named_priors
+from onehop.machines.ndp.named_priors import DESIGNS, CopiedWorkload, hubs, named_priors
 from onehop.machines.ndp.prior import prior_run
 from tests.machines.ndp.graphs import circulant, random_graph
 
 TOPOLOGY = Topology(4, 2, 2)
+
+
+def case(config, width):
+    return LayerCase(config, Machine(config).memory, NdpPlan(), width)
 
 
 def naive_copies(graph, topology, share, tile, window):
@@ -62,10 +68,8 @@ def test_copies_spare_partial_sums_and_cost_writes():
     graph, config = random_graph(3000, 60_000), load("grande_16")
     plain = RankWorkload(graph, config.topology, 8, 64, retile="index")
     copied = CopiedWorkload(graph, config.topology, 8, 64, 0.35)
-    machine, pods = Machine(config), Pods.of(config.topology, "dimm")
-    without, with_copies = (
-        prior_run(config, work, machine.memory, pods, 128, 256) for work in (plain, copied)
-    )
+    pods = Pods.of(config.topology, "dimm")
+    without, with_copies = (prior_run(case(config, 256), work, pods) for work in (plain, copied))
     assert with_copies.bytes["outputs_read"] < without.bytes["outputs_read"]
     hub_writes = int(0.35 * 3000) * 3 * 256 * 4
     assert with_copies.bytes["results_write"] == without.bytes["results_write"] + hub_writes
@@ -74,11 +78,9 @@ def test_copies_spare_partial_sums_and_cost_writes():
 def test_a_dimm_that_sums_sends_one_vector_for_its_ranks():
     graph, config = circulant(2048, 32), load("grande_16")
     workload = RankWorkload(graph, config.topology, 8, 64, retile="index")
-    machine, pods = Machine(config), Pods.of(config.topology, "rank")
-    apart, summed = (
-        prior_run(config, workload, machine.memory, pods, 128, 256, sums_in_dimm=flag)
-        for flag in (False, True)
-    )
+    pods = Pods.of(config.topology, "rank")
+    apart = prior_run(case(config, 256), workload, pods)
+    summed = prior_run(case(config, 256), workload, pods, DESIGNS["RecNMP"].output_bytes)
     # Each of 32 neighbours in a row has another rank: all ranks of all DIMMs are touched.
     assert apart.bytes["outputs_read"] == 2048 * 16 * 1024
     assert summed.bytes["outputs_read"] == 2048 * 8 * 1024
@@ -113,8 +115,7 @@ def test_tensordimm_scales_with_its_dimms():
     for dimms in (2, 4, 8):
         config = NdpConfig("scaled", Topology(4, dimms, 1))
         workload = RankWorkload(graph, config.topology, 8, 64, retile="none")
-        memory = Machine(config).memory
-        run = prior_run(config, workload, memory, Pods.of(config.topology, "system"), 128, 2048)
+        run = prior_run(case(config, 2048), workload, Pods.of(config.topology, "system"))
         features.append(run.steps_ns["features"])
     assert features[0] / features[1] == pytest.approx(2, rel=0.02)
     assert features[1] / features[2] == pytest.approx(2, rel=0.02)
@@ -157,7 +158,8 @@ def test_gnmp_is_never_worse_than_either_of_its_mappings():
 def test_wrong_names_and_graphs_are_refused():
     config = load("grande_16")
     with pytest.raises(
-        ArgumentError, match="expected some of TensorDIMM, RecNMP, GNNear, G-NMP, got 'GraNDe'"
+        ArgumentError,
+        match=r"prior: expected one of TensorDIMM, RecNMP, GNNear, G-NMP, or .* got 'GraNDe'",
     ):
         named_priors(config, random_graph(30, 90), [16], 8, ["GraNDe"])
     with pytest.raises(ArgumentError, match="expected the same nodes"):
@@ -165,16 +167,14 @@ def test_wrong_names_and_graphs_are_refused():
 
 
 def test_designs_are_what_their_papers_describe():
-    found = {
-        name: (one.mappings, one.unit_per_dimm, one.sums_in_dimm, one.copied_share)
-        for name, one in DESIGNS.items()
+    assert {name: one.mappings for name, one in DESIGNS.items()} == {
+        "TensorDIMM": ("system",),
+        "RecNMP": ("rank",),
+        "GNNear": ("dimm",),
+        "G-NMP": ("rank", "system"),
     }
-    assert found == {
-        "TensorDIMM": (("system",), True, False, 0.0),
-        "RecNMP": (("rank",), False, True, 0.0),
-        "GNNear": (("dimm",), False, False, 0.35),
-        "G-NMP": (("rank", "system"), False, False, 0.0),
-    }
+    assert DESIGNS["GNNear"].copied_share == 0.35
+    assert all(one.left_out and one.source for one in DESIGNS.values())
 
 
 def test_named_machines_are_their_parts():
@@ -185,8 +185,8 @@ def test_named_machines_are_their_parts():
     def alone(config, mapping, width, workload=RankWorkload, sums_in_dimm=False, **share):
         retile = {} if share else {"retile": "index"}
         work = workload(graph, config.topology, 8, 64, *share.values(), **retile)
-        pods, memory = Pods.of(config.topology, mapping), Machine(config).memory
-        return prior_run(config, work, memory, pods, 128, width, sums_in_dimm=sums_in_dimm)
+        outputs = [DESIGNS["RecNMP"].output_bytes] if sums_in_dimm else []
+        return prior_run(case(config, width), work, Pods.of(config.topology, mapping), *outputs)
 
     expected = {
         "TensorDIMM": [alone(by_dimm, "system", width) for width in widths],
@@ -212,3 +212,39 @@ def test_widths_and_tiles_that_cannot_be(bad):
         named_priors(config, graph, [16, bad], 8)
     with pytest.raises(ArgumentError, match=r"tile: expected an integer of at least 1, got"):
         named_priors(config, graph, [16], bad)
+
+
+def test_a_design_of_a_user(monkeypatch):
+    """One unit for each channel, whose pods are a user's mapping that assigns nodes in blocks."""
+    graph, config, widths = random_graph(2000, 30_000), load("grande_16"), [48, 256]
+    blocks = replace(config, topology=replace(config.topology, node_block=64))
+
+    class Blocks(Mapping):
+        name = "blocks"
+
+        def size(self, topology):
+            return topology.ranks_per_channel
+
+        def owners(self, topology, nodes):
+            return owners(replace(topology, node_block=64), nodes)
+
+    class Mine(Design):
+        name, mappings = "Mine", ("blocks",)
+
+        def on(self, given):
+            return given.change(module={"lanes": 8})
+
+        def output_bytes(self, traffic):
+            return traffic.output_bytes // 2
+
+    monkeypatch.setitem(mappings, "blocks", Blocks())
+    monkeypatch.setitem(DESIGNS, "Mine", Mine())
+    everything = named_priors(config, graph, widths, 128)
+    assert [one.name for one in everything] == ["TensorDIMM", "RecNMP", "GNNear", "G-NMP", "Mine"]
+    narrow = blocks.change(module={"lanes": 8})
+    workload = RankWorkload(graph, blocks.topology, 8, 64, retile="index")
+    pods = Pods.of(blocks.topology, "channel")
+    runs = [prior_run(case(narrow, width), workload, pods, Mine().output_bytes) for width in widths]
+    assert everything[-1].serial_ns == sum(run.serial_ns for run in runs)
+    assert everything[-1].reads == sum(run.reads for run in runs)
+    assert everything[-1].mappings == ["blocks", "blocks"]

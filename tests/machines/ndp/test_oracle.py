@@ -7,6 +7,7 @@ import torch
 
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.durations import times_of
 from onehop.machines.ndp.layer import simulate
 from onehop.machines.ndp.mapping import Pods, candidates
@@ -131,9 +132,8 @@ def test_final_vectors_of_another_layer(both):
         layer = replace(both.layer(pods), final_pod=final_pods.size, final_width=45, work_ns=123.0)
         tiled = both.plan.retile != "none"
         expected, workload = oracle.durations(layer, tiled), machine.workload(both.graph, both.plan)
-        run = simulate(
-            machine.config, workload, machine.memory, pods, both.plan, both.width, first=False, finals=finals
-        )
+        case = LayerCase(machine.config, machine.memory, both.plan, both.width, finals)
+        run = simulate(case, workload, pods, first=False)
         found = times_of(run.traffic, machine.memory)
         for each in oracle.WINDOWED:
             assert getattr(found, each) == pytest.approx(getattr(expected, each), rel=1e-9), (name, each)

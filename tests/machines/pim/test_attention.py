@@ -11,7 +11,7 @@ from onehop.backends.cpu import CpuBackend
 from onehop.calls import Attention, Extremum, on
 from onehop.machines.base import AttentionSize
 from onehop.machines.pim import Machine, PimPlan, preset
-from onehop.machines.pim.attention import attention_plan, simulate_attention
+from onehop.machines.pim.operators import Attention as OnCores
 from onehop.reference.aggregate import aggregate
 from onehop.reference.attention import attention as by_dot_products, gat, gatv2
 from tests.machines.pim import naive_attention
@@ -127,7 +127,7 @@ def test_time_and_bytes_are_those_of_the_twin(name: str, size: dict[str, Any], d
     ran = 0
     for plan in PLANS:
         try:
-            report = simulate_attention(MACHINE.config, plan, MACHINE.shapes(graph), sized)
+            report = OnCores(sized).cost(MACHINE.config, plan, MACHINE.shapes(graph))
         except MachineMemoryError:
             continue
         ran += 1
@@ -181,28 +181,28 @@ def test_the_plan_is_the_fastest_of_all_that_fit() -> None:
     graph = HOSTILE["uniform"]
     size = AttentionSize(rule="gat", heads=4, width=16, key_width=1, dtype=torch.float32)
     shapes = MACHINE.shapes(graph)
-    best = attention_plan(MACHINE.config, shapes, size)
+    best = OnCores(size).plan(MACHINE.config, shapes)
     assert best is not None
-    took = simulate_attention(MACHINE.config, best, shapes, size).total_ns
+    took = OnCores(size).cost(MACHINE.config, best, shapes).total_ns
     for sp, ds in ((1, 4), (2, 2), (4, 1)):
         for balance in ("row", "edge"):
             other = PimPlan(sp=sp, ds=ds, core_balance=balance, thread_balance=balance)
-            assert took <= simulate_attention(MACHINE.config, other, shapes, size).total_ns
+            assert took <= OnCores(size).cost(MACHINE.config, other, shapes).total_ns
 
 
 def test_wide_rows_take_fewer_tasklets_and_what_fits_nowhere_is_refused() -> None:
     graph = HOSTILE["uniform"]
     size = AttentionSize(rule="dot", heads=1, width=1500, key_width=1500, dtype=torch.float32)
-    plan = attention_plan(MACHINE.config, MACHINE.shapes(graph), size)
+    plan = OnCores(size).plan(MACHINE.config, MACHINE.shapes(graph))
     assert plan is not None
     assert plan.tasklets == 2
     with pytest.raises(MachineMemoryError, match="WRAM"):
-        simulate_attention(MACHINE.config, PimPlan(sp=4, ds=1), MACHINE.shapes(graph), size)
+        OnCores(size).cost(MACHINE.config, PimPlan(sp=4, ds=1), MACHINE.shapes(graph))
     wider = AttentionSize(rule="dot", heads=1, width=9000, key_width=9000, dtype=torch.float32)
     assert "under no plan" in str(MACHINE.refuse_attention(graph, wider))
     tiny = Machine(small().with_(mram_bytes=4096))
     with pytest.raises(MachineMemoryError, match="MRAM"):
-        simulate_attention(tiny.config, PLANS[0], tiny.shapes(graph), size)
+        OnCores(size).cost(tiny.config, PLANS[0], tiny.shapes(graph))
 
 
 @pytest.mark.parametrize(

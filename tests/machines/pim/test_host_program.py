@@ -174,7 +174,7 @@ def test_wrong_files_are_refused(folder: Path, wrong: Wrong) -> None:
         ("base = 3", "base: expected one of"),
         ("base = 'upmem_v1a'\n[core]\nclok = 3", "unknown key clok"),
         ("base = 'upmem_v1a'\ncores = 1", "ranks: expected 1 to 1"),
-        ("name = 'x'", "cores, ranks must be given"),
+        ("name = 'x'", "no cores, ranks; expected name, cores, ranks"),
     ],
 )
 def test_wrong_bases_are_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -9,7 +9,7 @@ import torch
 from onehop import ArgumentError, MachineMemoryError
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
 from onehop.machines.pim.costs import core_cycles
-from onehop.machines.pim.footprint import wram_bytes
+from onehop.machines.pim.memory import wram_bytes
 from onehop.machines.pim.shapes import WorkCounts
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small

@@ -5,7 +5,7 @@ import pytest
 from onehop import Graph, MachineMemoryError
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.footprint import mram_bytes, wram_bytes
+from onehop.machines.pim.memory import mram_bytes, wram_bytes
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
 

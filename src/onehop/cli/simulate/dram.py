@@ -13,6 +13,7 @@ from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width
 from onehop.cli.simulate.experiment import Experiment, Given, Grid, Settings, Sweep, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
+from onehop.machines.common.trace import Trace
 from onehop.machines.dram import (
     PRESETS,
     Access,
@@ -27,13 +28,12 @@ from onehop.machines.dram import (
     write_trace,
 )
 from onehop.machines.dram.access import OPERATIONS, PATTERNS
-from onehop.machines.dram.command import REFRESHES
+from onehop.machines.dram.command import REFRESHES, SCHEDULERS
 from onehop.machines.dram.layout import NAMES
-from onehop.machines.dram.memory import LEVELS, SCHEDULERS
+from onehop.machines.dram.memory import LEVELS
+from onehop.machines.dram.requests import vector_reads
 from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
-from onehop.machines.dram.vector_reads import vector_reads
-from onehop.machines.trace import Trace
 from onehop.tables import Column, Table
 
 _LAYOUTS = (

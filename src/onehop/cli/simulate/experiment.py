@@ -16,8 +16,8 @@ from onehop.cli.console import Bar, output, progress
 from onehop.cli.simulate.values import Kinds, Values, assignment, told, variation
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.machines.report import plot_phases
-from onehop.machines.trace import Trace
+from onehop.machines.common.report import plot_phases
+from onehop.machines.common.trace import Trace
 from onehop.tables import Column, Table
 
 C = TypeVar("C")

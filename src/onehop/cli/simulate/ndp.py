@@ -25,6 +25,7 @@ from onehop.cli.simulate.experiment import (
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
+from onehop.machines.common.trace import Trace
 from onehop.machines.ndp import (
     DESIGNS,
     MODELS,
@@ -40,7 +41,6 @@ from onehop.machines.ndp import (
 )
 from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.prior import PriorRun
-from onehop.machines.trace import Trace
 from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
 from onehop.tables import Column, Table
 
@@ -60,7 +60,9 @@ def ndp(
         str, typer.Option(help=f"Also a forward pass with the host's part, of --layers: {', '.join(MODELS)}.")
     ] = "",
     machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
-    mapping: Annotated[str, typer.Option(help=", ".join((*MAPPINGS, *_COMPARED)))] = "adaptive",
+    mapping: Annotated[
+        str, typer.Option(help=f"{', '.join((*MAPPINGS, *_COMPARED))}, or FILE.py:CLASS.")
+    ] = "adaptive",
     tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
     retile: Annotated[
         str | None,

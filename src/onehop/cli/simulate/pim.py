@@ -27,6 +27,8 @@ from onehop.cli.simulate.experiment import (
 from onehop.cli.simulate.values import Values, changed, kinds_of, told
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
+from onehop.machines.common.report import times_table
+from onehop.machines.common.trace import Trace
 from onehop.machines.pim import (
     Machine,
     PimConfig,
@@ -45,8 +47,6 @@ from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import TOGETHER, varied
-from onehop.machines.report import times_table
-from onehop.machines.trace import Trace
 from onehop.tables import Column
 
 _PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"

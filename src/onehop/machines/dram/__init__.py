@@ -6,11 +6,10 @@
 from onehop.machines.dram.access import Access
 from onehop.machines.dram.command import Command, CommandLog, CommandRun
 from onehop.machines.dram.device import Dram, Energy, Organisation, Timing
-from onehop.machines.dram.files import from_toml, load, to_toml
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.limits import Limits
 from onehop.machines.dram.memory import Memory
-from onehop.machines.dram.presets import PRESETS, preset
+from onehop.machines.dram.presets import PRESETS, from_toml, load, preset, to_toml
 from onehop.machines.dram.report import DramReport
 from onehop.machines.dram.requests import Requests
 from onehop.machines.dram.rules import Rule, Violation, check, rules

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check_integer
 from onehop.machines.dram.device import Organisation
 
 PATTERNS = ("random", "sequential")
@@ -37,8 +38,7 @@ class Access:
             value = getattr(self, name)
             if value not in allowed:
                 raise ArgumentError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")
-        if type(self.run_bytes) is not int or self.run_bytes < 1:
-            raise ArgumentError(f"run_bytes: expected an integer of at least 1, got {self.run_bytes!r}.")
+        check_integer("run_bytes", self.run_bytes)
         if self.span_bytes is not None and (type(self.span_bytes) is not int or self.span_bytes < 1):
             raise ArgumentError(
                 f"span_bytes: expected None or an integer of at least 1, got {self.span_bytes!r}."

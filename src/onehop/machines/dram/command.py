@@ -89,27 +89,47 @@ class CommandRun:
     log: CommandLog | None
 
 
-def serve(
-    dram: Dram,
-    layout: Layout,
-    requests: Requests,
-    *,
-    queue: int,
-    refresh: str,
-    scheduler: str,
-    close_after: int,
-    log: bool,
-) -> CommandRun:
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """The choice among waiting requests: the oldest whose next command is ready.
+
+    Attributes:
+        name: Its name.
+        keeps_rows: Whether a row that an older request still needs stays open.
+    """
+
+    name: str
+    keeps_rows: bool
+
+
+SCHEDULERS = {each.name: each for each in (Scheduler("fr_fcfs", False), Scheduler("fr_fcfs_rows", True))}
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """A memory's controller.
+
+    Attributes:
+        queue: Waiting requests of a kind, at most.
+        refresh: One of :data:`REFRESHES`.
+        scheduler: One of :data:`SCHEDULERS`.
+        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
+    """
+
+    queue: int
+    refresh: str
+    scheduler: str
+    close_after: int
+
+
+def serve(dram: Dram, layout: Layout, requests: Requests, controller: Controller, log: bool) -> CommandRun:
     """Serves requests in the given order; one arrives a clock while its queue has room.
 
     Args:
         dram: The device.
         layout: The address layout; it fixes the number of ranks.
         requests: What to read and write.
-        queue: Waiting requests of a kind, at most.
-        refresh: One of :data:`REFRESHES`.
-        scheduler: ``fr_fcfs`` or ``fr_fcfs_rows``.
-        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
+        controller: The controller.
         log: Whether to record every command.
 
     Raises:
@@ -120,17 +140,16 @@ def serve(
     slices = np.array([astuple(entry) for entry in layout.slices if entry.bits], dtype=np.int64)
     widths = np.array(layout.widths, dtype=np.int64)
     shape, ranks = dram.organisation, 1 << layout.widths[0]
-    rows_first = scheduler == "fr_fcfs_rows"
-    controller = np.array(
+    numbers = np.array(
         [
             ranks,
             shape.bank_groups,
             shape.banks_per_group,
-            queue,
-            REFRESHES.index(refresh),
+            controller.queue,
+            REFRESHES.index(controller.refresh),
             shape.refresh_set,
-            close_after,
-            rows_first,
+            controller.close_after,
+            SCHEDULERS[controller.scheduler].keeps_rows,
         ],
         dtype=np.int64,
     )
@@ -142,7 +161,7 @@ def serve(
         len(slices),
         widths.ctypes.data,
         layout.xor_column,
-        controller.ctypes.data,
+        numbers.ctypes.data,
         requests.bursts.ctypes.data,
         requests.writes.ctypes.data,
         len(requests),

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field, fields, replace
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check
+from onehop.machines.common.files import made
 
 # The command level keeps a bit for each bank of a rank (csrc/machines/dram.hpp).
 _MOST_BANKS = 64
@@ -12,17 +14,8 @@ _MAY_BE_ZERO = (
     "rtw", "cs", "wtr_s", "wtr_l", "rcd_wr", "act_clocks", "aad", "rfc_sb", "refi_sb", "refsb_act",
     "refsb_refsb",
 )  # fmt: skip
-
-
-def _check_integers(owner: object, what: str, least: dict[str, int]) -> None:
-    """Refuses a field that is no integer or too small; ``least`` names fields whose least value is not 1."""
-    for entry in fields(owner):  # type: ignore[arg-type]
-        value = getattr(owner, entry.name)
-        smallest = least.get(entry.name, 1)
-        if type(value) is not int or value < smallest:
-            raise ArgumentError(
-                f"{what}.{entry.name}: expected an integer of at least {smallest}, got {value!r}."
-            )
+_MOST_OF = {"command_clocks": 2, "act_clocks": 3, "command_buses": 2, "command_edges": 2}
+_ENERGIES = ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +46,7 @@ class Organisation:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_integers(self, "organisation", {})
+        check(self, "organisation", ArgumentError)
         for name in ("bank_groups", "banks_per_group", "rows", "row_bursts", "burst_bytes"):
             value = getattr(self, name)
             if value & (value - 1):
@@ -170,23 +163,8 @@ class Timing:
 
     def __post_init__(self) -> None:
         """Checks every field, and the relations between them that a schedule relies on."""
-        _check_integers(self, "timing", dict.fromkeys(_MAY_BE_ZERO, 0))
-        for entry in fields(self):
-            if getattr(self, entry.name) > _MOST_CLOCKS:
-                raise ArgumentError(
-                    f"timing.{entry.name}: expected at most {_MOST_CLOCKS}, got {getattr(self, entry.name)}."
-                )
-        for name, most in (
-            ("command_clocks", 2),
-            ("act_clocks", 3),
-            ("command_buses", 2),
-            ("command_edges", 2),
-        ):
-            if getattr(self, name) > most:
-                raise ArgumentError(
-                    f"timing.{name}: expected {' or '.join(map(str, range(1, most + 1)))}, got "
-                    f"{getattr(self, name)}."
-                )
+        most = {entry.name: _MOST_OF.get(entry.name, _MOST_CLOCKS) for entry in fields(self)}
+        check(self, "timing", ArgumentError, least=dict.fromkeys(_MAY_BE_ZERO, 0), most=most)
         if self.aad >= min(self.rcd, self.write_rcd) and self.aad:
             raise ArgumentError(
                 f"timing.aad: expected less than rcd and rcd_wr, for a row is open only after the "
@@ -247,12 +225,7 @@ class Energy:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        for name in ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise ArgumentError(f"energy.{name}: expected a number of at least 0, got {value!r}.")
-        if not isinstance(self.source, str) or not self.source:
-            raise ArgumentError("energy.source: expected a sentence that says where the figures come from.")
+        check(self, "energy", ArgumentError, least=dict.fromkeys(_ENERGIES, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +246,7 @@ class Dram:
 
     def __post_init__(self) -> None:
         """Checks the name, and that a burst fills the bus."""
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise ArgumentError(f"name: expected a name, got {self.name!r}.")
+        check(self, error=ArgumentError)
         transfers = self.organisation.transfers_per_clock
         carried = self.organisation.bus_bits // 8 * transfers * self.timing.bl
         if carried != self.organisation.burst_bytes:
@@ -296,10 +268,4 @@ class Dram:
         Raises:
             ArgumentError: An unknown timing, or a value out of range.
         """
-        known = {entry.name for entry in fields(Timing)}
-        unknown = sorted(set(clocks) - known)
-        if unknown:
-            raise ArgumentError(
-                f"timing: no {', '.join(unknown)}; expected some of {', '.join(sorted(known))}."
-            )
-        return replace(self, timing=replace(self.timing, **clocks))
+        return replace(self, timing=made(Timing, clocks, "timing", ArgumentError, self.timing))

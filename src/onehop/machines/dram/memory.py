@@ -1,5 +1,7 @@
 """One interface to both levels: ranks behind a bus, and the time that traffic to them takes."""
 
+import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -7,23 +9,90 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
-from onehop.machines.dram import command
+from onehop.machines.common.checks import check, check_integer
 from onehop.machines.dram.access import OPERATIONS, Access
-from onehop.machines.dram.command import REFRESHES, CommandRun
-from onehop.machines.dram.curve import BurstCost, Curve
+from onehop.machines.dram.command import REFRESHES, SCHEDULERS, CommandRun, Controller, serve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.limits import Limits, limits, lost_to_refresh
-from onehop.machines.dram.report import DramReport, report
+from onehop.machines.dram.report import CommandCounts, DramReport, report
 from onehop.machines.dram.requests import Requests, generate
 
 LEVELS = ("command", "curve")
-SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
-
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
 _LONG_RUN = 100_000
-_MOST_QUEUE = 256
-_MOST_ACCESSES = 1 << 20
+_MOST = {"queue": 256, "close_after": 1 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class BurstCost:
+    """Cost of a burst in endless traffic.
+
+    Attributes:
+        cycles: Clocks.
+        activations: ACT commands.
+        misses: Requests that find their bank closed.
+    """
+
+    cycles: float
+    activations: float
+    misses: float
+
+    @classmethod
+    def of(cls, counts: CommandCounts) -> "BurstCost":
+        """The mean over a run."""
+        bursts = counts.reads + counts.writes
+        return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
+
+    def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
+        """Counts for a number of bursts.
+
+        Args:
+            bursts: Number of bursts.
+            op: ``read`` or ``write``.
+            refi: Clocks between refreshes.
+            refreshed_ranks: Ranks that are refreshed.
+        """
+        cycles = round(bursts * self.cycles)
+        activations = min(bursts, round(bursts * self.activations))
+        misses = min(activations, round(bursts * self.misses))
+        return CommandCounts(
+            cycles=cycles,
+            reads=bursts if op == "read" else 0,
+            writes=bursts if op == "write" else 0,
+            row_hits=bursts - activations,
+            row_misses=misses,
+            row_conflicts=activations - misses,
+            activations=activations,
+            refreshes=cycles // refi * refreshed_ranks,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Costs of random runs by their length.
+
+    Attributes:
+        lengths: Bursts of a run, growing.
+        costs: What a burst costs at each.
+    """
+
+    lengths: tuple[int, ...]
+    costs: tuple[BurstCost, ...]
+
+    def at(self, length: int) -> BurstCost:
+        """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
+        right = bisect_right(self.lengths, length)
+        if right == 0 or right == len(self.lengths):
+            return self.costs[max(0, right - 1)]
+        low, high = self.lengths[right - 1], self.lengths[right]
+        share = math.log(length / low) / math.log(high / low)
+        before, after = self.costs[right - 1], self.costs[right]
+        return BurstCost(
+            before.cycles + share * (after.cycles - before.cycles),
+            before.activations + share * (after.activations - before.activations),
+            before.misses + share * (after.misses - before.misses),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +127,7 @@ class Memory:
         if not isinstance(self.dram, Dram):
             raise ArgumentError(f'dram: expected a Dram, as preset("DDR5_4800AN"), got {self.dram!r}.')
         layout_for(self.layout, self.dram.organisation, self.ranks)
-        if type(self.queue) is not int or not 1 <= self.queue <= _MOST_QUEUE:
-            raise ArgumentError(f"queue: expected an integer from 1 to {_MOST_QUEUE}, got {self.queue!r}.")
-        if not isinstance(self.refresh, bool):
-            raise ArgumentError(f"refresh: expected true or false, got {self.refresh!r}.")
+        check(self, error=ArgumentError, least={"close_after": 0}, most=_MOST)
         if self.scheduler not in SCHEDULERS:
             raise ArgumentError(
                 f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
@@ -74,10 +140,6 @@ class Memory:
             raise ArgumentError(
                 f"refresh_mode: {self.dram.name} has no same-bank refresh; give the device timing.rfc_sb and "
                 "timing.refi_sb, or take all_bank."
-            )
-        if type(self.close_after) is not int or not 0 <= self.close_after <= _MOST_ACCESSES:
-            raise ArgumentError(
-                f"close_after: expected an integer from 0 to {_MOST_ACCESSES}, got {self.close_after!r}."
             )
         self._check_same_bank()
         lost = max(lost_to_refresh(self.dram.timing, op, self.ranks) for op in OPERATIONS)
@@ -198,7 +260,7 @@ class Memory:
         """
         if level == "command":
             return self.serve(self.requests(access, requests, seed))
-        _check_count(requests)
+        check_integer("requests", requests)
         counts = self.cost(access, level).counts(
             requests, access.op, self._refresh_clocks, self.ranks if self.refresh else 0
         )
@@ -212,7 +274,7 @@ class Memory:
             count: Bursts.
             seed: Seed of the addresses of random runs.
         """
-        _check_count(count)
+        check_integer("requests", count)
         return generate(access, self.dram.organisation, self.address_layout, count, seed)
 
     def refresh_nj(self, time_ns: float) -> float:
@@ -253,21 +315,9 @@ class Memory:
         Raises:
             ArgumentError: A burst lies outside the ranks.
         """
-        return command.serve(
-            self.dram,
-            self.address_layout,
-            requests,
-            queue=self.queue,
-            refresh=self.refresh_mode if self.refresh else "none",
-            scheduler=self.scheduler,
-            close_after=self.close_after,
-            log=log,
-        )
-
-
-def _check_count(requests: int) -> None:
-    if type(requests) is not int or requests < 1:
-        raise ArgumentError(f"requests: expected an integer of at least 1, got {requests!r}.")
+        refresh = self.refresh_mode if self.refresh else "none"
+        controller = Controller(self.queue, refresh, self.scheduler, self.close_after)
+        return serve(self.dram, self.address_layout, requests, controller, log)
 
 
 def check_level(level: str) -> None:

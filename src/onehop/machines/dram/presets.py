@@ -1,4 +1,4 @@
-"""DRAM devices by name: the files of the folder ``devices``, where every constant has its unit and source.
+"""DRAM devices: by name, the files of the folder ``devices``, where every constant has its unit and source.
 
 Timings are those that Ramulator 2.1 has for JEDEC's bins; ``benchmarks/machines/dram_cases.csv`` and
 ``dram_devices.csv`` compare each device with it.
@@ -13,10 +13,11 @@ REF 1.2 x (250 - 43) x 420 x 8, each in V mA clocks, times 0.833 ns; standby 1.2
 """
 
 from importlib import resources
+from pathlib import Path
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, FileFormatError
+from onehop.machines.common import files
 from onehop.machines.dram.device import Dram
-from onehop.machines.dram.files import from_toml
 
 _FILES = (
     "ddr5_3200an",
@@ -28,6 +29,36 @@ _FILES = (
     "hbm2_2000",
     "hbm3_6400",
 )
+
+
+def to_toml(dram: Dram) -> str:
+    """The device as TOML: its name, and the sections organisation, timing and energy."""
+    return files.written(dram)
+
+
+def from_toml(text: str, source: str = "device") -> Dram:
+    """The device that TOML describes.
+
+    Args:
+        text: The output of :func:`to_toml`.
+        source: The name that errors use for the text.
+
+    Raises:
+        FileFormatError: The text is not TOML, or a key is missing or unknown.
+        ArgumentError: A value is out of range.
+    """
+    return files.made(Dram, files.document_of(text, source, FileFormatError), source, FileFormatError)
+
+
+def load(path: str | Path) -> Dram:
+    """The device that a TOML file describes.
+
+    Raises:
+        FileFormatError: The file is not TOML, or a key is missing or unknown.
+        ArgumentError: A value is out of range.
+        OSError: The file cannot be read.
+    """
+    return from_toml(files.text_of(path, FileFormatError), str(path))
 
 
 def _included() -> dict[str, Dram]:

@@ -1,4 +1,4 @@
-"""Requests in order of arrival: generated from a kind of traffic, or given by the user."""
+"""Requests in order of arrival: of a kind of traffic, of a graph's feature vectors, or given by the user."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.common.checks import check_integer
 from onehop.machines.dram.access import Access
-from onehop.machines.dram.device import Organisation
+from onehop.machines.dram.device import Dram, Organisation
 from onehop.machines.dram.layout import Layout
+
+_ELEMENT_BYTES = 4  # float32
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,3 +92,27 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
     length = 1 if access.pattern == "sequential" else access.run_bursts(organisation)
     written = np.random.default_rng(seed + 1).random(-(-count // length)) < access.write_share
     return Requests(bursts, np.repeat(written, length)[:count].astype(np.uint8))
+
+
+def vector_reads(graph: Graph, width: int, dram: Dram, most: int) -> Requests:
+    """Reads of the source's vector of every edge, target by target.
+
+    Vectors lie one after another by number, each from the begin of a burst.
+
+    Args:
+        graph: The graph.
+        width: Columns of the vectors, of 4 bytes each.
+        dram: The device, whose bursts are read.
+        most: Bursts at most: the first ones.
+
+    Raises:
+        ArgumentError: The width or the number is not a positive integer, or the graph has no edges.
+    """
+    for name, value in (("width", width), ("requests", most)):
+        check_integer(name, value)
+    if not graph.num_edges:
+        raise ArgumentError("graph: it has no edges, so an aggregation reads no vectors.")
+    bursts = -(-width * _ELEMENT_BYTES // dram.organisation.burst_bytes)
+    sources = graph.col[: -(-most // bursts)].numpy().astype(np.int64)
+    wanted = (sources[:, None] * bursts + np.arange(bursts)).reshape(-1)[:most]
+    return Requests(wanted, np.zeros(len(wanted), dtype=np.uint8))

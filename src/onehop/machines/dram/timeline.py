@@ -1,8 +1,8 @@
 """Commands as a timeline: open rows by bank, data on the bus, refreshes."""
 
+from onehop.machines.common.trace import Trace
 from onehop.machines.dram.command import Command, CommandLog
 from onehop.machines.dram.device import Dram
-from onehop.machines.trace import Trace
 
 # Commands that are drawn: the first ones.
 MOST_COMMANDS = 20_000

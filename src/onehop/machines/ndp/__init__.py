@@ -6,6 +6,7 @@
 from onehop.machines.ndp import toy
 from onehop.machines.ndp.config import NdpConfig, load, presets
 from onehop.machines.ndp.machine import Machine
+from onehop.machines.ndp.mapping import Mapping, mappings
 from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
 from onehop.machines.ndp.named_priors import DESIGNS, Design, NamedPrior, named_priors
 from onehop.machines.ndp.outcome import LayerOutcome
@@ -14,8 +15,7 @@ from onehop.machines.ndp.sampled import SampledLayer, SampledMapping
 from onehop.machines.ndp.sampled_report import sampled_report
 from onehop.machines.ndp.sampling import Estimate, Sample
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
-from onehop.machines.ndp.sensitivity import CLOCKS_MHZ, ClockPoint, by_clock
-from onehop.machines.ndp.whole_models import ModelRun, run_model
+from onehop.machines.ndp.whole_models import CLOCKS_MHZ, ClockPoint, ModelRun, by_clock, run_model
 from onehop.plans.ndp import NdpPlan
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "LayerOutcome",
     "LayerWork",
     "Machine",
+    "Mapping",
     "ModelRun",
     "Module",
     "NamedPrior",
@@ -45,6 +46,7 @@ __all__ = [
     "layer_report",
     "layer_works",
     "load",
+    "mappings",
     "named_priors",
     "presets",
     "run_model",

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from onehop.machines.ndp import energy
-from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
-from onehop.machines.ndp.memory_times import MemoryTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,38 +51,33 @@ class GraphSize:
     num_edges: int
 
 
-def baseline(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, width: int) -> BaselineRun:
+def baseline(case: LayerCase, workload: RankWorkload) -> BaselineRun:
     """The host alone, limited by its channels.
 
     Targets are processed in order of their numbers, edges are spread evenly over the channels, and the cores
     keep up with the memory: the best that a host can do.
 
     Args:
-        config: The machine.
+        case: The layer.
         workload: The graph, by number.
-        memory: The DRAM's times.
-        width: Columns of the feature vectors.
     """
-    graph = workload.graph
-    entries = int(config.host.llc_mib * 2**20) // (width * ELEMENT_BYTES)
-    read = graph.num_edges
-    if entries:
-        read = workload.cache_misses(entries, min(entries, config.host.llc_ways))
-    return host_alone(config, GraphSize(graph.num_src, graph.num_dst, graph.num_edges), read, memory, width)
+    graph, host = workload.graph, case.config.host
+    entries = int(host.llc_mib * 2**20) // (case.width * ELEMENT_BYTES)
+    read = workload.cache_misses(entries, min(entries, host.llc_ways)) if entries else graph.num_edges
+    return host_alone(case, GraphSize(graph.num_src, graph.num_dst, graph.num_edges), read)
 
 
-def host_alone(config: NdpConfig, size: GraphSize, read: int, memory: MemoryTimes, width: int) -> BaselineRun:
+def host_alone(case: LayerCase, size: GraphSize, read: int) -> BaselineRun:
     """The host alone; see :func:`baseline`.
 
     Args:
-        config: The machine.
+        case: The layer.
         size: Size of the graph.
         read: Feature vectors that it reads from DRAM: its edges, less those found in a cache.
-        memory: The DRAM's times.
-        width: Columns of the feature vectors.
     """
+    config, memory = case.config, case.memory
     channels, module = config.topology.channels, config.module
-    vector, burst = width * ELEMENT_BYTES, config.burst_bytes
+    vector, burst = case.width * ELEMENT_BYTES, config.burst_bytes
     bursts = -(-vector // burst)
     structure = size.num_edges * module.adjacency_entry_bytes + size.num_dst * module.row_pointer_bytes
     adjacency = -(-structure // burst)

@@ -1,22 +1,14 @@
 """The configuration of a near-rank machine, to and from TOML, and the machines included in onehop."""
 
-import tomllib
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from onehop.errors import ConfigurationError
+from onehop.machines.common import files
+from onehop.machines.common.checks import check
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
-
-_SECTIONS: dict[str, type[Any]] = {
-    "topology": Topology,
-    "dram": DramChoice,
-    "module": Module,
-    "host": Host,
-    "control": Control,
-    "energy": EnergyFigures,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +33,10 @@ class NdpConfig:
     control: Control = field(default_factory=Control)
     energy: EnergyFigures = field(default_factory=EnergyFigures)
 
+    def __post_init__(self) -> None:
+        """Checks the name; sections check themselves."""
+        check(self)
+
     @property
     def channel_gbps(self) -> float:
         """Bandwidth of the Host-path of a channel, in 1e9 bytes a second, which is bytes a nanosecond."""
@@ -57,21 +53,11 @@ class NdpConfig:
         Raises:
             ConfigurationError: An unknown section or key, or a value out of range.
         """
-        changed: dict[str, Any] = {}
-        for name, values in sections.items():
-            _known(f"section {name}", [name], list(_SECTIONS))
-            section = getattr(self, name)
-            _known(name, values, [entry.name for entry in fields(section)])
-            changed[name] = replace(section, **values)
-        return replace(self, **changed)
+        return files.made(NdpConfig, sections, base=self)
 
     def to_toml(self) -> str:
         """The machine as TOML."""
-        lines = [f"name = {_toml(self.name)}"]
-        for section in _SECTIONS:
-            lines += ["", f"[{section}]"]
-            lines += [f"{key} = {_toml(value)}" for key, value in asdict(getattr(self, section)).items()]
-        return "\n".join(lines) + "\n"
+        return files.written(self)
 
     @classmethod
     def from_toml(cls, text: str, folder: Path | None = None) -> "NdpConfig":
@@ -84,29 +70,11 @@ class NdpConfig:
         Raises:
             ConfigurationError: Not TOML, an unknown section or key, or a value out of range.
         """
-        try:
-            content = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise ConfigurationError(f"machine: not TOML ({error}).") from error
-        _known("machine", content, ["name", *_SECTIONS])
-        if not isinstance(content.get("name"), str):
-            raise ConfigurationError('machine: expected a name, as name = "mine".')
-        sections = {}
-        for name, kind in _SECTIONS.items():
-            values = content.get(name, {})
-            if not isinstance(values, dict):
-                raise ConfigurationError(f"machine: expected [{name}] to be a section, got {values!r}.")
-            _known(name, values, [entry.name for entry in fields(kind)])
-            if name == "dram" and folder is not None and str(values.get("preset", "")).endswith(".toml"):
-                values = {**values, "preset": str(folder / values["preset"])}
-            try:
-                sections[name] = kind(**values)
-            except TypeError as error:
-                raise ConfigurationError(
-                    f"{name}: expected channels, dimms_per_channel and ranks_per_dimm, got "
-                    f"{', '.join(values) or 'nothing'}."
-                ) from error
-        return cls(content["name"], **sections)
+        values = files.document_of(text)
+        dram = values.get("dram")
+        if folder is not None and isinstance(dram, dict) and str(dram.get("preset", "")).endswith(".toml"):
+            dram["preset"] = str(folder / dram["preset"])
+        return files.made(cls, values)
 
 
 def presets() -> list[str]:
@@ -131,21 +99,4 @@ def load(source: str | Path) -> NdpConfig:
         raise ConfigurationError(
             f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
         )
-    try:
-        return NdpConfig.from_toml(path.read_text(), path.parent)
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"machine: {path} is not text ({error}).") from error
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    return repr(value)
-
-
-def _known(what: str, found: Any, known: list[str]) -> None:
-    unknown = sorted(set(found) - set(known))
-    if unknown:
-        raise ConfigurationError(f"{what}: unknown {', '.join(unknown)}; there are {', '.join(known)}.")
+    return NdpConfig.from_toml(files.text_of(path), path.parent)

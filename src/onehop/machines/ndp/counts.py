@@ -1,7 +1,7 @@
 """Counts made once for a graph, from which all mappings' times follow: edges, reads and touched rows."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,35 +94,36 @@ class Sizes:
     Attributes:
         entry_bytes: Bytes of an edge of the adjacency.
         burst_bytes: Bytes of a DRAM burst.
+        pods: Ranks of a pod, for every mapping that is counted.
     """
 
     entry_bytes: int
     burst_bytes: int
+    pods: tuple[int, ...]
+
+    @classmethod
+    def of(cls, topology: Topology, entry_bytes: int, burst_bytes: int, pods: Pods | None) -> "Sizes":
+        """The sizes for GraNDe's mappings, and for a user's if one is given."""
+        every = [each.size for each in candidates(topology)] + ([] if pods is None else [pods.size])
+        return cls(entry_bytes, burst_bytes, tuple(sorted(set(every))))
 
 
 def count(
-    work: extension.NdpWork,
-    topology: Topology,
-    tile: int,
-    block: int,
-    sizes: Sizes,
-    rows: Integers,
-    threads: int,
+    work: extension.NdpWork, tile: int, block: int, sizes: Sizes, rows: Integers, threads: int
 ) -> WindowCounts:
     """Counts edges, reads and touched targets by blocks of targets.
 
     Args:
         work: The rows, in order of processing.
-        topology: The ranks.
         tile: Targets of a tile.
         block: Targets of a block: a multiple of the tile.
-        sizes: Sizes of an edge and a burst.
+        sizes: Sizes of an edge, a burst and pods.
         rows: [blocks, ranks]: targets that are assigned to each rank, as :func:`assigned_rows` has them.
         threads: Threads; each needs 4 bytes a source.
     """
     blocks, ranks = rows.shape
-    pod_sizes = np.array([pods.size for pods in candidates(topology)], dtype=np.int32)
-    columns = [ranks // int(size) for size in pod_sizes]
+    pod_sizes = np.array(sizes.pods, dtype=np.int32)
+    columns = [ranks // size for size in sizes.pods]
     edges, reads, row_bursts = (np.zeros((blocks, ranks), dtype=np.int64) for _ in range(3))
     touched = np.zeros((blocks, sum(columns)), dtype=np.int64)
     extension.ndp_count(
@@ -141,8 +142,7 @@ def count(
         threads,
     )
     parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
-    by_size = {int(size): part for size, part in zip(pod_sizes, parts, strict=True)}
-    return WindowCounts(rows, edges, reads, row_bursts, by_size)
+    return WindowCounts(rows, edges, reads, row_bursts, dict(zip(sizes.pods, parts, strict=True)))
 
 
 def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> Integers:
@@ -168,9 +168,11 @@ class RankWorkload:
         burst_bytes: Bytes of a DRAM burst.
         retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
         batch: Nodes that are listed before lists are merged.
+        pods: A user's mapping, which assigns nodes to ranks; None means that they are assigned in turn.
 
     Raises:
-        ArgumentError: Re-tiling a graph whose sources and destinations are not the same nodes.
+        ArgumentError: Re-tiling a graph whose sources and destinations are not the same nodes, or a mapping
+            that loses nodes.
     """
 
     def __init__(
@@ -182,11 +184,13 @@ class RankWorkload:
         *,
         retile: str,
         batch: int = 2048,
+        pods: Pods | None = None,
     ) -> None:
         self.graph, self.topology = graph, topology
-        self._sizes = Sizes(entry_bytes, burst_bytes)
+        self.sizes = Sizes.of(topology, entry_bytes, burst_bytes, pods)
         self.retile, self.batch = retile, batch
-        self.owner = owners(topology, graph.num_src)
+        self._owners = partial(owners, topology) if pods is None else pods.owners
+        self.owner = self._owners(graph.num_src)
         self._counted: dict[tuple[int, int], WindowCounts] = {}
         self._missed: dict[tuple[int, int], int] = {}
         if self.reorders and graph.num_src != graph.num_dst:
@@ -222,7 +226,7 @@ class RankWorkload:
     @cached_property
     def target_owner(self) -> NDArray[np.uint8]:
         """Return [num_dst]: the rank of every target, in order of processing."""
-        owner = owners(self.topology, self.graph.num_dst)
+        owner = self._owners(self.graph.num_dst)
         return owner if self.order is None else owner[self.order]
 
     @cached_property
@@ -254,9 +258,7 @@ class RankWorkload:
 
     def _count(self, tile: int, block: int) -> WindowCounts:
         rows = self._rows(block)
-        counts = count(
-            self._native(self.order), self.topology, tile, block, self._sizes, rows, native.threads()
-        )
+        counts = count(self._native(self.order), tile, block, self.sizes, rows, native.threads())
         return replace(counts, reads=counts.edges) if self.retile == "none" else counts
 
     def _rows(self, block: int) -> Integers:

@@ -7,6 +7,7 @@ import numpy as np
 from onehop.errors import ArgumentError
 from onehop.machines.ndp import energy, retiling
 from onehop.machines.ndp.bounds import Paths, paths
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import (
@@ -19,7 +20,7 @@ from onehop.machines.ndp.durations import (
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import Finals, LayerTraffic, sums, uses_channels
+from onehop.machines.ndp.traffic import LayerTraffic, uses_channels
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
 
@@ -168,41 +169,25 @@ class LayerRun:
         return summed
 
 
-def simulate(
-    config: NdpConfig,
-    workload: RankWorkload,
-    memory: MemoryTimes,
-    pods: Pods,
-    plan: NdpPlan,
-    width: int,
-    *,
-    first: bool,
-    record: int = 0,
-    finals: Finals | None = None,
-) -> LayerRun:
+def simulate(case: LayerCase, workload: RankWorkload, pods: Pods, first: bool) -> LayerRun:
     """Runs one layer in the plan's order of the host's work, or in the fastest.
 
     Args:
-        config: The machine.
+        case: The layer.
         workload: The graph on its ranks, in the plan's order.
-        memory: The DRAM's times.
         pods: The mapping.
-        plan: Fixes the tile, whether bundles are broadcast, and the host's order.
-        width: Columns of the feature vectors.
         first: Whether the graph must be re-tiled first.
-        record: Number of windows whose events are kept.
-        finals: The final vectors; None means the aggregated vectors, in the same mapping.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
     """
-    traffic = LayerTraffic(config, workload, pods, width, plan.tile, plan.broadcast, finals)
-    channels = config.topology.channels
+    config, memory = case.config, case.memory
+    traffic, channels = case.traffic(workload, pods), config.topology.channels
     times = times_of(traffic, memory)
-    schedules = {order: run(times, channels, order) for order in host_orders(pods, plan)}
+    schedules = {order: run(times, channels, order) for order in host_orders(pods, case.plan)}
     windows_ns = {order: schedule.total_ns for order, schedule in schedules.items()}
     host_order = min(windows_ns, key=lambda order: windows_ns[order])
-    schedule = run(times, channels, host_order, record) if record else schedules[host_order]
+    schedule = run(times, channels, host_order, case.record) if case.record else schedules[host_order]
     return LayerRun(
         workload,
         traffic,
@@ -211,7 +196,7 @@ def simulate(
         windows_ns,
         schedule,
         paths(times, channels),
-        control_ns(config, workload.graph.num_src, width),
+        control_ns(config, workload.graph.num_src, case.width),
         retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
         if first and workload.reorders
         else None,
@@ -242,100 +227,3 @@ def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:
             "or pods of several DIMMs."
         )
     return [asked]
-
-
-def row_statistics(run_of: LayerRun) -> dict[str, float]:
-    """Row activations of the ranks, and the share of bursts that found their row open."""
-    commands = run_of.commands()
-    bursts = commands.reads + commands.writes
-    return {
-        "bursts_read": commands.reads,
-        "bursts_written": commands.writes,
-        "activations": commands.activations,
-        "row_hit_percent": _hit_percent(commands.activations, bursts),
-    }
-
-
-def rank_lines(run_of: LayerRun) -> list[dict[str, float]]:
-    """Table rows of the ranks: busy time by phase in ms, bytes, useful bytes, rows, bandwidth of the run."""
-    traffic, busy = run_of.traffic, run_of.schedule.rank_busy_ns / 1e6
-    bursts_read, bursts_written, opened = run_of.commands_by_rank()
-    bursts = bursts_read + bursts_written
-    slice_bytes = traffic.pods.slice_bytes(traffic.width)
-    read = (
-        run_of.by_rank(traffic.adjacency_bursts)
-        + run_of.by_rank(traffic.feature_bursts)
-        + int(traffic.pointer_bursts.sum())
-    ) * traffic.config.burst_bytes + int(traffic.list_bytes.sum())
-    written = run_of.by_rank(traffic.write_bursts) * traffic.config.burst_bytes
-    useful = run_of.by_rank(traffic.adjacency_bytes) + run_of.by_rank(traffic.pod_reads) * slice_bytes
-    useful = useful + run_of.by_rank(traffic.final_bytes)
-    total_ns = run_of.schedule.total_ns
-    peak = run_of.memory.device.peak_gbps
-    return [
-        {
-            "rank": rank,
-            "adjacency_ms": float(busy[rank, 0]),
-            "features_ms": float(busy[rank, 1]),
-            "write_back_ms": float(busy[rank, 2]),
-            "idle_ms": float(total_ns / 1e6 - busy[rank, :3].sum()),
-            "unit_bound_ms": float(busy[rank, 3]),
-            "bytes": int(read[rank] + written[rank]),
-            "useful_bytes": int(useful[rank]),
-            "activations": float(opened[rank]),
-            "row_hit_percent": _hit_percent(float(opened[rank]), float(bursts[rank])),
-            "gbps": _gbps(read[rank] + written[rank], total_ns),
-            "percent_of_peak": 100 * _gbps(read[rank] + written[rank], total_ns) / peak,
-        }
-        for rank in range(len(busy))
-    ]
-
-
-def channel_lines(run_of: LayerRun) -> list[dict[str, float]]:
-    """Table rows of the channels: busy time of the Host-path by phase in ms, bytes, bandwidth of the run."""
-    traffic, busy = run_of.traffic, run_of.schedule.channel_busy_ns / 1e6
-    topology = traffic.config.topology
-
-    def per_channel(values: Integers) -> Integers:
-        of_channel: Integers = sums(values, topology.channels).sum(axis=0)
-        return of_channel
-
-    span = traffic.pods.channels
-    written = per_channel(traffic.bundle_in_bytes).reshape(-1, span).sum(axis=1).repeat(span)
-    moved = per_channel(traffic.bundle_out_bytes + traffic.output_bytes + traffic.final_bytes) + written
-    total_ns = run_of.schedule.total_ns
-    return [
-        {
-            "channel": channel,
-            "bundle_read_ms": float(busy[channel, 0]),
-            "bundle_write_ms": float(busy[channel, 1]),
-            "outputs_ms": float(busy[channel, 2]),
-            "finals_ms": float(busy[channel, 3]),
-            "idle_ms": float(total_ns / 1e6 - busy[channel].sum()),
-            "bytes": int(moved[channel]),
-            "gbps": _gbps(moved[channel], total_ns),
-        }
-        for channel in range(topology.channels)
-    ]
-
-
-def _hit_percent(activations: float, bursts: float) -> float:
-    """Share of bursts that found their row open; 0 where there are none."""
-    return 100.0 * (1.0 - activations / bursts) if bursts else 0.0
-
-
-def _gbps(moved: int, total_ns: float) -> float:
-    """Bytes a nanosecond; 0 where nothing takes time."""
-    return float(moved / total_ns) if total_ns else 0.0
-
-
-def spread(values: Reals) -> dict[str, float]:
-    """Mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
-    if len(values) == 0:
-        return dict.fromkeys(("mean", "median", "p99", "max"), 1.0)
-    return {
-        "mean": float(values.mean()),
-        "median": float(np.median(values)),
-        "p99": float(np.quantile(values, 0.99)),
-        "max": float(values.max()),
-    }

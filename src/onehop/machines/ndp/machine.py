@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,21 +12,26 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.operands import Operands
+from onehop.machines.common.report import Report
 from onehop.machines.ndp import functional
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.config import NdpConfig, load
 from onehop.machines.ndp.counts import RankWorkload
+from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.models import LayerWork
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
 from onehop.machines.ndp.sampled import SampledLayer, Tell, sampled_layer
-from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, StoredTargets
+from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, StoredTargets, Targets
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
-from onehop.machines.report import Report
 from onehop.plans.ndp import NdpPlan
 
+# A graph's number, its tiling, its batch, and a user's mapping.
+_Key = tuple[int, str, int, Pods | None]
 # Graphs, each in one order of targets, whose counts are cached.
 _MOST_WORKLOADS = 6
 # Windows whose events are in the reports' timelines.
@@ -46,8 +52,8 @@ class Machine:
         self.config = config if isinstance(config, NdpConfig) else load(config)
         self.plan = plan
         self.memory = MemoryTimes.of(self.config)
-        self._workloads: OrderedDict[tuple[int, str, int], RankWorkload] = OrderedDict()
-        self._retiled: set[tuple[int, str, int]] = set()
+        self._workloads: OrderedDict[_Key, RankWorkload] = OrderedDict()
+        self._retiled: set[_Key] = set()
 
     @property
     def name(self) -> str:
@@ -116,33 +122,14 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or a buffer cannot hold one output slice.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
+        Operands(x, weight, reduce, src_scale, dst_scale).check(graph)
         plan = self._checked(plan, graph)
-        if not isinstance(x, Tensor) or x.dim() != 2 or x.size(0) != graph.num_src:
-            shape = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ArgumentError(f"x: expected shape [{graph.num_src}, F], the graph's sources, got {shape}.")
-        if not x.is_cpu:
-            raise ArgumentError(f"x: expected a CPU tensor, got one on {x.device}; move it with .cpu().")
         reason = self.refuse(x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
-        if reduce not in ("sum", "mean"):
-            raise ArgumentError(f"reduce: expected 'sum' or 'mean', got {reduce!r}; modules only add up.")
-        for name, given, length in (
-            ("weight", weight, graph.num_edges),
-            ("src_scale", src_scale, graph.num_src),
-            ("dst_scale", dst_scale, graph.num_dst),
-        ):
-            if given is None:
-                continue
-            if given.shape != (length,):
-                raise ArgumentError(f"{name}: expected shape [{length}], got {list(given.shape)}.")
-            if not given.is_cpu:
-                raise ArgumentError(
-                    f"{name}: expected a CPU tensor, got one on {given.device}; move it with .cpu()."
-                )
         found = self._layer(graph, x.size(1), plan, record=_RECORDED)
         values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
-        out = functional.aggregate(self.workload(graph, plan), found.run.traffic.pods, values, weight)
+        out = functional.aggregate(found.run.workload, found.run.traffic.pods, values, weight)
         if reduce == "mean":
             out *= graph.inverse_in_degrees(torch.float32).unsqueeze(1)
         if dst_scale is not None:
@@ -197,7 +184,7 @@ class Machine:
         for work in reversed(works):
             pods = found[0].run.traffic.pods if found else None
             # Re-tiling is the first layer's, whose turn comes last.
-            self._retiled.add((graph.number, plan.retile, plan.batch))
+            self._retiled.add(self._tiled(graph, plan))
             if len(found) == len(works) - 1:
                 self.forget()
             found.insert(0, self._layer(graph, work.width, plan, record, Finals(work.outputs, work.ns, pods)))
@@ -235,16 +222,15 @@ class Machine:
                 host has a cache, or rows that are computed should be re-tiled.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
-        plan, taken = self._sampled_graph(graph, plan)
-        found: dict[tuple[int, float], SampledLayer] = {}
+        plan, targets, by_number = self._sampled_graph(graph, plan)
+        found: dict[tuple[int, bool], SampledLayer] = {}
         layers = []
         for number, width in enumerate(widths):
-            retiling_ns = taken.retiling_ns(self.config, self.memory) if number == 0 else 0.0
-            key = width, retiling_ns
+            key = width, number == 0 and plan.reorders
             if key not in found:
-                found[key] = sampled_layer(
-                    self.config, self.memory, taken, plan, width, sample or Sample(), retiling_ns, tell
-                )
+                case = LayerCase(self.config, self.memory, plan, width)
+                took_ns = targets.retiling_ns(self.config, self.memory) if key[1] else 0.0
+                found[key] = sampled_layer(case, (targets, by_number), sample or Sample(), took_ns, tell)
             layers.append(found[key])
         return layers
 
@@ -252,10 +238,17 @@ class Machine:
         """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
         self._retiled.clear()
 
-    def workload(self, graph: Graph, plan: NdpPlan | None = None) -> RankWorkload:
-        """The graph on this machine's ranks in the plan's order; its counts are cached."""
+    def workload(self, graph: Graph, plan: NdpPlan | None = None, pods: Pods | None = None) -> RankWorkload:
+        """The graph on this machine's ranks in the plan's order; its counts are cached.
+
+        Args:
+            graph: The graph.
+            plan: Says the order of targets; None means the machine's plan.
+            pods: The mapping, where a user's assigns nodes to ranks; None means that of GraNDe's mappings.
+        """
         plan = self._checked(plan, graph)
-        key = (graph.number, plan.retile, plan.batch if plan.reorders else 0)
+        own = None if pods is None else pods.own
+        key = (graph.number, plan.retile, plan.batch if plan.reorders else 0, own)
         if key not in self._workloads:
             self._workloads[key] = RankWorkload(
                 graph,
@@ -264,6 +257,7 @@ class Machine:
                 self.config.burst_bytes,
                 retile=plan.retile,
                 batch=plan.batch,
+                pods=own,
             )
         self._workloads.move_to_end(key)
         found = self._workloads[key]
@@ -274,36 +268,42 @@ class Machine:
     def _layer(
         self, graph: Graph, width: int, plan: NdpPlan, record: int, finals: Finals | None = None
     ) -> LayerOutcome:
-        key = (graph.number, plan.retile, plan.batch)
-        found = outcome(
-            self.config,
-            self.memory,
-            self.workload(graph, plan),
-            self.workload(graph, replace(plan, retile="index")),
-            plan,
-            width,
-            first=key not in self._retiled,
-            record=record,
-            finals=finals,
-        )
+        key = self._tiled(graph, plan)
+        case = LayerCase(self.config, self.memory, plan, width, finals, record)
+        found = outcome(case, partial(self.workload, graph), first=key not in self._retiled)
         self._retiled.add(key)
         return found
 
+    def _own(self, plan: NdpPlan) -> Pods | None:
+        """The plan's mapping, where it is a user's."""
+        adaptive = plan.mapping == "adaptive"
+        return None if adaptive else Pods.of(self.config.topology, plan.mapping).own
+
+    def _tiled(self, graph: Graph, plan: NdpPlan) -> _Key:
+        """The tile lists of a graph: those of a user's mapping are of its own."""
+        return (graph.number, plan.retile, plan.batch, self._own(plan))
+
     def _sampled_graph(
         self, graph: Graph | RowSource, plan: NdpPlan | None
-    ) -> tuple[NdpPlan, StoredTargets | ComputedTargets]:
-        """The plan, and targets in its order."""
+    ) -> tuple[NdpPlan, Targets, Targets]:
+        """The plan; targets in its order, with nodes as its mapping assigns them; and by number, in turn."""
         if isinstance(graph, Graph):
             plan = self._checked(plan, graph)
-            by_number = self.workload(graph, replace(plan, retile="index"))
-            return plan, StoredTargets(self.workload(graph, plan), by_number)
-        plan = plan or self.plan or NdpPlan(retile="index")
-        if plan.reorders:
+        else:
+            plan = plan or self.plan or NdpPlan(retile="index")
+        own, untiled = self._own(plan), replace(plan, retile="index")
+        if isinstance(graph, Graph):
+            targets: Targets = StoredTargets(self.workload(graph, plan, own))
+            by_number: Targets = StoredTargets(self.workload(graph, untiled))
+        elif plan.reorders:
             raise ArgumentError(
                 f"plan: re-tiling ({plan.retile!r}) lists the sources of every row, and of this graph only "
                 "some are computed; choose retile='index' or 'none'."
             )
-        return plan, ComputedTargets(graph, self.config.topology, plan.retile)
+        else:
+            targets = ComputedTargets(graph, self.config, plan.retile, own)
+            by_number = ComputedTargets(graph, self.config, "index", None)
+        return plan, targets, targets if plan == untiled and own is None else by_number
 
     def _checked(self, plan: NdpPlan | None, graph: Graph) -> NdpPlan:
         plan = self.plan if plan is None else plan

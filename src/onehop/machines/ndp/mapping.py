@@ -1,62 +1,162 @@
-"""Pods: the ranks that together hold a feature vector, the columns of each, and the owner of a node."""
+"""Mappings of feature vectors to ranks: who shares a vector, who has which columns, who owns a node.
 
+A mapping is a class with a name; :data:`mappings` has those of GraNDe, and users register their own.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.common.registry import Registry
 from onehop.machines.ndp.sections import Topology
-from onehop.plans.ndp import PODS
+from onehop.plans.ndp import MAPPINGS, PODS
 
 ELEMENT_BYTES = 4  # FP32, as the paper's
 
 Integers = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Pods:
-    """A mapping of feature vectors to ranks.
+class Mapping:
+    """A mapping of feature vectors to ranks; subclasses override what differs.
 
-    Rank r belongs to pod r // size and has slice r % size of the vectors of the pod's nodes. The adjacency is
-    partitioned by source: rank r holds the columns of the nodes assigned to it, whatever the mapping.
+    A pod is a group of neighbouring ranks that together hold whole vectors: rank r belongs to pod r // size,
+    and has slice r % size of the vectors of the pod's nodes.
 
     Attributes:
-        name: One of :data:`onehop.plans.ndp.PODS`.
-        size: Ranks of a pod.
-        topology: The machine's.
+        name: Its name in plans and reports.
     """
 
     name: str
+
+    def size(self, topology: Topology) -> int:
+        """Return the ranks of a pod: a divisor or a multiple of a channel's ranks, and a divisor of all.
+
+        Args:
+            topology: The machine's ranks.
+        """
+        raise NotImplementedError
+
+    def slices(self, width: int, size: int) -> Sequence[int] | NDArray[Any]:
+        """Return [size + 1]: the columns at which the slices of a pod's ranks begin, and at last ``width``.
+
+        As equal as possible unless overridden; the first slices have the remainder.
+
+        Args:
+            width: Columns of a vector.
+            size: Ranks of a pod.
+        """
+        each, left = divmod(width, size)
+        return [each * rank + min(rank, left) for rank in range(size + 1)]
+
+    def owners(self, topology: Topology, nodes: int) -> ArrayLike:
+        """Return [nodes]: the rank that each node is assigned to; in turn unless overridden.
+
+        A rank has the adjacency's columns of its nodes, and its pod has their vectors.
+
+        Args:
+            topology: The machine's ranks.
+            nodes: Number of nodes.
+        """
+        return owners(topology, nodes)
+
+
+mappings = Registry("mapping", Mapping, MAPPINGS)
+
+
+@mappings.register
+class _Rank(Mapping):
+    name = "rank"
+
+    def size(self, topology: Topology) -> int:
+        return 1
+
+
+@mappings.register
+class _Dimm(Mapping):
+    name = "dimm"
+
+    def size(self, topology: Topology) -> int:
+        return topology.ranks_per_dimm
+
+
+@mappings.register
+class _Channel(Mapping):
+    name, count = "channel", 1
+
+    def size(self, topology: Topology) -> int:
+        if topology.channels % self.count:
+            raise ConfigurationError(
+                f"mapping: {topology.channels} channels cannot be divided into pods of {self.count}; choose "
+                "another mapping or number of channels."
+            )
+        return self.count * topology.ranks_per_channel
+
+
+@mappings.register
+class _TwoChannels(_Channel):
+    name, count = "2-channel", 2
+
+
+@mappings.register
+class _FourChannels(_Channel):
+    name, count = "4-channel", 4
+
+
+@mappings.register
+class _System(Mapping):
+    name = "system"
+
+    def size(self, topology: Topology) -> int:
+        return topology.ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Pods:
+    """A mapping on a machine; what it says is checked.
+
+    Attributes:
+        mapping: The mapping.
+        size: Ranks of a pod.
+        topology: The machine's ranks.
+    """
+
+    mapping: Mapping
     size: int
     topology: Topology
 
     @classmethod
     def of(cls, topology: Topology, name: str) -> "Pods":
-        """The mapping of this name.
+        """The mapping of this name, or of the class ``FILE.py:CLASS``.
 
         Raises:
-            ArgumentError: The mapping is unknown.
+            ArgumentError: The mapping is unknown, or its pods are none of this machine.
             ConfigurationError: The machine's ranks cannot be divided this way.
         """
-        if name not in PODS:
-            raise ArgumentError(f"mapping: expected one of {', '.join(PODS)}, got {name!r}.")
-        whole, _, _ = name.partition("-channel")
-        if whole.isdecimal():
-            if topology.channels % int(whole):
-                raise ConfigurationError(
-                    f"mapping: {topology.channels} channels cannot be divided into pods of {whole}; choose "
-                    "another mapping or number of channels."
-                )
-            size = int(whole) * topology.ranks_per_channel
-        else:
-            size = {
-                "rank": 1,
-                "dimm": topology.ranks_per_dimm,
-                "channel": topology.ranks_per_channel,
-                "system": topology.ranks,
-            }[name]
-        return cls(name, size, topology)
+        mapping = mappings.named(name)
+        size, in_channel = mapping.size(topology), topology.ranks_per_channel
+        is_size = type(size) is int and size > 0 and topology.ranks % size == 0
+        if not is_size or (in_channel % size and size % in_channel):
+            raise ArgumentError(
+                f"mapping {mapping.name!r}: expected pods of a number of ranks that divides the {in_channel} "
+                f"of a channel, or of whole channels that divide the {topology.channels}; got {size!r}."
+            )
+        return cls(mapping, size, topology)
+
+    @property
+    def name(self) -> str:
+        """The mapping's name."""
+        return self.mapping.name
+
+    @property
+    def own(self) -> "Pods | None":
+        """These pods where the mapping is a user's, for which graphs are counted separately; else None."""
+        return None if self.name in PODS else self
 
     @property
     def count(self) -> int:
@@ -79,9 +179,12 @@ class Pods:
         return self.size <= self.topology.ranks_per_dimm
 
     def slices(self, width: int) -> Integers:
-        """Return [size + 1]: bounds of each rank's columns; the first slices take the remainder."""
-        each, left = divmod(width, self.size)
-        return np.cumsum([0, *(each + (j < left) for j in range(self.size))], dtype=np.int64)
+        """Return [size + 1]: bounds of each rank's columns.
+
+        Raises:
+            ArgumentError: The mapping loses columns, or gives some to two ranks.
+        """
+        return _slices(self.mapping, width, self.size)
 
     def slice_bytes(self, width: int) -> Integers:
         """Return [ranks]: bytes of a rank's slice of one vector."""
@@ -91,19 +194,58 @@ class Pods:
         """Return [ranks]: bursts of a rank's slice of one vector; every slice begins at a burst."""
         return -(-self.slice_bytes(width) // burst_bytes)
 
+    def owners(self, nodes: int) -> NDArray[np.uint8]:
+        """Return [nodes]: the rank that each node is assigned to.
 
-def check_width(width: int) -> None:
-    """Refuses what cannot be the columns of feature vectors.
+        Raises:
+            ArgumentError: The mapping loses nodes, or assigns some to ranks that there are not.
+        """
+        found = np.asarray(self.mapping.owners(self.topology, nodes))
+        what = f"mapping {self.name!r}: expected owners to be the ranks of {nodes} nodes"
+        if found.ndim != 1 or len(found) > nodes or (nodes and found.dtype.kind not in "iu"):
+            raise ArgumentError(f"{what}, [{nodes}], integers; got {list(found.shape)}, {found.dtype}.")
+        if len(found) < nodes:
+            raise ArgumentError(
+                f"{what}, got {len(found)}: the rows of {_span('node', len(found), nodes)} are lost."
+            )
+        wrong = np.flatnonzero((found < 0) | (found >= self.topology.ranks))
+        if len(wrong):
+            first = int(wrong[0])
+            raise ArgumentError(
+                f"{what}, 0 to {self.topology.ranks - 1}: the row of node {first} is lost, on rank "
+                f"{found[first]}, and {len(wrong) - 1} more."
+            )
+        return found.astype(np.uint8)
 
-    Raises:
-        ArgumentError: Not an integer of at least 1.
-    """
-    if type(width) is not int or width < 1:
-        raise ArgumentError(f"width: expected an integer of at least 1, got {width!r}.")
+
+# A layer needs its slices many times, and a user's mapping may take long to give them.
+@lru_cache(maxsize=256)
+def _slices(mapping: Mapping, width: int, size: int) -> Integers:
+    given = mapping.slices(width, size)
+    bounds = [int(each) for each in given]
+    what = f"mapping {mapping.name!r}: expected {size + 1} bounds from 0 to {width}, ascending, got {bounds}"
+    if len(bounds) != size + 1 or any(each != own for each, own in zip(bounds, given, strict=True)):
+        raise ArgumentError(f"{what}.")
+    for begin, end in ((0, bounds[0]), (bounds[-1], width)):
+        if begin < end:
+            lost = (end - begin) * ELEMENT_BYTES
+            raise ArgumentError(
+                f"{what}: {_span('column', begin, end)}, {lost} bytes of every vector, are lost."
+            )
+    if bounds[0] < 0 or bounds[-1] > width:
+        raise ArgumentError(f"{what}: there are no other columns.")
+    for rank, (begin, end) in enumerate(pairwise(bounds)):
+        if begin > end:
+            raise ArgumentError(f"{what}: rank {rank} of a pod ends before it begins.")
+    return np.array(bounds, dtype=np.int64)
+
+
+def _span(what: str, begin: int, end: int) -> str:
+    return f"{what} {begin}" if end - begin == 1 else f"{what}s {begin} to {end - 1}"
 
 
 def candidates(topology: Topology) -> list[Pods]:
-    """The mappings that differ from one another on this machine, from the smallest pods to the largest."""
+    """GraNDe's mappings that differ from one another on this machine, the smallest pods first."""
     found: dict[int, Pods] = {}
     for name in PODS:
         whole, _, _ = name.partition("-channel")
@@ -115,19 +257,8 @@ def candidates(topology: Topology) -> list[Pods]:
 
 
 def owners(topology: Topology, nodes: int) -> NDArray[np.uint8]:
-    """Return [nodes]: the rank that every node is assigned to."""
-    ranks = np.arange(topology.ranks, dtype=np.uint8)
+    """Return [nodes]: the rank that every node is assigned to, in turn, by the topology's blocks of nodes."""
     if topology.node_block == 0:
-        return np.repeat(ranks, assigned(topology, nodes))
-    in_turn = np.repeat(ranks, topology.node_block)
+        return (np.arange(nodes) * topology.ranks // max(nodes, 1)).astype(np.uint8)
+    in_turn = np.repeat(np.arange(topology.ranks, dtype=np.uint8), topology.node_block)
     return np.tile(in_turn, -(-nodes // len(in_turn)))[:nodes]
-
-
-def assigned(topology: Topology, nodes: int) -> Integers:
-    """Return [ranks]: nodes that are assigned to each rank."""
-    rank = np.arange(topology.ranks, dtype=np.int64)
-    if topology.node_block == 0:
-        # Node i has rank i * ranks // nodes.
-        return np.diff(-(-np.append(rank, topology.ranks) * nodes // topology.ranks))
-    rounds, left = divmod(nodes, topology.ranks * topology.node_block)
-    return rounds * topology.node_block + np.clip(left - rank * topology.node_block, 0, topology.node_block)

@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp.mapping import ELEMENT_BYTES, check_width
+from onehop.machines.common.checks import check_integer
+from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.sections import Host
 
 MODELS = ("gcn", "sage", "gin")
@@ -54,7 +55,7 @@ def layer_works(model: str, widths: list[int], host: Host) -> list[LayerWork]:
     if model not in MODELS:
         raise ArgumentError(f"model: expected one of {', '.join(MODELS)}, got {model!r}.")
     for width in widths:
-        check_width(width)
+        check_integer("width", width)
     works = []
     for number, (columns, outputs) in enumerate(pairwise(widths)):
         is_last = number == len(widths) - 2

@@ -1,17 +1,19 @@
 """A layer on the machine: all candidates' times, the chosen mapping, and the baselines."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, baseline
-from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
-from onehop.machines.ndp.mapping import Pods, candidates, check_width
-from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PriorRun, prior
-from onehop.machines.ndp.traffic import Finals
 from onehop.plans.ndp import NdpPlan
+
+# A graph in a plan's order, with nodes as a mapping assigns them; None means in turn.
+WorkloadOf = Callable[[NdpPlan, Pods | None], RankWorkload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,68 +91,46 @@ def gain(other_ns: float, own_ns: float) -> float:
     return other_ns / own_ns if own_ns else 1.0
 
 
-def outcome(
-    config: NdpConfig,
-    memory: MemoryTimes,
-    workload: RankWorkload,
-    by_number: RankWorkload,
-    plan: NdpPlan,
-    width: int,
-    *,
-    first: bool,
-    record: int = 0,
-    finals: Finals | None = None,
-) -> LayerOutcome:
+def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutcome:
     """Runs a layer under every mapping and takes the plan's, or the fastest.
 
     Args:
-        config: The machine.
-        memory: The DRAM's times.
-        workload: The graph in the plan's order.
-        by_number: The graph with targets tiled by their numbers, for the baselines.
-        plan: Mapping, tile, broadcasting, the host's order.
-        width: Columns of the feature vectors, at least 1.
+        case: The layer.
+        workload_of: The graph in a plan's order, with nodes as a mapping assigns them.
         first: Whether re-tiling must be done first.
-        record: Number of windows whose events are kept.
-        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
 
     Raises:
-        ArgumentError: The width is not a positive integer, a buffer cannot hold one output slice, or no
-            mapping can have the plan's order.
+        ArgumentError: A buffer cannot hold one output slice, or no mapping can have the plan's order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    check_width(width)
-    asked = plan.mapping
-    choices = candidates(config.topology)
-    if asked != "adaptive":
-        pods = Pods.of(config.topology, asked)
-        choices = [pods, *(other for other in choices if other.size != pods.size)]
+    config, plan, untiled = case.config, case.plan, case.untiled
+    choices, asked = candidates(config.topology), None
+    if plan.mapping != "adaptive":
+        asked = Pods.of(config.topology, plan.mapping)
+        choices = [asked, *(other for other in choices if asked.own or other.size != asked.size)]
     runs: dict[str, LayerRun] = {}
     impossible: dict[str, str] = {}
     for pods in choices:
         try:
-            runs[pods.name] = simulate(
-                config, workload, memory, pods, plan, width, first=first, record=record, finals=finals
-            )
+            runs[pods.name] = simulate(case, workload_of(plan, pods), pods, first)
         except ArgumentError as error:
-            if pods.name == asked:
+            if pods is asked:
                 raise
             impossible[pods.name] = str(error)
     if not runs:
         raise ArgumentError(next(iter(impossible.values())))
-    chosen = runs[asked] if asked in runs else min(runs.values(), key=lambda run: run.time_ns)
-    by_index = None
-    if workload.reorders:
-        untiled = replace(plan, retile="index")
+    chosen = min(runs.values(), key=lambda run: run.time_ns) if asked is None else runs[asked.name]
+    by_number, by_index = workload_of(untiled.plan, None), None
+    if plan.reorders:
         pods = chosen.traffic.pods
-        by_index = simulate(config, by_number, memory, pods, untiled, width, first=False, finals=finals)
+        by_index = simulate(untiled, workload_of(untiled.plan, pods), pods, first=False)
     return LayerOutcome(
         plan,
-        width,
+        case.width,
         chosen,
         {name: Candidate.of(run) for name, run in runs.items()},
         impossible,
-        baseline(config, by_number, memory, width),
-        prior(config, by_number, memory, plan.tile, width),
+        baseline(case, by_number),
+        prior(case, by_number),
         None if by_index is None else by_index.time_ns,
     )

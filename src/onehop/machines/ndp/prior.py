@@ -1,11 +1,13 @@
 """Prior near-data machines on the same ranks: window by window, step after step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from onehop.machines.ndp import energy
-from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import Reals, read_cost
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
@@ -64,9 +66,7 @@ class PriorRun:
     energy_nj: dict[str, float]
 
 
-def prior(
-    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, tile: int, width: int
-) -> list[PriorRun]:
+def prior(case: LayerCase, workload: RankWorkload) -> list[PriorRun]:
     """Prior near-data machines, window by window.
 
     The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
@@ -75,47 +75,34 @@ def prior(
     tiled by number.
 
     Args:
-        config: The machine.
+        case: The layer.
         workload: The graph, by number.
-        memory: The DRAM's times.
-        tile: Targets of a tile.
-        width: Columns of the feature vectors.
 
     Returns:
         One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
     """
-    every = [Pods.of(config.topology, name) for name in PRIOR_PODS]
-    buffer = config.module.buffer_bytes
-    return [
-        prior_run(config, workload, memory, pods, tile, width)
-        for pods in every
-        if pods.slice_bytes(width).max() <= buffer
-    ]
+    every = [Pods.of(case.config.topology, name) for name in PRIOR_PODS]
+    buffer = case.config.module.buffer_bytes
+    return [prior_run(case, workload, pods) for pods in every if pods.slice_bytes(case.width).max() <= buffer]
 
 
 def prior_run(
-    config: NdpConfig,
+    case: LayerCase,
     workload: RankWorkload,
-    memory: MemoryTimes,
     pods: Pods,
-    tile: int,
-    width: int,
-    *,
-    sums_in_dimm: bool = False,
+    outputs: Callable[[LayerTraffic], Integers] = attrgetter("output_bytes"),
 ) -> PriorRun:
     """One prior machine under one mapping; see :func:`prior`.
 
     Args:
-        config: The machine.
+        case: The layer; of its plan, the tile.
         workload: The graph, by number.
-        memory: The DRAM's times.
         pods: The mapping; its slices fit into a buffer.
-        tile: Targets of a tile.
-        width: Columns of the feature vectors.
-        sums_in_dimm: Whether a DIMM adds up its ranks' outputs before the host reads them, for rank-pods.
+        outputs: Returns [W, a multiple of the channels], the bytes of outputs that the host reads.
     """
-    traffic = LayerTraffic(config, workload, pods, width, tile, broadcast=False)
-    output_bytes = _dimm_sums(traffic) if sums_in_dimm else traffic.output_bytes
+    config, memory = case.config, case.memory
+    traffic = LayerTraffic(config, workload, pods, case.width, case.plan.tile, broadcast=False)
+    output_bytes = outputs(traffic)
     steps = steps_of(traffic, memory, output_bytes)
     serial_ns, burst = float(steps.serial.sum()), config.burst_bytes
     structure, instructions = _structure_bytes(traffic), _instruction_bytes(traffic)
@@ -192,12 +179,6 @@ def _instruction_bytes(traffic: LayerTraffic) -> Integers:
     of_pod: Integers = sums(edges, config.topology.channels // pods.channels).max(axis=1)
     receivers = 1 if pods.inside_dimm else pods.in_channel
     return of_pod * config.host.instruction_bytes * receivers
-
-
-def _dimm_sums(traffic: LayerTraffic) -> Integers:
-    """Return [W, DIMMs]: bytes of whole vectors that each DIMM has added up."""
-    dimm = Pods.of(traffic.config.topology, "dimm")
-    return traffic.counts.touched[dimm.size] * (traffic.width * ELEMENT_BYTES)
 
 
 def _prior_energy_nj(

@@ -5,12 +5,17 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.machines.common.report import Report
 from onehop.machines.ndp import window_reads
-from onehop.machines.ndp.layer import LayerRun, channel_lines, rank_lines, row_statistics, spread
+from onehop.machines.ndp.durations import Reals
+from onehop.machines.ndp.layer import LayerRun
+from onehop.machines.ndp.mapping import Integers
 from onehop.machines.ndp.outcome import Candidate, LayerOutcome, gain
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.ndp.windows import unit_share
-from onehop.machines.report import Report
 
 
 def layer_report(found: LayerOutcome) -> Report:
@@ -114,10 +119,93 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "windows": len(run.schedule.ends_ns),
         "windows_bound_by": run.schedule.bound(),
         "bounds": [[name, len(list(group))] for name, group in groupby(run.schedule.bounds())],
-        "imbalance": spread(run.imbalance()),
-        "rows": row_statistics(run),
-        "ranks": rank_lines(run),
-        "channels": channel_lines(run),
+        "imbalance": _spread(run.imbalance()),
+        "rows": _row_statistics(run),
+        "ranks": _rank_lines(run),
+        "channels": _channel_lines(run),
+    }
+
+
+def _row_statistics(run: LayerRun) -> dict[str, float]:
+    """Row activations of the ranks, and the share of bursts that found their row open."""
+    commands = run.commands()
+    bursts = commands.reads + commands.writes
+    return {
+        "bursts_read": commands.reads,
+        "bursts_written": commands.writes,
+        "activations": commands.activations,
+        "row_hit_percent": 100.0 * (1.0 - commands.activations / bursts) if bursts else 0.0,
+    }
+
+
+def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
+    """Busy time of each rank by phase in ms, bytes, useful bytes, rows, bandwidth of the run."""
+    traffic, busy, total_ns = run.traffic, run.schedule.rank_busy_ns / 1e6, run.schedule.total_ns
+    bursts_read, bursts_written, opened = run.commands_by_rank()
+    bursts, burst_bytes = bursts_read + bursts_written, traffic.config.burst_bytes
+    read = run.by_rank(traffic.adjacency_bursts) + run.by_rank(traffic.feature_bursts)
+    read = (read + int(traffic.pointer_bursts.sum())) * burst_bytes + int(traffic.list_bytes.sum())
+    moved = read + run.by_rank(traffic.write_bursts) * burst_bytes
+    useful = run.by_rank(traffic.pod_reads) * traffic.pods.slice_bytes(traffic.width)
+    useful = useful + run.by_rank(traffic.adjacency_bytes) + run.by_rank(traffic.final_bytes)
+    gbps = _gbps(moved, total_ns)
+    closed = np.divide(opened, bursts, out=np.ones_like(bursts), where=bursts > 0)
+    return _lines(
+        rank=np.arange(len(busy)),
+        adjacency_ms=busy[:, 0],
+        features_ms=busy[:, 1],
+        write_back_ms=busy[:, 2],
+        idle_ms=total_ns / 1e6 - busy[:, :3].sum(axis=1),
+        unit_bound_ms=busy[:, 3],
+        bytes=moved,
+        useful_bytes=useful,
+        activations=opened,
+        row_hit_percent=100.0 * (1.0 - closed),
+        gbps=gbps,
+        percent_of_peak=100 * gbps / run.memory.device.peak_gbps,
+    )
+
+
+def _channel_lines(run: LayerRun) -> list[dict[str, float]]:
+    """Busy time of each channel's Host-path by phase in ms, bytes, bandwidth of the run."""
+    traffic, busy, total_ns = run.traffic, run.schedule.channel_busy_ns / 1e6, run.schedule.total_ns
+    span = traffic.pods.channels
+    written = traffic.by_channel(traffic.bundle_in_bytes).sum(axis=0)
+    written = written.reshape(-1, span).sum(axis=1).repeat(span)
+    others = traffic.bundle_out_bytes + traffic.output_bytes + traffic.final_bytes
+    moved = traffic.by_channel(others).sum(axis=0) + written
+    return _lines(
+        channel=np.arange(len(busy)),
+        bundle_read_ms=busy[:, 0],
+        bundle_write_ms=busy[:, 1],
+        outputs_ms=busy[:, 2],
+        finals_ms=busy[:, 3],
+        idle_ms=total_ns / 1e6 - busy.sum(axis=1),
+        bytes=moved,
+        gbps=_gbps(moved, total_ns),
+    )
+
+
+def _lines(**columns: NDArray[Any]) -> list[dict[str, float]]:
+    """The rows of columns, ready for JSON."""
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _gbps(moved: Integers, total_ns: float) -> Reals:
+    """Bytes a nanosecond; 0 where nothing takes time."""
+    return moved / total_ns if total_ns else np.zeros(len(moved))
+
+
+def _spread(values: Reals) -> dict[str, float]:
+    """Mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
+    if len(values) == 0:
+        return dict.fromkeys(("mean", "median", "p99", "max"), 1.0)
+    return {
+        "mean": float(values.mean()),
+        "median": float(np.median(values)),
+        "p99": float(np.quantile(values, 0.99)),
+        "max": float(values.max()),
     }
 
 

@@ -8,15 +8,14 @@ import numpy as np
 from onehop.errors import ArgumentError
 from onehop.machines.ndp import bounds
 from onehop.machines.ndp.baseline import GraphSize, host_alone
-from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
 from onehop.machines.ndp.layer import control_ns, host_orders
-from onehop.machines.ndp.mapping import Pods, candidates, check_width
-from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PRIOR_PODS, steps_of
 from onehop.machines.ndp.sampled_windows import Stretch, Targets, segments, stretches
 from onehop.machines.ndp.sampling import Estimate, Runs, Sample
-from onehop.machines.ndp.traffic import LayerTraffic, groups
+from onehop.machines.ndp.traffic import groups
 from onehop.machines.ndp.windows import run
 from onehop.plans.ndp import NdpPlan
 
@@ -96,77 +95,67 @@ class SampledLayer:
 
 
 def sampled_layer(
-    config: NdpConfig,
-    memory: MemoryTimes,
-    targets: Targets,
-    plan: NdpPlan,
-    width: int,
-    sample: Sample,
-    retiling_ns: float,
-    tell: Tell,
+    case: LayerCase, targets: tuple[Targets, Targets], sample: Sample, retiling_ns: float, tell: Tell
 ) -> SampledLayer:
     """Estimates a layer under every mapping that the plan allows, and takes the fastest.
 
     Every mapping has windows, and so a sample, of its own.
 
     Args:
-        config: The machine.
-        memory: The DRAM's times.
-        targets: Targets in the plan's order.
-        plan: Mapping, tile, broadcasting, the host's order.
-        width: Columns of the feature vectors.
+        case: The layer.
+        targets: Targets in the plan's order, with nodes as its mapping assigns them; and by number, in turn.
         sample: Size of the sample.
         retiling_ns: Time of re-tiling, which is known exactly.
         tell: Told what is done, and how far it is.
 
     Raises:
-        ArgumentError: The width is not a positive integer, a buffer cannot hold one output slice, no mapping
-            can have the plan's order, the host has a cache, or the graph has no destinations.
+        ArgumentError: A buffer cannot hold one output slice, no mapping can have the plan's order, the host
+            has a cache, or the graph has no destinations.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
-    check_width(width)
+    config, plan, width = case.config, case.plan, case.width
+    ordered, by_number = targets
     if config.host.llc_mib:
         raise ArgumentError(
             "host.llc_mib: what a cache holds depends on all windows before, and a sample has only some; "
             "set it to 0, or simulate the whole graph."
         )
-    if targets.num_dst == 0:
+    if ordered.num_dst == 0:
         raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
-    asked = plan.mapping
-    choices = candidates(config.topology) if asked == "adaptive" else [Pods.of(config.topology, asked)]
-    fixed = control_ns(config, targets.num_src, width) + retiling_ns
+    fixed = plan.mapping != "adaptive"
+    choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
+    own_ns = control_ns(config, ordered.num_src, width) + retiling_ns
     runs: dict[str, _SampledRun] = {}
     impossible: dict[str, str] = {}
     for number, pods in enumerate(choices):
         tell(f"sampling {pods.name}", number / (len(choices) + 1))
         try:
-            runs[pods.name] = _SampledRun(config, memory, targets, pods, plan, width, sample, fixed)
+            runs[pods.name] = _SampledRun(case, ordered, pods, sample, own_ns)
         except ArgumentError as error:
-            if pods.name == asked:
+            if fixed:
                 raise
             impossible[pods.name] = str(error)
     if not runs:
         raise ArgumentError(next(iter(impossible.values())))
     name = min(runs, key=lambda name: runs[name].mapping.time_ns.value)
     tell("sampling prior machines", len(choices) / (len(choices) + 1))
-    untiled, by_number = replace(plan, retile="index", host_order="after"), targets.by_number()
+    untiled = replace(case.untiled, plan=replace(case.untiled.plan, host_order="after"))
     priors = {}
     for pods in (Pods.of(config.topology, each) for each in PRIOR_PODS):
-        if by_number is targets and pods.name in runs:
+        if by_number is ordered and pods.name in runs:
             priors[pods.name] = runs[pods.name].prior
         elif pods.slice_bytes(width).max() <= config.module.buffer_bytes:
-            sampled = _SampledRun(config, memory, by_number, pods, untiled, width, sample, 0.0)
-            priors[pods.name] = sampled.prior
+            priors[pods.name] = _SampledRun(untiled, by_number, pods, sample, 0.0).prior
     chosen = runs[name]
     best_prior = min(priors.values(), key=lambda found: found.value)
-    edges = chosen.edges if targets.num_edges is None else Estimate.exact(targets.num_edges)
-    size = GraphSize(targets.num_src, targets.num_dst, round(edges.value))
-    host_ns = host_alone(config, size, size.num_edges, memory, width).time_ns
+    edges = chosen.edges if ordered.num_edges is None else Estimate.exact(ordered.num_edges)
+    size = GraphSize(ordered.num_src, ordered.num_dst, round(edges.value))
+    host_ns = host_alone(case, size, size.num_edges).time_ns
     # The host's time grows evenly with the edges.
     more = replace(size, num_edges=size.num_edges + _MANY)
-    slope = (host_alone(config, more, more.num_edges, memory, width).time_ns - host_ns) / _MANY
+    slope = (host_alone(case, more, more.num_edges).time_ns - host_ns) / _MANY
     time = chosen.mapping.time_ns
-    over_host = chosen.gain(host_ns, slope if targets.num_edges is None else 0.0)
+    over_host = chosen.gain(host_ns, slope if ordered.num_edges is None else 0.0)
     # Samples of prior machines are others, so errors add up as squares do.
     gain = best_prior.value / time.value
     relative = ((best_prior.half / best_prior.value) ** 2 + (time.half / time.value) ** 2) ** 0.5
@@ -194,21 +183,13 @@ class _SampledRun:
     """One mapping's sample, simulated."""
 
     def __init__(
-        self,
-        config: NdpConfig,
-        memory: MemoryTimes,
-        targets: Targets,
-        pods: Pods,
-        plan: NdpPlan,
-        width: int,
-        sample: Sample,
-        fixed_ns: float,
+        self, case: LayerCase, targets: Targets, pods: Pods, sample: Sample, fixed_ns: float
     ) -> None:
-        self._fixed_ns = fixed_ns
-        shape = groups(config, pods, width, plan.tile)
+        config, memory, plan = case.config, case.memory, case.plan
+        shape = groups(config, pods, case.width, plan.tile)
         orders = host_orders(pods, plan)
         windows = -(-targets.num_dst // shape.window)
-        runs = Runs.draw(windows, sample, (width, pods.size))
+        runs = Runs.draw(windows, sample, (case.width, pods.size))
         wanted = stretches(runs, windows)
         if sum(stretch.last - stretch.first for stretch in wanted) == windows:
             # Runs and the windows that they need are the whole layer.
@@ -219,7 +200,7 @@ class _SampledRun:
         spans: dict[str, list[Reals]] = {order: [] for order in orders}
         sums: dict[str, list[Reals]] = {}
         for stretch, segment in zip(wanted, segments(config, targets, shape, wanted), strict=True):
-            traffic = LayerTraffic(config, segment, pods, width, plan.tile, plan.broadcast)
+            traffic = case.traffic(segment, pods)
             times = times_of(traffic, memory)
             for order in orders:
                 spans[order].append(_spans(times, channels, order, runs, stretch))

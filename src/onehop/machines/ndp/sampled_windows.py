@@ -6,6 +6,7 @@ once their rows are known, whatever the other rows are.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,10 +16,9 @@ from onehop.machines.native import extension
 from onehop.machines.ndp import retiling
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload, Sizes, TargetGroups, WindowCounts, assigned_rows, count
-from onehop.machines.ndp.mapping import Integers, assigned, owners
+from onehop.machines.ndp.mapping import Integers, Pods, owners
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.sampling import Runs
-from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import MERGES
 
 # Windows that are simulated before a run, so that it finds the machine as the windows before it left it.
@@ -54,10 +54,11 @@ class Targets(Protocol):
     Attributes:
         num_src: Sources of the graph.
         num_dst: Targets.
-        num_edges: Edges; None means that nobody has counted them.
+        num_edges: Edges; None means that they have not been counted.
         owner: [num_src]: the rank of every source.
         nodes_of_rank: [ranks]: sources of each rank.
         retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
+        sizes: Sizes on which their counts depend.
     """
 
     num_src: int
@@ -66,12 +67,10 @@ class Targets(Protocol):
     owner: NDArray[np.uint8]
     nodes_of_rank: Integers
     retile: str
+    sizes: Sizes
 
     def rows(self, first: int, last: int) -> Rows:
         """The targets from ``first`` up to ``last``."""
-
-    def by_number(self) -> "Targets":
-        """The targets, tiled by their numbers."""
 
     def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
         """Time of bringing targets into this order; 0 where they are in that of their numbers."""
@@ -82,15 +81,14 @@ class StoredTargets:
 
     Args:
         workload: The graph on the ranks.
-        by_number: The same, tiled by number.
     """
 
-    def __init__(self, workload: RankWorkload, by_number: RankWorkload) -> None:
-        self._workload, self._by_number = workload, by_number
+    def __init__(self, workload: RankWorkload) -> None:
+        self._workload = workload
         self.num_src, self.num_dst = workload.graph.num_src, workload.num_dst
         self.num_edges: int | None = workload.num_edges
         self.owner, self.nodes_of_rank = workload.owner, workload.nodes_of_rank
-        self.retile = workload.retile
+        self.retile, self.sizes = workload.retile, workload.sizes
 
     def rows(self, first: int, last: int) -> Rows:
         """The targets from ``first`` up to ``last``."""
@@ -106,10 +104,6 @@ class StoredTargets:
         edges = np.arange(ends[-1]) + np.repeat(rowptr[targets] - ends[:-1], counts)
         return Rows(ends, col[edges], owner)
 
-    def by_number(self) -> "StoredTargets":
-        """The targets, tiled by their numbers."""
-        return self if self.retile == "index" else StoredTargets(self._by_number, self._by_number)
-
     def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
         """Time of bringing targets into this order; 0 where they are in that of their numbers."""
         workload = self._workload
@@ -122,25 +116,24 @@ class ComputedTargets:
 
     Args:
         source: The graph.
-        topology: The ranks that nodes are assigned to.
+        config: The machine.
         retile: ``index`` or ``none``.
+        pods: A user's mapping, which assigns nodes to ranks; None means that they are assigned in turn.
     """
 
-    def __init__(self, source: RowSource, topology: Topology, retile: str) -> None:
-        self._source, self._topology, self.retile = source, topology, retile
+    def __init__(self, source: RowSource, config: NdpConfig, retile: str, pods: Pods | None) -> None:
+        self._source, self.retile = source, retile
         self.num_src = self.num_dst = source.num_nodes
         self.num_edges: int | None = None
-        self.owner = owners(topology, source.num_nodes)
-        self.nodes_of_rank = assigned(topology, source.num_nodes)
+        topology = config.topology
+        self.owner = (partial(owners, topology) if pods is None else pods.owners)(source.num_nodes)
+        self.nodes_of_rank = np.bincount(self.owner, minlength=topology.ranks)
+        self.sizes = Sizes.of(topology, config.module.adjacency_entry_bytes, config.burst_bytes, pods)
 
     def rows(self, first: int, last: int) -> Rows:
         """The targets from ``first`` up to ``last``."""
         rowptr, col = self._source.rows(np.arange(first, last))
         return Rows(rowptr, col, self.owner[first:last])
-
-    def by_number(self) -> "ComputedTargets":
-        """The targets, tiled by their numbers."""
-        return self if self.retile == "index" else ComputedTargets(self._source, self._topology, "index")
 
     def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
         """No time: targets are in the order of their numbers."""
@@ -208,7 +201,7 @@ def segments(
         shape: Tiles and windows.
         wanted: The windows.
     """
-    topology, sizes = config.topology, Sizes(config.module.adjacency_entry_bytes, config.burst_bytes)
+    ranks = config.topology.ranks
     for stretch in wanted:
         first, last = stretch.first * shape.window, min(stretch.last * shape.window, targets.num_dst)
         taken = targets.rows(first, last)
@@ -219,11 +212,11 @@ def segments(
             last - first,
             targets.num_src,
             targets.owner.ctypes.data,
-            topology.ranks,
+            ranks,
         )
         # One thread: a thread needs 4 bytes a source of the whole graph.
-        rows = assigned_rows(taken.owner, topology.ranks, shape.block)
-        found = count(work, topology, shape.tile, shape.block, sizes, rows, threads=1)
+        rows = assigned_rows(taken.owner, ranks, shape.block)
+        found = count(work, shape.tile, shape.block, targets.sizes, rows, threads=1)
         found = found.grouped(shape.window // shape.block)
         if targets.retile == "none":
             found = replace(found, reads=found.edges)

@@ -5,13 +5,13 @@ Where the paper gives no value, the default is an assumption and marked as one; 
 Transactions on Computers, 2023.
 """
 
-import math
 from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from onehop.errors import ArgumentError, ConfigurationError, FileFormatError
+from onehop.machines.common.checks import check
 from onehop.machines.dram import Dram, Memory, load as load_device, preset as dram_preset
 from onehop.machines.dram.memory import check_level
 
@@ -41,7 +41,7 @@ class Topology:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_integers("topology", self, {"node_block": 0})
+        check(self, "topology", least={"node_block": 0})
         if self.ranks > MOST_RANKS:
             raise ConfigurationError(
                 f"topology: expected at most {MOST_RANKS} ranks in all, got {self.ranks}."
@@ -175,14 +175,8 @@ class Module:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_integers("module", self, {"output_buffers": 2, "row_pointer_bytes": 0})
-        _check_numbers("module", self, positive=("buffer_kib", "clock_mhz"))
-        if self.output_buffers > 4:
-            raise ConfigurationError(f"module.output_buffers: expected 2, 3 or 4, got {self.output_buffers}.")
-        if not isinstance(self.flags_in_dram, bool):
-            raise ConfigurationError(
-                f"module.flags_in_dram: expected true or false, got {self.flags_in_dram!r}."
-            )
+        least, most = {"output_buffers": 2, "row_pointer_bytes": 0}, {"output_buffers": 4}
+        check(self, "module", least=least, most=most, endless=True)
 
     @property
     def buffer_bytes(self) -> int:
@@ -217,8 +211,8 @@ class Host:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_integers("host", self, {"instruction_bytes": 0})
-        _check_numbers("host", self, positive=("reduce_gbps", "combine_gflops", "merge_nodes_per_us"))
+        least = {"instruction_bytes": 0, "channel_gbps": 0, "llc_mib": 0}
+        check(self, "host", least=least, endless=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +235,7 @@ class Control:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_numbers("control", self)
+        check(self, "control", least=dict.fromkeys(_names(self), 0), endless=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,26 +258,8 @@ class EnergyFigures:
 
     def __post_init__(self) -> None:
         """Checks every field."""
-        _check_numbers("energy", self)
+        check(self, "energy", least=dict.fromkeys(_names(self), 0), endless=True)
 
 
-def _check_integers(section: str, owner: Any, least: dict[str, int]) -> None:
-    for entry in fields(owner):
-        if entry.type is not int:
-            continue
-        value, smallest = getattr(owner, entry.name), least.get(entry.name, 1)
-        if type(value) is not int or value < smallest:
-            raise ConfigurationError(
-                f"{section}.{entry.name}: expected an integer of at least {smallest}, got {value!r}."
-            )
-
-
-def _check_numbers(section: str, owner: Any, positive: tuple[str, ...] = ()) -> None:
-    for entry in fields(owner):
-        if entry.type is not float:
-            continue
-        value = getattr(owner, entry.name)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or math.isnan(value) or value < 0 or (entry.name in positive and value == 0):
-            kind = "a positive number" if entry.name in positive else "a number of at least 0"
-            raise ConfigurationError(f"{section}.{entry.name}: expected {kind}, got {value!r}.")
+def _names(section: Any) -> list[str]:
+    return [entry.name for entry in fields(section)]

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from onehop.machines.common.trace import Trace
 from onehop.machines.ndp.windows import Event
-from onehop.machines.trace import Trace
 
 _NAMES = {
     "A": "adjacency",

@@ -8,6 +8,7 @@ linear layer to the classes. A pass reads or writes one float32 matrix of nodes 
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.parts import Power
 
@@ -68,10 +69,7 @@ class Network:
         """Checks every field."""
         if self.kind not in KINDS:
             raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {self.kind!r}.")
-        for name, least in (("nodes", 0), ("features", 1), ("hidden", 1), ("classes", 1), ("layers", 1)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ArgumentError(f"{name}: expected an integer of at least {least}, got {value!r}.")
+        check(self, error=ArgumentError, least={"nodes": 0})
 
     @property
     def work(self) -> HostWork:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.layout import ITEM_BYTES, padded
+from onehop.machines.pim.layout import ITEM_BYTES
 from onehop.machines.pim.parts import Arithmetic, Core, Points
+from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 

@@ -2,29 +2,30 @@
 
 import weakref
 from dataclasses import replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from onehop.calls import Attention, Extremum
+from onehop import calls
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.base import AttentionSize
-from onehop.machines.pim import by_part
-from onehop.machines.pim.attention import attention_plan, simulate_attention
+from onehop.machines.common.checks import check_integer
+from onehop.machines.common.operands import Operands
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.defaults import default_plan
-from onehop.machines.pim.execute import execute
-from onehop.machines.pim.numbers import NAMES, multiply_bits
-from onehop.machines.pim.operands import checked, finish, prepare
+from onehop.machines.pim.numbers import NAMES
+from onehop.machines.pim.operators import Attention, Extremum, Operator, Rows, Sum
+from onehop.machines.pim.operators.operands import checked
 from onehop.machines.pim.presets import upmem_v1a
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.search import candidates, ranked
-from onehop.machines.pim.shapes import BalancedShapes, Shapes, check_width
-from onehop.machines.pim.simulate import simulate
+from onehop.machines.pim.search import candidates, default_plan, ranked
+from onehop.machines.pim.shapes import BalancedShapes, Shapes
 from onehop.plans.pim import PimPlan
+
+R = TypeVar("R")
 
 
 class Machine:
@@ -75,13 +76,12 @@ class Machine:
 
     def refuse(self, dtype: torch.dtype) -> str | None:
         """Return why it cannot aggregate features of this dtype, or None if it can."""
-        wanted = self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
-        name = NAMES.get(dtype)
-        if name is None:
-            return f"has no {dtype}"
-        if (wanted or name) not in self.config.arithmetic:
-            return f"has no {wanted or name}: {self.config.name} computes {', '.join(self.config.arithmetic)}"
-        return None
+        return Sum.refuse(self.config, dtype, self._wanted)
+
+    @property
+    def _wanted(self) -> str | None:
+        """Dtype of features in the machine where no plan is given; None means that of the features."""
+        return self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
 
     def shapes(self, graph: Graph) -> GraphShapes:
         """The work of cores and tasklets for a graph, kept with the graph."""
@@ -107,7 +107,7 @@ class Machine:
         return self._plan_for(graph, width, self.kernel(PimPlan(), dtype, weighted))
 
     def _plan_for(self, graph: Graph, width: int, kernel: Kernel) -> PimPlan:
-        check_width(width)
+        check_integer("width", width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         if not self._tune:
             return default_plan(self.config, size, width, kernel)
@@ -128,7 +128,7 @@ class Machine:
 
         Arguments and errors are those of :meth:`plan`.
         """
-        check_width(width)
+        check_integer("width", width)
         size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         return default_plan(self.config, size, width, self.kernel(PimPlan(), dtype, weighted))
 
@@ -165,7 +165,7 @@ class Machine:
                 machine.
             MachineMemoryError: It needs more memory than a core has.
         """
-        check_width(width)
+        check_integer("width", width)
         shapes = self.shapes(graph) if isinstance(graph, Graph) else graph
         if plan is None:
             plan = self._plan
@@ -176,7 +176,7 @@ class Machine:
             kernel = self.kernel(PimPlan(), self._dtype or dtype, weighted)
             plan = default_plan(self.config, size, width, kernel)
         kernel = self.kernel(plan, plan.dtype or self._dtype or dtype, weighted)
-        return simulate(self.config, plan, shapes, width, kernel)
+        return Rows(kernel, width).cost(self.config, plan, shapes)
 
     def aggregate(
         self,
@@ -210,47 +210,24 @@ class Machine:
             ArgumentError: A shape, dtype or plan does not fit, or sums could overflow.
             MachineMemoryError: The plan needs more memory than a core has.
         """
-        inputs = checked(graph, x, weight, reduce, src_scale, dst_scale)
+        inputs = checked(graph, Operands(x, weight, reduce, src_scale, dst_scale))
         chosen = plan if plan is not None else self._plan
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)
         if chosen is None:
             # Without columns any plan will do.
             chosen = self.plan(graph, max(x.size(1), 1), dtype, weight is not None)
-        prepared = prepare(graph, inputs, chosen, dtype)
-        weighted = prepared.weight is not None or not chosen.unit_weights
-        ones = torch.ones(1, dtype=prepared.x.dtype, device="cpu")
-        bits = (
-            multiply_bits(prepared.x, ones if prepared.weight is None else prepared.weight)
-            if weighted
-            else 1.0
-        )
-        kernel = self.kernel(chosen, dtype, weighted, prepared.sums, bits)
-        shapes = self.shapes(graph)
-        report = simulate(self.config, chosen, shapes, x.size(1), kernel)
-        # The report's plan: it may have more rounds than the one that was chosen.
-        out = execute(self.config, report.plan, shapes, kernel, prepared.x, prepared.weight)
-        return finish(graph, inputs, prepared, out), report
+        return self._run(Sum.of(graph, inputs, chosen, dtype), graph, chosen)
 
     def refuse_extremum(self, dtype: torch.dtype) -> str | None:
         """Return why it has no max and min of features of this dtype, or None if it has."""
-        wanted = self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
-        name = NAMES.get(dtype)
-        if name is None or not dtype.is_floating_point:
-            return f"has max, min and attention of float32 and float64, not of {dtype}"
-        if wanted not in (None, name):
-            return f"has sums alone of {wanted}: max, min and attention run on floats as they are"
-        if name not in self.config.functions:
-            return f"has no max, min and attention of {name}: {self.config.name} gives no functions for it"
-        return None
+        return Extremum.refuse(self.config, dtype, self._wanted)
 
     def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
         """Return why it does not run such an attention over a graph, or None if it does."""
-        reason = self.refuse_extremum(size.dtype)
+        reason = Attention.refuse(self.config, size, self._wanted)
         if reason is not None:
             return reason
-        if size.edge_vectors:
-            return "has no attention whose edges have features: they would be a row an edge in its banks"
         if self._attention_plan(graph, size) is None:
             return (
                 f"has no room for this attention: {size.heads} heads of {size.width} columns over "
@@ -258,7 +235,9 @@ class Machine:
             )
         return None
 
-    def extremum(self, graph: Graph, call: Extremum, plan: PimPlan | None = None) -> tuple[Tensor, PimReport]:
+    def extremum(
+        self, graph: Graph, call: calls.Extremum, plan: PimPlan | None = None
+    ) -> tuple[Tensor, PimReport]:
         """Max or min over each row's edges: as sums, with a comparison in place of each add.
 
         Args:
@@ -273,25 +252,17 @@ class Machine:
             ArgumentError: It is refused, or the plan does not fit.
             MachineMemoryError: The plan needs more memory than a core has.
         """
-        x, weight = call.x.detach(), call.weight
-        reason = self.refuse_extremum(x.dtype)
+        reason = self.refuse_extremum(call.x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}.")
-        inputs = checked(graph, x, weight, "sum", None, None)
-        width, dtype = max(x.size(1), 1), NAMES[x.dtype]
-        bits = 1.0 if weight is None else multiply_bits(x, weight)
-        kernel = Kernel(dtype, dtype, weight is not None, bits, True, call.adds)
+        operator = Extremum.of(graph, call)
         chosen = plan if plan is not None else self._plan
         if chosen is None:
-            # Of a kernel without data, so that it serves the next call too.
-            chosen = self._plan_for(graph, width, replace(kernel, value_bits=1.0))
-        shapes = self.shapes(graph)
-        report = simulate(self.config, chosen, shapes, x.size(1), kernel)
-        with torch.no_grad():
-            return by_part.extremum(report.plan, shapes, call._replace(x=inputs.x)), report
+            chosen = self._plan_for(graph, max(operator.width, 1), operator.searched)
+        return self._run(operator, graph, chosen)
 
     def attention(
-        self, graph: Graph, call: Attention, plan: PimPlan | None = None
+        self, graph: Graph, call: calls.Attention, plan: PimPlan | None = None
     ) -> tuple[tuple[Tensor, Tensor], PimReport]:
         """Attention over each row's edges: scores, softmax and weighted sums on the cores.
 
@@ -315,15 +286,18 @@ class Machine:
             raise ArgumentError(f"attention: {self.name} {reason}.")
         chosen = plan if plan is not None else self._attention_plan(graph, size)
         assert chosen is not None
+        return self._run(Attention(size, call), graph, chosen)
+
+    def _run(self, operator: Operator[R], graph: Graph, plan: PimPlan) -> tuple[R, PimReport]:
         shapes = self.shapes(graph)
-        report = simulate_attention(self.config, chosen, shapes, size)
-        with torch.no_grad():
-            return by_part.attention(chosen, shapes, call), report
+        report = operator.cost(self.config, plan, shapes)
+        # The report's plan: it may have more rounds than the one that was chosen.
+        return operator.execute(self.config, report.plan, shapes), report
 
     def _attention_plan(self, graph: Graph, size: AttentionSize) -> PimPlan | None:
         kept = self._attending.setdefault(graph, {})
         if size not in kept:
-            kept[size] = attention_plan(self.config, self.shapes(graph), size)
+            kept[size] = Attention(size).plan(self.config, self.shapes(graph))
         return kept[size]
 
     def _check_dtype(self, dtype: str) -> None:

@@ -7,11 +7,60 @@ import numpy as np
 
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.costs import Kernel
-from onehop.machines.pim.footprint import mram_bytes, wram_bytes
-from onehop.machines.pim.layout import ITEM_BYTES, layout, suitable_grids, wide_enough
+from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
+from onehop.machines.pim.layout import ITEM_BYTES, layout, stored_width, suitable_grids, wide_enough
+from onehop.machines.pim.parts import Core
+from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import CutRule, Shapes
 from onehop.plans.pim import PimPlan
+
+
+def mram_bytes(
+    config: PimConfig,
+    plan: PimPlan,
+    kernel: Kernel,
+    width: int,
+    columns: np.ndarray,
+    rows: np.ndarray,
+    edges: np.ndarray,
+) -> np.ndarray:
+    """Bytes that a core's bank must hold: results, features, indices, values, with padding.
+
+    Args:
+        config: The machine.
+        plan: The plan.
+        kernel: The kernel.
+        width: Feature columns of a pass.
+        columns: Rows of features: columns of the part.
+        rows: Most rows of results of a core of the cluster.
+        edges: Most edges of a core of the cluster.
+    """
+    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
+    align = config.core.alignment_bytes
+    filled_width = stored_width(plan, width, min(item, sum_item), align)
+    step = max(align // item, 2)
+    need = rows * filled_width * sum_item + columns * filled_width * item
+    if plan.format == "csr":
+        pointers = np.ceil((rows + 1) / step) * step
+        need = need + 4 * pointers + 4 * np.ceil(edges / 2) * 2
+    else:
+        need = need + 8 * np.ceil(edges / step) * step
+    if kernel.multiplies:
+        need = need + item * np.ceil(edges / step) * step
+    found: np.ndarray = np.ceil(need).astype(np.int64)
+    return found
+
+
+def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
+    """Bytes of working memory: features, sums, readers and a stack for every tasklet; and the hubs."""
+    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
+    filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
+    streams = 2 + kernel.multiplies
+    each = filled_width * (item + sum_item)
+    each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
+    if plan.format == "coo" and plan.thread_balance == "edge":
+        each += filled_width * sum_item
+    return plan.tasklets * each + hub_rows(config, plan, kernel, width) * filled_width * item
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +78,16 @@ class Need:
     wram_bytes: int
     core: int
     sparse_bytes: int
+
+    def excess(self, core: Core) -> tuple[str, int, int] | None:
+        """Return the memory that is too small, the bytes needed, and those of a core; None if both fit."""
+        for memory, needed, limit in (
+            ("MRAM", self.mram_bytes, core.mram_bytes),
+            ("WRAM", self.wram_bytes, core.wram_bytes),
+        ):
+            if needed > limit:
+                return memory, needed, limit
+        return None
 
 
 def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
@@ -78,8 +137,7 @@ def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
         wide_enough(config, plan, width, kernel.dtype, kernel.sums)
     except ArgumentError:
         return False
-    found = need(config, plan, shapes, width, kernel)
-    return found.mram_bytes <= config.core.mram_bytes and found.wram_bytes <= config.core.wram_bytes
+    return need(config, plan, shapes, width, kernel).excess(config.core) is None
 
 
 def check_memory(
@@ -91,21 +149,18 @@ def check_memory(
         MachineMemoryError: It does not fit.
     """
     found = need(config, plan, shapes, width, kernel)
-    core = config.core
-    if found.mram_bytes <= core.mram_bytes and found.wram_bytes <= core.wram_bytes:
+    excess = found.excess(config.core)
+    if excess is None:
         return plan, found
     if plan.stream:
         for more in _in_rounds(plan, width):
             if fits(config, more, shapes, width, kernel):
                 return more, need(config, more, shapes, width, kernel)
-    memory, needed, limit = "MRAM", found.mram_bytes, core.mram_bytes
-    if needed <= limit:
-        memory, needed, limit = "WRAM", found.wram_bytes, core.wram_bytes
     other = plan_that_fits(config, plan, shapes, width, kernel)
     hint = "No plan was found that fits: use a machine with more cores or memory."
     if other is not None:
         hint = f"This plan fits: {other} (plan.to_json(): {other.to_json()})."
-    raise MachineMemoryError(found.core, memory, needed, limit, other, hint)
+    raise MachineMemoryError(found.core, *excess, other, hint)
 
 
 def plan_that_fits(

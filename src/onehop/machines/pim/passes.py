@@ -1,18 +1,18 @@
 """Passes of a run, one after another, and the report and timeline that they make."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from onehop.machines.common.trace import Trace
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.memory import Need
 from onehop.machines.pim.report import PHASES, PimReport
-from onehop.machines.trace import Trace
 from onehop.plans.pim import PimPlan
 
 # Words of the argument block of each core, and two more for each tasklet.
@@ -30,11 +30,6 @@ class Pass:
     rank_start_ns: np.ndarray
     rank_kernel_ns: np.ndarray
     hidden_merge_ns: float = 0.0
-
-
-def argument_bytes(config: PimConfig, plan: PimPlan) -> int:
-    """Bytes of all cores' arguments of a launch."""
-    return 4 * (_ARGUMENT_WORDS + 2 * plan.tasklets) * config.cores
 
 
 def send_pieces(config: PimConfig, done: list[Pass], sparse_bytes: int) -> None:
@@ -55,41 +50,142 @@ def hide_merges(done: list[Pass]) -> None:
         each.phases["merge"] -= each.hidden_merge_ns
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
-    """Busy times of a run.
+@dataclass(slots=True)
+class Loads:
+    """Bytes and times of one pass, by rank; a rank transfers as much for each core as its fullest needs.
 
     Attributes:
-        cores_ns: [cores].
-        tasklets_ns: [cores, tasklets]: time that each would take alone.
+        config: The machine.
+        plan: The plan.
+        item: Bytes of a number of the results.
+        broadcast: Whether all cores of a rank get the same features.
+        features: [ranks], bytes of features of a core.
+        own: [ranks], bytes of other data of a core.
+        results: [ranks], bytes of results of a core.
+        kernel_ns: [ranks], time of the slowest core.
+        rows: Rows that the host merges, by their columns and by whether they are added to others.
+        useful: Bytes of features, other data and results without padding.
+        passed: Bytes that cores add up among themselves.
+        cleared: Bytes that the host sets to zero before it merges.
     """
 
+    config: PimConfig
+    plan: PimPlan
+    item: int
+    broadcast: bool
+    features: np.ndarray = field(init=False)
+    own: np.ndarray = field(init=False)
+    results: np.ndarray = field(init=False)
+    kernel_ns: np.ndarray = field(init=False)
+    rows: dict[tuple[int, bool], float] = field(default_factory=dict)
+    useful: float = 0.0
+    passed: float = 0.0
+    cleared: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Starts with nothing."""
+        for name in ("features", "own", "results", "kernel_ns"):
+            setattr(self, name, np.zeros(self.config.ranks))
+
+    def merge(self, columns: int, added: bool, rows: float) -> None:
+        """Counts rows that the host merges."""
+        self.rows[columns, added] = self.rows.get((columns, added), 0.0) + rows
+
+    def as_pass(self, block: int, widths: tuple[int, ...], *, barrier: bool = False) -> Pass:
+        """The time and bytes of the phases.
+
+        Args:
+            block: The block of the matrix.
+            widths: Feature columns of each cluster.
+            barrier: Whether no core starts before all have their data; else a rank starts with its own.
+        """
+        config = self.config
+        cores = np.array(config.rank_cores)
+        features = self.features * cores
+        delivered, own = float(features.sum()), float((self.own * cores).sum())
+        retrieved = float((self.results * cores).sum())
+        arguments = 4 * (_ARGUMENT_WORDS + 2 * self.plan.tasklets) * config.cores
+        pushed = arguments + own + (0.0 if self.broadcast else delivered)
+        broadcast = delivered if self.broadcast else 0.0
+        merge_ns, traffic = self._merged()
+        phases = {
+            "send": links.push_ns(config, pushed),
+            "broadcast": links.broadcast_ns(config, broadcast),
+            "retrieve": links.retrieve_ns(config, self.results, self.plan.reuse_buffers),
+            "merge": merge_ns,
+        }
+        loading = phases["send"] + phases["broadcast"]
+        start, launched = np.full(config.ranks, loading), config.links.call_us * 1e3
+        if barrier:
+            phases["kernel"] = float(self.kernel_ns.max()) + launched
+        else:
+            if delivered:
+                shared = phases["broadcast"] if self.broadcast else phases["send"]
+                start = start - shared + links.shared_finish(features, delivered / shared)
+            adding = self.passed / config.links.core_to_core_gbps if self.passed else 0.0
+            phases["kernel"] = max(float((start + self.kernel_ns).max()) - loading, 0.0) + launched + adding
+        moved = {
+            "send": round(pushed),
+            "broadcast": round(broadcast),
+            "retrieve": round(retrieved),
+            "merge": round(traffic),
+            "padding": round(delivered + own + retrieved - self.useful),
+            "core_to_core": round(self.passed),
+        }
+        return Pass(block, widths, phases, moved, start, self.kernel_ns)
+
+    def _merged(self) -> tuple[float, float]:
+        """Time of the merge, and the bytes that it moves in the host's memory."""
+        plan, rates = self.plan, self.config.links
+        sizes = [columns * self.item for columns, _ in self.rows]
+        added = [added for _, added in self.rows]
+        rows = list(self.rows.values())
+        time = links.merge_ns(rates, rows, [size / 4 for size in sizes], added, plan.merge_threads)
+        traffic = 0.0
+        for size, count in zip(sizes, rows, strict=True):
+            # Core by core, each row's slice visits the cache lines that it touches separately.
+            lines = -(-size // rates.host_line_bytes) * rates.host_line_bytes
+            touched = size if plan.merge_order == "row" else lines
+            traffic += count * (size + 2 * touched)
+        time = max(time, traffic / rates.host_dram_gbps)
+        if self.cleared:
+            # If the output is new, this is its first touch.
+            fault = 0.0 if plan.reuse_buffers else rates.page_fault_ns / rates.page_bytes
+            time += self.cleared * (1 / rates.host_dram_gbps + fault)
+        return time, traffic + self.cleared
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A finished run.
+
+    Attributes:
+        passes: Its passes.
+        needed: Memory that they need.
+        cores_ns: [cores], busy times of all passes together.
+        tasklets_ns: [cores, tasklets]: time that each would take alone.
+        operations: Additions (or comparisons) and multiplications of the sums, for the utilisation.
+        figures: What else the report says.
+    """
+
+    passes: list[Pass]
+    needed: Need
     cores_ns: np.ndarray
     tasklets_ns: np.ndarray
+    operations: float
+    figures: Mapping[str, Any]
 
 
-def report_of(
-    config: PimConfig,
-    plan: PimPlan,
-    kernel: Kernel,
-    done: list[Pass],
-    needed: Need,
-    busy: Busy,
-    operations: float,
-    figures: Mapping[str, Any],
-) -> PimReport:
-    """The report of finished passes.
+def report_of(config: PimConfig, plan: PimPlan, kernel: Kernel, ran: Ran) -> PimReport:
+    """The report of a run.
 
     Args:
         config: The machine.
         plan: The plan.
         kernel: The types of the cores' kernel.
-        done: The passes.
-        needed: Memory that they need.
-        busy: Busy times of all passes together.
-        operations: Additions (or comparisons) and multiplications of the sums, for the utilisation.
-        figures: What else the report says.
+        ran: The run.
     """
+    done, needed = ran.passes, ran.needed
     phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
     keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")
     moved = {name: sum(each.moved[name] for each in done) for name in keys}
@@ -98,7 +194,7 @@ def report_of(
     power = config.power
     host = total - phases["kernel"] + sum(each.hidden_merge_ns for each in done)
     energy = {
-        "cores": power.core_w * float(busy.cores_ns.sum()),
+        "cores": power.core_w * float(ran.cores_ns.sum()),
         "ranks": power.rank_w * config.ranks * total,
         "host": power.host_w * host + power.host_idle_w * (total - host),
     }
@@ -108,18 +204,18 @@ def report_of(
         phases_ns=phases,
         bytes=moved,
         energy_nj=energy,
-        figures=figures,
+        figures=ran.figures,
         timeline=_timeline(config, done),
         plan=plan,
         dtype=kernel.dtype,
         accumulator=kernel.sums,
-        utilisation=operations / phases["kernel"] / peak if phases["kernel"] else 0.0,
-        utilisation_total=operations / total / peak if total else 0.0,
+        utilisation=ran.operations / phases["kernel"] / peak if phases["kernel"] else 0.0,
+        utilisation_total=ran.operations / total / peak if total else 0.0,
         mram_bytes_max=needed.mram_bytes,
         wram_bytes_max=needed.wram_bytes,
         prepare_ns=links.push_ns(config, needed.sparse_bytes) if plan.block_rounds == 1 else 0.0,
-        core_busy_ns=busy.cores_ns,
-        tasklet_busy_ns=busy.tasklets_ns,
+        core_busy_ns=ran.cores_ns,
+        tasklet_busy_ns=ran.tasklets_ns,
     )
 
 

@@ -14,10 +14,12 @@ Sources
 """
 
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.machines.pim.config import PimConfig, document_of
+from onehop.machines.common.files import document_of, text_of
+from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.parts import Arithmetic, Core, Functions, Host, Links, Points, Power
 
 # R: microseconds by bytes of one transfer.
@@ -163,96 +165,24 @@ def upmem_v1b() -> PimConfig:
 def hbm_pim_like() -> PimConfig:
     """An estimate: few wide cores with multipliers in stacked memory.
 
-    Four stacks of 128 units (two banks share one) at 300 MHz, each with 16 lanes of multiply-add, modelled by
-    instructions that are 16 times cheaper; banks of 16 MB; host links as a fraction of the stacks' pins.
-    Everything is an assumption in the spirit of Samsung's HBM-PIM, for studies of such cores.
+    Everything is an assumption in the spirit of Samsung's HBM-PIM, for studies of such cores; the file
+    ``estimates/hbm_pim_like.toml`` has the values.
     """
-    lanes = Arithmetic(2 / 16, 0.0, 0.0, 2)
-    wide = {"int8": lanes, "int16": lanes, "int32": lanes, "float32": lanes}
-    return PimConfig(
-        "hbm_pim_like",
-        512,
-        4,
-        Core(
-            clock_mhz=300.0,
-            threads=8,
-            reissue_cycles=4,
-            mram_bytes=32 << 20,
-            wram_bytes=32 << 10,
-            iram_bytes=4 << 10,
-            stack_bytes=256,
-            edge_instructions=6.0,
-            coo_edge_instructions=2.0,
-            element_instructions=0.0,
-            row_instructions=6.0,
-            row_element_instructions=0.0,
-            # A row cycle of about 45 ns, then 32 bytes a cycle of the bank's column path.
-            dma_read_cycles=((8, 14.0), (2048, 78.0)),
-            dma_write_cycles=((8, 14.0), (2048, 78.0)),
-        ),
-        Links(
-            broadcast_gbps=((1, 300.0), (2, 600.0)),
-            push_gbps=150.0,
-            pull_gbps=((64, 150.0), (480, 150.0)),
-            core_push_gbps=2.0,
-            core_pull_gbps=2.0,
-            rank_push_gbps=60.0,
-            rank_pull_gbps=60.0,
-            full_rank_cores=128,
-            call_us=10.0,
-        ),
-        Power(core_w=0.05, rank_w=10.0, host_w=70.0, host_idle_w=25.0),
-        Host(product_gflops=500.0, stream_gbps=23.1),
-        wide,
-        estimate=True,
-    )
+    return _estimate("hbm_pim_like")
 
 
 def aim_like() -> PimConfig:
     """An estimate: a multiply-add unit at every bank of graphics memory.
 
-    32 channels of 16 banks at 1 GHz, each with 16 lanes; banks of 32 MB; links of a PCIe card. Everything is
-    an assumption in the spirit of SK hynix's AiM.
+    Everything is an assumption in the spirit of SK hynix's AiM; the file ``estimates/aim_like.toml`` has the
+    values.
     """
-    lanes = Arithmetic(2 / 16, 0.0, 0.0, 2)
-    wide = {"int8": lanes, "int16": lanes, "int32": lanes, "float32": lanes}
-    return PimConfig(
-        "aim_like",
-        512,
-        32,
-        Core(
-            clock_mhz=1000.0,
-            threads=4,
-            reissue_cycles=4,
-            mram_bytes=32 << 20,
-            wram_bytes=16 << 10,
-            iram_bytes=4 << 10,
-            stack_bytes=256,
-            edge_instructions=8.0,
-            coo_edge_instructions=2.0,
-            element_instructions=0.0,
-            row_instructions=8.0,
-            row_element_instructions=0.0,
-            # A row cycle of about 45 ns, then 32 bytes a nanosecond.
-            dma_read_cycles=((8, 45.0), (2048, 109.0)),
-            dma_write_cycles=((8, 45.0), (2048, 109.0)),
-        ),
-        Links(
-            broadcast_gbps=((1, 100.0), (4, 400.0)),
-            push_gbps=25.0,
-            pull_gbps=((64, 25.0), (480, 25.0)),
-            core_push_gbps=1.0,
-            core_pull_gbps=1.0,
-            rank_push_gbps=8.0,
-            rank_pull_gbps=8.0,
-            full_rank_cores=16,
-            call_us=10.0,
-        ),
-        Power(core_w=0.1, rank_w=1.0, host_w=70.0, host_idle_w=25.0),
-        Host(product_gflops=500.0, stream_gbps=23.1),
-        wide,
-        estimate=True,
-    )
+    return _estimate("aim_like")
+
+
+def _estimate(name: str) -> PimConfig:
+    folder = resources.files(__package__) / "estimates"
+    return PimConfig.from_toml((folder / f"{name}.toml").read_text())
 
 
 _PRESETS: dict[str, Callable[[], PimConfig]] = {
@@ -292,7 +222,7 @@ def load(path: str | Path) -> PimConfig:
         ConfigurationError: Not TOML, an unknown key or base, or a value that does not fit.
         FileNotFoundError: There is no such file.
     """
-    text = Path(path).read_text()
+    text = text_of(path)
     name = document_of(text).get("base")
     if name is None:
         return PimConfig.from_toml(text)

@@ -1,15 +1,16 @@
 """Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.layout import suitable_grids
-from onehop.machines.pim.memory import fits
-from onehop.machines.pim.shapes import Shapes, check_width
-from onehop.machines.pim.simulate import simulate
+from onehop.machines.pim.search import in_full_ns
+from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
 
 # Properties of PyGim's kernels and host code in every plan: values of one are multiplied by, readers fetch
@@ -57,7 +58,7 @@ def pygim_search(
     Raises:
         ArgumentError: The width is not an integer of at least 1.
     """
-    check_width(width)
+    check_integer("width", width)
     grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
     plans = [
         replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
@@ -79,7 +80,7 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
         ArgumentError: The width is not an integer of at least 1, or ``ranks_each`` does not divide
             the ranks.
     """
-    check_width(width)
+    check_integer("width", width)
     if type(ranks_each) is not int or ranks_each < 1 or config.ranks % ranks_each:
         raise ArgumentError(
             f"ranks_each: expected a divisor of the {config.ranks} ranks of {config.name}, got "
@@ -119,10 +120,6 @@ def best_sparsep(
 def _fastest(
     config: PimConfig, plans: Iterable[PimPlan], shapes: Shapes, width: int, kernel: Kernel
 ) -> PimPlan | None:
-    best, best_ns = None, float("inf")
-    for plan in plans:
-        if fits(config, plan, shapes, width, kernel):
-            took = simulate(config, plan, shapes, width, kernel).total_ns
-            if took < best_ns:
-                best, best_ns = plan, took
-    return best
+    took = {plan: in_full_ns(config, plan, shapes, width, kernel) for plan in plans}
+    best = min(took, key=lambda plan: took[plan])
+    return best if math.isfinite(took[best]) else None

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from onehop import sizes
-from onehop.machines.report import Report
-from onehop.machines.trace import Trace
+from onehop.machines.common.report import Report
+from onehop.machines.common.trace import Trace
 from onehop.plans.pim import PimPlan
 
 PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")

@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from onehop.errors import ArgumentError
+from onehop.machines.common.checks import check
 
 _MOST_PARTS = 4096
 
@@ -129,10 +130,7 @@ class BalancedShapes:
         Raises:
             ArgumentError: They are not.
         """
-        for name in ("num_src", "num_dst", "num_edges"):
-            value = getattr(self, name)
-            if type(value) is not int or value < 0:
-                raise ArgumentError(f"{name}: expected an integer of at least 0, got {value!r}.")
+        check(self, error=ArgumentError, least=dict.fromkeys(("num_src", "num_dst", "num_edges"), 0))
         if self.num_edges and not (self.num_src and self.num_dst):
             raise ArgumentError(
                 f"num_edges: {self.num_edges} edges need at least one source and one destination, got "
@@ -163,21 +161,6 @@ class BalancedShapes:
             np.full(shape, rows),
             np.full(shape, min(rows, edges)),
             np.full(shape[:2], np.ceil(self.num_dst / rule.cores)),
-        )
-
-
-def check_width(width: int) -> None:
-    """Raises unless a width is a number of feature columns that a machine can run.
-
-    Args:
-        width: Feature columns.
-
-    Raises:
-        ArgumentError: It is not an integer of at least 1.
-    """
-    if type(width) is not int or width < 1:
-        raise ArgumentError(
-            f"width: expected the number of feature columns, an integer of at least 1, got {width!r}."
         )
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.layout import layout
 from onehop.machines.pim.machine import Machine
 from onehop.machines.pim.search import candidates, in_full_ns, ranked
-from onehop.machines.pim.shapes import Shapes, check_width
+from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
 
 
@@ -61,7 +62,7 @@ def tune(
         ArgumentError: The width is not an integer of at least 1, the fixed fields cannot be placed on the
             machine, or no plan fits it, whatever the grid.
     """
-    check_width(width)
+    check_integer("width", width)
     began = time.perf_counter()
     base = PimPlan(stream=False) if base is None else base
     plans = candidates(machine.config, base, fixed)
@@ -106,7 +107,7 @@ def rank(
     Raises:
         ArgumentError: The width is not an integer of at least 1.
     """
-    check_width(width)
+    check_integer("width", width)
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     kernel = machine.kernel(plans[0], dtype, weighted)
     return ranked(machine.config, shapes, width, kernel, plans)
@@ -126,7 +127,7 @@ def exhaustive(
     Raises:
         ArgumentError: The width is not an integer of at least 1.
     """
-    check_width(width)
+    check_integer("width", width)
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
     kernel = machine.kernel(base, dtype, weighted)

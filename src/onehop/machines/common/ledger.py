@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from onehop.machines.report import Report, times_table
+from onehop.machines.common.report import Report, times_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The operands of an aggregation on their way to the cores and back: checked, scaled, quantised, finished."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
+from onehop.machines.common.operands import Operands
 from onehop.machines.pim.numbers import (
     INTEGERS,
     NAMES,
@@ -18,17 +19,6 @@ from onehop.machines.pim.numbers import (
     quantise,
 )
 from onehop.plans.pim import PimPlan
-
-
-@dataclass(frozen=True, slots=True)
-class HostInputs:
-    """Operands as they were given, checked."""
-
-    x: Tensor
-    weight: Tensor | None
-    reduce: str
-    src_scale: Tensor | None
-    dst_scale: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +38,25 @@ class Prepared:
     factor: Tensor | None
 
 
-def checked(
-    graph: Graph,
-    x: Tensor,
-    weight: Tensor | None,
-    reduce: str,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-) -> HostInputs:
-    """The operands of an aggregation.
+def checked(graph: Graph, inputs: Operands) -> Operands:
+    """The operands of an aggregation, without their gradients.
 
     Raises:
         ArgumentError: A shape, dtype or name does not fit.
     """
-    if not isinstance(graph, Graph):
-        raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
-    if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in NAMES or not x.is_cpu:
-        what = f"{x.dtype} on {x.device}" if isinstance(x, Tensor) else type(x).__name__
-        raise ArgumentError(f"x: expected a dense CPU tensor of {', '.join(TORCH_TYPES)}, got {what}.")
-    if x.dim() != 2 or x.size(0) != graph.num_src:
-        raise ArgumentError(
-            f"x: expected a row for each of the {graph.num_src} sources, got shape {list(x.shape)}."
-        )
-    if reduce not in ("sum", "mean"):
-        raise ArgumentError(f"reduce: the machine computes sum and mean, not {reduce!r}.")
-    for name, vector, count in (
-        ("weight", weight, graph.num_edges),
-        ("src_scale", src_scale, graph.num_src),
-        ("dst_scale", dst_scale, graph.num_dst),
-    ):
-        if vector is None:
-            continue
-        if not isinstance(vector, Tensor) or vector.shape != (count,) or not vector.is_cpu:
-            tensor = isinstance(vector, Tensor)
-            what = f"shape {list(vector.shape)} on {vector.device}" if tensor else type(vector).__name__
-            raise ArgumentError(f"{name}: expected a CPU tensor of shape [{count}], got {what}.")
-        if name == "weight" and vector.dtype.is_floating_point != x.dtype.is_floating_point:
-            raise ArgumentError(f"weight: expected {x.dtype} as the features, got {vector.dtype}.")
-        if name != "weight" and not x.dtype.is_floating_point:
+    inputs.check(graph)
+    x = inputs.x
+    if x.dtype not in NAMES:
+        raise ArgumentError(f"x: expected one of {', '.join(TORCH_TYPES)}, got {x.dtype}.")
+    if inputs.weight is not None and inputs.weight.dtype.is_floating_point != x.dtype.is_floating_point:
+        raise ArgumentError(f"weight: expected {x.dtype} as the features, got {inputs.weight.dtype}.")
+    for name in ("src_scale", "dst_scale"):
+        if getattr(inputs, name) is not None and not x.dtype.is_floating_point:
             raise ArgumentError(f"{name}: integer features cannot be scaled; give x as floats.")
-    return HostInputs(x.detach(), weight, reduce, src_scale, dst_scale)
+    return replace(inputs, x=x.detach())
 
 
-def prepare(graph: Graph, inputs: HostInputs, plan: PimPlan, dtype: str) -> Prepared:
+def prepare(graph: Graph, inputs: Operands, plan: PimPlan, dtype: str) -> Prepared:
     """The operands as the host sends them: scaled; quantised where an integer type is to hold floats.
 
     Raises:
@@ -142,7 +108,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
     return Prepared(features.values.contiguous(), values, sums, features.factor * weight_factor)
 
 
-def finish(graph: Graph, inputs: HostInputs, prepared: Prepared, out: Tensor) -> Tensor:
+def finish(graph: Graph, inputs: Operands, prepared: Prepared, out: Tensor) -> Tensor:
     """The results from the merged sums [num_dst, F]: no longer quantised, divided, scaled."""
     kind = inputs.x.dtype
     if prepared.factor is not None:

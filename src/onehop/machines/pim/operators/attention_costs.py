@@ -28,8 +28,8 @@ from onehop.machines.pim.costs import (
     interpolate,
     multiply_instructions,
 )
-from onehop.machines.pim.layout import padded
 from onehop.machines.pim.numbers import NAMES
+from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 

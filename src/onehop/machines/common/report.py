@@ -9,7 +9,7 @@ from typing import Any
 
 from onehop import pictures, sizes
 from onehop.errors import ArgumentError
-from onehop.machines.trace import Trace
+from onehop.machines.common.trace import Trace
 from onehop.storage import write_text
 from onehop.tables import Column, Table
 

@@ -1,0 +1,1 @@
+"""The parts that all simulated machines share: files, reports, ledgers, traces and registries."""

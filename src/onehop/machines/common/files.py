@@ -1,0 +1,125 @@
+"""Machines as files: dataclasses from and to TOML.
+
+A machine's fields are plain values, sections, which are dataclasses, or dictionaries of sections by name.
+Types and ranges are checked by the dataclasses (checks.py).
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast, get_args, get_origin
+
+from onehop.errors import ConfigurationError, OnehopError
+
+T = TypeVar("T")
+
+
+def text_of(path: str | Path, error: type[OnehopError] = ConfigurationError) -> str:
+    """The text of a file.
+
+    Raises:
+        OnehopError: It is no text; of the given kind.
+        OSError: It cannot be read.
+    """
+    try:
+        return Path(path).read_text()
+    except UnicodeDecodeError as wrong:
+        raise error(f"{path}: not text ({wrong}).") from wrong
+
+
+def document_of(
+    text: str, where: str = "machine", error: type[OnehopError] = ConfigurationError
+) -> dict[str, Any]:
+    """The keys of a TOML text.
+
+    Args:
+        text: The text.
+        where: What errors call it.
+        error: The kind of errors.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise error(f"{where}: not TOML ({wrong}).") from wrong
+
+
+def made(
+    kind: type[T],
+    values: Mapping[str, Any],
+    where: str = "machine",
+    error: type[OnehopError] = ConfigurationError,
+    base: T | None = None,
+) -> T:
+    """A dataclass with the values of a file, whose types and ranges it checks itself.
+
+    Args:
+        kind: The dataclass.
+        values: The file's values; sections are dictionaries, curves are lists of lists.
+        where: What errors call the file.
+        error: The kind of errors.
+        base: Has the values that the file omits; None means the dataclass's defaults.
+
+    Raises:
+        OnehopError: An unknown key, or one without a default that is missing; of the given kind.
+    """
+    entries = fields(cast(Any, kind))
+    known = {entry.name: entry for entry in entries}
+    needed = [each.name for each in entries if each.default is MISSING and each.default_factory is MISSING]
+    unknown = sorted(set(values) - set(known))
+    missing = [] if base is not None else [name for name in needed if name not in values]
+    if unknown:
+        raise error(f"{where}: unknown key {', '.join(unknown)}; expected {', '.join(known)}.")
+    if missing:
+        raise error(f"{where}: no {', '.join(missing)}; expected {', '.join(needed)}.")
+
+    def section(name: str, part: Any, value: Any, old: Any = None) -> Any:
+        if not isinstance(value, dict):
+            raise error(f"{where}: expected a section [{name}], got {value!r}.")
+        return made(part, value, f"{where}, [{name}]", error, old)
+
+    own: dict[str, Any] = {}
+    for name, value in values.items():
+        part: Any = known[name].type
+        if is_dataclass(part):
+            own[name] = section(name, part, value, None if base is None else getattr(base, name))
+        elif get_origin(part) is dict and isinstance(value, dict):
+            own[name] = {key: section(f"{name}.{key}", get_args(part)[1], v) for key, v in value.items()}
+        elif get_origin(part) is dict:
+            raise error(f"{where}: expected sections [{name}.NAME], got {value!r}.")
+        else:
+            own[name] = _tuples(value)
+    return kind(**own) if base is None else cast(T, replace(cast(Any, base), **own))
+
+
+def written(machine: Any) -> str:
+    """A machine as TOML, which :func:`made` reads: plain values first, then sections."""
+    plain, sections = [], []
+    for entry in fields(machine):
+        value = getattr(machine, entry.name)
+        if is_dataclass(value):
+            sections.append((entry.name, value))
+        elif isinstance(value, dict):
+            sections += [(f"{entry.name}.{key}", part) for key, part in value.items()]
+        else:
+            plain.append(_line(entry.name, value))
+    for name, part in sections:
+        plain += ["", f"[{name}]", *(_line(each.name, getattr(part, each.name)) for each in fields(part))]
+    return "\n".join(plain) + "\n"
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(each) for each in value) if isinstance(value, list) else value
+
+
+def _line(name: str, value: Any) -> str:
+    return f"{name} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool | str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_toml(each) for each in value) + "]"
+    return repr(value)

@@ -1,0 +1,52 @@
+"""A layer on a machine, whatever its mapping: what all of its simulations have in common."""
+
+from dataclasses import dataclass, replace
+
+from onehop.machines.common.checks import check_integer
+from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.mapping import Pods
+from onehop.machines.ndp.memory_times import MemoryTimes
+from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload
+from onehop.plans.ndp import NdpPlan
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCase:
+    """A layer on a machine, whatever its mapping.
+
+    Attributes:
+        config: The machine.
+        memory: The DRAM's times.
+        plan: Mapping, tile, broadcasting, the host's order.
+        width: Columns of the feature vectors, at least 1.
+        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
+        record: Number of windows whose events are kept.
+
+    Raises:
+        ArgumentError: The width is not a positive integer.
+    """
+
+    config: NdpConfig
+    memory: MemoryTimes
+    plan: NdpPlan
+    width: int
+    finals: Finals | None = None
+    record: int = 0
+
+    def __post_init__(self) -> None:
+        """Checks the width."""
+        check_integer("width", self.width)
+
+    def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
+        """The bytes that the layer moves under a mapping."""
+        finals, plan = self.finals, self.plan
+        stored = pods if finals is None or finals.pods is None else finals.pods
+        if finals is not None and stored != pods and (stored.own or pods.own):
+            # The other mapping assigns nodes to other ranks, so these vectors stay in this one.
+            finals = replace(finals, pods=None)
+        return LayerTraffic(self.config, workload, pods, self.width, plan.tile, plan.broadcast, finals)
+
+    @property
+    def untiled(self) -> "LayerCase":
+        """The layer with targets tiled by number."""
+        return replace(self, plan=replace(self.plan, retile="index"), record=0)

@@ -1,0 +1,9 @@
+"""Operators on the cores: each is a class that has the time of a run, and its numbers."""
+
+from onehop.machines.pim.operators.attention import Attention
+from onehop.machines.pim.operators.base import Operator
+from onehop.machines.pim.operators.extremum import Extremum
+from onehop.machines.pim.operators.rows import Rows
+from onehop.machines.pim.operators.sum import Sum
+
+__all__ = ["Attention", "Extremum", "Operator", "Rows", "Sum"]

@@ -1,0 +1,87 @@
+"""Max and min on the cores: as sums, with a comparison instead of each add."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from onehop import calls
+from onehop.graph import Graph
+from onehop.kernels.cpu.extremum import PreparedExtremum
+from onehop.machines.common.operands import Operands
+from onehop.machines.pim.config import PimConfig
+from onehop.machines.pim.costs import Kernel
+from onehop.machines.pim.counted import GraphShapes
+from onehop.machines.pim.numbers import NAMES, multiply_bits
+from onehop.machines.pim.operators.operands import checked
+from onehop.machines.pim.operators.parts import parts_of
+from onehop.machines.pim.operators.rows import Rows
+from onehop.plans import CpuPlan
+from onehop.plans.pim import PimPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Extremum(Rows):
+    """Max or min over each row's edges.
+
+    Attributes:
+        call: The call, with CPU tensors of float32 or float64; ties are not counted.
+    """
+
+    call: calls.Extremum
+
+    @staticmethod
+    def refuse(config: PimConfig, dtype: torch.dtype, wanted: str | None) -> str | None:
+        """Return why a machine has no max and min of features of this dtype, or None if it has.
+
+        Args:
+            config: The machine.
+            dtype: Dtype of the features.
+            wanted: Their dtype in the machine; None means the same.
+        """
+        name = NAMES.get(dtype)
+        if name is None or not dtype.is_floating_point:
+            return f"has max, min and attention of float32 and float64, not of {dtype}"
+        if wanted not in (None, name):
+            return f"has sums alone of {wanted}: max, min and attention run on floats as they are"
+        if name not in config.functions:
+            return f"has no max, min and attention of {name}: {config.name} gives no functions for it"
+        return None
+
+    @classmethod
+    def of(cls, graph: Graph, call: calls.Extremum) -> "Extremum":
+        """The operator of a call.
+
+        Raises:
+            ArgumentError: A shape or dtype does not fit.
+        """
+        weight, dtype = call.weight, NAMES[call.x.dtype]
+        x = checked(graph, Operands(call.x, weight)).x
+        bits = 1.0 if weight is None else multiply_bits(x, weight)
+        kernel = Kernel(dtype, dtype, weight is not None, bits, True, call.adds)
+        return cls(kernel, x.size(1), call._replace(x=x))
+
+    @property
+    def searched(self) -> Kernel:
+        """The kernel without its data, for which plans are searched: a plan then serves the next call too."""
+        return replace(self.kernel, value_bits=1.0)
+
+    @torch.no_grad()
+    def execute(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> Tensor:
+        """The result [num_dst, F], 0 for rows without edges; see :class:`.base.Operator`. NaN propagates."""
+        call = self.call
+        none = -torch.inf if call.reduce == "max" else torch.inf
+        joined = torch.full((shapes.num_dst, self.width), none, dtype=call.x.dtype, device="cpu")
+        join = torch.maximum if call.reduce == "max" else torch.minimum
+        for part in parts_of(plan, shapes) if call.x.numel() else ():
+            own = call._replace(
+                x=call.x[part.first : part.last].contiguous(),
+                weight=None if call.weight is None else call.weight[part.edges],
+                graph=part.graph.number,
+                edges=part.graph.num_edges,
+                with_ties=False,
+            )
+            found = PreparedExtremum(part.graph, CpuPlan(), own).run(own)[0]
+            filled = part.graph.in_degrees > 0
+            joined[filled] = join(joined[filled], found[filled].to(joined.dtype))
+        return joined.masked_fill_((shapes.graph.in_degrees == 0).unsqueeze(1), 0)

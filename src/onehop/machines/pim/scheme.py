@@ -1,0 +1,216 @@
+"""Schemes of near-bank machines: where the parts of the matrix and of the features are placed.
+
+A scheme is a class with a name; :data:`schemes` has ours and those of prior art; users register their own.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+from onehop.errors import ArgumentError
+from onehop.machines.common.registry import Registry
+from onehop.machines.pim.config import PimConfig
+from onehop.plans.pim import SCHEMES, PimPlan
+
+_OURS = tuple(SCHEMES)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The cores that share one part of the matrix and one part of the features.
+
+    Attributes:
+        part: The sparse part.
+        begin: First feature column.
+        end: One past the last; equal to ``begin`` for a cluster without columns.
+        rank: Its first rank.
+        ranks: Number of ranks it spans; 1 also where it is only a piece of a rank.
+        first_core: Number of its first core in the machine.
+        cores: Number of its cores.
+    """
+
+    part: int
+    begin: int
+    end: int
+    rank: int
+    ranks: int
+    first_core: int
+    cores: int
+
+    @property
+    def width(self) -> int:
+        """Feature columns."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A plan on a machine, for a width.
+
+    Attributes:
+        clusters: All of them.
+        broadcast: Whether all cores of a rank get the same features, which are then broadcast.
+    """
+
+    clusters: tuple[Cluster, ...]
+    broadcast: bool
+
+
+class Scheme:
+    """A scheme; subclasses override what differs.
+
+    Attributes:
+        name: Its name in plans.
+    """
+
+    name: str
+
+    def place(self, config: PimConfig, plan: PimPlan, width: int) -> Placement:
+        """The clusters of a plan; a grid of ``sp * ds`` equal ones unless overridden.
+
+        Args:
+            config: The machine.
+            plan: The plan.
+            width: Feature columns.
+
+        Raises:
+            ArgumentError: They cannot be placed on the machine's ranks.
+        """
+        number, ranks = plan.sp * plan.ds, config.ranks
+        if number % ranks and ranks % number:
+            raise ArgumentError(
+                f"plan: sp * ds = {plan.sp} * {plan.ds} = {number} clusters cannot be placed on the {ranks} "
+                f"ranks of {config.name}: their number must be a multiple or a divisor of {ranks}."
+            )
+        per_rank = max(number // ranks, 1)
+        if per_rank > config.cores // ranks:
+            raise ArgumentError(
+                f"plan: sp * ds = {number} clusters are more than the {config.cores} cores of {config.name} "
+                f"in its {ranks} ranks allow: {config.cores // ranks} clusters a rank."
+            )
+        return _grid(config.cores, ranks, plan.sp, plan.ds, width)
+
+    def stored_width(self, width: int, item_bytes: int, alignment: int) -> int:
+        """Columns that a row takes in a bank and between host and cores; padded unless overridden.
+
+        Args:
+            width: Feature columns of a pass.
+            item_bytes: Bytes of a number.
+            alignment: Of transfers in a core, in bytes.
+        """
+        return padded(width, item_bytes, alignment)
+
+
+schemes = Registry("scheme", Scheme, SCHEMES)
+
+
+@schemes.register
+class _Fusion(Scheme):
+    name = "paf"
+
+
+@schemes.register
+class _SparseP(Scheme):
+    name = "sparsep"
+
+    def stored_width(self, width: int, item_bytes: int, alignment: int) -> int:
+        # Its vectors lie one number after another.
+        return width
+
+
+@schemes.register
+class _Grande(Scheme):
+    """Every core is a cluster of its own: all rows of its rank's block, for its few columns."""
+
+    name = "grande"
+
+    def place(self, config: PimConfig, plan: PimPlan, width: int) -> Placement:
+        starts = rank_starts(config.cores, config.ranks)
+        most = max(config.rank_cores)
+        if plan.sp != config.ranks or plan.ds != most:
+            raise ArgumentError(
+                "plan: scheme grande has a sparse part for each rank and a dense part for each core of a "
+                f"rank, on {config.name} {config.ranks} x {most}, not {plan.sp} x {plan.ds}."
+            )
+        clusters = []
+        for rank, cores in enumerate(config.rank_cores):
+            least, more = divmod(width, cores)
+            begin = 0
+            for core in range(cores):
+                end = begin + least + (core < more)
+                clusters.append(Cluster(rank, begin, end, rank, 1, starts[rank] + core, 1))
+                begin = end
+        return Placement(tuple(clusters), broadcast=False)
+
+
+def placed(config: PimConfig, plan: PimPlan, width: int) -> Placement:
+    """The clusters of a plan by its scheme.
+
+    Raises:
+        ArgumentError: They cannot be placed on the machine's ranks, or a user's scheme loses columns.
+    """
+    found = schemes.named(plan.scheme).place(config, plan, width)
+    if plan.scheme not in _OURS:
+        _check(found, config, plan, width)
+    return found
+
+
+def _check(found: Placement, config: PimConfig, plan: PimPlan, width: int) -> None:
+    """Refuses clusters of a user's scheme that do not have every column of every part once."""
+    taken: set[int] = set()
+    for cluster in found.clusters:
+        cores = set(range(cluster.first_core, cluster.first_core + cluster.cores))
+        wrong = taken & cores or {core for core in cores if not 0 <= core < config.cores}
+        if wrong:
+            raise ArgumentError(
+                f"scheme {plan.scheme!r}: core {min(wrong)} is in two clusters, or none of the "
+                f"{config.cores} of {config.name}."
+            )
+        taken |= cores
+    for part in range(plan.sp):
+        own = sorted((one.begin, one.end) for one in found.clusters if one.part == part and one.width)
+        end = 0
+        for begin, last in [*own, (width, width)]:
+            if begin != end:
+                low, high = sorted((begin, end))
+                what = "are lost" if begin > end else "are in two clusters"
+                what = what if high <= width else "do not exist"
+                raise ArgumentError(
+                    f"scheme {plan.scheme!r}: of sparse part {part}, columns {low} to {high - 1} of {width} "
+                    f"{what}."
+                )
+            end = last
+
+
+def rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
+    """The first core of each rank, and the number of cores: the first ranks have one more."""
+    least, more = divmod(cores, ranks)
+    return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
+
+
+# Candidates of a search share grids.
+@lru_cache(maxsize=256)
+def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Placement:
+    starts, number = rank_starts(cores, ranks), sp * ds
+    per_rank, spanned = max(number // ranks, 1), max(ranks // number, 1)
+    clusters = []
+    for index in range(number):
+        rank, place = index // per_rank * spanned, index % per_rank
+        first, last = starts[rank], starts[rank + spanned]
+        least, more = divmod(last - first, per_rank)
+        begin, end = columns(width, ds, index % ds)
+        first_core = first + place * least + min(place, more)
+        clusters.append(Cluster(index // ds, begin, end, rank, spanned, first_core, least + (place < more)))
+    return Placement(tuple(clusters), broadcast=per_rank == 1)
+
+
+def columns(width: int, parts: int, part: int) -> tuple[int, int]:
+    """The columns of a part: equal blocks, the last ones smaller or empty."""
+    step = math.ceil(width / parts)
+    return min(part * step, width), min((part + 1) * step, width)
+
+
+def padded(width: int, item_bytes: int, alignment: int) -> int:
+    """Columns of a row after padding its bytes to the alignment."""
+    step = max(alignment // item_bytes, 1)
+    return -(-width // step) * step
