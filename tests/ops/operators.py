@@ -1,6 +1,9 @@
-"""The operators: each states its operands and its naive twin, and ``test_conformance.py`` tests all alike."""
+"""The operators: each states its operands and its naive twin, and ``test_conformance.py`` tests all alike.
 
-from collections.abc import Callable
+An operator that is added to CASES is tested in every way that is there.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +20,7 @@ from onehop.ops.message import reduce_messages
 from onehop.ops.semiring import MULTIPLY
 from onehop.ops.typed import typed_edges, typed_sum
 from onehop.reference.typed import typed_sum as naive_typed_sum
+from tests.ops.hostile_graphs import HOSTILE
 
 FLOATS = (torch.float32, torch.float64)
 ALL = (*FLOATS, torch.bfloat16, torch.float16)
@@ -68,6 +72,16 @@ def _aggregate(names: str, **settings: Any) -> Case:
             edges, num_dst=num_dst, **settings, **operands
         ),
         {name: shape for name, shape in shapes.items() if name in names},
+    )
+
+
+def _shared(reduce: str) -> Case:
+    return Case(
+        partial(onehop.extremum, reduce=reduce, ties="share"),
+        lambda edges, num_dst, **operands: reference.aggregate(
+            edges, num_dst=num_dst, reduce=reduce, **operands
+        ),
+        {"x": "S 2 W", "weight": "E 2"},
     )
 
 
@@ -186,6 +200,7 @@ CASES = {
         for reduce in ("max", "min")
         for ties in ("first", "last")
     },
+    **{f"shared {reduce}": _shared(reduce) for reduce in ("max", "min")},
     "first max, weighted": _extremum("max", "first", x="S W", weight="E"),
     "last min, heads": _extremum("min", "last", x="S 2 W", weight="E 2"),
     "sddmm": Case(
@@ -217,11 +232,11 @@ CASES = {
         for kernel in KERNELS
     },
     "gat": _attention("gat", _OF_GAT, negative_slope=-0.5),
-    "gat, edges": _attention("gat", _OF_GAT | {"edge_score": "E 3"}),
+    "gat, edges": _attention("gat", _OF_GAT | {"edge_score": "E 3"}, negative_slope=0.0),
     "gat, weights": _attention("gat", _OF_GAT, with_weights=True, **_DROPS),
     "gatv2": _attention("gatv2", _OF_GATV2, negative_slope=3.0),
     "gatv2, edges": _attention("gatv2", _OF_GATV2 | _ROWS, **_DROPS),
-    "gatv2, projected": _attention("gatv2", _OF_GATV2 | _PROJECTED),
+    "gatv2, projected": _attention("gatv2", _OF_GATV2 | _PROJECTED, negative_slope=1.0),
     "gatv2, weights": _attention("gatv2", _OF_GATV2 | _PROJECTED, with_weights=True, **_DROPS),
     "attention": _attention("attention", _OF_DOT, scale=-0.7),
     "attention, values": _attention("attention", _OF_DOT | {"value": "S 2 9"}),
@@ -239,3 +254,76 @@ def results(function: Callable[..., Any], *args: Any, **operands: Any) -> tuple[
     """What a function returns, as a tuple."""
     out = function(*args, **operands)
     return out if isinstance(out, tuple) else (out,)
+
+
+EXACT = {"rtol": 1e-9, "atol": 1e-10}
+GRAPHS = HOSTILE | {
+    # Sources with very many edges, of which most are to the same destinations.
+    "few_sources": (torch.randint(3, (2, 300), generator=torch.Generator().manual_seed(1)), 3, 40)
+}
+
+
+class On:
+    """A case on a graph, with its operands as leaves."""
+
+    def __init__(self, name: str, graph: str, dtype: torch.dtype = torch.float64, width: int = 2) -> None:
+        self.case = CASES[name]
+        edge_index, num_src, num_dst = GRAPHS[graph]
+        self.graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+        made = self.case.operands(edge_index, num_src, num_dst, width)
+        self.names = list(made)
+        self.leaves = [operand.to(dtype).requires_grad_() for operand in made.values()]
+        self.edge_index, self.num_dst = edge_index, num_dst
+
+    def fast(self, *operands: Tensor) -> tuple[Tensor, ...]:
+        return results(self.case.fast, self.graph, **dict(zip(self.names, operands, strict=True)))
+
+    def naive(self, *operands: Tensor) -> tuple[Tensor, ...]:
+        named = dict(zip(self.names, operands, strict=True))
+        return results(self.case.naive, self.edge_index, self.num_dst, **named)
+
+    def pulled(self, *batch: int) -> list[Tensor]:
+        """Gradients to the results, or batches of them."""
+        generator = torch.Generator().manual_seed(5)
+        return [
+            torch.randn(*batch, *out.shape, generator=generator, dtype=torch.float64).to(out.dtype)
+            for out in self.fast(*self.leaves)
+        ]
+
+
+def gradients(
+    out: Sequence[Tensor], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: Any
+) -> Any:
+    return torch.autograd.grad(out, leaves, pulled, materialize_grads=True, **kwargs)
+
+
+def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], **tolerance: float) -> None:
+    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        torch.testing.assert_close(ours, theirs, **tolerance or EXACT, msg=lambda m, i=place: f"{i}: {m}")
+
+
+def same_bits(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def one_by_one(
+    function: Callable[..., Any], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: bool
+) -> list[Tensor]:
+    out = function(*leaves)
+    found = [
+        gradients(out, leaves, [each[i] for each in pulled], retain_graph=True, **kwargs)
+        for i in range(pulled[0].size(0))
+    ]
+    return [torch.stack(parts) for parts in zip(*found, strict=True)]
+
+
+def batched(
+    way: str, function: Callable[..., Any], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: bool
+) -> list[Tensor]:
+    return in_batches(way, partial(gradients, function(*leaves), leaves, retain_graph=True, **kwargs), pulled)
+
+
+def in_batches(way: str, grad: Callable[..., Any], pulled: Sequence[Tensor]) -> list[Tensor]:
+    if way == "older":
+        return list(grad(pulled, is_grads_batched=True))
+    return list(torch.vmap(lambda *each: grad(each))(*pulled))

@@ -23,60 +23,22 @@ from onehop.ops import library
 from onehop.ops.library import Context, Operator
 from onehop.plans import CpuPlan
 from tests.ops.comparison import assert_as_good_as
-from tests.ops.hostile_graphs import HOSTILE
-from tests.ops.operators import CASES, results
+from tests.ops.operators import (
+    CASES,
+    GRAPHS,
+    On,
+    assert_close,
+    batched,
+    gradients,
+    in_batches,
+    one_by_one,
+    results,
+    same_bits,
+)
 from tests.pairs import pairwise
 
-EXACT = {"rtol": 1e-9, "atol": 1e-10}
-GRAPHS = HOSTILE | {
-    # Sources with very many edges, of which most are to the same destinations.
-    "few_sources": (torch.randint(3, (2, 300), generator=torch.Generator().manual_seed(1)), 3, 40)
-}
 every_case = pytest.mark.parametrize("name", CASES)
 of_torch = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.registered])
-
-
-class On:
-    """A case on a graph, with its operands as leaves."""
-
-    def __init__(self, name: str, graph: str, dtype: torch.dtype = torch.float64, width: int = 2) -> None:
-        self.case = CASES[name]
-        edge_index, num_src, num_dst = GRAPHS[graph]
-        self.graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-        made = self.case.operands(edge_index, num_src, num_dst, width)
-        self.names = list(made)
-        self.leaves = [operand.to(dtype).requires_grad_() for operand in made.values()]
-        self.edge_index, self.num_dst = edge_index, num_dst
-
-    def fast(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        return results(self.case.fast, self.graph, **dict(zip(self.names, operands, strict=True)))
-
-    def naive(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        named = dict(zip(self.names, operands, strict=True))
-        return results(self.case.naive, self.edge_index, self.num_dst, **named)
-
-    def pulled(self, *batch: int) -> list[Tensor]:
-        """Gradients to the results, or batches of them."""
-        generator = torch.Generator().manual_seed(5)
-        return [
-            torch.randn(*batch, *out.shape, generator=generator, dtype=torch.float64).to(out.dtype)
-            for out in self.fast(*self.leaves)
-        ]
-
-
-def gradients(
-    out: Sequence[Tensor], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: Any
-) -> Any:
-    return torch.autograd.grad(out, leaves, pulled, materialize_grads=True, **kwargs)
-
-
-def assert_close(found: Sequence[Tensor], expected: Sequence[Tensor], **tolerance: float) -> None:
-    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        torch.testing.assert_close(ours, theirs, **tolerance or EXACT, msg=lambda m, i=place: f"{i}: {m}")
-
-
-def same_bits(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
 # Results and gradients, for all that operands and graphs can be.
@@ -241,31 +203,6 @@ def test_nothing_is_recorded_without_need(name):
         assert same_bits(out, recorded)
 
 
-def one_by_one(
-    function: Callable[..., Any], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: bool
-) -> list[Tensor]:
-    out = function(*leaves)
-    found = [
-        gradients(out, leaves, [each[i] for each in pulled], retain_graph=True, **kwargs)
-        for i in range(pulled[0].size(0))
-    ]
-    return [torch.stack(parts) for parts in zip(*found, strict=True)]
-
-
-def batched(
-    way: str, function: Callable[..., Any], leaves: Sequence[Tensor], pulled: Sequence[Tensor], **kwargs: bool
-) -> list[Tensor]:
-    return _in_batches(
-        way, partial(gradients, function(*leaves), leaves, retain_graph=True, **kwargs), pulled
-    )
-
-
-def _in_batches(way: str, grad: Callable[..., Any], pulled: Sequence[Tensor]) -> list[Tensor]:
-    if way == "older":
-        return list(grad(pulled, is_grads_batched=True))
-    return list(torch.vmap(lambda *each: grad(each))(*pulled))
-
-
 WAYS = ("older", "newer")
 
 
@@ -307,7 +244,7 @@ def test_batches_of_batches(name, outer, inner):
     pulled = on.pulled(2, 3)
     over = {"older": torch._vmap_internals._vmap, "newer": torch.vmap}[outer]
     grad = partial(gradients, on.fast(*on.leaves), on.leaves, retain_graph=True)
-    found = over(lambda *each: tuple(_in_batches(inner, grad, each)))(*pulled)
+    found = over(lambda *each: tuple(in_batches(inner, grad, each)))(*pulled)
     expected = [one_by_one(on.naive, on.leaves, [each[i] for each in pulled]) for i in range(2)]
     assert_close(found, [torch.stack(parts) for parts in zip(*expected, strict=True)])
 
