@@ -32,12 +32,12 @@ TESTS = (
     "tests/ops/test_attention.py",
     "tests/ops/test_attention_dropout.py",
     "tests/ops/test_bad_input.py",
+    "tests/ops/test_conformance.py",
     "tests/ops/test_dropout.py",
     "tests/ops/test_edge_softmax.py",
     "tests/ops/test_fusedmm.py",
     "tests/ops/test_message.py",
     "tests/ops/test_processes.py",
-    "tests/ops/test_sddmm.py",
     "tests/ops/test_semiring.py",
     "tests/ops/test_streaming.py",
 )

@@ -5,8 +5,9 @@ Few faults need three values together. With ONEHOP_TESTS=all (`make test-all`), 
 
 import inspect
 import os
+import random
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -48,6 +49,29 @@ def cover(forms: Sequence[Sequence[Hashable]]) -> set[int]:
                 covered |= new
                 chosen.add(place)
     return chosen
+
+
+def spread(rows: Iterable[tuple[str, ...]], *axes: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
+    """Yields each row with a value of every axis, for products that are too large for `cover`.
+
+    Among the rows with the same first element, the values of an axis are equally frequent; seeds draw them.
+    """
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row[0]].append(row)
+    for name, members in groups.items():
+        columns = []
+        for number, axis in enumerate(axes):
+            column = [axis[at % len(axis)] for at in range(-(-len(members) // len(axis)) * len(axis))]
+            random.Random(f"{name} {number}").shuffle(column)
+            columns.append(column[: len(members)])
+        for row, *values in zip(members, *columns, strict=True):
+            yield (*row, *values)
+
+
+def rounds() -> int:
+    """Returns how often `spread` repeats its rows: 1, or more where all forms run."""
+    return 1 if os.environ.get("ONEHOP_TESTS", "pairs") == "pairs" else 8
 
 
 def values_of(form: Any) -> list[Hashable]:

@@ -1,5 +1,6 @@
 """Graphs against a stable sort by destination, and against SciPy."""
 
+import concurrent.futures
 import copy
 import gc
 import pickle
@@ -328,3 +329,11 @@ def test_a_pyg_edge_index_is_read_like_a_tensor() -> None:
     assert_is(graph, plain, (3, 3))
     with pytest.raises(IndexRangeError):
         Graph.from_edge_index(pyg.EdgeIndex(plain), num_nodes=2)
+
+
+def test_transpose_is_made_once_by_many_threads():
+    edge_index = torch.randint(0, 500, (2, 20000), generator=torch.Generator().manual_seed(2))
+    graph = Graph.from_edge_index(edge_index, 500)
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(lambda _: graph.transposed_csr, range(16)))
+    assert all(csr is made[0] for csr in made)

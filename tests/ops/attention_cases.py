@@ -32,7 +32,6 @@ def operands(
     width: int,
     dtype: torch.dtype = torch.float32,
     edge: str = "none",
-    value_width: int | None = None,
 ) -> dict[str, Tensor]:
     """Random operands by name; ``edge`` is one of EDGES."""
     edges = edge_index.size(1)
@@ -46,8 +45,7 @@ def operands(
     if operator == "gatv2":
         shapes = {"x_src": of_source, "x_dst": of_target, "att": (heads, width)}
     else:
-        value = (num_src, heads, value_width or width)
-        shapes = {"query": of_target, "key": of_source, "value": value}
+        shapes = {"query": of_target, "key": of_source, "value": of_source}
     if edge == "rows":
         shapes["edge"] = (edges, heads, width)
     elif edge == "projected":

@@ -256,19 +256,6 @@ def test_gradients_of_gradients():
         )
 
 
-def test_batch_of_gradients():
-    _, graph = graph_of("random")
-    program = random_program(5, 4)
-    x = [t.requires_grad_() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)]
-    out = reduce_messages(graph, program, x, ("mean",))[0]
-    grads = torch.randn(3, *out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    batched = torch.autograd.grad(out, x, grads, is_grads_batched=True, retain_graph=True, allow_unused=True)
-    for member in range(3):
-        single = torch.autograd.grad(out, x, grads[member], retain_graph=True, allow_unused=True)
-        for one, many in zip(single, batched, strict=True):
-            assert torch.equal(one, many[member])
-
-
 def test_only_what_is_wanted():
     _, graph = graph_of("random")
     program = Program((Operand(End.SOURCE, 3), Operand(End.TARGET, 3)), (Step("multiply", (0, 1), 3),), 2)
@@ -280,40 +267,6 @@ def test_only_what_is_wanted():
     (sweep,) = backward_sweeps(program, (False, True), ("sum",))
     assert not sweep.transposed
     assert not reduce_messages(graph, program, [a, b.detach()], ("sum",))[0].requires_grad
-
-
-def test_strided_operands():
-    edge_index, graph = graph_of("random")
-    program = Program(
-        (Operand(End.SOURCE, 16), Operand(End.TARGET, 5)),
-        (Step("collect", (0,), 1), Step("spread", (2,), 5), Step("multiply", (3, 1), 5)),
-        4,
-    )
-    wide = torch.randn(40, 50, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for operands in (
-        [wide[:, 7:23], wide[:, 30:35]],
-        [wide.t()[:16].t(), torch.flip(wide, [1])[:, ::3][:, :5]],
-    ):
-        out = reduce_messages(graph, program, operands, ("sum",))[0]
-        torch.testing.assert_close(out, reference.message(edge_index, 40, program, operands, ("sum",))[0])
-
-
-def test_same_bits_whatever_the_threads():
-    _, graph = graph_of("one_hub")
-    program = random_program(11, 17)
-    operands = [
-        t.requires_grad_() for t in operands_for(program, 60, 60, graph.num_edges, dtype=torch.float32)
-    ]
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            out = reduce_messages(graph, program, operands, ("sum",))[0]
-            found.append([out, *torch.autograd.grad(out, operands, torch.ones_like(out), allow_unused=True)])
-    finally:
-        torch.set_num_threads(before)
-    for one, other in zip(*found, strict=True):
-        assert torch.equal(one, other)
 
 
 def test_too_long_a_program():

@@ -193,14 +193,6 @@ def test_sums_and_gradients(graph, types, reduce, most):
     compare(ours, naive, inputs, list(inputs), magnitude=10.0)
 
 
-@pytest.mark.parametrize("most", [None, 1])
-def test_second_derivatives_of_sums(most):
-    edge_index = torch.tensor([[0, 1, 1, 2, 0], [0, 0, 1, 1, 1]])
-    edges = typed_edges(edge_index, torch.tensor([0, 1, 1, 0, 2]), 3, (3, 2), most)
-    inputs = numbers(3, INPUTS).requires_grad_(), numbers(3, INPUTS, OUTPUTS).requires_grad_()
-    assert torch.autograd.gradgradcheck(lambda *each: typed_sum(edges, *each, "mean").pow(2), inputs)
-
-
 @given(data=st.data())
 def test_pairs_are_numbered_type_by_type(data):
     num_nodes, num_types = (data.draw(st.integers(1, 6)) for _ in range(2))

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 import onehop
-from tests.integrations.pyg.test_convs import CASES, NODES
+from tests.integrations.pyg.layers import CASES, NODES
 
 LAYOUTS = ("csr", "csc", "coo", "uncoalesced")
 

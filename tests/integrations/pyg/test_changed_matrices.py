@@ -17,7 +17,7 @@ from onehop.integrations import reports
 from onehop.integrations.pyg.edges import matrices
 from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
-from tests.integrations.pyg.test_convs import NODES, WIDTH
+from tests.integrations.pyg.layers import NODES, WIDTH
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 

@@ -17,7 +17,7 @@ from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, model_of
-from tests.integrations.pyg.test_convs import NODES, WIDTH
+from tests.integrations.pyg.layers import NODES, WIDTH
 
 torch_sparse = pytest.importorskip(
     "torch_sparse", reason="torch_sparse is not installed: pip install torch_sparse"

@@ -24,7 +24,7 @@ from tests.integrations.pyg.adjacencies import (
     model_of,
     outcome,
 )
-from tests.integrations.pyg.test_convs import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
 from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]

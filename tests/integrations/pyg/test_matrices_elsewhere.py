@@ -11,7 +11,7 @@ import onehop
 from onehop.integrations import reports
 from onehop.machines import pim
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, model_of, outcome
-from tests.integrations.pyg.test_convs import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 

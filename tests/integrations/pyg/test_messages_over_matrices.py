@@ -15,7 +15,7 @@ from onehop import thresholds
 from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
-from tests.integrations.pyg.test_convs import NODES, WIDTH
+from tests.integrations.pyg.layers import NODES, WIDTH
 from tests.integrations.pyg.test_rowwise_convs import DEGREES, mlp
 from tests.pairs import pairwise
 

@@ -20,7 +20,7 @@ from tests.integrations.pyg.adjacencies import (
     model_of,
     outcome,
 )
-from tests.integrations.pyg.test_convs import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
 
 pytest.importorskip("torch_sparse", reason="torch_sparse is not installed: pip install torch_sparse")
 from torch_sparse import SparseTensor

@@ -1,0 +1,468 @@
+"""Every operator of the table against its naive twin, in every way in which torch may call it."""
+
+import concurrent.futures
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.functional import hessian
+
+import onehop
+from onehop import Graph, native
+from onehop.backends import registry
+from onehop.backends.cpu import CpuBackend
+from onehop.graph import by_number
+from onehop.ops import library
+from onehop.ops.library import Context, Operator
+from onehop.plans import CpuPlan
+from tests.ops.comparison import assert_as_good_as
+from tests.ops.operators import (
+    CASES,
+    GRAPHS,
+    On,
+    assert_close,
+    batched,
+    gradients,
+    in_batches,
+    one_by_one,
+    results,
+    same_bits,
+)
+from tests.pairs import pairwise
+
+every_case = pytest.mark.parametrize("name", CASES)
+of_torch = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.registered])
+
+
+# Results and gradients, for all that operands and graphs can be.
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda t: t,
+    "turned": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
+    "rows apart": lambda t: torch.cat([t, t], -1)[..., : t.size(-1)] if t.dim() > 1 else t,
+    "offset": lambda t: torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape),
+    "expanded": lambda t: t[:1].expand(t.shape) if t.numel() else t,
+}
+# Of small numbers many tie, and relu's zeros do.
+NUMBERS = {"random": lambda t: t, "small integers": lambda t: t.mul(1.5).round(), "relu": lambda t: t.relu()}
+EDGES = ("as given", "sorted", "of 64 bits")
+WIDTHS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129, 300)
+# Items of 1,024 edges are usual; some rows are cut in smaller ones.
+ENGINES: dict[str, Any] = {
+    "ordinary": None,
+    "reference": "reference",
+    **{
+        f"{isa}, {edges} edges": (isa, edges)
+        for isa in native.extension.available_isas()
+        for edges in (1, 7, 4096)
+    },
+}
+MIXED = (torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.float32, torch.float64)
+
+
+def _forms() -> Iterator[Any]:
+    """Each case on each graph; every value of the other parameters is as often as others, drawn by seeds."""
+    rounds = 1 if os.environ.get("ONEHOP_TESTS", "pairs") == "pairs" else 8
+    for name, case in CASES.items():
+        mixed = MIXED if case.registered and len(case.shapes) > 1 else ()
+        engines = [engine for engine in ENGINES if engine != "reference" or case.backend]
+        # An operator of attention refuses heads without columns.
+        widths = [w for w in WIDTHS if w or ("att" not in name and not name.startswith("gat"))]
+        axes = [
+            widths,
+            [*((dtype, dtype) for dtype in case.dtypes), *mixed],
+            list(LAYOUTS),
+            list(NUMBERS),
+            EDGES,
+            engines,
+            ["random", "expanded"],
+        ]
+        forms = len(GRAPHS) * rounds
+        for number, axis in enumerate(axes):
+            column = [axis[at % len(axis)] for at in range(-(-forms // len(axis)) * len(axis))]
+            random.Random(f"{name} {number}").shuffle(column)
+            axes[number] = column[:forms]
+        for graph, *values in zip(list(GRAPHS) * rounds, *axes, strict=True):
+            yield pytest.param(name, graph, *values, id="-".join(map(str, [name, graph, *values])))
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
+    """What the operator runs on; the value is what it is given."""
+    chosen, before = ENGINES[request.param], native.extension.selected_isa()
+    if isinstance(chosen, tuple):
+        isa, edges = chosen
+        assert native.extension.select_isa(isa)
+        monkeypatch.setitem(registry._BACKENDS, "cpu", CpuBackend(CpuPlan(edges_per_item=edges)))
+        chosen = None
+    yield {} if chosen is None else {"backend": chosen}
+    native.extension.select_isa(before)
+
+
+@pytest.mark.parametrize(
+    ("name", "graph", "width", "dtypes", "layout", "numbers", "edges", "engine", "pull"),
+    list(_forms()),
+    indirect=["engine"],
+)
+def test_results_and_gradients(name, graph, width, dtypes, layout, numbers, edges, engine, pull, bounds):
+    case = CASES[name]
+    edge_index, num_src, num_dst = GRAPHS[graph]
+    if edges == "sorted":
+        edge_index = edge_index[:, edge_index[1].argsort(stable=True)]
+    if edges == "of 64 bits":
+        bounds(wide_edges=0)
+    made = case.operands(edge_index, num_src, num_dst, width)
+    for place, (operand, tensor) in enumerate(made.items()):
+        made[operand] = LAYOUTS[layout](NUMBERS[numbers](tensor).to(dtypes[place > 0]))
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    found = []
+    for function, dtype in (
+        (partial(case.fast, graph, **engine), None),
+        (partial(case.naive, edge_index, num_dst), None),
+        (partial(case.naive, edge_index, num_dst), torch.float64),
+    ):
+        leaves = {operand: t.detach().to(dtype or t.dtype).requires_grad_() for operand, t in made.items()}
+        out = results(function, **leaves)
+        generator = torch.Generator().manual_seed(3)
+        pulled = [torch.randn(each.shape, generator=generator, dtype=torch.float64) for each in out]
+        if pull == "expanded":
+            pulled = [torch.ones((), dtype=torch.float64).expand(each.shape) for each in out]
+        like = found[0] if found else out
+        # In the numbers of the results' dtype, in float64 too.
+        pulled = [
+            grad.to(first.dtype).to(each.dtype) for grad, first, each in zip(pulled, like, out, strict=False)
+        ]
+        found.append([*(each.detach() for each in out), *gradients(out, list(leaves.values()), pulled)])
+    places = [f"result {at}" for at in range(len(found[0]) - len(made))] + list(made)
+    for place, ours, same, exact in zip(places, *found, strict=True):
+        assert_as_good_as(place, ours, same, exact, case.magnitude(width))
+
+
+# Derivatives, of every order and in batches.
+
+
+@every_case
+@pairwise(
+    graph=["multi_edges", "bipartite_tall", "no_edges", "one_edge"],
+    where=lambda name, graph: graph != "no_edges" or name.split()[0] not in ("first", "last"),
+)
+def test_second_derivatives(name, graph):
+    on, found = On(name, graph), []
+    pulled = [each.requires_grad_() for each in on.pulled()]
+    for function in (on.fast, on.naive):
+        out = results(function, *on.leaves)
+        once = gradients(out, on.leaves, pulled, retain_graph=True)
+        first = gradients(out, on.leaves, pulled, create_graph=True)
+        assert_close(first, once)
+        total = sum(grad.square().sum() for grad in first)
+        found.append([*out, *first, *_again(total, [*on.leaves, *pulled])])
+    assert_close(*found)
+
+
+def _again(total: Any, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
+    """The gradients of a sum of gradients, which may depend on nothing."""
+    if not total.requires_grad:
+        return [torch.zeros_like(leaf) for leaf in leaves]
+    return torch.autograd.grad(total, leaves, materialize_grads=True)
+
+
+@every_case
+def test_one_gradient_at_a_time(name):
+    on = On(name, "random")
+    pulled = on.pulled()
+    everything = gradients(on.fast(*on.leaves), on.leaves, pulled)
+    for place, expected in enumerate(everything):
+        alone = [leaf.detach().requires_grad_(at == place) for at, leaf in enumerate(on.leaves)]
+        out = on.fast(*alone)
+        if out[0].requires_grad:
+            assert_close(gradients(out, [alone[place]], pulled), [expected])
+        else:
+            assert not expected.any()
+
+
+@every_case
+def test_nothing_is_recorded_without_need(name):
+    on = On(name, "random")
+    plain = [leaf.detach() for leaf in on.leaves]
+    recorded = on.fast(*on.leaves)
+    assert any(out.requires_grad for out in recorded)
+    for out in (
+        on.fast(*plain),
+        torch.no_grad()(on.fast)(*on.leaves),
+        torch.inference_mode()(on.fast)(*plain),
+    ):
+        assert not any(each.requires_grad for each in out)
+        assert same_bits(out, recorded)
+
+
+WAYS = ("older", "newer")
+
+
+@every_case
+@pairwise(
+    batch=[1, 3], way=WAYS, graph=["one_edge", "multi_edges", "self_loops", "bipartite_tall", "no_edges"]
+)
+def test_batches_of_gradients(name, way, graph, batch):
+    on = On(name, graph)
+    pulled = on.pulled(batch)
+    assert_close(batched(way, on.fast, on.leaves, pulled), one_by_one(on.naive, on.leaves, pulled))
+
+
+@every_case
+def test_a_batch_of_no_gradients(name):
+    on = On(name, "multi_edges")
+    found = batched("newer", on.fast, on.leaves, on.pulled(0))
+    assert [grad.shape for grad in found] == [(0, *leaf.shape) for leaf in on.leaves]
+
+
+@every_case
+# Computations that are made again in the backward pass cannot be recorded in torch's newer vmap.
+@pairwise(way=WAYS, where=lambda name, way: (name, way) != ("typed mean", "newer"))
+def test_batches_that_are_differentiated_again(name, way):
+    on = On(name, "bipartite_tall")
+    pulled = [each.requires_grad_() for each in on.pulled(3)]
+    found = batched(way, on.fast, on.leaves, pulled, create_graph=True)
+    expected = one_by_one(on.naive, on.leaves, pulled, create_graph=True)
+    losses = [sum(grad.square().sum() for grad in grads) for grads in (found, expected)]
+    assert_close(*(_again(loss, [*on.leaves, *pulled]) for loss in losses))
+
+
+@every_case
+@pairwise(inner=WAYS, outer=WAYS)
+# What torch says of its own older vmap inside of the newer.
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+def test_batches_of_batches(name, outer, inner):
+    on = On(name, "multi_edges")
+    pulled = on.pulled(2, 3)
+    over = {"older": torch._vmap_internals._vmap, "newer": torch.vmap}[outer]
+    grad = partial(gradients, on.fast(*on.leaves), on.leaves, retain_graph=True)
+    found = over(lambda *each: tuple(in_batches(inner, grad, each)))(*pulled)
+    expected = [one_by_one(on.naive, on.leaves, [each[i] for each in pulled]) for i in range(2)]
+    assert_close(found, [torch.stack(parts) for parts in zip(*expected, strict=True)])
+
+
+@every_case
+@pairwise(way=WAYS, dtype=[torch.float32, torch.bfloat16, torch.float16])
+def test_batches_have_the_bits_of_one_by_one(name, way, dtype, monkeypatch):
+    monkeypatch.setattr(sys.modules["onehop.ops.aggregate"], "_FOLDED_WIDTH", 0)
+    on = On(name, "bipartite_tall", dtype if dtype in CASES[name].dtypes else torch.float32)
+    pulled = on.pulled(3)
+    assert same_bits(batched(way, on.fast, on.leaves, pulled), one_by_one(on.fast, on.leaves, pulled))
+
+
+@every_case
+def test_vectorized_hessians(name):
+    on = On(name, "multi_edges")
+
+    def bent(function: Callable[..., Any], *leaves: Tensor) -> Any:
+        return sum(
+            (out.sin() * torch.arange(1.0, out.numel() + 1).view(out.shape)).sum()
+            for out in function(*leaves)
+        )
+
+    found = hessian(partial(bent, on.fast), tuple(on.leaves), vectorize=True)
+    for ours, theirs in zip(found, hessian(partial(bent, on.naive), tuple(on.leaves)), strict=True):
+        assert_close(ours, theirs)
+
+
+@of_torch
+def test_forward_in_vmap(name):
+    on = On(name, "multi_edges")
+    generator = torch.Generator().manual_seed(1)
+    tensors = [torch.randn(3, *leaf.shape, generator=generator, dtype=leaf.dtype) for leaf in on.leaves]
+    members = [on.naive(*(t[i] for t in tensors)) for i in range(3)]
+    found = torch.vmap(on.fast)(*tensors)
+    assert_close(found, [torch.stack(parts) for parts in zip(*members, strict=True)])
+
+
+# What torch knows of operators.
+
+
+def noted(monkeypatch: pytest.MonkeyPatch, function: Callable[[], Any]) -> list[tuple[Operator[Any], Any]]:
+    """The operators that a function called, and with what."""
+    calls: list[tuple[Operator[Any], Any]] = []
+    run = Operator.__call__
+
+    def noting(self: Operator[Any], call: Any, graph: Any = None) -> Any:
+        calls.append((self, call))
+        return run(self, call, graph)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Operator, "__call__", noting)
+        function()
+    return calls
+
+
+def test_torch_checks_what_is_registered(monkeypatch):
+    """Schemas, fakes, autograd and programs, of each operator that cases call, forward and backward."""
+    kinds = {}
+    for name, case in CASES.items():
+        if case.registered:
+            on = On(name, "bipartite_wide")
+            calls = noted(monkeypatch, lambda on=on: gradients(on.fast(*on.leaves), on.leaves, on.pulled()))
+            for operator, call in calls:
+                args = library._flattened(call) if operator._nested else tuple(call)
+                kinds[operator, *(arg is None for arg in args)] = on, operator, args
+    for _, operator, args in kinds.values():
+        own = [
+            arg.detach().requires_grad_(arg.requires_grad) if isinstance(arg, Tensor) else arg for arg in args
+        ]
+        torch.library.opcheck(operator._dispatched, tuple(own))
+    assert {operator.name for _, operator, _ in kinds.values()} >= {
+        "aggregate",
+        "extremum_grad",
+        "attention_grad",
+    }
+
+
+CUDA = torch.device("cuda:0")
+
+
+def _looks(made: Sequence[Tensor | None]) -> list[tuple[Any, ...] | None]:
+    return [None if each is None else (tuple(each.shape), each.dtype) for each in made]
+
+
+def _gradients_of(operator: Operator[Any], call: Any, graph: Graph) -> tuple[Tensor | None, ...]:
+    """The results of one call, and its gradients of the operator itself: autograd needs the device."""
+    out = operator(call, graph)
+    many = out if isinstance(out, tuple) else (out,)
+    if operator.name == "fusedmm":  # its gradients are a formula, which torch differentiates
+        return many
+    wanted = tuple(name for name, place in operator._places if call[place] is not None)
+    kept, saved = operator.saved(call, out, wanted)
+    context = Context(kept, saved, wanted, {each: getattr(call, each).shape for each in wanted}, graph)
+    constant = {id(each) for each in operator.constant(call, many)}
+    grads = [None if id(each) in constant or not each.numel() else torch.ones_like(each) for each in many]
+    found = operator.gradients(context, *grads)
+    return *many, *(getattr(found, each) for each in wanted)
+
+
+@of_torch
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, "mixed"], ids=str
+)
+def test_fakes_on_a_gpu_look_as_results_do(name, dtype, monkeypatch):
+    """What programs know of operators on a GPU before they run, by fake tensors, which need none."""
+    on = On(name, "bipartite_wide", torch.float32 if dtype == "mixed" else dtype)
+    plain = [leaf.detach() for leaf in on.leaves]
+    if dtype == "mixed":
+        plain[0] = plain[0].bfloat16()
+    with torch.no_grad():
+        expected: list[Any] = []
+        calls = noted(monkeypatch, lambda: expected.extend(on.fast(*plain)))
+        recorded = [(o, o.recorded(call) if o.asks_more else call) for o, call in calls]
+        wanted = [_gradients_of(operator, call, on.graph) for operator, call in recorded]
+        with FakeTensorMode():
+
+            def fake(tensor: Any) -> Any:
+                if not isinstance(tensor, Tensor):
+                    return tensor
+                return torch.empty(tensor.shape, dtype=tensor.dtype, device=CUDA)
+
+            found = [on.fast(*map(fake, plain))]
+            found += [_gradients_of(o, type(call)(*map(fake, call)), on.graph) for o, call in recorded]
+    for ours, theirs in zip(found, [expected, *wanted], strict=True):
+        assert _looks(ours) == _looks(theirs)
+        assert {each.device for each in ours if each is not None} == {CUDA}
+
+
+def test_the_comparison_sees_another_device():
+    on = On("sum", "random")
+    with torch.no_grad(), FakeTensorMode():
+        assert on.fast(torch.empty(40, 2))[0].device == torch.device("cpu")
+
+
+# One or two of each registered operator, since compiling takes long.
+IN_PROGRAMS = ("sum, scaled", "mean, add", "max, weighted", "min, sigmoid", "sddmm, heads", "edge_softmax")
+IN_PROGRAMS += ("fusedmm tdist", "gat, weights", "gatv2, projected", "attention, edges")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
+@pytest.mark.parametrize("name", IN_PROGRAMS)
+def test_programs_have_one_graph(name):
+    on = On(name, "bipartite_wide")
+
+    def layer(*operands: Tensor) -> Tensor:
+        return sum(out.relu().sum() for out in on.fast(*(operand.sin() for operand in operands)))
+
+    torch._dynamo.reset()
+    found = []
+    for function in (torch.compile(layer, fullgraph=True, backend="aot_eager"), layer):
+        loss = function(*on.leaves)
+        found.append([loss, *torch.autograd.grad(loss, on.leaves)])
+    assert_close(*found)
+
+
+@every_case
+@pairwise(dtype=[torch.float32, torch.bfloat16])
+def test_autocast_changes_nothing(name, dtype):
+    on = On(name, "random", dtype if dtype in CASES[name].dtypes else torch.float32)
+    expected = on.fast(*on.leaves)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = on.fast(*on.leaves)
+    pulled = on.pulled()
+    assert same_bits(found, expected)
+    assert same_bits(gradients(found, on.leaves, pulled), gradients(expected, on.leaves, pulled))
+
+
+# The same bits every time, and graphs that live as long as they are needed.
+
+
+@pytest.fixture(scope="module")
+def hub() -> tuple[Tensor, int, int]:
+    """A row that is cut into many pieces, beside rows of ordinary length."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.cat([torch.zeros(12000).long(), torch.randint(0, 900, (12000,), generator=generator)])
+    source = torch.randint(0, 900, (24000,), generator=generator)
+    graph = Graph.from_edge_index(torch.stack([source, target]), 900)
+    assert sum(head >= 0 for *_, head, _ in graph.csr.work_items(1024)) > 5
+    return torch.stack([source, target]), 900, 900
+
+
+@every_case
+def test_any_number_of_threads_has_the_same_bits(name, hub, threads, monkeypatch):
+    monkeypatch.setitem(GRAPHS, "hub", hub)
+    on = On(name, "hub", torch.float32, 7)
+    pulled = on.pulled()
+
+    def run(_: Any = None) -> list[Tensor]:
+        leaves = [leaf.detach().requires_grad_() for leaf in on.leaves]
+        out = on.fast(*leaves)
+        return [*(each.detach() for each in out), *gradients(out, leaves, pulled)]
+
+    threads(1)
+    once = run()
+    for count in (1, 2, 3, 7):
+        threads(count)
+        assert same_bits(run(), once), f"{count} threads"
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert all(same_bits(each, once) for each in pool.map(run, range(6)))
+
+
+@every_case
+@pytest.mark.parametrize("second", [False, True], ids=["first", "second"])
+def test_what_is_recorded_keeps_its_graph(name, second):
+    found = []
+    for keep in (True, False):
+        on = On(name, "random")
+        number, leaves = on.graph.number, on.leaves
+        pulled = [each.requires_grad_() for each in on.pulled()]
+        out = on.fast(*leaves)
+        if not keep:
+            del on
+        first = gradients(out, leaves, pulled, create_graph=second)
+        if second:
+            first = _again(sum(grad.square().sum() for grad in first), [*leaves, *pulled])
+        found.append(first)
+    assert same_bits(*found)
+    del out, first, found
+    with pytest.raises(onehop.ArgumentError, match="keep the Graph alive"):
+        by_number(number)
