@@ -10,8 +10,19 @@ import torch.nn.functional as F
 
 import onehop
 from onehop.bench import floors, plots
-from onehop.bench.breakdown import Breakdown, of_parts, part_of, shares
-from onehop.bench.floors import AGGREGATION, DROPOUT, OTHER, PARTS, PRODUCTS, Roofs, product_calls
+from onehop.bench.floors import (
+    AGGREGATION,
+    DROPOUT,
+    OTHER,
+    PARTS,
+    PRODUCTS,
+    Breakdown,
+    Roofs,
+    of_parts,
+    part_of,
+    product_calls,
+    shares,
+)
 from onehop.bench.models import measure_model
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.bench.work import EpochWork, Product

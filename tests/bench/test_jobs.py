@@ -1,8 +1,8 @@
 import pytest
 
 from onehop.bench import sources
-from onehop.bench.jobs import jobs
 from onehop.bench.recipes import PUBLISHED
+from onehop.bench.sources import jobs
 
 
 def described(found):

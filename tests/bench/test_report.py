@@ -5,8 +5,7 @@ import pytest
 from rich.console import Console
 
 from onehop.bench import plots, report
-from onehop.bench.breakdown import Breakdown
-from onehop.bench.floors import PARTS
+from onehop.bench.floors import PARTS, Breakdown
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary

@@ -10,16 +10,14 @@ from typing import Any
 import torch
 
 from onehop import config, sizes
-from onehop.bench.breakdown import Breakdown, shares
 from onehop.bench.cases import Workload
-from onehop.bench.floors import Roofs
-from onehop.bench.minibatches import drawn_by
+from onehop.bench.floors import Breakdown, Roofs, shares
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
 from onehop.bench.runs import Order, run
 from onehop.bench.tasks import LearningTask, save_task
 from onehop.bench.timing import Ratio, Times, measure_once
-from onehop.bench.training import Training, start
+from onehop.bench.training import Training, drawn_by, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.bench.work import count
 

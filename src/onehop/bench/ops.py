@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from onehop import config, sizes
-from onehop.bench.cases import Case, Workload
+from onehop.bench.cases import Case, Oracle, Workload
 from onehop.bench.limits import (
     ROW_MULTIPLE,
     Bandwidth,
@@ -17,7 +17,6 @@ from onehop.bench.limits import (
     gathered_bytes,
     percent_of_roof,
 )
-from onehop.bench.oracle import Oracle
 from onehop.bench.peers import Onehop, Peer
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.timing import Ratio, Times, geometric_mean, interleave

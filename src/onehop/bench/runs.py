@@ -1,15 +1,26 @@
-"""Training runs, each in a process of its own."""
+"""Training runs, each in a process of its own, so that its peak memory is its own.
+
+The process is ``python -m onehop.bench.runs``: it reads a JSON object from standard input and writes one JSON
+object a line to standard output: ``loaded``, then an ``epoch`` each, then ``done``.
+"""
 
 import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import onehop
+from onehop.bench.memory import peak_bytes, resident_bytes
+from onehop.bench.tasks import load_task
 from onehop.bench.timing import Times
+from onehop.bench.training import start
 from onehop.errors import OnehopError
 
 
@@ -70,7 +81,7 @@ def run(order: Order, on_epoch: Callable[[], None]) -> Run:
     Raises:
         OnehopError: The process failed; the message ends with the last line that it wrote.
     """
-    command = [sys.executable, "-m", "onehop.bench.train_once"]
+    command = [sys.executable, "-m", "onehop.bench.runs"]
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+") as complaints:
         with subprocess.Popen(
@@ -101,3 +112,29 @@ def run(order: Order, on_epoch: Callable[[], None]) -> Run:
         peak_bytes=done["peak_bytes"],
         test_accuracy=done["test_accuracy"],
     )
+
+
+def main() -> None:
+    """Runs the :class:`Order` on standard input."""
+    order = Order(**json.load(sys.stdin))
+    torch.set_num_threads(order.threads)
+    task = load_task(Path(order.task))
+    if order.patched:
+        onehop.patch()
+    training = start(order.model, task, order.hidden, seed=order.seed)
+    _tell(event="loaded", resident_bytes=resident_bytes())
+    for number in range(order.epochs):
+        begin = time.perf_counter()
+        loss = training.epoch()
+        _tell(event="epoch", number=number, seconds=time.perf_counter() - begin, loss=loss)
+    peak = peak_bytes()
+    _tell(event="done", peak_bytes=peak, test_accuracy=training.test_accuracy())
+
+
+def _tell(**content: Any) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
-"""The graphs that ``--graph`` and ``--graphs`` name."""
+"""The graphs that ``--graph`` and ``--graphs`` name, and the models that are measured on each."""
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from onehop import datasets
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
+from onehop.bench.recipes import PUBLISHED, recipe
 from onehop.bench.tasks import LearningTask
 from onehop.datasets import splits
 from onehop.errors import ArgumentError
@@ -18,6 +19,8 @@ from onehop.errors import ArgumentError
 PRODUCTS_SCALE = 0.02
 # Cora's public split has 20 training nodes a class, 500 nodes for validation and 1,000 for testing.
 _PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
+# Of models whose authors chose none.
+WIDTHS = (32, 128)
 GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
 BENCHMARK_HELP = f"One of {', '.join(graphs.GRAPHS)}; or a file, pyg:NAME, ogb:NAME or twin:NAME."
 
@@ -95,3 +98,59 @@ OWN: dict[str, Callable[[datasets.Progress | None], LearningTask]] = {
     "cora": _cora,
 }
 """The graphs of :data:`onehop.bench.recipes.PUBLISHED`."""
+
+
+@dataclass(frozen=True)
+class ModelsOfGraph:
+    """The models of one graph.
+
+    Attributes:
+        source: What names the graph.
+        own: Whether the name is a key of :data:`OWN`, not what ``--graphs`` takes.
+        cases: Models, each with a width between its layers.
+    """
+
+    source: str
+    own: bool
+    cases: tuple[tuple[str, int], ...]
+
+    def load(self, progress: datasets.Progress | None = None) -> LearningTask:
+        """The task on the graph."""
+        if self.own:
+            return own_task(self.source, progress)
+        return LearningTask.of(training_set(self.source, progress))
+
+
+def jobs(
+    models: Sequence[str], graph_names: Sequence[str] | None = None, hidden: Sequence[int] | None = None
+) -> list[ModelsOfGraph]:
+    """Everything to be measured, graph by graph.
+
+    Args:
+        models: Keys of :data:`onehop.bench.recipes.RECIPES`.
+        graph_names: What ``--graphs`` names, for all models alike; None means that each published model is
+            trained on the graph of its authors, and the others on all benchmark graphs.
+        hidden: Widths of all models; None means those of the authors, and 32 and 128 for the others.
+    """
+    found = []
+    if graph_names is not None:
+        found = [ModelsOfGraph(name, False, _cases(models, hidden)) for name in graph_names]
+    else:
+        published = [model for model in models if model in PUBLISHED]
+        for own in dict.fromkeys(PUBLISHED[model].graph for model in published):
+            if own is not None:
+                chosen = [model for model in published if PUBLISHED[model].graph == own]
+                found.append(ModelsOfGraph(own, True, _cases(chosen, hidden)))
+        others = [model for model in models if model not in PUBLISHED]
+        if others:
+            found += [ModelsOfGraph(name, False, _cases(others, hidden)) for name in graphs.GRAPHS]
+    return found
+
+
+def _cases(models: Sequence[str], hidden: Sequence[int] | None) -> tuple[tuple[str, int], ...]:
+    return tuple((model, width) for model in models for width in hidden or _widths(model))
+
+
+def _widths(model: str) -> tuple[int, ...]:
+    own = recipe(model).hidden
+    return WIDTHS if own is None else (own,)

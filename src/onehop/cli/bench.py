@@ -7,10 +7,10 @@ import typer
 
 from onehop.bench import graphs, limits, models, ops, peers, plots, report, sources, variants
 from onehop.bench.cases import OPERATIONS, WIDTHS
-from onehop.bench.jobs import jobs
 from onehop.bench.lists import names, numbers, one_of
 from onehop.bench.recipes import PUBLISHED, RECIPES
 from onehop.bench.results import write_json
+from onehop.bench.sources import jobs
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.cli.console import output, progress

@@ -9,13 +9,13 @@ import typer
 
 from onehop import sizes
 from onehop.bench import sources
-from onehop.bench.jobs import ModelsOfGraph
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
 from onehop.bench.recipes import PUBLISHED, recipe
 from onehop.bench.report import milliseconds
 from onehop.bench.results import write_json
 from onehop.bench.runs import Order, Run, run
+from onehop.bench.sources import ModelsOfGraph
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask, save_task
 from onehop.cli.console import output, progress

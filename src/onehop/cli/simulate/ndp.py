@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import RenderableType
 
-from onehop.bench.ndp_check import output_errors
+from onehop.bench.ndp_models import output_errors
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
