@@ -23,7 +23,7 @@ from onehop.bench.floors import (
     product_calls,
     shares,
 )
-from onehop.bench.models import measure_model
+from onehop.bench.models import ModelCase, measure_model
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.bench.work import EpochWork, Product
 from tests.bench.small_graphs import simple_workload, task
@@ -145,7 +145,7 @@ def test_sums_under_the_patch_are_aggregation():
 
 
 def test_the_parts_of_a_patched_epoch_add_up_to_it():
-    result = measure_model(task(), simple_workload(), "ogb-gcn", 16, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "ogb-gcn", 16), [ONEHOP, PYG], rounds=1)
     found = result.breakdown
     assert found.epoch_s == result.times["onehop"].median_s
     assert sum(found.seconds.values()) == pytest.approx(found.epoch_s)
@@ -169,7 +169,7 @@ def test_json_keeps_the_breakdown():
 
 
 def test_no_breakdown_without_onehop():
-    result = measure_model(task(), simple_workload(), "gcn", 8, [PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "gcn", 8), [PYG], rounds=1)
     assert result.breakdown is None
     assert result.to_dict()["breakdown"] is None
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 import onehop
 from onehop.bench import recipes, training as trainings
-from onehop.bench.models import measure_model
+from onehop.bench.models import ModelCase, measure_model
 from onehop.bench.recipes import PUBLISHED, RECIPES, TWO_LAYER, network
 from onehop.bench.report import models_table
 from onehop.bench.training import BatchTraining, Training, start
@@ -156,7 +156,7 @@ def pyg_has(monkeypatch):
 
 def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
     monkeypatch.setattr(trainings, "batches", two_batches)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert result.wrong == {}
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert result.breakdown.of_floor is None
@@ -165,7 +165,7 @@ def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
 def test_without_a_sampler_of_pygs_both_sides_have_onehops(pyg_has, monkeypatch):
     pyg_has(None)
     monkeypatch.setattr(trainings, "SEEDS", 16)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped, result.sampler) == ({}, {}, "onehop")
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert result.to_dict()["sampler"] == "onehop"
@@ -199,7 +199,7 @@ def test_pygs_own_sampler_draws_where_there_is_one(pyg_has, name):
 
 
 def test_the_whole_graph_at_once_is_drawn_by_nobody():
-    result = measure_model(task(), simple_workload(), "cora-gcn", 16, [ONEHOP], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "cora-gcn", 16), [ONEHOP], rounds=1)
     assert result.sampler is None
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(models_table([result]))
@@ -209,6 +209,6 @@ def test_the_whole_graph_at_once_is_drawn_by_nobody():
 def test_loaders_of_pygs_own_sampler(monkeypatch):
     pytest.importorskip("torch_sparse")
     monkeypatch.setattr(trainings, "SEEDS", 16)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped) == ({}, {})
     assert result.sampler in ("pyg-lib", "torch-sparse")

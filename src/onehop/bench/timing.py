@@ -4,9 +4,9 @@ import gc
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onehop.errors import ArgumentError
 
@@ -73,6 +73,35 @@ class Ratio:
         """``slow / fast``, each time over the time of the same round."""
         rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
         return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)))
+
+
+@dataclass(kw_only=True)
+class Compared:
+    """Ways to do the same, checked before they are timed.
+
+    Attributes:
+        times: Times by the name of the way.
+        skipped: Why a way was not run, by its name.
+        wrong: What is wrong with a way's result, by its name; such a way is not timed.
+    """
+
+    times: dict[str, Times] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self, slow: str | None, fast: str) -> Ratio | None:
+        """Return the times of one way over those of another; None if one of them was not timed."""
+        if slow is None or slow not in self.times or fast not in self.times:
+            return None
+        return Ratio.of(self.times[slow], self.times[fast])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "times": {name: times.to_dict() for name, times in self.times.items()},
+            "skipped": self.skipped,
+            "wrong": self.wrong,
+        }
 
 
 def interleave(
