@@ -4,17 +4,15 @@ import pytest
 
 from onehop.machines.ndp import Machine, NdpPlan
 from onehop.reproduce import grande
-from onehop.reproduce.grande import clock, retiling, shares, sizes, speedups
-from onehop.reproduce.grande.graphs import Twin, loaded
-from onehop.reproduce.progress import silent
+from onehop.reproduce.grande import Twin
+from onehop.reproduce.twins import silent
 
 SMALL = (Twin("products", "cora", 16, 91.0, 1000.0, 2500.0, 0.5),)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (grande, speedups, shares):
-        monkeypatch.setattr(module, "TWINS", SMALL)
+    monkeypatch.setattr(grande, "TWINS", SMALL)
 
 
 @pytest.mark.usefixtures("small")
@@ -34,9 +32,9 @@ def test_everything_that_the_paper_gives_has_a_row() -> None:
 
 
 def test_ratios_are_of_the_machines_own_times() -> None:
-    graph = loaded(SMALL[0], True, silent)
-    runs = speedups.measured(SMALL[0], graph)
-    assert [run.case for run in runs] == list(speedups.CASES)
+    graph = SMALL[0].load(True, silent)
+    runs = grande.measured(SMALL[0], graph)
+    assert [run.case for run in runs] == list(grande.CASES)
     layers = Machine("grande_16").layers(graph, [16, 256, 256], NdpPlan(), record=0)
     time = sum(layer.time_ns for layer in layers)
     assert runs[0].time_ns == pytest.approx(time)
@@ -47,17 +45,17 @@ def test_ratios_are_of_the_machines_own_times() -> None:
 
 
 def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
-    graph = loaded(SMALL[0], True, silent)
-    rows = clock.rows(SMALL[0], graph, True)
-    assert len(rows) == len(clock.CLOCKS_MHZ)
+    graph = SMALL[0].load(True, silent)
+    rows = grande.clock(SMALL[0], graph, True)
+    assert len(rows) == len(grande.CLOCKS_MHZ)
     assert (rows[0].ours or 0) <= (rows[-1].ours or 0)
     other = Twin("arxiv", "cora", 16, 67.0, 20.0, 173.4, 0.5)
-    assert clock.rows(other, graph, True) == []
-    half, whole = (sizes.rows(other, graph, quick)[0].ours for quick in (True, False))
+    assert grande.clock(other, graph, True) == []
+    half, whole = (grande.sizes(other, graph, quick)[0].ours for quick in (True, False))
     assert half is not None
     assert whole is not None
     assert half == pytest.approx(2 * whole)
-    parts, whole_rows = (retiling.rows(other, graph, quick) for quick in (True, False))
+    parts, whole_rows = (grande.retiling(other, graph, quick) for quick in (True, False))
     assert [row.paper for row in parts] == [None, 6.66]
     for part, complete in zip(parts, whole_rows, strict=True):
         assert part.note == complete.note + (

@@ -6,8 +6,7 @@ import pytest
 
 from onehop import ArgumentError
 from onehop.reproduce import WORKS, Chart, Row, Series, reproduce
-from onehop.reproduce.rows import missing
-from onehop.reproduce.tables import number, table
+from onehop.reproduce.tables import missing, number, table
 
 KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note"]
 

@@ -6,8 +6,8 @@ A work is a module with a function ``reproduce(quick, progress)``; it is importe
 import importlib
 
 from onehop.errors import ArgumentError
-from onehop.reproduce.progress import Progress, silent
-from onehop.reproduce.rows import Chart, Reproduction, Row, Series
+from onehop.reproduce.tables import Chart, Reproduction, Row, Series
+from onehop.reproduce.twins import Progress, silent
 
 __all__ = ["WORKS", "Chart", "Reproduction", "Row", "Series", "reproduce"]
 

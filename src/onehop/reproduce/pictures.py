@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onehop import pictures
-from onehop.reproduce.rows import Chart, Reproduction, Series
-from onehop.reproduce.tables import number
+from onehop.reproduce.tables import Chart, Reproduction, Series, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

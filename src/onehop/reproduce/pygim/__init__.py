@@ -3,11 +3,9 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.graphs import label, twin
-from onehop.reproduce.progress import Progress, part, silent
-from onehop.reproduce.pygim import calibration, comparison, host, memory, scaling
-from onehop.reproduce.pygim.charts import charts
-from onehop.reproduce.rows import Chart, Reproduction, Row
+from onehop.reproduce.pygim import comparison, machine
+from onehop.reproduce.tables import Chart, Reproduction, Row
+from onehop.reproduce.twins import Progress, label, part, silent, twin
 
 _SOURCE = (
     "C. Giannoula et al., PyGim, SIGMETRICS 2025 (arXiv 2402.16731). Its abstract and its repository could "
@@ -37,18 +35,20 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         shapes = Machine().shapes(graph)
         told_name = label(name, scale)
         cases += comparison.measured(told_name, shapes, part(progress, middle, end))
-        by_ranks = scaling.phases(shapes)
-        scaled += scaling.rows(told_name, by_ranks)
-        pictures.append(scaling.chart(told_name, by_ranks))
+        by_ranks = machine.phases(shapes)
+        scaled += machine.ranks(told_name, by_ranks)
+        pictures.append(machine.ranks_chart(told_name, by_ranks))
         counted.append(shapes)
         kept.append(graph)
     rows = (
         *comparison.rows(cases),
         *comparison.winners(cases),
         *comparison.regret(cases, counted),
-        *host.rows(cases, counted),
+        *machine.over_host(cases, counted),
         *scaled,
-        *memory.rows(),
-        *calibration.rows(),
+        *machine.memory(),
+        *machine.calibration(),
     )
-    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=(*charts(cases, rows), *pictures))
+    return Reproduction(
+        work="pygim", source=_SOURCE, rows=rows, charts=(*comparison.charts(cases, rows), *pictures)
+    )

@@ -1,9 +1,22 @@
-"""The twins that stand for the works' graphs."""
+"""The twins that stand for the works' graphs; and progress, which long computations report."""
+
+from collections.abc import Callable
 
 from onehop import datasets
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
-from onehop.reproduce.progress import Progress
+
+# Called with the current step and the share that is done, 0 to 1.
+Progress = Callable[[str, float], None]
+
+
+def silent(_what: str, _done: float) -> None:
+    """Tells nobody."""
+
+
+def part(progress: Progress, begin: float, end: float) -> Progress:
+    """The progress of a part of a computation, which begins and ends at these shares of the whole."""
+    return lambda what, done: progress(what, begin + (end - begin) * done)
 
 
 def twin(name: str, scale: float, progress: Progress, *, self_loops: bool = False) -> Graph:
