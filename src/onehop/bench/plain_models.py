@@ -52,18 +52,21 @@ class GIN(TwoLayers):
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__(
-            GINConv(Sequential(Linear(features, hidden), ReLU(), Linear(hidden, hidden))),
-            GINConv(Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, classes))),
+            GINConv(self.perceptron(features, hidden, hidden)),
+            GINConv(self.perceptron(hidden, hidden, classes)),
         )
+
+    def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
+        """The perceptron of a layer."""
+        return Sequential(Linear(features, hidden), ReLU(), Linear(hidden, columns))
 
 
 class NormalisedGIN(GIN):
     """GIN with batch normalisation, as in the paper: without it, sums over hubs keep it from learning."""
 
-    def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__(features, hidden, classes)
-        self.first.nn.insert(1, BatchNorm1d(hidden))
-        self.second.nn.insert(1, BatchNorm1d(hidden))
+    def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
+        """The perceptron of a layer."""
+        return Sequential(Linear(features, hidden), BatchNorm1d(hidden), ReLU(), Linear(hidden, columns))
 
 
 class GAT(TwoLayers):

@@ -18,8 +18,8 @@ from onehop.bench.runs import Order, Run, run
 from onehop.bench.sources import ModelsOfGraph
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask, save_task
-from onehop.cli.console import output, progress
-from onehop.cli.options import Chart, Json, Threads, set_threads
+from onehop.cli.console import begin, progress
+from onehop.cli.options import Chart, Json, Threads
 from onehop.sizes import mebibytes
 from onehop.tables import Column, Table
 
@@ -72,9 +72,7 @@ def demo(
 ) -> None:
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
     models = one_of("models", model, tuple(TITLES))
-    set_threads(threads)
-    console = output()
-    console.print(machine_line())
+    console = begin(threads)
     tasks: list[LearningTask] = []
     rows: list[dict[str, Any]] = []
     for job in _jobs(models, graph, hidden):
@@ -99,16 +97,15 @@ def demo(
     graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
     plot_demo(rows, graphs, machine_line(), plot)
     console.print(f"Chart: {plot}")
-    if json is not None:
-        content = {
-            "graph": graphs,
-            "nodes": tasks[0].x.size(0),
-            "edges": tasks[0].edge_index.size(1),
-            "hidden": rows[0]["hidden"],
-            "epochs": max(row["epochs"] for row in rows),
-            "notes": [note for task in tasks for note in task.notes],
-        }
-        write_json(json, "demo", {**content, "models": rows})
+    content = {
+        "graph": graphs,
+        "nodes": tasks[0].x.size(0),
+        "edges": tasks[0].edge_index.size(1),
+        "hidden": rows[0]["hidden"],
+        "epochs": max(row["epochs"] for row in rows),
+        "notes": [note for task in tasks for note in task.notes],
+    }
+    write_json(json, "demo", {**content, "models": rows})
 
 
 def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[ModelsOfGraph]:

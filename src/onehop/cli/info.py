@@ -59,8 +59,7 @@ def info(json: Json = None) -> None:
     for title, lines in _TABLES.items():
         console.print(Table(PAIR, list(lines(found)), title))
         console.print()
-    if json is not None:
-        write_json(json, "info", found)
+    write_json(json, "info", found)
 
 
 def facts() -> dict[str, Any]:

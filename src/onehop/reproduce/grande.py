@@ -126,6 +126,7 @@ _RATIOS: dict[str, tuple[str, Callable[[Run], float], str]] = {
         "; combination by the paper's own shares of aggregation",
     ),
 }
+_SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {"mean": fmean, "best": max}
 _TIMES: dict[str, Callable[[Run], float]] = {
     "host alone": lambda run: run.host_ns,
     "best prior near-data machine": lambda run: run.prior_ns,
@@ -186,7 +187,7 @@ def speedups(runs: Sequence[Run]) -> list[Row]:
             paper,
         )
         for what, (title, ratio, added) in _RATIOS.items()
-        for name, over, paper in zip(("mean", "best"), (fmean, max), _PAPER[what], strict=True)
+        for (name, over), paper in zip(_SUMMARIES.items(), _PAPER[what], strict=True)
     ]
 
 

@@ -133,7 +133,7 @@ def of_arrays(product: _ArrayProduct, transposed: _ArrayProduct | None = None) -
     """
     if transposed is None:
         return lambda x: torch.from_numpy(product(x.numpy()))
-    return lambda x: _Linear.apply(x, product, transposed)  # type: ignore[no-untyped-call, no-any-return]
+    return lambda x: _Linear.apply(x, product, transposed)  # type: ignore[no-untyped-call]
 
 
 class _Linear(torch.autograd.Function):

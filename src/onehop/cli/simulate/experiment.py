@@ -62,6 +62,11 @@ class Given:
     trace: Path | None = None
     plot: Path | None = None
 
+    @classmethod
+    def of(cls, options: Any) -> "Given":
+        """Those of a verb's options that have the same names."""
+        return cls(**{name: value for name, value in vars(options).items() if name in cls.__slots__})
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[G]):
@@ -228,8 +233,7 @@ class Experiment(Generic[C]):
             content = {**content, "set": self.values}
         for part in shown:
             console.print(part, markup=False)
-        if given.json is not None:
-            write_json(given.json, f"simulate {self._verb}", content)
+        write_json(given.json, f"simulate {self._verb}", content)
         if given.trace is not None and timeline is not None:
             with progress(what="writing the timeline"):
                 timeline().write(given.trace)
