@@ -1,11 +1,9 @@
 """Whole training epochs: a plain PyG model alone, patched, and with the faster inputs of PyG itself."""
 
 import math
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +13,8 @@ from onehop.bench.cases import Workload
 from onehop.bench.floors import Breakdown, Roofs, shares
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
-from onehop.bench.runs import Order, run
-from onehop.bench.tasks import LearningTask, save_task
+from onehop.bench.runs import Order, run, saved
+from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Compared, Ratio, in_turns, measure_once
 from onehop.bench.training import Training, drawn_by, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
@@ -214,13 +212,9 @@ def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:
     """Fills in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
-    with tempfile.TemporaryDirectory(prefix="onehop-bench-") as folder:
-        path = Path(folder) / "task.npz"
-        save_task(task, path)
+    with saved(task) as path:
         for variant in (ONEHOP, PYG):
             if variant.name in result.times:
-                order = Order(
-                    str(path), result.model, variant is ONEHOP, result.hidden, 1, torch.get_num_threads()
-                )
-                finished = run(order, lambda: None)
-                result.peak_bytes[variant.name] = finished.peak_bytes - finished.loaded_bytes
+                order = Order(path, result.model, variant is ONEHOP, result.hidden, epochs=1)
+                done = run(order, lambda: None)
+                result.peak_bytes[variant.name] = done.peak_bytes - done.loaded_bytes

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import torch
 
 import onehop
 from onehop.bench.memory import peak_bytes, resident_bytes
-from onehop.bench.tasks import load_task
+from onehop.bench.tasks import LearningTask, load_task, save_task
 from onehop.bench.timing import Times
 from onehop.bench.training import start
 from onehop.errors import OnehopError
@@ -43,7 +44,7 @@ class Order:
     patched: bool
     hidden: int
     epochs: int
-    threads: int
+    threads: int = field(default_factory=torch.get_num_threads)
     seed: int = 0
 
 
@@ -73,6 +74,15 @@ class Run:
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
         return {"epoch_s": self.epoch_s, "first_epoch_s": self.seconds[0], **asdict(self)}
+
+
+@contextmanager
+def saved(task: LearningTask) -> Iterator[str]:
+    """The file of a task, for :class:`Order`; it is there while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="onehop-") as folder:
+        path = Path(folder) / "task.npz"
+        save_task(task, path)
+        yield str(path)
 
 
 def run(order: Order, on_epoch: Callable[[], None]) -> Run:

@@ -1,10 +1,8 @@
 """``onehop demo``: unchanged PyG models, alone and patched."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from onehop import sizes
@@ -14,10 +12,10 @@ from onehop.bench.plots import plot_demo
 from onehop.bench.recipes import PUBLISHED, recipe
 from onehop.bench.report import milliseconds
 from onehop.bench.results import write_json
-from onehop.bench.runs import Order, Run, run
-from onehop.bench.sources import ModelsOfGraph
+from onehop.bench.runs import Order, Run, run, saved
+from onehop.bench.sources import ModelsOfGraph, jobs
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import LearningTask, save_task
+from onehop.bench.tasks import LearningTask
 from onehop.cli.console import begin, progress
 from onehop.cli.options import Chart, Json, Threads
 from onehop.sizes import mebibytes
@@ -75,7 +73,9 @@ def demo(
     console = begin(threads)
     tasks: list[LearningTask] = []
     rows: list[dict[str, Any]] = []
-    for job in _jobs(models, graph, hidden):
+    named = [graph] if graph else None
+    hiddens = [hidden] if hidden else None
+    for job in jobs(models, named, hiddens, elsewhere=[("arxiv", True)], widths=[_WIDTH]):
         with progress() as bar:
             task = job.load(bar.share)
         nodes, edges = task.x.size(0), task.edge_index.size(1)
@@ -108,18 +108,6 @@ def demo(
     write_json(json, "demo", {**content, "models": rows})
 
 
-def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[ModelsOfGraph]:
-    """The models, grouped by the graph that they are trained on, in the order given."""
-    grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
-    for model in models:
-        authors = PUBLISHED.get(model)
-        own = None if authors is None else authors.graph
-        key = (graph or own or "arxiv", graph is None)
-        width = None if authors is None else authors.hidden
-        grouped.setdefault(key, []).append((model, hidden or width or _WIDTH))
-    return [ModelsOfGraph(source, own, tuple(cases)) for (source, own), cases in grouped.items()]
-
-
 def _length(model: str, job: ModelsOfGraph) -> int:
     """Epochs of a model, such that all of them take a few minutes on two cores."""
     if job.own and job.source == "cora":
@@ -132,18 +120,13 @@ def _length(model: str, job: ModelsOfGraph) -> int:
 def _train(task: LearningTask, job: ModelsOfGraph, epochs: int | None) -> list[dict[str, Any]]:
     rows = []
     lengths = {model: epochs or _length(model, job) for model, _ in job.cases}
-    with (
-        tempfile.TemporaryDirectory(prefix="onehop-demo-") as folder,
-        progress(2 * sum(lengths.values())) as bar,
-    ):
-        path = Path(folder) / "task.npz"
-        save_task(task, path)
+    with saved(task) as path, progress(2 * sum(lengths.values())) as bar:
         for model, hidden in job.cases:
             runs = []
             for patched in (False, True):
                 bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
                 name = _MODELS.get(model, model)
-                order = Order(str(path), name, patched, hidden, lengths[model], torch.get_num_threads())
+                order = Order(path, name, patched, hidden, lengths[model])
                 runs.append(run(order, bar.advance))
             where = {"graph": task.name, "hidden": hidden, "epochs": lengths[model]}
             rows.append({**where, **_row(model, *runs)})

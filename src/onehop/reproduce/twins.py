@@ -1,13 +1,9 @@
 """The twins that stand for the works' graphs; and progress, which long computations report."""
 
-from collections.abc import Callable
-
 from onehop import datasets
+from onehop.datasets import Progress as Progress
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
-
-# Called with the current step and the share that is done, 0 to 1.
-Progress = Callable[[str, float], None]
 
 
 def silent(_what: str, _done: float) -> None:

@@ -112,16 +112,10 @@ def load_graph(source: str, seed: int, scale: float, bar: Bar) -> Loaded[Graph]:
     Raises:
         ArgumentError: The graph is unknown, or cannot be scaled.
     """
-    if source.startswith("twin:"):
-        found = datasets.load(source, seed, scale, progress=bar.share, features=False)
-        columns = datasets.num_features(source.removeprefix("twin:"))
-    elif scale != 1:
-        raise ArgumentError(
-            f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
-        )
-    else:
-        found = sources.dataset(source, bar.share)
-        columns = found.num_features
+    found = sources.dataset(source, bar.share, seed, scale, features=False)
+    columns = found.num_features
+    if source.startswith(sources.TWIN):
+        columns = datasets.num_features(source.removeprefix(sources.TWIN))
     bar.describe("building the graph")
     graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
     return Loaded(graph, source, found.name, columns, found.num_classes)

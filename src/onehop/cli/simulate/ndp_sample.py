@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from onehop import datasets
+from onehop.bench.sources import TWIN
 from onehop.cli.console import Bar
 from onehop.cli.simulate.experiment import Loaded, graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph
@@ -16,8 +17,6 @@ from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan, Sample, sampled_report
 from onehop.tables import Column, Table
-
-TWIN = "twin:"
 
 
 def by_rows(source: str, scale: float) -> bool:
