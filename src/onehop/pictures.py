@@ -225,7 +225,7 @@ def save(figure: "Figure", title: str, where: str, path: str | os.PathLike[str])
 
 
 def _kind(argument: str, path: str | os.PathLike[str]) -> str:
-    """The kind of file that a name asks for."""
+    """The kind of file that a name ends in."""
     kind = Path(path).suffix.lower().removeprefix(".") or _KINDS[0]
     if kind not in _KINDS:
         raise ArgumentError(

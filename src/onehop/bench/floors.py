@@ -30,7 +30,7 @@ _ROUNDS = 5
 
 
 class Roofs:
-    """Primitive steps over one graph, each measured when it is asked for first.
+    """Primitive steps over one graph, each measured on first use.
 
     Args:
         workload: The graph.
@@ -201,17 +201,17 @@ def of_parts(roots: Sequence[Any]) -> dict[str, float]:
 @contextlib.contextmanager
 def _dropout_shown() -> Iterator[None]:
     """Lets the profiler see dropout as a whole: native code below it calls nothing that it knows."""
-    theirs = F.dropout
+    original = F.dropout
 
     def dropout(*args: Any, **kwargs: Any) -> Any:
         with record_function("dropout"):
-            return theirs(*args, **kwargs)
+            return original(*args, **kwargs)
 
     F.dropout = dropout
     try:
         yield
     finally:
-        F.dropout = theirs
+        F.dropout = original
 
 
 def part_of(name: str) -> str | None:

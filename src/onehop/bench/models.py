@@ -15,7 +15,7 @@ from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
 from onehop.bench.runs import Order, run, saved
 from onehop.bench.tasks import LearningTask
-from onehop.bench.timing import Compared, Ratio, in_turns, measure_once
+from onehop.bench.timing import Compared, Ratio, in_turns, measure_once, within
 from onehop.bench.training import Training, drawn_by, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.bench.work import count
@@ -160,13 +160,16 @@ def compared(
                 continue
             runs[variant.name] = (variant, training)
     _judge(result, runs)
-    result.times = in_turns({name: partial(_turn, *each) for name, each in runs.items()}, rounds)
+    turns = {
+        name: partial(within, variant.context, partial(_turn, training))
+        for name, (variant, training) in runs.items()
+    }
+    result.times = in_turns(turns, rounds)
     return result, runs
 
 
-def _turn(variant: Variant, training: Training) -> float:
-    with variant.context():
-        return measure_once(training.epoch, _epochs(training))
+def _turn(training: Training) -> float:
+    return measure_once(training.epoch, _epochs(training))
 
 
 def _epochs(training: Training) -> int:

@@ -67,7 +67,7 @@ def dataset(
 
 
 def training_set(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:
-    """As :func:`dataset`, where a benchmark graph's bare name stands for its twin."""
+    """As :func:`dataset`, where a benchmark graph's bare name means its twin."""
     return dataset(f"{TWIN}{source}" if source in graphs.GRAPHS else source, progress)
 
 

@@ -103,7 +103,7 @@ class BatchTraining(Training):
 
 
 def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Training:
-    """The training that the model's recipe asks for: the whole graph at once, or mini-batches.
+    """The training of the model's recipe: the whole graph at once, or mini-batches.
 
     Args:
         model: A key of :data:`onehop.bench.recipes.RECIPES`.

@@ -1,6 +1,6 @@
 """The figures and tables of four published works, computed here beside the published values.
 
-A work is a module with a function ``reproduce(quick, progress)``; it is imported when it is asked for.
+A work is a module with a function ``reproduce(quick, progress)``; it is imported when it is computed.
 """
 
 import importlib
@@ -25,7 +25,7 @@ def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Re
 
     Args:
         work: A key of :data:`WORKS`.
-        quick: Use smaller graphs and fewer rounds: minutes in place of an hour.
+        quick: Use smaller graphs and fewer rounds: minutes instead of an hour.
         progress: Told what is being done, and its share, 0 to 1.
 
     Raises:

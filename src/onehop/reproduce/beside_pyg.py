@@ -14,7 +14,7 @@ def row(figure: str, found: Compared, remark: str) -> Row:
     Args:
         figure: Name of the figure.
         found: Times of both.
-        remark: What stands behind both medians in the note.
+        remark: The end of the note, after both medians.
     """
     ratio = found.ratio(PYG.name, ONEHOP.name)
     if ratio is None:

@@ -35,7 +35,7 @@ _EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A graph of the paper, and the twin that stands for it.
+    """A graph of the paper, and its twin.
 
     Attributes:
         name: Its name in the paper.

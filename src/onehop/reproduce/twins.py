@@ -1,4 +1,4 @@
-"""The twins that stand for the works' graphs; and progress, which long computations report."""
+"""The twins of the works' graphs; and progress, which long computations report."""
 
 from onehop import datasets
 from onehop.datasets import Progress as Progress
@@ -7,7 +7,7 @@ from onehop.graph.self_loops import with_self_loops
 
 
 def silent(_what: str, _done: float) -> None:
-    """Tells nobody."""
+    """Reports nothing."""
 
 
 def part(progress: Progress, begin: float, end: float) -> Progress:

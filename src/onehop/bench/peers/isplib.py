@@ -1,4 +1,4 @@
-"""iSpLib: FusedMM's kernels, generated for one machine, in place of torch_sparse's product."""
+"""iSpLib: FusedMM's kernels, generated for one machine, which replace torch_sparse's product."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def forget() -> None:
 
 @contextmanager
 def patched() -> Iterator[Callable[..., Any]]:
-    """Puts iSpLib in place of torch_sparse's product, and of torch's; gives it, and takes all of it back."""
+    """Replaces torch_sparse's product and torch's by iSpLib's while the block runs; yields the product."""
     import torch_geometric.typing
     import torch_sparse
     from isplib import iSpLibPlugin

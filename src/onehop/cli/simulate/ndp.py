@@ -235,7 +235,7 @@ def _priors(
 def _errors(
     hardware: Machine, graph: Graph, plan: NdpPlan, found: list[LayerOutcome], check: str, bar: Bar
 ) -> dict[str, float]:
-    """Largest errors by mapping: the chosen ones on all targets if asked for, the others on samples."""
+    """Largest errors by mapping: the chosen ones on all targets for a full check, the others on samples."""
     chosen = {one.width: one.run.mapping for one in found}
     errors: dict[str, float] = {}
     for width, mapping in chosen.items():

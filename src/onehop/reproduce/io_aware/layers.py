@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 import onehop
-from onehop.bench.timing import Compared, interleave
+from onehop.bench.timing import Compared, Context, interleave, within
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.datasets import chung_lu, load
 from onehop.reproduce import beside_pyg
@@ -144,36 +144,29 @@ def measured(quick: bool, progress: Progress) -> list[Timed]:
 
 
 def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Timed]:
-    def forward(context: Callable[[], Any]) -> Callable[[], Tensor]:
-        def call() -> Tensor:
-            with context(), torch.no_grad():
-                out: Tensor = layer(x, edge_index)
-            return out
+    def forward() -> Tensor:
+        with torch.no_grad():
+            out: Tensor = layer(x, edge_index)
+        return out
 
-        return call
-
-    def both(context: Callable[[], Any]) -> Callable[[], None]:
-        def call() -> None:
-            layer.zero_grad()
-            leaf = x.detach().requires_grad_()
-            with context():
-                layer(leaf, edge_index).sum().backward()
-
-        return call
+    def both() -> None:
+        layer.zero_grad()
+        layer(x.detach().requires_grad_(), edge_index).sum().backward()
 
     # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
-    contexts: dict[str, Callable[[], Any]] = {
+    contexts: dict[str, Context] = {
         PYG.name: contextlib.nullcontext,
         ONEHOP.name: lambda: onehop.patch(reuse=False),
     }
-    expected, ours = (forward(context)() for context in contexts.values())
+    expected, ours = (within(context, forward) for context in contexts.values())
     apart = float((ours - expected).abs().max() / expected.abs().max())
     found = []
-    for step, make in (("forward", forward), ("forward and backward", both)):
+    steps: dict[str, Callable[[], object]] = {"forward": forward, "forward and backward": both}
+    for step, call in steps.items():
         timed = Timed(name, step, graph)
         if apart <= _TOLERANCE:
-            calls = {each: make(context) for each, context in contexts.items()}
-            timed.times = interleave(calls, _QUICK_ROUNDS if quick else _ROUNDS)
+            rounds = _QUICK_ROUNDS if quick else _ROUNDS
+            timed.times = interleave(dict.fromkeys(contexts, call), rounds, contexts=contexts)
         else:
             timed.wrong[ONEHOP.name] = f"results differ by {apart:.2g}"
         found.append(timed)

@@ -147,7 +147,7 @@ def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) 
         report: Of one aggregation; its energy is taken again with this machine's powers.
         config: The machine.
         network: Size of the network.
-        energy: Energy in place of time.
+        energy: Whether it is energy, not time.
     """
     host_ns = network.time_ns(config)
     if not energy:

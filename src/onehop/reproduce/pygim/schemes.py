@@ -107,12 +107,11 @@ class Outcome:
     csr_over_coo: float
     one_over_two: float
 
-    def ratio(self, prior: str, own: str, energy: bool = False) -> float | None:
-        """Time, or energy, of a prior scheme over one of Parallelism Fusion; None where one does not fit."""
+    def ratio(self, prior: str, own: str) -> float | None:
+        """Time of a prior scheme over one of Parallelism Fusion; None where one does not fit."""
         if prior not in self.reports or own not in self.reports:
             return None
-        theirs, ours = self.reports[prior], self.reports[own]
-        return theirs.energy_mj / ours.energy_mj if energy else theirs.total_ms / ours.total_ms
+        return self.reports[prior].total_ms / self.reports[own].total_ms
 
 
 def improved(threads: int) -> PimPlan:
