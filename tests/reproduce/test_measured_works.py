@@ -9,7 +9,7 @@ from onehop.bench.models import ModelResult
 from onehop.bench.timing import Times
 from onehop.reproduce import io_aware, isplib
 from onehop.reproduce.io_aware import counted, layers
-from onehop.reproduce.twins import silent
+from onehop.reproduce.twins import Twin, silent
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,7 @@ def test_saved_storages_count_once() -> None:
 
 
 def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_TWIN", "cora")
-    monkeypatch.setattr(layers, "_QUICK_SCALE", 1.0)
+    monkeypatch.setattr(layers, "_TWIN", Twin("cora", 1.0))
     monkeypatch.setattr(layers, "_QUICK_ROUNDS", 1)
     found = layers.measured(True, silent)
     assert len(found) == 8
@@ -97,7 +96,7 @@ def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isplib, "_GRAPHS", {"cora": 1.0})
+    monkeypatch.setattr(isplib, "TWINS", (Twin("cora", 1.0),))
     monkeypatch.setattr(isplib, "_QUICK_ROUNDS", 1)
     found = isplib.reproduce(quick=True)
     first, *own, last = found.rows

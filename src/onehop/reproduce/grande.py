@@ -6,9 +6,10 @@ from itertools import product
 from statistics import fmean
 
 from onehop.graph import Graph
+from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan
 from onehop.reproduce.tables import Chart, Reproduction, Row, Series, missing, published
-from onehop.reproduce.twins import Progress, label, part, silent, twin
+from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
 _SOURCE = (
     "S. Yun et al., GraNDe, IEEE Transactions on Computers 73(10), 2024. Sections 1 to 6, 10 and 11 could be "
@@ -33,39 +34,27 @@ _SAVED = {("rows", "products"): 54.1, ("index", "arxiv"): 6.66}
 _EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 
 
-@dataclass(frozen=True, slots=True)
-class Twin:
-    """A graph of the paper, and its twin.
+@dataclass(frozen=True)
+class PaperGraph(Twin):
+    """A graph of the paper.
 
     Attributes:
-        name: Its name in the paper.
-        twin: The twin's name.
+        paper: Its name in the paper.
         features: Columns of its features.
         aggregation_percent: Share of aggregation in a GCN's time on the paper's Xeon (Figure 2).
         adjacency_mb: Size of its adjacency, in MB (Table 1).
         features_mb: Size of 256 columns of features, in MB (Table 1).
-        quick_scale: Part of the twin that a quick run uses.
     """
 
-    name: str
-    twin: str
+    paper: str
     features: int
     aggregation_percent: float
     adjacency_mb: float
     features_mb: float
-    quick_scale: float
 
-    def scale(self, quick: bool) -> float:
-        """Share of the twin's nodes and edges that is used."""
-        return self.quick_scale if quick else 1.0
-
-    def label(self, quick: bool) -> str:
-        """Name in rows and pictures."""
-        return label(self.twin, self.scale(quick))
-
-    def load(self, quick: bool, progress: Progress) -> Graph:
-        """The twin with self loops, as the paper counts edges."""
-        return twin(self.twin, self.scale(quick), progress, self_loops=True)
+    def graph(self, progress: Progress) -> Graph:
+        """Its structure with self loops, as the paper counts edges."""
+        return with_self_loops(super().graph(progress))
 
     @property
     def widths(self) -> list[int]:
@@ -74,10 +63,10 @@ class Twin:
 
 
 TWINS = (
-    Twin("arxiv", "arxiv-communities", 128, 67.0, 20.0, 173.4, 1.0),
-    Twin("amazon", "amazon", 96, 74.0, 42.7, 420.1, 0.5),
-    Twin("mag", "mag", 128, 64.0, 93.0, 754.1, 0.25),
-    Twin("products", "products", 100, 91.0, 1000.0, 2500.0, 0.03),
+    PaperGraph("arxiv-communities", 1.0, "arxiv", 128, 67.0, 20.0, 173.4),
+    PaperGraph("amazon", 0.5, "amazon", 96, 74.0, 42.7, 420.1),
+    PaperGraph("mag", 0.25, "mag", 128, 64.0, 93.0, 754.1),
+    PaperGraph("products", 0.03, "products", 100, 91.0, 1000.0, 2500.0),
 )
 
 
@@ -93,7 +82,7 @@ class Run:
         prior_ns: The best prior machine, its steps one after another, as the paper draws it.
     """
 
-    twin: Twin
+    twin: PaperGraph
     case: tuple[str, str]
     time_ns: float
     host_ns: float
@@ -145,20 +134,18 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     tiled: list[Row] = []
     held: list[Row] = []
     by_clock: list[Row] = []
-    for number, one in enumerate(TWINS):
-        begin, end = number / len(TWINS), (number + 0.5) / len(TWINS)
-        graph = one.load(quick, part(progress, begin, end))
-        progress(f"{one.name}: aggregation", end)
+    for one, graph, told in loaded([each.of_run(quick) for each in TWINS], progress):
+        told(f"{one.paper}: aggregation", 0.0)
         runs += measured(one, graph)
-        tiled += retiling(one, graph, quick)
-        held += sizes(one, graph, quick)
-        by_clock += clock(one, graph, quick)
+        tiled += retiling(one, graph)
+        held += sizes(one, graph)
+        by_clock += clock(one, graph)
     summary = speedups(runs)
-    rows = (*summary, *speedups_by_graph(runs, quick), *tiled, *by_clock, *held, *shares())
-    return Reproduction(work="grande", source=_SOURCE, rows=rows, charts=charts(runs, summary, quick))
+    rows = (*summary, *speedups_by_graph(runs), *tiled, *by_clock, *held, *shares())
+    return Reproduction(work="grande", source=_SOURCE, rows=rows, charts=charts(runs, summary))
 
 
-def measured(one: Twin, graph: Graph) -> list[Run]:
+def measured(one: PaperGraph, graph: Graph) -> list[Run]:
     """Runs a graph on every machine that the paper may mean."""
     found = []
     machines = {name: Machine(name) for name, _ in CASES}
@@ -191,24 +178,24 @@ def speedups(runs: Sequence[Run]) -> list[Row]:
     ]
 
 
-def speedups_by_graph(runs: Sequence[Run], quick: bool) -> list[Row]:
+def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
     """The same for each graph."""
     return [
         Row.of(
-            f"{title}, {one.label(quick)}",
+            f"{title}, {one.label}",
             "x",
             "The paper's figures by graph could not be read.",
             [ratio(run) for run in runs if run.twin is one],
         )
-        for one in TWINS
+        for one in dict.fromkeys(run.twin for run in runs)
         for title, ratio, _ in _RATIOS.values()
     ]
 
 
-def charts(runs: Sequence[Run], summary: Sequence[Row], quick: bool) -> tuple[Chart, ...]:
+def charts(runs: Sequence[Run], summary: Sequence[Row]) -> tuple[Chart, ...]:
     """Times of host, prior machine and ours; and the speed-ups beside the paper's."""
     base = [run for run in runs if run.case == BASE]
-    groups = tuple(run.twin.label(quick) for run in base)
+    groups = tuple(run.twin.label for run in base)
     times = Chart(
         name="times",
         title=f"Aggregation of three layers, widths of features, {HIDDEN} and {HIDDEN}",
@@ -231,7 +218,7 @@ def charts(runs: Sequence[Run], summary: Sequence[Row], quick: bool) -> tuple[Ch
     return times, ratios
 
 
-def retiling(one: Twin, graph: Graph, quick: bool) -> list[Row]:
+def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
     """Reads that tiles of 128 targets save (Figure 7), re-tiled and in index order."""
     machine = Machine("grande_16")
     found = []
@@ -239,14 +226,14 @@ def retiling(one: Twin, graph: Graph, quick: bool) -> list[Row]:
         ("rows", "re-tiled", "The curve of this graph could not be read."),
         ("index", "index order", "The text says less than 1 % for all graphs but arxiv."),
     ):
-        paper = _SAVED.get((retile, one.name))
+        paper = _SAVED.get((retile, one.paper))
         fitted = "The twin's degrees and communities were chosen by this figure, so agreement shows nothing."
         note = other if paper is None else fitted
-        if quick and one.quick_scale != 1:
+        if one.scale != 1:
             note += " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
         found.append(
             Row(
-                figure=f"feature reads saved, tiles of {TILE}, {order}, {one.label(quick)}",
+                figure=f"feature reads saved, tiles of {TILE}, {order}, {one.label}",
                 paper=paper,
                 ours=machine.workload(graph, NdpPlan(retile=retile)).read_reduction_percent(TILE),
                 unit="%",
@@ -256,9 +243,9 @@ def retiling(one: Twin, graph: Graph, quick: bool) -> list[Row]:
     return found
 
 
-def clock(one: Twin, graph: Graph, quick: bool) -> list[Row]:
+def clock(one: PaperGraph, graph: Graph) -> list[Row]:
     """Best layer of products over the host, by clock; none for other graphs."""
-    if one.name != "products":
+    if one.paper != "products":
         return []
     found = []
     base = Machine("grande_16")
@@ -267,7 +254,7 @@ def clock(one: Twin, graph: Graph, quick: bool) -> list[Row]:
         layers = machine.layers(graph, one.widths, NdpPlan(), record=0)
         found.append(
             Row(
-                figure=f"best layer over the host, units at {mhz} MHz, {one.label(quick)}",
+                figure=f"best layer over the host, units at {mhz} MHz, {one.label}",
                 paper=_PAPER["host"][1],
                 ours=max(layer.baseline.time_ns / layer.time_ns for layer in layers),
                 unit="x",
@@ -277,21 +264,21 @@ def clock(one: Twin, graph: Graph, quick: bool) -> list[Row]:
     return found
 
 
-def sizes(one: Twin, graph: Graph, quick: bool) -> list[Row]:
+def sizes(one: PaperGraph, graph: Graph) -> list[Row]:
     """Adjacency and features of one graph (Table 1); of a part of the twin, divided by its share."""
-    share = one.scale(quick)
+    share = one.scale
     extrapolated = "" if share == 1 else f" Extrapolated from {share:g} of the twin."
     edges, nodes = graph.num_edges * _EDGE_BYTES, graph.num_dst * _NODE_BYTES
     return [
         Row(
-            figure=f"adjacency of {one.name}, self loops included",
+            figure=f"adjacency of {one.paper}, self loops included",
             paper=one.adjacency_mb,
             ours=(edges + nodes) / share / 1e6,
             unit="MB",
             note="The twin has the graph's numbers of nodes and edges." + extrapolated,
         ),
         Row(
-            figure=f"{HIDDEN} columns of features of {one.name}",
+            figure=f"{HIDDEN} columns of features of {one.paper}",
             paper=one.features_mb,
             ours=graph.num_src * HIDDEN * _ITEM_BYTES / share / 1e6,
             unit="MB",
@@ -304,7 +291,7 @@ def shares() -> list[Row]:
     """Share of aggregation on the paper's host (Figure 2), which needs that host."""
     return [
         missing(
-            f"share of aggregation in a GCN's time, {one.name}",
+            f"share of aggregation in a GCN's time, {one.paper}",
             "%",
             one.aggregation_percent,
             "Needs the paper's Xeon Gold 6138; `onehop bench models` has the shares of this machine.",

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-from onehop import datasets
 from onehop.bench.cases import Workload
 from onehop.bench.models import ModelCase, ModelResult, compared
 from onehop.bench.peers.base import import_reason
@@ -12,7 +11,7 @@ from onehop.bench.tasks import LearningTask
 from onehop.bench.variants import ISPLIB, ONEHOP, PYG
 from onehop.reproduce import beside_pyg
 from onehop.reproduce.tables import Chart, Reproduction, Row, missing
-from onehop.reproduce.twins import Progress, label, silent
+from onehop.reproduce.twins import Progress, Twin, silent
 
 _SOURCE = (
     "M. S. H. Anik et al., iSpLib, short paper at the Web Conference 2024 (arXiv 2403.14853). Its abstract "
@@ -20,8 +19,7 @@ _SOURCE = (
 )
 _PAPER_BEST = 27.0
 MODELS = ("gcn", "sage", "gin")
-# Twin, and the part of it that a quick run uses.
-_GRAPHS = {"arxiv": 0.25, "reddit-mini": 0.1}
+TWINS = (Twin("arxiv", 0.25), Twin("reddit-mini", 0.1))
 _WIDTHS = (32, 128)
 _ROUNDS, _QUICK_ROUNDS = 7, 3
 
@@ -65,15 +63,14 @@ def measured(quick: bool, progress: Progress) -> list[ModelResult]:
     """Every model on every graph."""
     cases = list(product(MODELS, _WIDTHS[:1] if quick else _WIDTHS))
     found: list[ModelResult] = []
-    total = len(_GRAPHS) * len(cases)
-    for name, part in _GRAPHS.items():
-        scale = part if quick else 1.0
-        progress(f"{name}: loading", len(found) / total)
-        task = LearningTask.of(datasets.load(f"twin:{name}", scale=scale))
-        workload = Workload(name, task.edge_index, task.x.size(0))
+    total = len(TWINS) * len(cases)
+    for one in (each.of_run(quick) for each in TWINS):
+        progress(f"{one.name}: loading", len(found) / total)
+        task = replace(LearningTask.of(one.data(features=True)), name=one.label)
+        workload = Workload(one.name, task.edge_index, task.x.size(0))
         for model, hidden in cases:
-            progress(f"{name}: {model} {hidden}", len(found) / total)
-            case = ModelCase(replace(task, name=label(name, scale)), workload, model, hidden)
+            progress(f"{one.name}: {model} {hidden}", len(found) / total)
+            case = ModelCase(task, workload, model, hidden)
             found.append(compared(case, (PYG, ONEHOP), _QUICK_ROUNDS if quick else _ROUNDS)[0])
     return found
 

@@ -1,9 +1,14 @@
 """The twins of the works' graphs; and progress, which long computations report."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, TypeVar
+
 from onehop import datasets
 from onehop.datasets import Progress as Progress
 from onehop.graph import Graph
-from onehop.graph.self_loops import with_self_loops
+
+T = TypeVar("T", bound="Twin")
 
 
 def silent(_what: str, _done: float) -> None:
@@ -15,20 +20,46 @@ def part(progress: Progress, begin: float, end: float) -> Progress:
     return lambda what, done: progress(what, begin + (end - begin) * done)
 
 
-def twin(name: str, scale: float, progress: Progress, *, self_loops: bool = False) -> Graph:
-    """A twin's structure.
+@dataclass(frozen=True)
+class Twin:
+    """A graph of a work: a twin, or a part of one.
+
+    Attributes:
+        name: The twin's name, one of :func:`onehop.datasets.names`.
+        quick_scale: Part of its nodes and edges that a quick run uses.
+        scale: Part that is used.
+    """
+
+    name: str
+    quick_scale: float
+    scale: float = field(default=1.0, kw_only=True)
+
+    def of_run(self, quick: bool) -> Self:
+        """The twin that a run uses."""
+        return replace(self, scale=self.quick_scale) if quick else self
+
+    @property
+    def label(self) -> str:
+        """Its name in rows and pictures."""
+        return f"{self.name} twin" if self.scale == 1 else f"{self.name} twin x {self.scale:g}"
+
+    def data(self, progress: Progress = silent, *, features: bool = False) -> datasets.Dataset:
+        """Its edges, labels and split; its features only with ``features``."""
+        return datasets.load(f"twin:{self.name}", scale=self.scale, progress=progress, features=features)
+
+    def graph(self, progress: Progress) -> Graph:
+        """Its structure."""
+        found = self.data(progress)
+        return Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
+
+
+def loaded(twins: Sequence[T], progress: Progress) -> Iterator[tuple[T, Graph, Progress]]:
+    """Yields each twin with its structure, and the progress of what is computed on it.
 
     Args:
-        name: One of :func:`onehop.datasets.names`.
-        scale: Multiplies its nodes and edges.
-        progress: Told how far it is.
-        self_loops: Give every node an edge to itself.
+        twins: The twins.
+        progress: The whole computation's.
     """
-    found = datasets.load(f"twin:{name}", scale=scale, progress=progress, features=False)
-    structure = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
-    return with_self_loops(structure) if self_loops else structure
-
-
-def label(name: str, scale: float) -> str:
-    """The name of a twin in rows and pictures."""
-    return f"{name} twin" if scale == 1 else f"{name} twin x {scale:g}"
+    for number, one in enumerate(twins):
+        begin, middle, end = ((number + done) / len(twins) for done in (0.0, 0.4, 1.0))
+        yield one, one.graph(part(progress, begin, middle)), part(progress, middle, end)

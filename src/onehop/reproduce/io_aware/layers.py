@@ -12,17 +12,17 @@ from torch.autograd.graph import saved_tensors_hooks
 import onehop
 from onehop.bench.timing import Compared, Context, interleave, within
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.datasets import chung_lu, load
+from onehop.datasets import chung_lu
 from onehop.reproduce import beside_pyg
 from onehop.reproduce.tables import Chart, Row
-from onehop.reproduce.twins import Progress, label
+from onehop.reproduce.twins import Progress, Twin
 
 # Of the layers whose kept bytes are counted.
 _NODES, _EDGES = 2_000, (100_000, 200_000)
 _KEPT_HEADS, _KEPT_HEAD = 4, 64
 _KEPT_WIDTH = _KEPT_HEADS * _KEPT_HEAD
 # Of those that are timed.
-_TWIN, _QUICK_SCALE = "arxiv", 0.1
+_TWIN = Twin("arxiv", 0.1)
 _WIDTH, _HEADS = 64, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
 # Of the largest magnitude: sums of float32 in another order.
@@ -131,15 +131,15 @@ def _families() -> dict[str, Callable[[], Any]]:
 
 def measured(quick: bool, progress: Progress) -> list[Timed]:
     """Every family, forward, and with its gradient."""
-    scale = _QUICK_SCALE if quick else 1.0
-    data = load(f"twin:{_TWIN}", scale=scale, features=False)
+    one = _TWIN.of_run(quick)
+    data = one.data()
     x = torch.randn(data.num_nodes, _WIDTH, generator=torch.Generator().manual_seed(0), device="cpu")
     found: list[Timed] = []
     families = _families()
     for name, make in families.items():
         progress(name, len(found) / 2 / len(families))
         torch.manual_seed(0)
-        found += _layer(name, make(), label(_TWIN, scale), x, data.edge_index, quick)
+        found += _layer(name, make(), one.label, x, data.edge_index, quick)
     return found
 
 
