@@ -81,7 +81,8 @@ def set_threads(threads: int | None) -> None:
 def command(verb: Callable[[Any], None]) -> Callable[..., None]:
     """Return the function that Typer makes a command of, for a verb that takes a dataclass.
 
-    The command's options are the dataclass's fields: their names, types, default values and help.
+    The command's options are the dataclass's fields: their names, types, default values and help. Those that
+    it inherits come last.
     """
     kind = next(iter(get_type_hints(verb).values()))
 
@@ -89,6 +90,8 @@ def command(verb: Callable[[Any], None]) -> Callable[..., None]:
     def run(**given: Any) -> None:
         verb(kind(**given))
 
-    run.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+    own = inspect.get_annotations(kind)
+    fields = sorted(inspect.signature(kind).parameters.values(), key=lambda field: field.name not in own)
+    run.__signature__ = inspect.Signature(fields)  # type: ignore[attr-defined]
     run.__annotations__ = get_type_hints(kind, include_extras=True)
     return run

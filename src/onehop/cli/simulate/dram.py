@@ -9,8 +9,8 @@ import typer
 from onehop.bench import sources
 from onehop.bench.lists import names
 from onehop.cli.console import progress
-from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width, command
-from onehop.cli.simulate.experiment import Experiment, Given, Grid, Settings, Sweep, graph_facts, load_graph
+from onehop.cli.options import Export, command
+from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
 from onehop.machines.dram import (
@@ -61,7 +61,7 @@ class _Case:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(Shared):
     """Options of ``simulate dram``."""
 
     preset_name: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}, or a TOML file.")] = (
@@ -96,19 +96,11 @@ class Options:
             show_default=False,
         ),
     ] = None
-    scale: Scale = 1.0
-    width: Width = 256
-    seed: Seed = 0
-    settings: Settings = None
-    sweep: Sweep = None
-    grid: Grid = False
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
     ] = None
     export: Export = None
     export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store"
-    json: Json = None
-    trace: Timeline = None
 
     @property
     def requests_given(self) -> bool:
@@ -132,7 +124,7 @@ def dram(options: Options) -> None:
         )
     if options.graph is not None and options.replay is not None:
         raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
-    experiment = Experiment("dram", drawn, kinds_of(drawn), changed, Given.of(options))
+    experiment = Experiment("dram", drawn, kinds_of(drawn), changed, options)
     if experiment.swept and options.export is not None:
         raise ArgumentError("export: a sweep has several lists of requests; leave --export or --sweep away.")
     for option, names_given in (("sweep", experiment.swept), ("set", experiment.values)):
@@ -142,7 +134,7 @@ def dram(options: Options) -> None:
     memory, access = experiment.case.memory, experiment.case.access
     count, seed = options.requests, options.seed
     with progress(what="reading requests") as bar:
-        loaded = None if options.graph is None else load_graph(options.graph, seed, options.scale, bar)
+        loaded = None if options.graph is None else load_graph(options.graph, options, bar)
 
         def given(at: Memory) -> Requests | None:
             if loaded is not None:

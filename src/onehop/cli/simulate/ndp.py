@@ -10,19 +10,9 @@ from rich.console import RenderableType
 
 from onehop.bench.ndp_models import output_errors
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, command, set_threads
+from onehop.cli.options import command, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
-from onehop.cli.simulate.experiment import (
-    Experiment,
-    Given,
-    Grid,
-    Loaded,
-    Settings,
-    Source,
-    Sweep,
-    graph_facts,
-    load_graph,
-)
+from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -49,13 +39,9 @@ _COMPARED = ("baseline", "prior")
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(OfGraphs):
     """Options of ``simulate ndp``."""
 
-    graph: Source = "twin:arxiv-communities"
-    scale: Scale = 1.0
-    seed: Seed = 0
-    width: Width = 256
     layers: Annotated[
         int,
         typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
@@ -101,15 +87,8 @@ class Options:
             show_default=False,
         ),
     ] = None
-    settings: Settings = None
-    sweep: Sweep = None
-    grid: Grid = False
     priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False
-    threads: Threads = None
-    json: Json = None
-    trace: Timeline = None
-    plot: Plot = None
 
     @property
     def compared(self) -> bool:
@@ -133,7 +112,7 @@ def ndp(options: Options) -> None:
         output().print(toy.gantt(), markup=False)
         return
     set_threads(options.threads)
-    by_rows = options.sample is not None and ndp_sample.by_rows(options.graph, options.scale)
+    by_rows = options.sample is not None and ndp_sample.by_rows(options)
     plan = NdpPlan(
         "adaptive" if options.compared else options.mapping,
         options.tile,
@@ -142,7 +121,7 @@ def ndp(options: Options) -> None:
         options.broadcast,
         options.host_order,
     )
-    experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, Given.of(options))
+    experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, options)
     _one("check", options.check, ("full", "sample"))
     if options.model:
         _one("model", options.model, MODELS)
@@ -158,7 +137,7 @@ def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int
     ndp_sample.refuse(**needing_all, mapping=options.compared)
     case = experiment.case
     with progress(what="loading the graph") as bar:
-        loaded = ndp_sample.load(options.graph, options.seed, options.scale, options.self_loops, bar)
+        loaded = ndp_sample.load(options, options.self_loops, bar)
         sample, widths = Sample(runs, options.seed), options.widths(loaded)
         estimates = ndp_sample.run(case.machine, loaded, widths, case.plan, sample, bar)
     experiment.finish(ndp_sample.shown(case.machine, estimates), estimates)
@@ -168,7 +147,7 @@ def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
     """Simulates all targets."""
     hardware, plan = experiment.case.machine, experiment.case.plan
     with progress(what="loading the graph") as bar:
-        loaded = load_graph(options.graph, options.seed, options.scale, bar)
+        loaded = load_graph(options.graph, options, bar)
         if options.self_loops:
             loaded = replace(loaded, graph=with_self_loops(loaded.graph))
         structure, widths = loaded.graph, options.widths(loaded)

@@ -12,18 +12,8 @@ from torch import Tensor
 
 from onehop.bench import near_bank
 from onehop.cli.console import progress
-from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, command, set_threads
-from onehop.cli.simulate.experiment import (
-    Experiment,
-    Given,
-    Grid,
-    Loaded,
-    Settings,
-    Source,
-    Sweep,
-    graph_facts,
-    load_graph,
-)
+from onehop.cli.options import command, set_threads
+from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of, told
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
@@ -69,13 +59,9 @@ class _Case:
 
 
 @dataclass(frozen=True)
-class Options:
+class Options(OfGraphs):
     """Options of ``simulate pim``."""
 
-    graph: Source = "twin:arxiv-communities"
-    scale: Scale = 1.0
-    seed: Seed = 0
-    width: Width = 256
     dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32"
     plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned"
     machine: Annotated[str, typer.Option(help=f"One of {', '.join(presets())}, or a TOML file.")] = (
@@ -85,17 +71,10 @@ class Options:
         bool, typer.Option(help="Kernels and merge as PyGim published them: no improvements of ours.")
     ] = False
     host_too: Annotated[bool, typer.Option("--host", help="Measure torch on this machine beside it.")] = False
-    settings: Settings = None
-    sweep: Sweep = None
-    grid: Grid = False
     model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None
     layers: Annotated[
         int | None, typer.Option(help="Layers of the model; 2 if not given.", min=1, show_default=False)
     ] = None
-    threads: Threads = None
-    json: Json = None
-    trace: Timeline = None
-    plot: Plot = None
 
 
 @command
@@ -114,10 +93,10 @@ def pim(options: Options) -> None:
         raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
     config = load(options.machine) if Path(options.machine).exists() else preset(options.machine)
     kinds = {**kinds_of(config), **dict.fromkeys(TOGETHER, float), **kinds_of(PimPlan())}
-    experiment = Experiment("pim", _Case(config), kinds, _changed, Given.of(options))
+    experiment = Experiment("pim", _Case(config), kinds, _changed, options)
     chosen = _Chosen(options, experiment.case.config)
     with progress(what="loading the graph") as bar:
-        loaded = load_graph(options.graph, options.seed, options.scale, bar)
+        loaded = load_graph(options.graph, options, bar)
     if experiment.swept:
         _vary(experiment, loaded, chosen)
     elif options.model is not None:
