@@ -1,4 +1,4 @@
-"""What a reproduction consists of: rows with a published figure and ours, pictures, and the table of rows."""
+"""Rows with a published figure and ours, pictures of them, and the table of rows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

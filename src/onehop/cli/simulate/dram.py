@@ -104,7 +104,7 @@ class Options(Shared):
 
     @property
     def requests_given(self) -> bool:
-        """Whether requests are given, not drawn."""
+        """Return whether requests are given, not drawn."""
         return self.graph is not None or self.replay is not None
 
     def case(self) -> _Case:

@@ -92,7 +92,7 @@ class Options(OfGraphs):
 
     @property
     def compared(self) -> bool:
-        """Whether the mapping is the host or a prior machine, which ours is compared with."""
+        """Return whether the mapping is the host or a prior machine, which ours is compared with."""
         return self.mapping in _COMPARED
 
     def columns(self, loaded: Loaded[Any]) -> list[int]:
