@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Compared
 from onehop.bench.variants import ONEHOP, PYG
+from onehop.reproduce import tables
 from onehop.reproduce.tables import Chart, Row, Series, number
 
 
@@ -19,10 +20,10 @@ def row(figure: str, found: Compared, remark: str) -> Row:
     ratio = found.ratio(PYG.name, ONEHOP.name)
     if ratio is None:
         reasons = "; ".join({**found.skipped, **found.wrong}.values())
-        return Row(figure=figure, unit="x", note=f"Not timed: {reasons}.")
+        return tables.row(figure, "x", f"Not timed: {reasons}.")
     ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, PYG.name))
     values = (ratio.median, ratio.lower_quartile, ratio.upper_quartile)
-    return Row.of(figure, "x", f"{theirs} ms with PyG, {ours} {remark}", values)
+    return tables.row(figure, "x", f"{theirs} ms with PyG, {ours} {remark}", values)
 
 
 def charts(name: str, title: str, found: Mapping[str, Compared]) -> tuple[Chart, ...]:

@@ -8,7 +8,7 @@ from statistics import fmean
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.reproduce.tables import Chart, Reproduction, Row, Series, missing, published
+from onehop.reproduce.tables import Chart, Reproduction, Row, Series, published, row
 from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
 _SOURCE = (
@@ -166,7 +166,7 @@ def measured(one: PaperGraph, graph: Graph) -> list[Run]:
 def speedups(runs: Sequence[Run]) -> list[Row]:
     """Speed-ups of aggregation and of whole models, mean and best over the graphs."""
     return [
-        Row.of(
+        row(
             f"{title}, {name} of {len(TWINS)} graphs",
             "x",
             f"{_DIFFERENCE}{added}.",
@@ -181,7 +181,7 @@ def speedups(runs: Sequence[Run]) -> list[Row]:
 def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
     """The same for each graph."""
     return [
-        Row.of(
+        row(
             f"{title}, {one.label}",
             "x",
             "The paper's figures by graph could not be read.",
@@ -212,7 +212,7 @@ def charts(runs: Sequence[Run], summary: Sequence[Row]) -> tuple[Chart, ...]:
         title=f"Speed-ups over {', '.join(groups)}: published and here",
         machine="simulated: grande_16; lines span 16 and 32 ranks, tFAW 20 and 13.3 ns",
         unit="speed-up, x",
-        groups=tuple(row.figure.replace(f" of {len(TWINS)} graphs", "") for row in summary),
+        groups=tuple(each.figure.replace(f" of {len(TWINS)} graphs", "") for each in summary),
         series=published(summary),
     )
     return times, ratios
@@ -232,12 +232,12 @@ def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
         if one.scale != 1:
             note += " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
         found.append(
-            Row(
-                figure=f"feature reads saved, tiles of {TILE}, {order}, {one.label}",
-                paper=paper,
-                ours=machine.workload(graph, NdpPlan(retile=retile)).read_reduction_percent(TILE),
-                unit="%",
-                note=note,
+            row(
+                f"feature reads saved, tiles of {TILE}, {order}, {one.label}",
+                "%",
+                note,
+                machine.workload(graph, NdpPlan(retile=retile)).read_reduction_percent(TILE),
+                paper,
             )
         )
     return found
@@ -252,15 +252,10 @@ def clock(one: PaperGraph, graph: Graph) -> list[Row]:
     for mhz in CLOCKS_MHZ:
         machine = base.change(module={"clock_mhz": float(mhz)})
         layers = machine.layers(graph, one.widths, NdpPlan(), record=0)
-        found.append(
-            Row(
-                figure=f"best layer over the host, units at {mhz} MHz, {one.label}",
-                paper=_PAPER["host"][1],
-                ours=max(layer.baseline.time_ns / layer.time_ns for layer in layers),
-                unit="x",
-                note="The paper gives neither the clock nor the graph of its best figure.",
-            )
-        )
+        figure = f"best layer over the host, units at {mhz} MHz, {one.label}"
+        note = "The paper gives neither the clock nor the graph of its best figure."
+        best = max(layer.baseline.time_ns / layer.time_ns for layer in layers)
+        found.append(row(figure, "x", note, best, _PAPER["host"][1]))
     return found
 
 
@@ -269,32 +264,29 @@ def sizes(one: PaperGraph, graph: Graph) -> list[Row]:
     share = one.scale
     extrapolated = "" if share == 1 else f" Extrapolated from {share:g} of the twin."
     edges, nodes = graph.num_edges * _EDGE_BYTES, graph.num_dst * _NODE_BYTES
+    features = graph.num_src * HIDDEN * _ITEM_BYTES
     return [
-        Row(
-            figure=f"adjacency of {one.paper}, self loops included",
-            paper=one.adjacency_mb,
-            ours=(edges + nodes) / share / 1e6,
-            unit="MB",
-            note="The twin has the graph's numbers of nodes and edges." + extrapolated,
+        row(
+            f"adjacency of {one.paper}, self loops included",
+            "MB",
+            "The twin has the graph's numbers of nodes and edges." + extrapolated,
+            (edges + nodes) / share / 1e6,
+            one.adjacency_mb,
         ),
-        Row(
-            figure=f"{HIDDEN} columns of features of {one.paper}",
-            paper=one.features_mb,
-            ours=graph.num_src * HIDDEN * _ITEM_BYTES / share / 1e6,
-            unit="MB",
-            note="The twin has the graph's number of nodes." + extrapolated,
+        row(
+            f"{HIDDEN} columns of features of {one.paper}",
+            "MB",
+            "The twin has the graph's number of nodes." + extrapolated,
+            features / share / 1e6,
+            one.features_mb,
         ),
     ]
 
 
 def shares() -> list[Row]:
     """Share of aggregation on the paper's host (Figure 2), which needs that host."""
+    note = "Needs the paper's Xeon Gold 6138; `onehop bench models` has the shares of this machine."
     return [
-        missing(
-            f"share of aggregation in a GCN's time, {one.paper}",
-            "%",
-            one.aggregation_percent,
-            "Needs the paper's Xeon Gold 6138; `onehop bench models` has the shares of this machine.",
-        )
+        row(f"share of aggregation in a GCN's time, {one.paper}", "%", note, paper=one.aggregation_percent)
         for one in TWINS
     ]

@@ -10,7 +10,7 @@ from onehop.bench.peers.base import import_reason
 from onehop.bench.tasks import LearningTask
 from onehop.bench.variants import ISPLIB, ONEHOP, PYG
 from onehop.reproduce import beside_pyg
-from onehop.reproduce.tables import Chart, Reproduction, Row, missing
+from onehop.reproduce.tables import Chart, Reproduction, Row, row
 from onehop.reproduce.twins import Progress, Twin, silent
 
 _SOURCE = (
@@ -34,26 +34,15 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     best = "training epoch over PyG, best"
     reason = import_reason("torch_geometric")
     if reason is not None:
-        row = missing(best, "x", _PAPER_BEST, f"Needs PyG: {reason}.")
-        return Reproduction(work="isplib", source=_SOURCE, rows=(row,))
+        absent = row(best, "x", f"Needs PyG: {reason}.", paper=_PAPER_BEST)
+        return Reproduction(work="isplib", source=_SOURCE, rows=(absent,))
     found = measured(quick, progress)
     ratios = [ratio.median for each in found if (ratio := each.speedup()) is not None]
-    headline = Row(
-        figure=best,
-        paper=_PAPER_BEST,
-        ours=max(ratios, default=None),
-        unit="x",
-        note="The paper's is over PyTorch 2.1.0 and PyG 2.4.0 on its processors; ours is the best below.",
-    )
-    absent = ISPLIB.available()
-    beside = missing(
-        "iSpLib's training epoch over ours",
-        "x",
-        None,
-        "`onehop bench models --peers pyg-isplib` measures it."
-        if absent is None
-        else f"Needs iSpLib: {absent}.",
-    )
+    note = "The paper's is over PyTorch 2.1.0 and PyG 2.4.0 on its processors; ours is the best below."
+    headline = row(best, "x", note, max(ratios, default=None), _PAPER_BEST)
+    reason = ISPLIB.available()
+    note = "`onehop bench models --peers pyg-isplib` measures it."
+    beside = row("iSpLib's training epoch over ours", "x", f"Needs iSpLib: {reason}." if reason else note)
     return Reproduction(
         work="isplib", source=_SOURCE, rows=(headline, *rows(found), beside), charts=charts(found)
     )

@@ -49,22 +49,6 @@ class Row:
                     f"row: {self.figure}: {self.ours} is outside the interval {self.low} to {self.high}."
                 )
 
-    @classmethod
-    def of(
-        cls, figure: str, unit: str, note: str, values: Sequence[float], paper: float | None = None
-    ) -> "Row":
-        """A row whose interval spans values.
-
-        Args:
-            figure: Name.
-            unit: Unit.
-            note: One sentence.
-            values: Ours first, then those under other assumptions.
-            paper: The published value; None where there is none.
-        """
-        low, high = min(values), max(values)
-        return cls(figure=figure, unit=unit, note=note, paper=paper, ours=values[0], low=low, high=high)
-
     @property
     def ratio(self) -> float | None:
         """Ours over the paper's; None where one of them is missing."""
@@ -76,16 +60,27 @@ class Row:
         return {name: getattr(self, name) for name in names}
 
 
-def missing(figure: str, unit: str, paper: float | None, reason: str) -> Row:
-    """A published figure that cannot be had here.
+def row(
+    figure: str,
+    unit: str,
+    note: str,
+    ours: float | Sequence[float] | None = None,
+    paper: float | None = None,
+) -> Row:
+    """A row of a table.
 
     Args:
-        figure: Name.
-        unit: Unit of ``paper``.
-        paper: The published value; None where it could not be read either.
-        reason: One sentence: the hardware or the fact that is missing.
+        figure: Name: the quantity, and the graph, model or width it is of.
+        unit: Unit of all values.
+        note: One sentence on the difference; without a value here, the hardware or the fact that is missing.
+        ours: The value here. Several values: ours, then those under other assumptions, whose range is the
+            interval. None where it cannot be had.
+        paper: The published value; None where none is published or could be read.
     """
-    return Row(figure=figure, unit=unit, paper=paper, note=reason)
+    if ours is None or isinstance(ours, float | int):
+        return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours)
+    low, high = min(ours), max(ours)
+    return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours[0], low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

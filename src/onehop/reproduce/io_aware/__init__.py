@@ -2,7 +2,7 @@
 
 from onehop.bench.peers.base import import_reason
 from onehop.reproduce.io_aware import counted, layers
-from onehop.reproduce.tables import Reproduction, missing
+from onehop.reproduce.tables import Reproduction, row
 from onehop.reproduce.twins import Progress, part, silent
 
 _SOURCE = (
@@ -21,8 +21,8 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     fixed = (*counted.headlines(), *counted.memory(), *counted.times())
     reason = import_reason("torch_geometric")
     if reason is not None:
-        row = missing("layers over PyG on this processor", "x", None, f"Needs PyG: {reason}.")
-        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, row), charts=counted.charts())
+        absent = row("layers over PyG on this processor", "x", f"Needs PyG: {reason}.")
+        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, absent), charts=counted.charts())
     progress("bytes kept for gradients", 0.05)
     kept = layers.kept()
     found = layers.measured(quick, part(progress, 0.2, 1.0))

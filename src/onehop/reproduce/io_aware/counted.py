@@ -7,7 +7,7 @@ with the attention vector), of which two are kept; a fused kernel, the paper's o
 from collections.abc import Callable
 from typing import NamedTuple
 
-from onehop.reproduce.tables import Chart, Row, missing, published
+from onehop.reproduce.tables import Chart, Row, published, row
 
 
 class Size(NamedTuple):
@@ -80,7 +80,9 @@ _ROW = _WIDTH * _ITEM_BYTES
 def headlines() -> list[Row]:
     """The paper's headline figures, with the command that measures them where there is a GPU."""
     return [
-        missing(figure, "x", paper, "Needs a GPU: `python -m benchmarks.gpu` measures this with ours there.")
+        row(
+            figure, "x", "Needs a GPU: `python -m benchmarks.gpu` measures this with ours there.", paper=paper
+        )
         for figure, paper in _HEADLINES
     ]
 
@@ -98,7 +100,7 @@ def dgl_bytes(size: Size, edge_rows: int = _EDGE_ROWS[0]) -> int:
 def memory() -> list[Row]:
     """Memory of GATv2's forward pass, for each graph whose peak the paper gives."""
     return [
-        Row.of(
+        row(
             f"GATv2 forward, peak memory of DGL over a fused kernel's, H = 2, D = 64, {graph}",
             "x",
             "Bytes of the tensors, counted; the paper measured a peak, allocator included.",
@@ -149,10 +151,8 @@ def times() -> list[Row]:
 
 def _time(what: str, paper: float, moved: Callable[[Size], int], graph: str) -> Row:
     floor = moved(GRAPHS[graph]) / _A100_BYTES_S * 1e3
-    return missing(
-        f"{what}, F = {_WIDTH}, {graph}",
-        "ms",
-        paper,
+    note = (
         f"Needs a GPU; without reuse in caches its bytes take {floor:.3g} ms at 2 TB/s, "
-        f"{100 * floor / paper:.0f} % of the paper's time.",
+        f"{100 * floor / paper:.0f} % of the paper's time."
     )
+    return row(f"{what}, F = {_WIDTH}, {graph}", "ms", note, paper=paper)

@@ -14,7 +14,7 @@ from onehop.bench.timing import Compared, Context, interleave, within
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.datasets import chung_lu
 from onehop.reproduce import beside_pyg
-from onehop.reproduce.tables import Chart, Row
+from onehop.reproduce.tables import Chart, Row, row
 from onehop.reproduce.twins import Progress, Twin
 
 # Of the layers whose kept bytes are counted.
@@ -106,14 +106,9 @@ def kept() -> list[Row]:
     for name, make in _keeping().items():
         ours = bytes_an_edge(make, lambda: onehop.patch())
         theirs = bytes_an_edge(make, contextlib.nullcontext)
-        found.append(
-            Row(
-                figure=f"bytes an edge kept for gradients, {name}, width {_KEPT_WIDTH}",
-                ours=ours,
-                unit="bytes",
-                note=f"PyG keeps {theirs:,.0f}; the paper's kernels keep nothing of edges times width.",
-            )
-        )
+        figure = f"bytes an edge kept for gradients, {name}, width {_KEPT_WIDTH}"
+        note = f"PyG keeps {theirs:,.0f}; the paper's kernels keep nothing of edges times width."
+        found.append(row(figure, "bytes", note, ours))
     return found
 
 

@@ -27,7 +27,7 @@ from onehop.reproduce.pygim.schemes import (
     of_time,
     outcome,
 )
-from onehop.reproduce.tables import Chart, Row, Series, published
+from onehop.reproduce.tables import Chart, Row, Series, published, row
 from onehop.reproduce.twins import Progress
 
 LAYERS = 2
@@ -107,12 +107,12 @@ def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> lis
                 f"{len(cases) * len(KINDS)}"
             )
             if not values:
-                found.append(Row(figure=figure, unit="x", note=f"{prior} fits no core's memory."))
+                found.append(row(figure, "x", f"{prior} fits no core's memory."))
                 continue
             compared = prior == GRANDE and scheme == PUBLISHED and threads == THREADS[0]
             note = _note(compared, values[0], in_time.get(name)) + open_winner(values)
             in_time.setdefault(name, values[0])
-            found.append(Row.of(figure, "x", note, values, value if compared else None))
+            found.append(row(figure, "x", note, values, value if compared else None))
     return found
 
 
@@ -171,8 +171,8 @@ def _aggregation(case: Case, prior: str, scheme: str) -> Row:
     known = [ratio for ratio in ratios if ratio is not None]
     figure = f"aggregation, {prior} over {scheme}, merged by {_told(case.threads)}, {case.graph}"
     if ratios[0] is None:
-        return Row(figure=figure, unit="x", note=f"{prior} fits no core's memory.")
-    return Row.of(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
+        return row(figure, "x", f"{prior} fits no core's memory.")
+    return row(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
@@ -216,7 +216,7 @@ def winners(cases: Sequence[Case]) -> list[Row]:
         ):
             note = "PyGim's own search has CSR with one or two parts."
             note += open_winner(values) or " The winner is the same on every machine."
-            found.append(Row.of(f"published kernels, {what}, {case.graph}", "x", note, values))
+            found.append(row(f"published kernels, {what}, {case.graph}", "x", note, values))
     return found
 
 
@@ -227,14 +227,9 @@ def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
         if PUBLISHED not in case.base.reports:
             continue
         best = tune(Machine(), own, WIDTH, DTYPE, base=prior_art.PUBLISHED).predicted_ns
-        found.append(
-            Row(
-                figure=f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}",
-                ours=case.base.reports[PUBLISHED].total_ns / best,
-                unit="x",
-                note="The paper's accuracy of its tuner could not be read; its search has four plans.",
-            )
-        )
+        figure = f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}"
+        note = "The paper's accuracy of its tuner could not be read; its search has four plans."
+        found.append(row(figure, "x", note, case.base.reports[PUBLISHED].total_ns / best))
     return found
 
 
@@ -254,14 +249,14 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
         ):
             found.append(_schemes(own, threads, what, unit, of))
     graphs = ", ".join(dict.fromkeys(case.graph for case in cases))
-    compared = [row for row in rows if row.figure.startswith("inference, ") and row.paper is not None]
+    compared = [each for each in rows if each.figure.startswith("inference, ") and each.paper is not None]
     found.append(
         Chart(
             name="speedups",
             title=f"Inference of two layers, width {WIDTH}, {DTYPE}, on {graphs}: published and here",
             machine=f"{named(base().config)}; lines span what is assumed",
             unit="ratio, x",
-            groups=tuple(_short(row.figure) for row in compared),
+            groups=tuple(_short(each.figure) for each in compared),
             series=published(compared),
         )
     )

@@ -20,7 +20,7 @@ from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.machines.pim.vary import varied
 from onehop.reproduce.pygim.comparison import LAYERS, SUMMARIES, Case, open_winner, whole
 from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
-from onehop.reproduce.tables import Chart, Row, Series, missing
+from onehop.reproduce.tables import Chart, Row, Series, row
 
 # The abstract: mean and best over PyTorch on the host; and utilisation over PyTorch's on a GPU.
 _PAPER_SPEEDUP, _PAPER_ENERGY, _PAPER_UTILISATION = (3.04, 3.44), (1.55, 1.75), 11.6
@@ -68,24 +68,16 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
             )
             note += " The host draws 70 W on both sides; the paper's is not known." if energy else ""
             figure = f"inference, {quantity} of PyTorch on the host over {PUBLISHED}, {name}"
-            found.append(Row.of(figure, "x", note + open_winner(bounds), bounds, published))
+            found.append(row(figure, "x", note + open_winner(bounds), bounds, published))
     for case in own:
         report = case.base.reports.get(PUBLISHED)
         if report is not None:
-            found.append(
-                Row(
-                    figure=f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}",
-                    ours=100 * report.utilisation,
-                    unit="%",
-                    note="Operations over what the cores reach on arithmetic alone; the paper's definition "
-                    "could not be read.",
-                )
-            )
-    found.append(
-        missing(
-            "utilisation over PyTorch's on a GPU", "x", _PAPER_UTILISATION, "Needs a GPU for the other side."
-        )
-    )
+            figure = f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}"
+            note = "Operations over what the cores reach on arithmetic alone; "
+            note += "the paper's definition could not be read."
+            found.append(row(figure, "%", note, 100 * report.utilisation))
+    note = "Needs a GPU for the other side."
+    found.append(row("utilisation over PyTorch's on a GPU", "x", note, paper=_PAPER_UTILISATION))
     return found
 
 
@@ -125,12 +117,8 @@ def _row(machine: Machine, name: str, plan: PimPlan) -> Row:
         need, told = machine.simulate(_AMAZON, WIDTH, plan, DTYPE).mram_bytes_max, "fits"
     except MachineMemoryError as error:
         need, told = error.need_bytes, "does not fit"
-    return Row(
-        figure=f"memory of a core, whole AmazonProducts, width {WIDTH}, {name}",
-        ours=need / 2**20,
-        unit="MiB",
-        note=f"It {told}: a core has {limit:.0f} MiB; by the abstract prior schemes run out of it.",
-    )
+    note = f"It {told}: a core has {limit:.0f} MiB; by the abstract prior schemes run out of it."
+    return row(f"memory of a core, whole AmazonProducts, width {WIDTH}, {name}", "MiB", note, need / 2**20)
 
 
 def phases(shapes: Shapes) -> dict[int, dict[str, float] | None]:
@@ -157,20 +145,11 @@ def ranks(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> list[Row]
     """
     found = []
     for ranks, each in by_ranks.items():
-        figure = f"one aggregation, {PUBLISHED}, {ranks} ranks, {graph}"
-        if each is None:
-            found.append(
-                Row(figure=figure, unit="ms", note="No plan of the published search fits so few ranks.")
-            )
-            continue
-        found.append(
-            Row(
-                figure=figure,
-                ours=sum(each.values()),
-                unit="ms",
-                note="The paper's figures could not be read. Broadcasts grow with the ranks.",
-            )
-        )
+        total = None if each is None else sum(each.values())
+        note = "The paper's figures could not be read. Broadcasts grow with the ranks."
+        if total is None:
+            note = "No plan of the published search fits so few ranks."
+        found.append(row(f"one aggregation, {PUBLISHED}, {ranks} ranks, {graph}", "ms", note, total))
     return found
 
 
@@ -200,19 +179,10 @@ def calibration() -> list[Row]:
 def _kernels() -> list[Row]:
     found = []
     for width, measured in EDGES_PER_MS.items():
-        clock = upmem_v1a().core.clock_mhz
-        fitted = width in _FITTED
-        found.append(
-            Row(
-                figure=f"edges a millisecond and core, width {width}",
-                paper=measured,
-                ours=clock * 1e3 / cycles_per_edge(width),
-                unit="edges/ms",
-                note="Derived: two constants were fitted to widths 8, 16 and 32."
-                if fitted
-                else "Held out: no constant was fitted to this width.",
-            )
-        )
+        fitted = "Derived: two constants were fitted to widths 8, 16 and 32."
+        note = fitted if width in _FITTED else "Held out: no constant was fitted to this width."
+        ours = upmem_v1a().core.clock_mhz * 1e3 / cycles_per_edge(width)
+        found.append(row(f"edges a millisecond and core, width {width}", "edges/ms", note, ours, measured))
     return found
 
 
@@ -232,17 +202,11 @@ def cycles_per_edge(width: int, tasklets: int = 16) -> float:
 
 def _transfers() -> list[Row]:
     found = []
-    errors = held_out(upmem_v1a())
-    for name, each in errors.items():
-        found.append(
-            Row(
-                figure=f"mean error of {each.points} transfers {name}",
-                ours=100 * each.mean_error,
-                unit="%",
-                note=f"Held out, one rank of another server (uPIMulator's data): "
-                f"{'' if each.r2 is None else f'R2 {each.r2:.3f}, '}bias {100 * each.bias:+.0f} %.",
-            )
-        )
+    for name, each in held_out(upmem_v1a()).items():
+        fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
+        note = "Held out, one rank of another server (uPIMulator's data): "
+        note += f"{fit}bias {100 * each.bias:+.0f} %."
+        found.append(row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error))
     return found
 
 
@@ -253,14 +217,8 @@ def _totals() -> list[Row]:
         for (sp, ds), total in totals.items():
             size = BalancedShapes(nodes, nodes, edges)
             report = machine.simulate(size, 256, prior_art.published(sp, ds), "int32")
-            found.append(
-                Row(
-                    figure=f"published cost function, {graph} {sp}x{ds}",
-                    paper=float(total),
-                    ours=report.total_ms,
-                    unit="ms",
-                    note="Nobody measured this: both sides come from the same constants, so agreement shows "
-                    "only that they are used alike.",
-                )
-            )
+            note = "Nobody measured this: both sides come from the same constants, so agreement shows only "
+            note += "that they are used alike."
+            figure = f"published cost function, {graph} {sp}x{ds}"
+            found.append(row(figure, "ms", note, report.total_ms, float(total)))
     return found
