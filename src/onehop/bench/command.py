@@ -76,7 +76,7 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 
     Args:
         parser: The program's.
-        arguments: In place of those the program was called with.
+        arguments: The arguments; None means those of the command line.
     """
     options = parser.parse_args(arguments)
     if "threads" in options:

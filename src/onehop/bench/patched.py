@@ -23,7 +23,6 @@ def beside_pyg(once: Callable[[], list[Tensor]], rounds: int, tolerance: float) 
         the largest relative difference, and whether that is too large.
     """
     patch = onehop.patch()
-
     expected = within(patch.paused, once)
     pairs = zip(once(), expected, strict=True)
     difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)

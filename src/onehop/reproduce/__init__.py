@@ -1,6 +1,8 @@
 """The figures and tables of four published works, computed here beside the published values.
 
-A work is a module with a function ``reproduce(quick, progress)``; it is imported when it is computed.
+A work is a module or a package with a function ``reproduce(quick, progress)``; it is imported when it is
+computed. A figure of a work is a function that returns rows (:func:`onehop.reproduce.tables.row`): published
+values are data at the top of its module, and the function that computes ours is listed in ``reproduce``.
 """
 
 import importlib

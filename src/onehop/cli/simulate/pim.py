@@ -178,12 +178,10 @@ def _run(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, 
     graph, machine = loaded.graph, Machine(experiment.case.config)
     with progress(3, "finding a plan") as bar:
         plan, tuning = chosen.on(experiment.case, graph, machine.shapes(graph))
-        bar.advance()
-        bar.describe("aggregating")
+        bar.advance("aggregating")
         x = features(graph.num_src, chosen.width, chosen.dtype, chosen.seed)
         out, report = machine.aggregate(graph, x, plan)
-        bar.advance()
-        bar.describe("comparing with float64")
+        bar.advance("comparing with float64")
         report = replace(report, output_max_abs_error=host.largest_error(graph, x, None, "sum", out))
     what = f"{loaded.name}, {chosen.what}"
     shown = [what, report.table()]
@@ -210,8 +208,7 @@ def _run_model(
     with progress(2, "finding a plan") as bar:
         found, _ = chosen.on(case, graph, machine.shapes(graph))
         plan = replace(found, dtype=case.fixed.get("dtype", chosen.dtype))
-        bar.advance()
-        bar.describe("running the model")
+        bar.advance("running the model")
         ran = near_bank.run(machine, graph, network, x, plan)
     first = ran.reports[0]
     times = {
