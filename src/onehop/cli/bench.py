@@ -177,7 +177,7 @@ def bench_limits(options: Limits) -> None:
         streams = limits.streaming(size, options.rounds)
         bar.describe("gathering rows")
         roofs = limits.random_gather(widths, size, options.rounds)
-    tables = [report.limits_table(streams, roofs, f"buffers of {size >> 20} MiB")]
+    console.print(report.limits_table(streams, roofs, f"buffers of {size >> 20} MiB"))
     sums: list[ops.CaseResult] = []
     if options.graph is not None:
         with progress(len(widths), options.graph) as bar:
@@ -185,7 +185,7 @@ def bench_limits(options: Limits) -> None:
             for result in ops.measure(workload, cases, [], options.rounds, BUDGET_S):
                 sums.append(result)
                 bar.advance()
-        tables.append(report.roof_table(sums, roofs))
+        console.print(report.roof_table(sums, roofs))
     content = {
         "buffer_bytes": size,
         "streaming": {name: bandwidth.to_dict() for name, bandwidth in streams.items()},
@@ -193,7 +193,7 @@ def bench_limits(options: Limits) -> None:
         "graph": [result.to_dict() for result in sums],
     }
     write_json(options.json, "bench limits", content)
-    _finish(console, sums, *tables)
+    _finish(console, sums)
     _draw(options.plot, plots.plot_limits, streams, roofs, sums)
     _judge(sums)
 
