@@ -7,6 +7,7 @@ import importlib
 import os
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,8 @@ _DPI = 150
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10, 9, 8
 # What fits into an inch of a title.
 _LETTERS_AN_INCH = 13
+# Share of a group's place that its bars take.
+_FILLED = 0.84
 
 
 def check(argument: str, path: str | os.PathLike[str]) -> None:
@@ -111,6 +114,82 @@ def spread(axes: "Axes", places: Sequence[float], low: Sequence[float], high: Se
     axes.vlines(places, low, high, color="black", linewidth=1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bars:
+    """The bars of one colour: one in each group, from left to right.
+
+    Attributes:
+        label: Entry of the legend.
+        colour: Their colour.
+        values: Heights; None means no bar.
+        low: Lower ends of the spreads; empty for none, and None where a bar has none.
+        high: Upper ends.
+        texts: Written above the bars; empty for none, and an empty text where a bar has none.
+    """
+
+    label: str
+    colour: str
+    values: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+    texts: Sequence[str] = ()
+
+
+def bars(
+    axes: "Axes",
+    groups: Sequence[str],
+    series: Sequence[Bars],
+    size: float = SMALL_SIZE,
+    rotation: float = 0,
+) -> None:
+    """Draws bars side by side in groups, with spreads and texts; a group without bars keeps its place.
+
+    Args:
+        axes: The axes.
+        groups: Labels of the groups, from left to right.
+        series: The bars, from left to right within a group.
+        size: Of the texts.
+        rotation: Of the texts, in degrees.
+    """
+    step = _FILLED / len(series)
+    for number, each in enumerate(series):
+        shift = (number - (len(series) - 1) / 2) * step
+        known = {group: value for group, value in enumerate(each.values) if value is not None}
+        places = {group: group + shift for group in known}
+        axes.bar(
+            list(places.values()), list(known.values()), 0.92 * step, color=each.colour, label=each.label
+        )
+        spreads = {
+            group: (low, high)
+            for group, (low, high) in enumerate(zip(each.low, each.high, strict=True))
+            if group in known and low is not None and high is not None
+        }
+        if spreads:
+            spread(axes, [places[group] for group in spreads], *zip(*spreads.values(), strict=True))
+        for group, text in enumerate(each.texts):
+            if group in known:
+                top = max([known[group], *spreads.get(group, ())])
+                above(axes, places[group], top, text, size=size, rotation=rotation)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+
+
+def above(
+    axes: "Axes", place: float, height: float, text: str, size: float = SMALL_SIZE, rotation: float = 0
+) -> None:
+    """Writes a text above a bar."""
+    axes.annotate(
+        text,
+        (place, height),
+        xytext=(0, 2),
+        textcoords="offset points",
+        ha="center",
+        va="bottom",
+        fontsize=size,
+        rotation=rotation,
+    )
+
+
 def legend(figure: "Figure", axes: "Axes", columns: int = 4) -> None:
     """Writes what colours mean below everything, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
@@ -146,7 +225,7 @@ def save(figure: "Figure", title: str, where: str, path: str | os.PathLike[str])
 
 
 def _kind(argument: str, path: str | os.PathLike[str]) -> str:
-    """The kind of file that a name asks for."""
+    """The kind of file that a name ends in."""
     kind = Path(path).suffix.lower().removeprefix(".") or _KINDS[0]
     if kind not in _KINDS:
         raise ArgumentError(

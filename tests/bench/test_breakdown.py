@@ -10,9 +10,20 @@ import torch.nn.functional as F
 
 import onehop
 from onehop.bench import floors, plots
-from onehop.bench.breakdown import Breakdown, of_parts, part_of, shares
-from onehop.bench.floors import AGGREGATION, DROPOUT, OTHER, PARTS, PRODUCTS, Roofs, product_calls
-from onehop.bench.models import measure_model
+from onehop.bench.floors import (
+    AGGREGATION,
+    DROPOUT,
+    OTHER,
+    PARTS,
+    PRODUCTS,
+    Breakdown,
+    Roofs,
+    of_parts,
+    part_of,
+    product_calls,
+    shares,
+)
+from onehop.bench.models import ModelCase, measure_model
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.bench.work import EpochWork, Product
 from tests.bench.small_graphs import simple_workload, task
@@ -134,7 +145,7 @@ def test_sums_under_the_patch_are_aggregation():
 
 
 def test_the_parts_of_a_patched_epoch_add_up_to_it():
-    result = measure_model(task(), simple_workload(), "ogb-gcn", 16, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "ogb-gcn", 16), [ONEHOP, PYG], rounds=1)
     found = result.breakdown
     assert found.epoch_s == result.times["onehop"].median_s
     assert sum(found.seconds.values()) == pytest.approx(found.epoch_s)
@@ -158,7 +169,7 @@ def test_json_keeps_the_breakdown():
 
 
 def test_no_breakdown_without_onehop():
-    result = measure_model(task(), simple_workload(), "gcn", 8, [PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "gcn", 8), [PYG], rounds=1)
     assert result.breakdown is None
     assert result.to_dict()["breakdown"] is None
 

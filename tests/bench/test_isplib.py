@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from onehop.bench import variants
-from onehop.bench.models import measure_model
+from onehop.bench.models import ModelCase, measure_model
 from onehop.bench.peers import isplib
 from onehop.bench.variants import ISPLIB, PYG
 from tests.bench.small_graphs import simple_workload, task
@@ -60,7 +60,7 @@ def test_graphs_that_may_be_gone_are_forgotten(plugin):
 
 def test_where_it_is_not_installed_it_is_left_out_with_a_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "isplib", None)
-    result = measure_model(task(), simple_workload(), "gin", 8, [PYG, ISPLIB], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "gin", 8), [PYG, ISPLIB], rounds=1)
     assert "isplib cannot be imported" in result.skipped["pyg-isplib"]
     assert list(result.times) == ["pyg-edge_index"]
 

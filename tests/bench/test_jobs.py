@@ -1,8 +1,8 @@
 import pytest
 
 from onehop.bench import sources
-from onehop.bench.jobs import jobs
 from onehop.bench.recipes import PUBLISHED
+from onehop.bench.sources import jobs
 
 
 def described(found):
@@ -35,13 +35,13 @@ def test_every_published_model_has_a_graph():
 
 def test_coras_features_are_shares(monkeypatch, tmp_path):
     monkeypatch.setenv("ONEHOP_DATA", str(tmp_path))
-    task = sources.own_task("cora")
+    task = sources.OWN["cora"](None)
     assert task.name == "twin:cora"
     assert task.notes == ("it stands for Cora, as ONEHOP_DATA names no folder with cora.npz",)
     sums = task.x.sum(dim=1)
     assert sums[sums > 0] == pytest.approx(1)
     monkeypatch.delenv("ONEHOP_DATA")
-    assert sources.own_task("cora").name == "twin:cora"
+    assert sources.OWN["cora"](None).name == "twin:cora"
 
 
 def test_real_cora_has_its_public_split_in_numbers():
@@ -51,6 +51,6 @@ def test_real_cora_has_its_public_split_in_numbers():
     folder = os.environ.get("ONEHOP_DATA")
     if folder is None or not (Path(folder) / "cora.npz").exists():
         pytest.skip("ONEHOP_DATA names no folder with cora.npz")
-    task = sources.own_task("cora")
+    task = sources.OWN["cora"](None)
     assert (task.name, task.notes, task.x.shape) == ("cora", (), (2708, 1433))
     assert (int(task.train_mask.sum()), int(task.test_mask.sum())) == (140, 1000)

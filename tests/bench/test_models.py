@@ -5,7 +5,7 @@ import torch
 
 import onehop
 from onehop.bench import variants
-from onehop.bench.models import ModelResult, measure, measure_model, measure_peaks
+from onehop.bench.models import ModelCase, measure, measure_model, measure_peaks
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.errors import ArgumentError
@@ -35,14 +35,14 @@ def test_training_is_seeded():
 
 @pytest.mark.parametrize("model", ["gat", "gatv2", "transformer"])
 def test_attention_is_compared_with_edge_index_alone(model):
-    result = measure_model(task(), simple_workload(), model, 8, variants.choose([]), rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), model, 8), variants.choose([]), rounds=1)
     assert result.wrong == {}
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert "attention" in result.skipped["pyg-torch-csr"]
 
 
 def test_peak_memory_is_that_of_processes_of_their_own():
-    result = measure_model(task(), simple_workload(), "gcn", 8, [ONEHOP, PYG], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "gcn", 8), [ONEHOP, PYG], rounds=1)
     measure_peaks(task(), result)
     assert set(result.peak_bytes) == {"onehop", "pyg-edge_index"}
     assert all(size > 0 for size in result.peak_bytes.values())
@@ -51,7 +51,9 @@ def test_peak_memory_is_that_of_processes_of_their_own():
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
 def test_every_variant_trains_alike(model):
-    result = measure_model(task(), simple_workload(), model, 8, variants.choose(["keep_memory"]), rounds=1)
+    result = measure_model(
+        ModelCase(task(), simple_workload(), model, 8), variants.choose(["keep_memory"]), rounds=1
+    )
     assert result.wrong == {}
     assert {"onehop", "onehop-fresh-memory", "pyg-edge_index"} <= set(result.times)
     assert result.speedup() is not None
@@ -59,7 +61,7 @@ def test_every_variant_trains_alike(model):
 
 def test_a_variant_with_other_losses_is_reported_and_not_timed():
     shifted = Variant("shifted", lambda small: (small.edge_index + torch.tensor([[1], [0]])) % 40)
-    result = measure_model(task(), simple_workload(), "sage", 8, [PYG, shifted], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "sage", 8), [PYG, shifted], rounds=1)
     assert "off those of pyg-edge_index" in result.wrong["shifted"]
     assert list(result.times) == ["pyg-edge_index"]
     assert result.speedup() is None
@@ -70,13 +72,15 @@ def test_a_variant_that_fails_is_reported_and_not_timed():
         raise RuntimeError("expected Long\nbut found Float")
 
     failing = Variant("failing", lambda small: small.edge_index, fail)
-    result = measure_model(task(), simple_workload(), "gcn", 8, [PYG, failing], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "gcn", 8), [PYG, failing], rounds=1)
     assert result.wrong == {"failing": "fails to train: expected Long"}
     assert list(result.times) == ["pyg-edge_index"]
 
 
 def test_a_variant_that_needs_too_much_memory_is_left_out():
-    result = measure_model(task(), simple_workload(), "gcn", 8, [ONEHOP, PYG], rounds=1, memory_bytes=1000)
+    result = measure_model(
+        ModelCase(task(), simple_workload(), "gcn", 8), [ONEHOP, PYG], rounds=1, memory_bytes=1000
+    )
     assert "B of messages (limit " in result.skipped["pyg-edge_index"]
     assert list(result.times) == ["onehop"]
 
@@ -91,14 +95,16 @@ def test_variants_are_entered_around_epochs_and_left():
         entered.append("out")
 
     watched = Variant("watched", lambda small: small.edge_index, context)
-    measure_model(task(), simple_workload(), "gcn", 8, [watched], rounds=2)
+    measure_model(ModelCase(task(), simple_workload(), "gcn", 8), [watched], rounds=2)
     assert entered == ["in", "out"] * 3
 
 
 def test_measure_goes_over_its_cases():
-    results: list[ModelResult] = []
-    measure(task(), [("gcn", 4), ("gin", 8)], [PYG], 1, results.append)
-    assert [(r.model, r.hidden) for r in results] == [("gcn", 4), ("gin", 8)]
+    results = list(measure(task(), [("gcn", 4), ("gin", 8)], [PYG], 1))
+    assert [(r.model, r.hidden, list(r.peak_bytes)) for r in results] == [
+        ("gcn", 4, ["pyg-edge_index"]),
+        ("gin", 8, ["pyg-edge_index"]),
+    ]
     assert results[0].to_dict()["losses"]["pyg-edge_index"] == results[0].losses["pyg-edge_index"]
 
 
@@ -115,7 +121,7 @@ def test_unknown_variants_are_refused():
 def test_forward_passes_in_bfloat16_compute_in_it():
     ways = variants.choose([], ["pyg-edge_index"], ["bf16", "pyg-bf16"])
     assert [way.name for way in ways] == ["onehop", "onehop-bf16", "pyg-bf16", "pyg-edge_index"]
-    result = measure_model(task(), simple_workload(), "ogb-gcn", 16, ways, rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "ogb-gcn", 16), ways, rounds=1)
     assert result.wrong == {}
     assert set(result.times) == {way.name for way in ways}
     assert result.losses["pyg-bf16"] != result.losses["pyg-edge_index"]
@@ -133,6 +139,8 @@ def test_plain_models_know_nothing_of_onehop():
     from onehop.bench import plain_models
 
     assert not any(
-        getattr(value, "__name__", "").startswith("onehop") for value in vars(plain_models).values()
+        (getattr(value, "__module__", None) or "").startswith("onehop")
+        for name, value in vars(plain_models).items()
+        if not (name.startswith("_") or getattr(value, "__module__", "") == plain_models.__name__)
     )
     assert torch.nn.Module in plain_models.GCN.__mro__

@@ -1,6 +1,6 @@
 import pytest
 
-from onehop.bench.ndp_check import output_errors
+from onehop.bench.ndp_models import output_errors
 from onehop.machines.ndp import Machine, NdpPlan, functional
 from onehop.machines.ndp.mapping import candidates
 from tests.machines.ndp.graphs import random_graph

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from onehop.bench.cases import OPERATIONS, Case
-from onehop.bench.oracle import Oracle
+from onehop.bench.cases import OPERATIONS, Case, Oracle
 from onehop.bench.peers import PEERS, Onehop, choose
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.errors import ArgumentError

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from rich.console import Console
 
 import onehop
-from onehop.bench import minibatches, recipes
-from onehop.bench.models import measure_model
+from onehop.bench import recipes, training as trainings
+from onehop.bench.models import ModelCase, measure_model
 from onehop.bench.recipes import PUBLISHED, RECIPES, TWO_LAYER, network
 from onehop.bench.report import models_table
 from onehop.bench.training import BatchTraining, Training, start
@@ -73,21 +73,11 @@ def test_they_return_what_their_recipe_says(model):
 
 
 def test_every_recipe_has_a_model_and_every_model_a_recipe():
-    from onehop.bench import plain_models, published_models
+    from onehop.bench import plain_models
 
-    assert set(PUBLISHED) == set(published_models.MODELS)
+    assert set(PUBLISHED) == set(plain_models.PUBLISHED)
     assert set(TWO_LAYER) == set(plain_models.MODELS)
     assert {name for name, recipe in TWO_LAYER.items() if recipe.attention} == set(plain_models.ATTENTION)
-
-
-def test_published_models_know_nothing_of_onehop():
-    from onehop.bench import published_models
-
-    assert not any(
-        (getattr(value, "__module__", None) or "").startswith("onehop")
-        for name, value in vars(published_models).items()
-        if not (name.startswith("_") or getattr(value, "__module__", "") == published_models.__name__)
-    )
 
 
 def test_unknown_models_are_refused():
@@ -131,7 +121,7 @@ def two_batches(_task, fan_out):
 
 
 def test_an_epoch_of_mini_batches_has_a_step_a_batch(monkeypatch):
-    monkeypatch.setattr(minibatches, "batches", two_batches)
+    monkeypatch.setattr(trainings, "batches", two_batches)
     training = start("loader-sage", task(), 16)
     assert isinstance(training, BatchTraining)
     steps = []
@@ -165,8 +155,8 @@ def pyg_has(monkeypatch):
 
 
 def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
-    monkeypatch.setattr(minibatches, "batches", two_batches)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    monkeypatch.setattr(trainings, "batches", two_batches)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert result.wrong == {}
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert result.breakdown.of_floor is None
@@ -174,8 +164,8 @@ def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
 
 def test_without_a_sampler_of_pygs_both_sides_have_onehops(pyg_has, monkeypatch):
     pyg_has(None)
-    monkeypatch.setattr(minibatches, "SEEDS", 16)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    monkeypatch.setattr(trainings, "SEEDS", 16)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped, result.sampler) == ({}, {}, "onehop")
     assert set(result.times) == {"onehop", "pyg-edge_index"}
     assert result.to_dict()["sampler"] == "onehop"
@@ -186,11 +176,11 @@ def test_without_a_sampler_of_pygs_both_sides_have_onehops(pyg_has, monkeypatch)
 
 def test_onehops_sampler_draws_the_same_for_both_sides_and_anew_in_each_epoch(pyg_has, monkeypatch):
     pyg_has(None)
-    monkeypatch.setattr(minibatches, "SEEDS", 16)
+    monkeypatch.setattr(trainings, "SEEDS", 16)
 
     def drawn(patched):
         torch.manual_seed(5)
-        loader = minibatches.batches(task(), (3, 2))
+        loader = trainings.batches(task(), (3, 2))
         with onehop.patch() if patched else contextlib.nullcontext():
             return [[batch.e_id.tolist() for batch in loader] for _ in range(2)]
 
@@ -203,13 +193,13 @@ def test_onehops_sampler_draws_the_same_for_both_sides_and_anew_in_each_epoch(py
 @pytest.mark.parametrize("name", ["pyg-lib", "torch-sparse"])
 def test_pygs_own_sampler_draws_where_there_is_one(pyg_has, name):
     pyg_has(name)
-    assert minibatches.drawn_by() == name
+    assert trainings.drawn_by() == name
     pyg_has(None)
-    assert minibatches.drawn_by() == "onehop"
+    assert trainings.drawn_by() == "onehop"
 
 
 def test_the_whole_graph_at_once_is_drawn_by_nobody():
-    result = measure_model(task(), simple_workload(), "cora-gcn", 16, [ONEHOP], rounds=1)
+    result = measure_model(ModelCase(task(), simple_workload(), "cora-gcn", 16), [ONEHOP], rounds=1)
     assert result.sampler is None
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(models_table([result]))
@@ -218,7 +208,7 @@ def test_the_whole_graph_at_once_is_drawn_by_nobody():
 
 def test_loaders_of_pygs_own_sampler(monkeypatch):
     pytest.importorskip("torch_sparse")
-    monkeypatch.setattr(minibatches, "SEEDS", 16)
-    result = measure_model(task(), simple_workload(), "loader-sage", 16, [ONEHOP, PYG], rounds=1)
+    monkeypatch.setattr(trainings, "SEEDS", 16)
+    result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped) == ({}, {})
     assert result.sampler in ("pyg-lib", "torch-sparse")

@@ -5,8 +5,7 @@ import pytest
 from rich.console import Console
 
 from onehop.bench import plots, report
-from onehop.bench.breakdown import Breakdown
-from onehop.bench.floors import PARTS
+from onehop.bench.floors import PARTS, Breakdown
 from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import CaseResult, Summary
@@ -26,9 +25,9 @@ def cases():
             graph,
             operation,
             width,
-            {"onehop": once(0.01), "torch-csr-int32": once(0.03), "scipy": once(0.1234)},
             Bandwidth(10**9, once(1.0)),
             87.0,
+            times={"onehop": once(0.01), "torch-csr-int32": once(0.03), "scipy": once(0.1234)},
             skipped={"dgl": "is not here"},
             wrong={"numba": "is 0.5 off"} if width == 32 else {},
         )
@@ -42,7 +41,7 @@ def cases():
 def epochs():
     times = {"onehop": once(0.1), "pyg-edge_index": once(1.5)}
     losses = {name: [1.0] for name in times}
-    return [ModelResult("arxiv", model, 32, times, losses) for model in ("gcn", "gin")]
+    return [ModelResult("arxiv", model, 32, losses, times=times) for model in ("gcn", "gin")]
 
 
 @pytest.fixture

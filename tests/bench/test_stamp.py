@@ -3,7 +3,7 @@ import json
 import torch
 
 from onehop.bench import stamp
-from onehop.bench.facts import OPTIONAL, facts
+from onehop.cli.info import OPTIONAL, facts
 
 
 def test_the_stamp_is_json_and_names_machine_threads_and_versions():

@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import math
 
@@ -118,6 +119,27 @@ def test_interleave_gives_slow_calls_fewer_rounds(clock):
     )
     assert len(times["slow"].seconds) == LEAST_ROUNDS
     assert len(times["quick"].seconds) == 8
+
+
+def test_interleave_enters_contexts_around_turns_and_does_not_time_them(clock):
+    @contextlib.contextmanager
+    def context():
+        clock.call("enter", 5.0)()
+        yield
+        clock.call("leave", 7.0)()
+
+    times = interleave(
+        {"a": clock.call("a", 0.1), "b": clock.call("b", 0.2)}, rounds=1, contexts={"b": context}
+    )
+    assert clock.order == [
+        "a",
+        "a",
+        *("enter", "b", "b", "leave"),
+        "pause",
+        "a",
+        *("enter", "pause", "b", "leave"),
+    ]
+    assert (times["a"].median_s, times["b"].median_s) == pytest.approx((0.1, 0.2))
 
 
 def test_interleave_wants_a_round():

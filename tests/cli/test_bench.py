@@ -39,7 +39,7 @@ def test_ops_prints_and_writes_every_case(tmp_path, edge_list):
 
 
 def test_ops_ends_with_code_1_where_onehop_is_wrong(monkeypatch, edge_list):
-    monkeypatch.setattr("onehop.bench.peers.ours.aggregate", lambda graph, x, weight, reduce: x + 1)
+    monkeypatch.setattr("onehop.bench.peers.aggregate", lambda graph, x, weight, reduce: x + 1)
     result = onehop(
         "bench", "ops", "--graphs", edge_list, "--widths", 16, "--cases", "sum", "--peers", "scipy"
     )

@@ -18,7 +18,7 @@ def test_info_shows_and_writes_what_there_is(tmp_path):
 
 
 def test_info_names_the_remedy_for_what_is_missing(monkeypatch):
-    monkeypatch.setattr("onehop.bench.facts.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("onehop.cli.info.importlib.util.find_spec", lambda name: None)
     assert "not installed; pip install 'onehop[pyg]'" in onehop("info").stdout
 
 
@@ -30,11 +30,11 @@ def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):
 
 
 def test_info_tells_where_freed_memory_cannot_be_kept(monkeypatch):
-    monkeypatch.setattr("onehop.bench.facts.platform.libc_ver", lambda: ("", ""))
+    monkeypatch.setattr("onehop.cli.info.platform.libc_ver", lambda: ("", ""))
     assert "only with glibc can it be kept" in onehop("info").stdout
 
 
 @pytest.mark.parametrize(("agrees", "told"), [(True, "draw torch's numbers"), (False, "torch's own: ")])
 def test_info_tells_whose_dropout_runs(monkeypatch, agrees, told):
-    monkeypatch.setattr("onehop.bench.facts.torch_stream.agrees", lambda: agrees)
+    monkeypatch.setattr("onehop.cli.info.torch_stream.agrees", lambda: agrees)
     assert told in onehop("info").stdout

@@ -4,17 +4,15 @@ import pytest
 
 from onehop.machines.ndp import Machine, NdpPlan
 from onehop.reproduce import grande
-from onehop.reproduce.grande import clock, retiling, shares, sizes, speedups
-from onehop.reproduce.grande.graphs import Twin, loaded
-from onehop.reproduce.progress import silent
+from onehop.reproduce.grande import PaperGraph
+from onehop.reproduce.twins import silent
 
-SMALL = (Twin("products", "cora", 16, 91.0, 1000.0, 2500.0, 0.5),)
+SMALL = (PaperGraph("cora", 0.5, "products", 16, 91.0, 1000.0, 2500.0),)
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (grande, speedups, shares):
-        monkeypatch.setattr(module, "TWINS", SMALL)
+    monkeypatch.setattr(grande, "TWINS", SMALL)
 
 
 @pytest.mark.usefixtures("small")
@@ -34,9 +32,10 @@ def test_everything_that_the_paper_gives_has_a_row() -> None:
 
 
 def test_ratios_are_of_the_machines_own_times() -> None:
-    graph = loaded(SMALL[0], True, silent)
-    runs = speedups.measured(SMALL[0], graph)
-    assert [run.case for run in runs] == list(speedups.CASES)
+    half = SMALL[0].of_run(quick=True)
+    graph = half.graph(silent)
+    runs = grande.measured(half, graph)
+    assert [run.case for run in runs] == list(grande.CASES)
     layers = Machine("grande_16").layers(graph, [16, 256, 256], NdpPlan(), record=0)
     time = sum(layer.time_ns for layer in layers)
     assert runs[0].time_ns == pytest.approx(time)
@@ -47,17 +46,19 @@ def test_ratios_are_of_the_machines_own_times() -> None:
 
 
 def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
-    graph = loaded(SMALL[0], True, silent)
-    rows = clock.rows(SMALL[0], graph, True)
-    assert len(rows) == len(clock.CLOCKS_MHZ)
+    half = SMALL[0].of_run(quick=True)
+    graph = half.graph(silent)
+    rows = grande.clock(half, graph)
+    assert len(rows) == len(grande.CLOCKS_MHZ)
     assert (rows[0].ours or 0) <= (rows[-1].ours or 0)
-    other = Twin("arxiv", "cora", 16, 67.0, 20.0, 173.4, 0.5)
-    assert clock.rows(other, graph, True) == []
-    half, whole = (sizes.rows(other, graph, quick)[0].ours for quick in (True, False))
-    assert half is not None
+    other = PaperGraph("cora", 0.5, "arxiv", 16, 67.0, 20.0, 173.4)
+    ways = [other.of_run(quick) for quick in (True, False)]
+    assert grande.clock(ways[0], graph) == []
+    doubled, whole = (grande.sizes(way, graph)[0].ours for way in ways)
+    assert doubled is not None
     assert whole is not None
-    assert half == pytest.approx(2 * whole)
-    parts, whole_rows = (retiling.rows(other, graph, quick) for quick in (True, False))
+    assert doubled == pytest.approx(2 * whole)
+    parts, whole_rows = (grande.retiling(way, graph) for way in ways)
     assert [row.paper for row in parts] == [None, 6.66]
     for part, complete in zip(parts, whole_rows, strict=True):
         assert part.note == complete.note + (

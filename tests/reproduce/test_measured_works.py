@@ -5,11 +5,11 @@ import contextlib
 import pytest
 import torch
 
+from onehop.bench.models import ModelResult
 from onehop.bench.timing import Times
 from onehop.reproduce import io_aware, isplib
-from onehop.reproduce.io_aware import graphs, headlines, kept, layers, memory, times
-from onehop.reproduce.isplib import epochs
-from onehop.reproduce.progress import silent
+from onehop.reproduce.io_aware import counted, layers
+from onehop.reproduce.twins import Twin, silent
 
 
 @pytest.mark.parametrize(
@@ -23,29 +23,29 @@ from onehop.reproduce.progress import silent
     ],
 )
 def test_floors_of_bytes(graph: str, forward: float, backward: float, summed: float) -> None:
-    size = graphs.GRAPHS[graph]
+    size = counted.GRAPHS[graph]
     for moved, expected in (
-        (times.gatv2_forward_bytes, forward),
-        (times.gatv2_backward_bytes, backward),
-        (times.sum_bytes, summed),
+        (counted.gatv2_forward_bytes, forward),
+        (counted.gatv2_backward_bytes, backward),
+        (counted.sum_bytes, summed),
     ):
         assert moved(size) / 2e9 == pytest.approx(expected, rel=0.03)
 
 
 def test_what_needs_a_gpu_says_so() -> None:
-    for row in (*headlines.rows(), *times.rows()):
+    for row in (*counted.headlines(), *counted.times()):
         assert row.ours is None
         assert row.paper is not None
         assert "Needs a GPU" in row.note
 
 
 def test_memory_is_counted_tensor_by_tensor() -> None:
-    size = graphs.Size(10, 100)
+    size = counted.Size(10, 100)
     node_rows, edge_rows = 10 * 4 * 128 * 4 + 10 * 8, 100 * 16
-    assert memory.fused_bytes(size) == node_rows + edge_rows
-    assert memory.dgl_bytes(size) - memory.fused_bytes(size) == 100 * (3 * 512 + 4 * 8)
-    assert memory.dgl_bytes(size) - memory.dgl_bytes(size, edge_rows=2) == 100 * 512
-    rows = {row.figure.rpartition(", ")[2]: row for row in memory.rows()}
+    assert counted.fused_bytes(size) == node_rows + edge_rows
+    assert counted.dgl_bytes(size) - counted.fused_bytes(size) == 100 * (3 * 512 + 4 * 8)
+    assert counted.dgl_bytes(size) - counted.dgl_bytes(size, edge_rows=2) == 100 * 512
+    rows = {row.figure.rpartition(", ")[2]: row for row in counted.memory()}
     assert {graph: row.paper for graph, row in rows.items()} == {
         "tolokers-2": 32.6,
         "twitch-views": 44.0,
@@ -57,11 +57,11 @@ def test_memory_is_counted_tensor_by_tensor() -> None:
 def test_pyg_keeps_rows_of_edges_and_we_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     import onehop
 
-    monkeypatch.setattr(kept, "_EDGES", (20_000, 40_000))
-    make = kept._layers()["GATv2"]
+    monkeypatch.setattr(layers, "_EDGES", (20_000, 40_000))
+    make = layers._keeping()["GATv2"]
     # Three rows of 256 floats, three numbers for each of four heads, both ends.
-    assert kept.bytes_an_edge(make, contextlib.nullcontext) == pytest.approx(3 * 1024 + 3 * 16 + 16, abs=1)
-    assert kept.bytes_an_edge(make, lambda: onehop.patch()) < 64
+    assert layers.bytes_an_edge(make, contextlib.nullcontext) == pytest.approx(3 * 1024 + 3 * 16 + 16, abs=1)
+    assert layers.bytes_an_edge(make, lambda: onehop.patch()) < 64
 
 
 def test_saved_storages_count_once() -> None:
@@ -70,12 +70,11 @@ def test_saved_storages_count_once() -> None:
 
     x = torch.ones(5, 4, requires_grad=True)
     # x, which is saved twice, and the result of exp.
-    assert kept.kept_bytes(layer, x, x) == 2 * 5 * 4 * 4
+    assert layers.kept_bytes(layer, x, x) == 2 * 5 * 4 * 4
 
 
 def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "_TWIN", "cora")
-    monkeypatch.setattr(layers, "_QUICK_SCALE", 1.0)
+    monkeypatch.setattr(layers, "_TWIN", Twin("cora", 1.0))
     monkeypatch.setattr(layers, "_QUICK_ROUNDS", 1)
     found = layers.measured(True, silent)
     assert len(found) == 8
@@ -83,7 +82,7 @@ def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(row.ours is not None and row.ours > 0 and row.paper is None for row in rows)
     (chart,) = layers.charts(found)
     assert [series.label for series in chart.series] == ["PyG (baseline)", "onehop"]
-    wrong = layers.Layer("GATv2", "forward", "cora twin", {}, 0.5)
+    wrong = layers.Timed("GATv2", "forward", "cora twin", wrong={"onehop": "results differ by 0.5"})
     assert layers.rows([wrong])[0].note == "Not timed: results differ by 0.5."
     assert layers.charts([wrong]) == ()
 
@@ -97,8 +96,8 @@ def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatc
 
 
 def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(epochs, "_GRAPHS", {"cora": 1.0})
-    monkeypatch.setattr(epochs, "_QUICK_ROUNDS", 1)
+    monkeypatch.setattr(isplib, "TWINS", (Twin("cora", 1.0),))
+    monkeypatch.setattr(isplib, "_QUICK_ROUNDS", 1)
     found = isplib.reproduce(quick=True)
     first, *own, last = found.rows
     assert first.paper == 27.0
@@ -108,12 +107,11 @@ def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.charts[0].groups[0] == "GCN 32 cora twin"
 
 
-def test_epochs_whose_losses_differ_are_not_timed() -> None:
-    wrong = epochs.Epoch("cora twin", "gcn", 32, {}, 0.25)
-    assert wrong.over_pyg is None
-    assert epochs.rows([wrong])[0].note == "Not timed: the losses differ by 0.25."
-    assert epochs.charts([wrong]) == ()
-    right = epochs.Epoch(
-        "cora twin", "gcn", 32, {"pyg-edge_index": Times((4.0,)), "onehop": Times((2.0,))}, 0.0
-    )
-    assert epochs.rows([right])[0].ours == 2.0
+def test_epochs_whose_losses_differ_have_no_ratio() -> None:
+    times = {"pyg-edge_index": Times((4.0,)), "onehop": Times((2.0,))}
+    apart = {"onehop": "its losses are 0.25 off those of pyg-edge_index"}
+    wrong = ModelResult("cora twin", "gcn", 32, times={"pyg-edge_index": Times((4.0,))}, wrong=apart)
+    assert isplib.rows([wrong])[0].note == f"Not timed: {apart['onehop']}."
+    assert isplib.charts([wrong]) == ()
+    right = ModelResult("cora twin", "gcn", 32, times=times)
+    assert isplib.rows([right])[0].ours == 2.0

@@ -10,32 +10,31 @@ from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upm
 from onehop.machines.pim.combination import Network, combination_energy_nj
 from onehop.machines.pim.costs import arithmetic_instructions
 from onehop.machines.pim.provenance import BOUNDS
-from onehop.reproduce.pygim import assumptions, calibration, comparison, host, memory, scaling, schemes
-from onehop.reproduce.pygim.charts import charts
+from onehop.reproduce.pygim import comparison, machine, schemes
 
 GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
 SHAPES = Machine().shapes(GRAPH)
 
 
-def fast() -> assumptions.Assumption:
-    config = assumptions.with_element(upmem_v1a(), 1.0).with_(page_fault_ns=1600.0)
-    return assumptions.Assumption(config, assumptions.with_merge(config, 3.0))
+def fast() -> schemes.Assumption:
+    config = schemes.with_element(upmem_v1a(), 1.0).with_(page_fault_ns=1600.0)
+    return schemes.Assumption(config, schemes.with_merge(config, 3.0))
 
 
 @pytest.fixture(scope="module")
 def cases() -> list[comparison.Case]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "machines", lambda: [assumptions.base(), fast()])
+        patch.setattr(comparison, "machines", lambda: [schemes.base(), fast()])
         return comparison.measured("a graph", SHAPES, lambda _what, _done: None)
 
 
 @pytest.fixture
 def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comparison, "machines", lambda: [assumptions.base(), fast()])
+    monkeypatch.setattr(comparison, "machines", lambda: [schemes.base(), fast()])
 
 
 def test_machines_are_all_combinations_of_the_bounds() -> None:
-    found = list(assumptions.of_time())
+    found = list(schemes.of_time())
     assert len({(each.config.to_toml(), each.prior.to_toml()) for each in found}) == 16
     for name in ("page_fault_ns", "element_instructions", "coo_edge_instructions"):
         part = "links" if name == "page_fault_ns" else "core"
@@ -44,7 +43,7 @@ def test_machines_are_all_combinations_of_the_bounds() -> None:
 
 @pytest.mark.parametrize("element", [0.0, 1.0, 8.44])
 def test_the_split_keeps_what_was_measured(element: float) -> None:
-    config = assumptions.with_element(upmem_v1a(), element)
+    config = schemes.with_element(upmem_v1a(), element)
     published = Machine(config).kernel(prior_art.PUBLISHED, "int32")
     total = config.core.element_instructions + arithmetic_instructions(config, published)
     assert total == pytest.approx(20.47)
@@ -55,7 +54,7 @@ def test_the_split_keeps_what_was_measured(element: float) -> None:
 
 
 def test_a_faster_merge_leaves_the_cores_alone() -> None:
-    config = assumptions.with_merge(upmem_v1a(), 3.0)
+    config = schemes.with_merge(upmem_v1a(), 3.0)
     assert config.links.copy_ns[0][1] * 3 == pytest.approx(upmem_v1a().links.copy_ns[0][1])
     assert config.links.host_dram_gbps == upmem_v1a().links.host_dram_gbps
     assert config.core == upmem_v1a().core
@@ -155,12 +154,12 @@ def test_regret_is_never_below_one(cases: list[comparison.Case]) -> None:
 def test_the_host_reads_a_row_an_edge_or_a_node() -> None:
     config, size = upmem_v1a(), BalancedShapes(100, 50, 1_000)
     each_edge = (1_000 * 8 + (1_000 + 50) * 1024) / 23.1
-    assert host.sum_ns(config, size, cached=False) == pytest.approx(each_edge)
-    assert host.sum_ns(config, size, cached=True) == pytest.approx((1_000 * 8 + 150 * 1024) / 23.1)
+    assert machine.sum_ns(config, size, cached=False) == pytest.approx(each_edge)
+    assert machine.sum_ns(config, size, cached=True) == pytest.approx((1_000 * 8 + 150 * 1024) / 23.1)
 
 
 def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
-    rows = host.rows(cases, [SHAPES])
+    rows = machine.over_host(cases, [SHAPES])
     assert [row.paper for row in rows[:4]] == [3.04, 3.44, 1.55, 1.75]
     for row in rows[:4]:
         assert row.low is not None
@@ -173,19 +172,19 @@ def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
 
 
 def test_ranks_scale_and_their_phases_are_drawn() -> None:
-    found = scaling.phases(SHAPES)
-    rows = scaling.rows("a graph", found)
+    found = machine.phases(SHAPES)
+    rows = machine.ranks("a graph", found)
     totals = [row.ours for row in rows]
     assert all(total is not None for total in totals)
-    assert scaling.chart("a graph", found).groups == ("4 ranks", "8 ranks", "16 ranks", "32 ranks")
-    missing = scaling.rows("a graph", {4: None})
+    assert machine.ranks_chart("a graph", found).groups == ("4 ranks", "8 ranks", "16 ranks", "32 ranks")
+    missing = machine.ranks("a graph", {4: None})
     assert missing[0].ours is None
 
 
 @pytest.mark.usefixtures("two_machines")
 def test_charts_have_every_scheme_beside_ours(cases: list[comparison.Case]) -> None:
-    rows = [*comparison.rows(cases), *host.rows(cases, [SHAPES])]
-    found = charts(cases, rows)
+    rows = [*comparison.rows(cases), *machine.over_host(cases, [SHAPES])]
+    found = comparison.charts(cases, rows)
     names = ["time_1_threads", "energy_1_threads", "time_16_threads", "energy_16_threads", "speedups"]
     assert [chart.name for chart in found] == names
     assert [series.label for series in found[0].series] == list(schemes.SCHEMES)
@@ -193,12 +192,12 @@ def test_charts_have_every_scheme_beside_ours(cases: list[comparison.Case]) -> N
 
 
 def test_memory_and_calibration() -> None:
-    grids = {row.figure.rpartition(", ")[2]: row for row in memory.rows()}
+    grids = {row.figure.rpartition(", ")[2]: row for row in machine.memory()}
     assert grids["PaF 4x8"].note.startswith("It fits")
     for name in ("PaF 1x32", "PaF 2x16", "GraNDe-like"):
         assert grids[name].note.startswith("It does not fit")
         assert (grids[name].ours or 0) > 64
-    rows = calibration.rows()
+    rows = machine.calibration()
     rates = {row.figure: row for row in rows if row.unit == "edges/ms"}
     assert "Held out" in rates["edges a millisecond and core, width 2"].note
     assert "Derived" in rates["edges a millisecond and core, width 8"].note

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from onehop import ArgumentError
-from onehop.reproduce import WORKS, Chart, Row, Series, reproduce
-from onehop.reproduce.rows import missing
+from onehop.reproduce import WORKS, Chart, Row, Series, reproduce, tables
 from onehop.reproduce.tables import number, table
 
 KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note"]
@@ -20,7 +19,7 @@ def test_a_row_has_its_eight_keys_and_null_where_there_is_none() -> None:
     found = row(paper=4.0, ours=3.0, low=2.0, high=5.0).as_dict()
     assert list(found) == KEYS
     assert found["ratio"] == 0.75
-    empty = missing("speed", "x", None, "Needs a GPU.").as_dict()
+    empty = tables.row("speed", "x", "Needs a GPU.").as_dict()
     assert {name for name, value in empty.items() if value is None} == {
         "paper",
         "ours",
@@ -31,6 +30,13 @@ def test_a_row_has_its_eight_keys_and_null_where_there_is_none() -> None:
     assert row(ours=3.0).ratio is None
     assert row(paper=3.0).ratio is None
     assert row(paper=0.0, ours=1.0).ratio is None
+
+
+def test_several_values_are_ours_and_an_interval() -> None:
+    found = tables.row("speed", "x", "On twins.", [3.0, 5.0, 2.0], 4.0)
+    assert (found.ours, found.low, found.high, found.paper) == (3.0, 2.0, 5.0, 4.0)
+    one = tables.row("speed", "x", "On twins.", 3.0)
+    assert (one.ours, one.low, one.high, one.paper) == (3.0, None, None, None)
 
 
 @pytest.mark.parametrize(

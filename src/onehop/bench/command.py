@@ -76,7 +76,7 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 
     Args:
         parser: The program's.
-        arguments: In place of those the program was called with.
+        arguments: The arguments; None means those of the command line.
     """
     options = parser.parse_args(arguments)
     if "threads" in options:
@@ -86,5 +86,4 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 
 def write(options: argparse.Namespace, command: str, content: Mapping[str, Any]) -> None:
     """Writes results where ``--json`` says, as :func:`onehop.bench.results.write_json` does; else nowhere."""
-    if options.json is not None:
-        write_json(options.json, command, content)
+    write_json(options.json, command, content)

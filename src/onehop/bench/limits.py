@@ -18,7 +18,7 @@ from onehop.bench.timing import Times, interleave
 from onehop.errors import ArgumentError
 
 ROW_FLOATS = (16, 32, 64, 128, 256, 512)
-# How many rows ahead the gather asks for; the best of them is the roof.
+# How many rows ahead the gather prefetches; the best of them is the roof.
 PREFETCHES = (0, 4, 8, 16, 32)
 # A matrix this many times the last-level cache is read from memory, all but 1/16 of the rows.
 TIMES_CACHE = 16
@@ -58,7 +58,7 @@ class GatherRoof:
 
     Attributes:
         row_floats: float32 numbers in a row.
-        prefetch: Rows asked for ahead; the best of :data:`PREFETCHES`.
+        prefetch: Rows prefetched ahead; the best of :data:`PREFETCHES`.
         bandwidth: Rows and row numbers read.
     """
 

@@ -1,25 +1,22 @@
 """Whole training epochs: a plain PyG model alone, patched, and with the faster inputs of PyG itself."""
 
 import math
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import torch
 
 from onehop import config, sizes
-from onehop.bench.breakdown import Breakdown, shares
 from onehop.bench.cases import Workload
-from onehop.bench.floors import Roofs
-from onehop.bench.minibatches import drawn_by
+from onehop.bench.floors import Breakdown, Roofs, shares
 from onehop.bench.peers.base import beta_warnings_ignored
 from onehop.bench.recipes import recipe
-from onehop.bench.runs import Order, run
-from onehop.bench.tasks import LearningTask, save_task
-from onehop.bench.timing import Ratio, Times, measure_once
-from onehop.bench.training import Training, start
+from onehop.bench.runs import Order, run, saved
+from onehop.bench.tasks import LearningTask
+from onehop.bench.timing import Compared, Ratio, in_turns, measure_once, within
+from onehop.bench.training import Training, drawn_by, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.bench.work import count
 
@@ -32,19 +29,36 @@ _MOST_EPOCHS = 20
 # A variant that would fill more than this share of memory with messages is left out.
 MEMORY_SHARE = 2
 
+# By name of the variant.
+Runs = dict[str, tuple[Variant, Training]]
+
+
+@dataclass(frozen=True)
+class ModelCase:
+    """A model to be trained on a graph.
+
+    Attributes:
+        task: What is learnt.
+        workload: The same graph, with what variants make of it.
+        model: A key of :data:`onehop.bench.recipes.RECIPES`.
+        hidden: Width between the layers.
+    """
+
+    task: LearningTask
+    workload: Workload
+    model: str
+    hidden: int
+
 
 @dataclass
-class ModelResult:
+class ModelResult(Compared):
     """Measurements of one model on one graph.
 
     Attributes:
         graph: Its name.
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
         hidden: Width between the layers.
-        times: Of an epoch, by name of the variant.
         losses: Of the first epochs, by name of the variant.
-        skipped: Why a variant was not run, by name.
-        wrong: What is wrong with a variant's losses, by name; such a variant is not timed.
         peak_bytes: Most memory that training one epoch adds to a process of its own, by name of the variant.
         breakdown: Where onehop's epoch goes, beside its floor; None if onehop was not timed.
         sampler: Who drew the mini-batches, of onehop too; None for the whole graph at once.
@@ -53,19 +67,14 @@ class ModelResult:
     graph: str
     model: str
     hidden: int
-    times: dict[str, Times] = field(default_factory=dict)
     losses: dict[str, list[float]] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
     peak_bytes: dict[str, int] = field(default_factory=dict)
     breakdown: Breakdown | None = None
     sampler: str | None = None
 
     def speedup(self, over: str = PYG.name) -> Ratio | None:
         """Time of ``over`` divided by onehop's; None if one of them was not timed."""
-        if over not in self.times or ONEHOP.name not in self.times:
-            return None
-        return Ratio.of(self.times[over], self.times[ONEHOP.name])
+        return self.ratio(over, ONEHOP.name)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -75,69 +84,72 @@ class ModelResult:
             "model": self.model,
             "hidden": self.hidden,
             "sampler": self.sampler,
-            "times": {name: times.to_dict() for name, times in self.times.items()},
             "speedup_over": {name: vars(ratio) for name, ratio in ratios.items() if ratio is not None},
             "losses": self.losses,
-            "skipped": self.skipped,
-            "wrong": self.wrong,
             "peak_bytes": self.peak_bytes,
-            "breakdown": None if self.breakdown is None else self.breakdown.to_dict(),
+            "breakdown": self.breakdown and self.breakdown.to_dict(),
+            **super().to_dict(),
         }
 
 
 def measure(
-    task: LearningTask,
-    cases: Sequence[tuple[str, int]],
-    variants: Sequence[Variant],
-    rounds: int,
-    done: Callable[[ModelResult], None],
-) -> None:
-    """Measures models, each at a width, on one graph; ``done`` is called with each result."""
+    task: LearningTask, cases: Iterable[tuple[str, int]], variants: Sequence[Variant], rounds: int
+) -> Iterator[ModelResult]:
+    """Measures models, each at a width, on one graph, and the memory that each takes; yields each result."""
     workload = Workload(task.name, task.edge_index, task.x.size(0))
     for model, width in cases:
-        done(measure_model(task, workload, model, width, variants, rounds))
+        result = measure_model(ModelCase(task, workload, model, width), variants, rounds)
+        measure_peaks(task, result)
+        yield result
 
 
 def measure_model(
-    task: LearningTask,
-    workload: Workload,
-    model: str,
-    hidden: int,
-    variants: Sequence[Variant],
-    rounds: int,
-    memory_bytes: int | None = None,
+    case: ModelCase, variants: Sequence[Variant], rounds: int, memory_bytes: int | None = None
 ) -> ModelResult:
+    """Compares and times as :func:`compared` does, profiles epochs of onehop's, and measures their floor."""
+    result, runs = compared(case, variants, rounds, memory_bytes)
+    if ONEHOP.name in runs:
+        variant, training = runs[ONEHOP.name]
+        with variant.context():
+            seen = shares(training.epoch, _epochs(training))
+        floor = None
+        if not recipe(case.model).fan_out:  # the floor of an epoch in mini-batches is not known
+            roofs: Roofs = case.workload.once("roofs", lambda: Roofs(case.workload))
+            floor = roofs.floor(count(case.model, case.task, case.hidden))
+        result.breakdown = Breakdown(result.times[variant.name].median_s, seen, floor)
+    return result
+
+
+def compared(
+    case: ModelCase, variants: Sequence[Variant], rounds: int, memory_bytes: int | None = None
+) -> tuple[ModelResult, Runs]:
     """Compares the losses of the first epochs, then times those variants that agree, in turns.
 
     All variants draw the same random numbers in the first epochs, so that they drop the same entries.
     A turn enters the variant's context, trains one epoch that is not timed (so that graphs are cached and
-    memory is warm again after the others), and then times one or more. At last epochs of onehop's are
-    profiled, and the floor of their work is measured.
+    memory is warm again after the others), and then times one or more.
 
     Args:
-        task: What is learnt.
-        workload: The same graph, with what variants make of it.
-        model: A key of :data:`onehop.bench.recipes.RECIPES`.
-        hidden: Width between the layers.
+        case: The model, its width and the task.
         variants: The ways to train.
         rounds: Turns of each.
         memory_bytes: Most messages that a variant may make; None means half of the machine's memory.
+
+    Returns:
+        The result, and the training of each variant that was timed.
     """
-    result = ModelResult(task.name, model, hidden, sampler=drawn_by() if recipe(model).fan_out else None)
+    drawn = drawn_by() if recipe(case.model).fan_out else None
+    result = ModelResult(case.task.name, case.model, case.hidden, sampler=drawn)
     limit = config.physical_memory_bytes() // MEMORY_SHARE if memory_bytes is None else memory_bytes
-    runs: dict[str, tuple[Variant, Training]] = {}
+    runs: Runs = {}
     with beta_warnings_ignored():
         for variant in variants:
-            reason = (
-                variant.available()
-                or _unsuited(variant, model)
-                or _too_large(variant, task, model, hidden, limit)
-            )
+            reason = variant.available() or _unsuited(variant, case.model) or _too_large(variant, case, limit)
             if reason is not None:
                 result.skipped[variant.name] = reason
                 continue
-            edges = variant.edges(workload)
-            training = start(model, task, hidden, edges=edges, autocast=variant.autocast)
+            edges = variant.edges(case.workload)
+            training = start(case.model, case.task, case.hidden, edges=edges, autocast=variant.autocast)
             variant.prepare(training.model)
             torch.manual_seed(_EPOCHS_SEED)
             try:
@@ -147,20 +159,17 @@ def measure_model(
                 result.wrong[variant.name] = f"fails to train: {str(error).splitlines()[0]}"
                 continue
             runs[variant.name] = (variant, training)
-    _compare(result, runs)
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, (variant, training) in runs.items():
-            seconds[name].append(_turn(variant, training))
-    result.times = {name: Times(tuple(values)) for name, values in seconds.items()}
-    if ONEHOP.name in runs:
-        result.breakdown = _breakdown(result, task, workload, *runs[ONEHOP.name])
-    return result
+    _judge(result, runs)
+    turns = {
+        name: partial(within, variant.context, partial(_turn, training))
+        for name, (variant, training) in runs.items()
+    }
+    result.times = in_turns(turns, rounds)
+    return result, runs
 
 
-def _turn(variant: Variant, training: Training) -> float:
-    with variant.context():
-        return measure_once(training.epoch, _epochs(training))
+def _turn(training: Training) -> float:
+    return measure_once(training.epoch, _epochs(training))
 
 
 def _epochs(training: Training) -> int:
@@ -168,20 +177,7 @@ def _epochs(training: Training) -> int:
     return min(max(math.ceil(_TURN_S / measure_once(training.epoch)), 1), _MOST_EPOCHS)
 
 
-def _breakdown(
-    result: ModelResult, task: LearningTask, workload: Workload, variant: Variant, training: Training
-) -> Breakdown:
-    """The parts of an epoch; the floor of an epoch in mini-batches is not known."""
-    with variant.context():
-        seen = shares(training.epoch, _epochs(training))
-    floor = None
-    if not recipe(result.model).fan_out:
-        roofs: Roofs = workload.once("roofs", lambda: Roofs(workload))
-        floor = roofs.floor(count(result.model, task, result.hidden))
-    return Breakdown(result.times[variant.name].median_s, seen, floor)
-
-
-def _compare(result: ModelResult, runs: dict[str, tuple[Variant, Training]]) -> None:
+def _judge(result: ModelResult, runs: Runs) -> None:
     """Takes out of ``runs`` what does not train as plain PyG does (or, without it, as the first other)."""
     others = [name for name in runs if not name.startswith(ONEHOP.name)]
     judge = PYG.name if PYG.name in runs else next(iter(others), None)
@@ -206,11 +202,12 @@ def _unsuited(variant: Variant, model: str) -> str | None:
     return None
 
 
-def _too_large(variant: Variant, task: LearningTask, model: str, hidden: int, limit: int) -> str | None:
+def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
     """The reason why its messages would not fit into memory; those of a mini-batch do."""
-    if not variant.makes_messages or recipe(model).fan_out:
+    found, task = recipe(case.model), case.task
+    if not variant.makes_messages or found.fan_out:
         return None
-    needed = recipe(model).message_bytes(task.edge_index.size(1), task.x.size(1), hidden, task.num_classes)
+    needed = found.message_bytes(task.edge_index.size(1), task.x.size(1), case.hidden, task.num_classes)
     if needed <= limit:
         return None
     return f"would need {sizes.told(needed)} of messages (limit {sizes.told(limit)})"
@@ -218,13 +215,9 @@ def _too_large(variant: Variant, task: LearningTask, model: str, hidden: int, li
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:
     """Fills in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
-    with tempfile.TemporaryDirectory(prefix="onehop-bench-") as folder:
-        path = Path(folder) / "task.npz"
-        save_task(task, path)
+    with saved(task) as path:
         for variant in (ONEHOP, PYG):
             if variant.name in result.times:
-                order = Order(
-                    str(path), result.model, variant is ONEHOP, result.hidden, 1, torch.get_num_threads()
-                )
-                finished = run(order, lambda: None)
-                result.peak_bytes[variant.name] = finished.peak_bytes - finished.loaded_bytes
+                order = Order(path, result.model, variant is ONEHOP, result.hidden, epochs=1)
+                done = run(order, lambda: None)
+                result.peak_bytes[variant.name] = done.peak_bytes - done.loaded_bytes

@@ -1,13 +1,13 @@
 """The operators against their peers: the same operands, one process, in turns."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from onehop import config, sizes
-from onehop.bench.cases import Case, Workload
+from onehop.bench.cases import Case, Oracle, Workload
 from onehop.bench.limits import (
     ROW_MULTIPLE,
     Bandwidth,
@@ -17,10 +17,9 @@ from onehop.bench.limits import (
     gathered_bytes,
     percent_of_roof,
 )
-from onehop.bench.oracle import Oracle
 from onehop.bench.peers import Onehop, Peer
 from onehop.bench.peers.base import beta_warnings_ignored
-from onehop.bench.timing import Ratio, Times, geometric_mean, interleave
+from onehop.bench.timing import Compared, Ratio, geometric_mean, interleave
 
 ROOF = "gather roof"
 OURS = Onehop.name
@@ -31,43 +30,34 @@ _ROOF_ROUNDS = 3
 
 
 @dataclass
-class CaseResult:
+class CaseResult(Compared):
     """Measurements of one case.
 
     Attributes:
         graph: Its name.
         operation: One of :data:`onehop.bench.cases.OPERATIONS`.
         width: Columns.
-        times: By name of the peer; onehop's own are among them.
         roof: The gather over the same graph, columns and width, both ways where there is a backward pass;
             None where the width is no multiple of 16.
         percent_of_roof: onehop's bandwidth in percent of the roof's.
-        skipped: Why a peer was not run, by name.
-        wrong: What is wrong with a peer's result, by name; such a peer is not timed.
         checked_columns: How many columns were compared with the reference.
     """
 
     graph: str
     operation: str
     width: int
-    times: dict[str, Times] = field(default_factory=dict)
     roof: Bandwidth | None = None
     percent_of_roof: float | None = None
-    skipped: dict[str, str] = field(default_factory=dict)
-    wrong: dict[str, str] = field(default_factory=dict)
     checked_columns: int = 0
 
     def ratio_to(self, prefix: str = "") -> Ratio | None:
         """The fastest peer whose name begins with ``prefix``, divided by onehop; None if there is none."""
-        peers = {name: t for name, t in self.times.items() if name != OURS and name.startswith(prefix)}
-        if OURS not in self.times or not peers:
-            return None
-        return Ratio.of(min(peers.values(), key=lambda t: t.median_s), self.times[OURS])
+        return self.ratio(self.best_peer(prefix), OURS)
 
-    def best_peer(self) -> str | None:
-        """The name of the fastest peer."""
-        peers = [name for name in self.times if name != OURS]
-        return min(peers, key=lambda name: self.times[name].median_s) if peers else None
+    def best_peer(self, prefix: str = "") -> str | None:
+        """The name of the fastest peer whose name begins with ``prefix``; None if there is none."""
+        peers = [name for name in self.times if name != OURS and name.startswith(prefix)]
+        return min(peers, key=lambda name: self.times[name].median_s, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Ready for JSON."""
@@ -76,15 +66,13 @@ class CaseResult:
             "graph": self.graph,
             "operation": self.operation,
             "width": self.width,
-            "times": {name: times.to_dict() for name, times in self.times.items()},
             "best_peer": self.best_peer(),
-            "best_peer_ratio": None if best is None else vars(best),
-            "torch_ratio": None if torch_csr is None else vars(torch_csr),
-            "roof": None if self.roof is None else self.roof.to_dict(),
+            "best_peer_ratio": best and vars(best),
+            "torch_ratio": torch_csr and vars(torch_csr),
+            "roof": self.roof and self.roof.to_dict(),
             "percent_of_roof": self.percent_of_roof,
-            "skipped": self.skipped,
-            "wrong": self.wrong,
             "checked_columns": self.checked_columns,
+            **super().to_dict(),
         }
 
 
@@ -156,23 +144,12 @@ def measure_case(
 
 
 def measure(
-    workloads: Iterable[Workload],
-    operations: Sequence[str],
-    widths: Sequence[int],
-    peers: Sequence[Peer],
-    rounds: int,
-    budget_s: float,
-    done: Callable[[CaseResult], None],
-) -> list[CaseResult]:
-    """Measures every operation at every width on every graph; ``done`` is called after each case."""
-    results = []
-    for workload in workloads:
-        for operation in operations:
-            for width in widths:
-                results.append(measure_case(Case(workload, operation, width), peers, rounds, budget_s))
-                done(results[-1])
-        workload.kept.clear()
-    return results
+    workload: Workload, cases: Iterable[tuple[str, int]], peers: Sequence[Peer], rounds: int, budget_s: float
+) -> Iterator[CaseResult]:
+    """Measures operations, each at a width, on one graph; yields each result."""
+    for operation, width in cases:
+        yield measure_case(Case(workload, operation, width), peers, rounds, budget_s)
+    workload.kept.clear()
 
 
 def summarise(results: Sequence[CaseResult]) -> list[Summary]:

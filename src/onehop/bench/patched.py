@@ -1,6 +1,5 @@
 """The same call with and without the patch: results compared, then times in turns."""
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 import onehop
-from onehop.bench.timing import Ratio, in_turns, measure_once
+from onehop.bench.timing import Ratio, in_turns, measure_once, within
 
 
 def beside_pyg(once: Callable[[], list[Tensor]], rounds: int, tolerance: float) -> dict[str, Any]:
@@ -24,16 +23,11 @@ def beside_pyg(once: Callable[[], list[Tensor]], rounds: int, tolerance: float) 
         the largest relative difference, and whether that is too large.
     """
     patch = onehop.patch()
-
-    def turn(patched: bool) -> float:
-        with contextlib.nullcontext() if patched else patch.paused():
-            return measure_once(once)
-
-    with patch.paused():
-        expected = once()
+    expected = within(patch.paused, once)
     pairs = zip(once(), expected, strict=True)
     difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
-    times = in_turns({way: partial(turn, way) for way in (False, True)}, rounds)
+    turn = partial(measure_once, once)
+    times = in_turns({False: partial(within, patch.paused, turn), True: turn}, rounds)
     patch.remove()
     return {
         "pyg_s": times[False].median_s,

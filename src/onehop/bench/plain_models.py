@@ -1,18 +1,30 @@
-"""Models in plain PyG. Nothing in this file knows onehop: that is the point of it."""
+"""Models in plain PyG. Nothing in this file knows onehop: that is the point of it.
+
+First models of two layers, of any width and without dropout. Then models that people train: layers, widths,
+normalisation and dropout are those of their authors' programs. How all are trained is in
+:mod:`onehop.bench.recipes`.
+"""
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import BatchNorm1d, Linear, ReLU, Sequential
+from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, TransformerConv
 
+Activation = Callable[[Tensor], Tensor]
 
-class GCN(torch.nn.Module):
-    """Kipf and Welling, 2017: two layers."""
 
-    def __init__(self, features: int, hidden: int, classes: int) -> None:
+class TwoLayers(Module):
+    """Two layers, ReLU between them."""
+
+    def __init__(self, first: Module, second: Module) -> None:
         super().__init__()
-        self.first = GCNConv(features, hidden)
-        self.second = GCNConv(hidden, classes)
+        self.first = first
+        self.second = second
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """[N, features] -> [N, classes]."""
@@ -21,61 +33,50 @@ class GCN(torch.nn.Module):
         return out
 
 
-class SAGE(torch.nn.Module):
-    """GraphSAGE with the mean: Hamilton, Ying and Leskovec, 2017: two layers."""
+class GCN(TwoLayers):
+    """Kipf and Welling, 2017."""
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.first = SAGEConv(features, hidden, aggr="mean")
-        self.second = SAGEConv(hidden, classes, aggr="mean")
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, features] -> [N, classes]."""
-        x = self.first(x, edge_index).relu()
-        out: Tensor = self.second(x, edge_index)
-        return out
+        super().__init__(GCNConv(features, hidden), GCNConv(hidden, classes))
 
 
-class GIN(torch.nn.Module):
-    """Xu, Hu, Leskovec and Jegelka, 2019: two layers, each with a perceptron of one hidden layer."""
+class SAGE(TwoLayers):
+    """GraphSAGE with the mean: Hamilton, Ying and Leskovec, 2017."""
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__()
-        self.first = GINConv(Sequential(Linear(features, hidden), ReLU(), Linear(hidden, hidden)))
-        self.second = GINConv(Sequential(Linear(hidden, hidden), ReLU(), Linear(hidden, classes)))
+        super().__init__(SAGEConv(features, hidden, aggr="mean"), SAGEConv(hidden, classes, aggr="mean"))
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, features] -> [N, classes]."""
-        x = self.first(x, edge_index).relu()
-        out: Tensor = self.second(x, edge_index)
-        return out
+
+class GIN(TwoLayers):
+    """Xu, Hu, Leskovec and Jegelka, 2019: each layer has a perceptron of one hidden layer."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__(
+            GINConv(self.perceptron(features, hidden, hidden)),
+            GINConv(self.perceptron(hidden, hidden, classes)),
+        )
+
+    def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
+        """The perceptron of a layer."""
+        return Sequential(Linear(features, hidden), ReLU(), Linear(hidden, columns))
 
 
 class NormalisedGIN(GIN):
     """GIN with batch normalisation, as in the paper: without it, sums over hubs keep it from learning."""
 
-    def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__(features, hidden, classes)
-        self.first.nn.insert(1, BatchNorm1d(hidden))
-        self.second.nn.insert(1, BatchNorm1d(hidden))
+    def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
+        """The perceptron of a layer."""
+        return Sequential(Linear(features, hidden), BatchNorm1d(hidden), ReLU(), Linear(hidden, columns))
 
 
-class GAT(torch.nn.Module):
-    """Velickovic et al., 2018: two layers, the first with four heads side by side."""
+class GAT(TwoLayers):
+    """Velickovic et al., 2018: the first layer has four heads side by side."""
 
     conv = GATConv
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__()
         head = max(hidden // HEADS, 1)
-        self.first = self.conv(features, head, heads=HEADS)
-        self.second = self.conv(HEADS * head, classes)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, features] -> [N, classes]."""
-        x = self.first(x, edge_index).relu()
-        out: Tensor = self.second(x, edge_index)
-        return out
+        super().__init__(self.conv(features, head, heads=HEADS), self.conv(HEADS * head, classes))
 
 
 class GATv2(GAT):
@@ -90,9 +91,117 @@ class GraphTransformer(GAT):
     conv = TransformerConv
 
 
+class Stack(Module):
+    """Layers one after the other, with what goes between them.
+
+    Args:
+        convs: The layers.
+        activation: Between layers.
+        dropout: The share of entries that are dropped between layers.
+        norms: A normalisation after every layer but the last; none for an empty list.
+        drops_features: Whether the features are dropped too.
+        returns_scores: Whether scores are returned; else the logarithms of the classes' probabilities.
+    """
+
+    def __init__(
+        self,
+        convs: Sequence[Module],
+        activation: Activation,
+        dropout: float,
+        norms: Sequence[Module] = (),
+        *,
+        drops_features: bool = False,
+        returns_scores: bool = False,
+    ) -> None:
+        super().__init__()
+        self.convs = ModuleList(convs)
+        self.norms = ModuleList(norms)
+        self.activation = activation
+        self.dropout = dropout
+        self.drops_features = drops_features
+        self.returns_scores = returns_scores
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """[N, features] -> [N, classes]."""
+        *inner, last = self.convs
+        if self.drops_features:
+            x = F.dropout(x, p=self.dropout, training=self.training)
+        for place, conv in enumerate(inner):
+            x = conv(x, edge_index)
+            if len(self.norms):
+                x = self.norms[place](x)
+            x = F.dropout(self.activation(x), p=self.dropout, training=self.training)
+        out: Tensor = last(x, edge_index)
+        return out if self.returns_scores else out.log_softmax(dim=-1)
+
+
+def three_layers(
+    conv: Callable[[int, int], Module], features: int, hidden: int, classes: int, *, norm: bool = True
+) -> Stack:
+    """The Open Graph Benchmark's own examples: three layers of a kind, normalised for ogbn-arxiv."""
+    convs = [conv(a, b) for a, b in itertools.pairwise((features, hidden, hidden, classes))]
+    return Stack(convs, F.relu, 0.5, [BatchNorm1d(hidden) for _ in range(2 if norm else 0)])
+
+
+def ogb_gat(features: int, hidden: int, classes: int) -> Stack:
+    """GAT for ogbn-arxiv in the same manner: four heads side by side, one in the last layer, weights dropped.
+
+    Leaderboard entries of GAT differ in their extras (labels as features, residuals); this is their core.
+    """
+    head = max(hidden // HEADS, 1)
+    width = HEADS * head
+    convs = [
+        GATConv(features, head, heads=HEADS, dropout=ATTENTION_DROPOUT),
+        GATConv(width, head, heads=HEADS, dropout=ATTENTION_DROPOUT),
+        GATConv(width, classes, dropout=ATTENTION_DROPOUT),
+    ]
+    return Stack(convs, F.elu, 0.5, [BatchNorm1d(width) for _ in range(2)])
+
+
+def cora_gcn(features: int, hidden: int, classes: int) -> Stack:
+    """PyG's ``examples/gcn.py``: two layers, features dropped as well."""
+    convs = [GCNConv(features, hidden), GCNConv(hidden, classes)]
+    return Stack(convs, torch.relu, 0.5, drops_features=True, returns_scores=True)
+
+
+def cora_gat(features: int, hidden: int, classes: int) -> Stack:
+    """PyG's ``examples/gat.py``: eight heads, then one; features and attention dropped."""
+    head = max(hidden // CORA_HEADS, 1)
+    convs = [
+        GATConv(features, head, heads=CORA_HEADS, dropout=0.6),
+        GATConv(CORA_HEADS * head, classes, concat=False, dropout=0.6),
+    ]
+    return Stack(convs, F.elu, 0.6, drops_features=True, returns_scores=True)
+
+
+def loader_sage(features: int, hidden: int, classes: int) -> Stack:
+    """GraphSAGE on batches of ``NeighborLoader``, as in PyG's ``examples/reddit.py``: two layers."""
+    return Stack([SAGEConv(features, hidden), SAGEConv(hidden, classes)], F.relu, 0.5, returns_scores=True)
+
+
 HEADS = 4
-"""Heads of the first attention layer; the width between the layers is a multiple of it."""
+"""Heads of inner attention layers; the width between the layers is a multiple of it."""
+
+CORA_HEADS = 8
+"""Heads of the first layer of :func:`cora_gat`."""
+
+ATTENTION_DROPOUT = 0.1
+"""The share of attention weights that :func:`ogb_gat` drops."""
 
 ATTENTION = {"gat": GAT, "gatv2": GATv2, "transformer": GraphTransformer}
 
 MODELS = {"gcn": GCN, "sage": SAGE, "gin": GIN, "gin-norm": NormalisedGIN, **ATTENTION}
+
+# The examples for ogbn-products normalise the adjacency matrix before they train; here each layer does, once.
+_cached_gcn = partial(GCNConv, cached=True)
+
+PUBLISHED: dict[str, Callable[[int, int, int], Stack]] = {
+    "ogb-gcn": partial(three_layers, _cached_gcn),
+    "ogb-sage": partial(three_layers, SAGEConv),
+    "ogb-gat": ogb_gat,
+    "products-gcn": partial(three_layers, _cached_gcn, norm=False),
+    "products-sage": partial(three_layers, SAGEConv, norm=False),
+    "cora-gcn": cora_gcn,
+    "cora-gat": cora_gat,
+    "loader-sage": loader_sage,
+}

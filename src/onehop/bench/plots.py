@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from onehop import pictures
@@ -22,7 +23,6 @@ from onehop.pictures import (
     PINK,
     RED,
     SKY,
-    SMALL_SIZE,
     TEXT_SIZE,
     TITLE_SIZE,
     YELLOW,
@@ -84,14 +84,10 @@ def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> Non
     colours = dict(zip(others, (BLUE, SKY, ORANGE, GREEN, PINK, YELLOW, GREY), strict=False))
     colours[PYG.name] = RED
     most = max(len([r for r in results if r.graph == graph]) for graph in graphs)
-    width = max(0.28 * most * (len(names) + 1) + 1.5, 6.5)
-    figure = pictures.figure(width, 2.6 * len(graphs) + 1.2)
-    grid = figure.subplots(len(graphs), 1, squeeze=False)[:, 0]
-    for axes, graph in zip(grid, graphs, strict=True):
-        cases = [r for r in results if r.graph == graph]
-        _epochs(axes, cases, names, colours)
-        axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
-    pictures.legend(figure, grid[0], columns=3)
+    figure, panels = _panels(graphs, 0.28 * most * (len(names) + 1) + 1.5)
+    for graph, axes in panels.items():
+        _epochs(axes, [r for r in results if r.graph == graph], names, colours)
+    pictures.legend(figure, axes, columns=3)
     title = (
         "Training epoch by model and hidden width, with quartiles; above the bars: speed-up over plain PyG"
     )
@@ -101,32 +97,31 @@ def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> Non
 def _epochs(
     axes: Axes, cases: Sequence[ModelResult], names: Sequence[str], colours: Mapping[str, str]
 ) -> None:
-    bar = 0.8 / len(names)
-    for number, name in enumerate(names):
-        left = [place + (number - (len(names) - 1) / 2) * bar for place in range(len(cases))]
-        heights = [r.times[name].median_s * 1e3 if name in r.times else 0 for r in cases]
-        axes.bar(left, heights, bar * 0.92, color=colours[name], label=name)
-        for place, result in zip(left, cases, strict=True):
-            if name not in result.times:
-                continue
-            times = result.times[name].to_dict()
-            low, high = 1e3 * times["lower_quartile_s"], 1e3 * times["upper_quartile_s"]
-            pictures.spread(axes, [place], [low], [high])
-            ratio = result.speedup() if name == ONEHOP.name else None
-            if ratio is not None:
-                _above(axes, place, max(high, 1e3 * times["median_s"]), f"{ratio.median:.1f}x")
-    axes.set_xticks(range(len(cases)), [f"{r.model}\n{r.hidden}" for r in cases])
-    axes.set_ylabel("epoch, ms")
-    axes.margins(y=0.12)
-    pictures.style(axes)
+    shown = []
+    for name in names:
+        timed = [r.times[name].to_dict() if name in r.times else {} for r in cases]
+        median, low, high = (
+            [1e3 * times[key] if times else None for times in timed]
+            for key in ("median_s", "lower_quartile_s", "upper_quartile_s")
+        )
+        ratios = [r.speedup() if name == ONEHOP.name else None for r in cases]
+        texts = [f"{ratio.median:.1f}x" if ratio else "" for ratio in ratios]
+        shown.append(
+            pictures.Bars(label=name, colour=colours[name], values=median, low=low, high=high, texts=texts)
+        )
+    pictures.bars(axes, [f"{r.model}\n{r.hidden}" for r in cases], shown)
 
 
-def _above(axes: Axes, place: float, height: float, text: str) -> None:
-    """Writes a figure above a bar."""
-    axes.annotate(
-        text, (place, height), (0, 2), textcoords="offset points", ha="center", va="bottom",
-        fontsize=SMALL_SIZE,
-    )  # fmt: skip
+def _panels(graphs: Sequence[str], width: float) -> tuple[Figure, dict[str, Axes]]:
+    """A figure with a panel for each graph, for times of epochs."""
+    figure = pictures.figure(max(width, 6.5), 2.6 * len(graphs) + 1.2)
+    panels = dict(zip(graphs, figure.subplots(len(graphs), 1, squeeze=False)[:, 0], strict=True))
+    for graph, axes in panels.items():
+        axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
+        axes.set_ylabel("epoch, ms")
+        axes.margins(y=0.12)
+        pictures.style(axes)
+    return figure, panels
 
 
 def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None:
@@ -138,20 +133,16 @@ def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -
         path: The PNG, PDF or SVG file.
     """
     shown = [r for r in results if r.get("breakdown")]
-    graphs = list(dict.fromkeys(r["graph"] for r in shown))
-    most = max((len([r for r in shown if r["graph"] == graph]) for graph in graphs), default=1)
-    figure = pictures.figure(max(1.1 * most + 2.5, 6.5), 2.6 * max(len(graphs), 1) + 1.2)
-    grid = figure.subplots(max(len(graphs), 1), 1, squeeze=False)[:, 0]
-    for axes, graph in zip(grid, graphs, strict=False):
-        cases = [r for r in shown if r["graph"] == graph]
-        for place, case in enumerate(cases):
+    # Without any breakdown, an empty panel.
+    graphs = list(dict.fromkeys(r["graph"] for r in shown)) or [""]
+    by_graph = {graph: [r for r in shown if r["graph"] == graph] for graph in graphs}
+    figure, panels = _panels(graphs, 1.1 * max(1, *map(len, by_graph.values())) + 2.5)
+    for graph, axes in panels.items():
+        for place, case in enumerate(by_graph[graph]):
             _stacks(axes, place, case["breakdown"])
-        axes.set_xticks(range(len(cases)), [f"{r['model']}\n{r['hidden']}" for r in cases])
-        axes.set_ylabel("epoch, ms")
-        axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
-        axes.margins(y=0.12)
-        pictures.style(axes)
-    pictures.legend(figure, grid[0])
+        labels = [f"{r['model']}\n{r['hidden']}" for r in by_graph[graph]]
+        axes.set_xticks(range(len(labels)), labels)
+    pictures.legend(figure, axes)
     title = (
         "Where onehop's epoch goes (left), and the least time for its work (right, hatched), "
         "by model and hidden width; above the bars: epoch over its least time"
@@ -177,7 +168,9 @@ def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
             )
             bottom += height
         if hatch is not None and found["x_of_floor"] is not None:
-            _above(axes, place - 0.2, 1e3 * sum(found["seconds"].values()), f"{found['x_of_floor']:.1f}x")
+            pictures.above(
+                axes, place - 0.2, 1e3 * sum(found["seconds"].values()), f"{found['x_of_floor']:.1f}x"
+            )
 
 
 def plot_limits(
@@ -227,22 +220,16 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         (time_axes, "epoch_s", "epoch, s (median)", 1.0),
         (memory_axes, "peak_bytes", "peak memory of the process, MiB", 2.0**-20),
     ):
-        for offset, variant, label, colour in (
-            (-0.2, "pyg", "PyG alone", ORANGE),
-            (0.2, "onehop", "with onehop, and how many times less", BLUE),
-        ):
-            places = [place + offset for place in range(len(rows))]
-            heights = [row[variant][key] * scale for row in rows]
-            bars = axes.bar(places, heights, 0.38, color=colour, label=label)
-            texts = [
-                f"{height:.2g}" if height < 1 else f"{height:,.{1 if height < 100 else 0}f}"
-                for height in heights
-            ]
-            if variant == "onehop":
-                ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
-                texts = [f"{text}\n{ratio:.1f}x" for text, ratio in zip(texts, ratios, strict=True)]
-            axes.bar_label(bars, texts, fontsize=SMALL_SIZE, padding=2)
-        axes.set_xticks(range(len(rows)), [row["title"] for row in rows])
+        heights = {variant: [row[variant][key] * scale for row in rows] for variant in ("pyg", "onehop")}
+        pyg, onehop = ([_figure(height) for height in each] for each in heights.values())
+        ratios = [row["pyg"][key] / row["onehop"][key] for row in rows]
+        onehop = [f"{text}\n{ratio:.1f}x" for text, ratio in zip(onehop, ratios, strict=True)]
+        label = "with onehop, and how many times less"
+        shown = [
+            pictures.Bars(label="PyG alone", colour=ORANGE, values=heights["pyg"], texts=pyg),
+            pictures.Bars(label=label, colour=BLUE, values=heights["onehop"], texts=onehop),
+        ]
+        pictures.bars(axes, [row["title"] for row in rows], shown)
         axes.set_ylabel(unit)
         # From milliseconds on Cora to seconds on arxiv.
         pictures.logarithmic(axes)
@@ -250,3 +237,7 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         pictures.style(axes)
     pictures.legend(figure, time_axes)
     pictures.save(figure, f"Training on {graph}: unchanged PyG models, alone and patched", machine, path)
+
+
+def _figure(value: float) -> str:
+    return f"{value:.2g}" if value < 1 else f"{value:,.{1 if value < 100 else 0}f}"

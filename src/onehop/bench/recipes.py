@@ -88,14 +88,14 @@ PUBLISHED: dict[str, Recipe] = {
     "cora-gat": Recipe("cora", hidden=64, attention=True, kept_rows=1, rate=0.005, decay=5e-4),
     "loader-sage": Recipe("arxiv", hidden=256, fan_out=(10, 10)),
 }
-"""The models of :mod:`onehop.bench.published_models`, trained as their authors do."""
+"""The published models of :mod:`onehop.bench.plain_models`, trained as their authors do."""
 
 TWO_LAYER: dict[str, Recipe] = {
     "gcn": Recipe(weighted=True),
     **dict.fromkeys(("sage", "gin", "gin-norm"), Recipe()),
     **dict.fromkeys(("gat", "gatv2", "transformer"), Recipe(attention=True)),
 }
-"""The models of :mod:`onehop.bench.plain_models`: two layers of any width, without dropout."""
+"""Those of :mod:`onehop.bench.plain_models` that have two layers of any width, without dropout."""
 
 RECIPES: dict[str, Recipe] = {**PUBLISHED, **TWO_LAYER}
 
@@ -121,11 +121,7 @@ def network(model: str, features: int, hidden: int, classes: int) -> torch.nn.Mo
         classes: Columns of the output.
     """
     recipe(model)
-    if model in PUBLISHED:
-        from onehop.bench.published_models import MODELS as published
+    from onehop.bench import plain_models
 
-        return published[model](features, hidden, classes)
-    from onehop.bench.plain_models import MODELS as plain
-
-    made: Callable[[int, int, int], torch.nn.Module] = plain[model]
-    return made(features, hidden, classes)
+    makers: dict[str, Callable[..., torch.nn.Module]] = {**plain_models.MODELS, **plain_models.PUBLISHED}
+    return makers[model](features, hidden, classes)

@@ -1,15 +1,27 @@
-"""Training runs, each in a process of its own."""
+"""Training runs, each in a process of its own, so that its peak memory is its own.
+
+The process is ``python -m onehop.bench.runs``: it reads a JSON object from standard input and writes one JSON
+object a line to standard output: ``loaded``, then an ``epoch`` each, then ``done``.
+"""
 
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
+import onehop
+from onehop.bench.memory import peak_bytes, resident_bytes
+from onehop.bench.tasks import LearningTask, load_task, save_task
 from onehop.bench.timing import Times
+from onehop.bench.training import start
 from onehop.errors import OnehopError
 
 
@@ -32,7 +44,7 @@ class Order:
     patched: bool
     hidden: int
     epochs: int
-    threads: int
+    threads: int = field(default_factory=torch.get_num_threads)
     seed: int = 0
 
 
@@ -64,13 +76,22 @@ class Run:
         return {"epoch_s": self.epoch_s, "first_epoch_s": self.seconds[0], **asdict(self)}
 
 
+@contextmanager
+def saved(task: LearningTask) -> Iterator[str]:
+    """The file of a task, for :class:`Order`; it is there while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="onehop-") as folder:
+        path = Path(folder) / "task.npz"
+        save_task(task, path)
+        yield str(path)
+
+
 def run(order: Order, on_epoch: Callable[[], None]) -> Run:
     """Trains in a new process; ``on_epoch`` is called after every epoch.
 
     Raises:
         OnehopError: The process failed; the message ends with the last line that it wrote.
     """
-    command = [sys.executable, "-m", "onehop.bench.train_once"]
+    command = [sys.executable, "-m", "onehop.bench.runs"]
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryFile("w+") as complaints:
         with subprocess.Popen(
@@ -101,3 +122,29 @@ def run(order: Order, on_epoch: Callable[[], None]) -> Run:
         peak_bytes=done["peak_bytes"],
         test_accuracy=done["test_accuracy"],
     )
+
+
+def main() -> None:
+    """Runs the :class:`Order` on standard input."""
+    order = Order(**json.load(sys.stdin))
+    torch.set_num_threads(order.threads)
+    task = load_task(Path(order.task))
+    if order.patched:
+        onehop.patch()
+    training = start(order.model, task, order.hidden, seed=order.seed)
+    _tell(event="loaded", resident_bytes=resident_bytes())
+    for number in range(order.epochs):
+        begin = time.perf_counter()
+        loss = training.epoch()
+        _tell(event="epoch", number=number, seconds=time.perf_counter() - begin, loss=loss)
+    peak = peak_bytes()
+    _tell(event="done", peak_bytes=peak, test_accuracy=training.test_accuracy())
+
+
+def _tell(**content: Any) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
-"""The graphs that ``--graph`` and ``--graphs`` name."""
+"""The graphs that ``--graph`` and ``--graphs`` name, and the models that are measured on each."""
 
 import os
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from onehop import datasets
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
+from onehop.bench.recipes import recipe
 from onehop.bench.tasks import LearningTask
 from onehop.datasets import splits
 from onehop.errors import ArgumentError
@@ -18,18 +19,40 @@ from onehop.errors import ArgumentError
 PRODUCTS_SCALE = 0.02
 # Cora's public split has 20 training nodes a class, 500 nodes for validation and 1,000 for testing.
 _PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
+# Of models that belong to no graph, and of those whose authors chose no width.
+WIDTHS = (32, 128)
+_BENCHMARK_GRAPHS = tuple((name, False) for name in graphs.GRAPHS)
+TWIN = "twin:"
 GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
 BENCHMARK_HELP = f"One of {', '.join(graphs.GRAPHS)}; or a file, pyg:NAME, ogb:NAME or twin:NAME."
 
 
-def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:
-    """The data set that ``source`` names: a file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
+def dataset(
+    source: str,
+    progress: datasets.Progress | None = None,
+    seed: int = 0,
+    scale: float = 1.0,
+    *,
+    features: bool = True,
+) -> datasets.Dataset:
+    """The data set that ``source`` names.
+
+    Args:
+        source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
+        progress: Told how far it is.
+        seed: Of a twin.
+        scale: Multiplies a twin's nodes and edges.
+        features: Whether a twin's features are drawn.
 
     Raises:
-        ArgumentError: The kind or the name is unknown, or there is no such file.
+        ArgumentError: The kind or the name is unknown, there is no such file, or it cannot be scaled.
     """
+    if scale != 1 and not source.startswith(TWIN):
+        raise ArgumentError(
+            f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
+        )
     if source.startswith(datasets.PREFIXES):
-        return datasets.load(source, progress=progress)
+        return datasets.load(source, seed, scale, progress, features=features)
     if ":" in source and not Path(source).exists():
         raise ArgumentError(
             f"graph: expected a file or one of {', '.join(f'{prefix}NAME' for prefix in datasets.PREFIXES)}, "
@@ -44,8 +67,8 @@ def dataset(source: str, progress: datasets.Progress | None = None) -> datasets.
 
 
 def training_set(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:
-    """As :func:`dataset`, where a benchmark graph's bare name stands for its twin."""
-    return dataset(f"twin:{source}" if source in graphs.GRAPHS else source, progress)
+    """As :func:`dataset`, where a benchmark graph's bare name means its twin."""
+    return dataset(f"{TWIN}{source}" if source in graphs.GRAPHS else source, progress)
 
 
 def structure(source: str) -> Workload:
@@ -54,16 +77,6 @@ def structure(source: str) -> Workload:
         return graphs.workload(source)
     found = dataset(source)
     return Workload(found.name, found.edge_index, found.num_nodes)
-
-
-def own_task(graph: str, progress: datasets.Progress | None = None) -> LearningTask:
-    """The task on the graph that a published model belongs to.
-
-    Args:
-        graph: A key of :data:`OWN`.
-        progress: Told how far it is.
-    """
-    return OWN[graph](progress)
 
 
 def _arxiv(progress: datasets.Progress | None) -> LearningTask:
@@ -95,3 +108,53 @@ OWN: dict[str, Callable[[datasets.Progress | None], LearningTask]] = {
     "cora": _cora,
 }
 """The graphs of :data:`onehop.bench.recipes.PUBLISHED`."""
+
+
+@dataclass(frozen=True)
+class ModelsOfGraph:
+    """The models of one graph.
+
+    Attributes:
+        source: What names the graph.
+        own: Whether the name is a key of :data:`OWN`, not what ``--graphs`` takes.
+        cases: Models, each with a width between its layers.
+    """
+
+    source: str
+    own: bool
+    cases: tuple[tuple[str, int], ...]
+
+    def load(self, progress: datasets.Progress | None = None) -> LearningTask:
+        """The task on the graph."""
+        if self.own:
+            return OWN[self.source](progress)
+        return LearningTask.of(training_set(self.source, progress))
+
+
+def jobs(
+    models: Sequence[str],
+    graph_names: Sequence[str] | None = None,
+    hidden: Sequence[int] | None = None,
+    elsewhere: Sequence[tuple[str, bool]] = _BENCHMARK_GRAPHS,
+    widths: Sequence[int] = WIDTHS,
+) -> list[ModelsOfGraph]:
+    """Everything to be measured, graph by graph.
+
+    Args:
+        models: Keys of :data:`onehop.bench.recipes.RECIPES`.
+        graph_names: What ``--graphs`` names, for all models alike; None means that each published model is
+            trained on the graph of its authors, and the others on those of ``elsewhere``.
+        hidden: Widths of all models; None means those of the authors, and ``widths`` for the others.
+        elsewhere: Graphs of models that belong to no graph, as the first two fields of a job.
+        widths: Widths of models whose authors chose none.
+    """
+    grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
+    for model in models:
+        found = recipe(model)
+        places = elsewhere if found.graph is None else [(found.graph, True)]
+        if graph_names is not None:
+            places = [(name, False) for name in graph_names]
+        for place in places:
+            chosen = hidden or (widths if found.hidden is None else (found.hidden,))
+            grouped.setdefault(place, []).extend((model, width) for width in chosen)
+    return [ModelsOfGraph(*place, tuple(cases)) for place, cases in grouped.items()]

@@ -4,13 +4,16 @@ import gc
 import math
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onehop.errors import ArgumentError
 
 Name = TypeVar("Name", bound=Hashable)
+T = TypeVar("T")
+Context = Callable[[], AbstractContextManager[Any]]
 
 # A callable that has used up its time is still called this often: a median of fewer says little.
 LEAST_ROUNDS = 3
@@ -75,8 +78,40 @@ class Ratio:
         return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)))
 
 
+@dataclass(kw_only=True)
+class Compared:
+    """Ways to do the same, checked before they are timed.
+
+    Attributes:
+        times: Times by the name of the way.
+        skipped: Why a way was not run, by its name.
+        wrong: What is wrong with a way's result, by its name; such a way is not timed.
+    """
+
+    times: dict[str, Times] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+    wrong: dict[str, str] = field(default_factory=dict)
+
+    def ratio(self, slow: str | None, fast: str) -> Ratio | None:
+        """Return the times of one way over those of another; None if one of them was not timed."""
+        if slow is None or slow not in self.times or fast not in self.times:
+            return None
+        return Ratio.of(self.times[slow], self.times[fast])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "times": {name: times.to_dict() for name, times in self.times.items()},
+            "skipped": self.skipped,
+            "wrong": self.wrong,
+        }
+
+
 def interleave(
-    calls: Mapping[str, Callable[[], object]], rounds: int, budget_s: float = math.inf
+    calls: Mapping[str, Callable[[], object]],
+    rounds: int,
+    budget_s: float = math.inf,
+    contexts: Mapping[str, Context] | None = None,
 ) -> dict[str, Times]:
     """Calls everything once unmeasured, then in turns, so that a slow moment of the machine meets all alike.
 
@@ -84,6 +119,7 @@ def interleave(
         calls: What is measured, by name.
         rounds: How often each is measured.
         budget_s: Time after which a callable is left out of further rounds, once it has had three of them.
+        contexts: Entered around the turns of the callables of these names, untimed; None for none.
 
     Returns:
         The times by name, in the order given.
@@ -91,7 +127,8 @@ def interleave(
     Raises:
         ArgumentError: ``rounds`` is less than 1.
     """
-    repeats = {name: _repeats(call) for name, call in calls.items()}
+    around = {**dict.fromkeys(calls, nullcontext), **(contexts or {})}
+    repeats = {name: within(around[name], partial(_repeats, call)) for name, call in calls.items()}
 
     def turn(name: str) -> float:
         time.sleep(PAUSE_S)
@@ -102,7 +139,8 @@ def interleave(
     def is_enough(name: str, seconds: list[float]) -> bool:
         return len(seconds) >= LEAST_ROUNDS and sum(seconds) * repeats[name] > budget_s
 
-    return in_turns({name: partial(turn, name) for name in calls}, rounds, is_enough)
+    turns = {name: partial(within, around[name], partial(turn, name)) for name in calls}
+    return in_turns(turns, rounds, is_enough)
 
 
 def in_turns(
@@ -110,12 +148,14 @@ def in_turns(
     rounds: int,
     is_enough: Callable[[Name, list[float]], bool] = lambda name, seconds: False,
 ) -> dict[Name, Times]:
-    """Lets everyone measure in its turn, round by round.
+    """Measures in turns, round by round.
+
+    The same measurement under a second name is a control: its ratio to the first tells how large noise is.
 
     Args:
         turns: By name, what measures: it returns the seconds of a call.
         rounds: How many turns each has.
-        is_enough: Whether somebody, with these times so far, needs no further turn.
+        is_enough: Whether one with these times so far needs no further turn.
 
     Returns:
         The times by name, in the order given.
@@ -127,7 +167,7 @@ def in_turns(
         raise ArgumentError(f"rounds: expected 1 or more, got {rounds}.")
     seconds: dict[Name, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
-    gc.disable()  # a collection would be charged to whoever happens to run
+    gc.disable()  # a collection would be counted as time of the call that runs
     try:
         for _ in range(rounds):
             for name, turn in turns.items():
@@ -137,6 +177,12 @@ def in_turns(
         if collecting:
             gc.enable()
     return {name: Times(tuple(values)) for name, values in seconds.items()}
+
+
+def within(context: Context, call: Callable[[], T]) -> T:
+    """The result of a call inside a context."""
+    with context():
+        return call()
 
 
 def timed(call: Callable[[], object], rounds: int) -> Times:

@@ -1,15 +1,29 @@
-"""Training of a node classifier, the same for every way of aggregating."""
+"""Training of a node classifier, the same for every way of aggregating.
+
+An epoch is one step over the whole graph, or goes over mini-batches, which are the same for every way too.
+PyG's ``NeighborLoader`` draws them with pyg-lib or torch-sparse if it has one of them, with and without the
+patch, from torch's generator. If it has neither, onehop's sampler is given to PyG's loader, with a seed: the
+same nodes have the same neighbours, patched or not.
+"""
 
 import contextlib
+import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onehop.bench import minibatches
 from onehop.bench.recipes import LEARNING_RATE as LEARNING_RATE, network, recipe
 from onehop.bench.tasks import LearningTask
+
+# Nodes whose labels a batch learns from, as PyG's examples have it.
+SEEDS = 1024
+# Batches of an epoch at most: the first training nodes alone, for with all of arxiv's PyG takes a minute.
+MOST_BATCHES = 16
+ONEHOP = "onehop"
+_DRAWS_SEED = 0
 
 
 class Training:
@@ -76,7 +90,7 @@ class BatchTraining(Training):
 
     def __init__(self, model: str, task: LearningTask, hidden: int, **options: Any) -> None:
         super().__init__(model, task, hidden, **options)
-        self._batches = minibatches.batches(task, self._recipe.fan_out)
+        self._batches = batches(task, self._recipe.fan_out)
 
     def epoch(self) -> float:
         """One step of the optimiser a batch; returns the mean of the losses."""
@@ -89,7 +103,7 @@ class BatchTraining(Training):
 
 
 def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Training:
-    """The training that the model's recipe asks for: the whole graph at once, or mini-batches.
+    """The training of the model's recipe: the whole graph at once, or mini-batches.
 
     Args:
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
@@ -99,3 +113,43 @@ def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Traini
     """
     kind = BatchTraining if recipe(model).fan_out else Training
     return kind(model, task, hidden, **options)
+
+
+def pygs_sampler() -> str | None:
+    """The package that PyG draws neighbours with here; None if it has none."""
+    from torch_geometric import typing
+
+    if typing.WITH_PYG_LIB:
+        return "pyg-lib"
+    return "torch-sparse" if typing.WITH_TORCH_SPARSE else None
+
+
+def drawn_by() -> str:
+    """The sampler of the batches: PyG's own package where there is one, as for its users, or else onehop."""
+    return pygs_sampler() or ONEHOP
+
+
+def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:
+    """The batches of an epoch, shuffled anew at each iteration, from torch's generator."""
+    from torch_geometric.data import Data
+    from torch_geometric.loader import NeighborLoader
+
+    import onehop
+
+    data = Data(x=task.x, edge_index=task.edge_index, y=task.y)
+    sampler = None
+    if pygs_sampler() is None:
+        graph = onehop.Graph.from_edge_index(task.edge_index, task.x.size(0))
+        sampler = onehop.NeighborSampler(graph, fan_out, seed=_DRAWS_SEED)
+    with warnings.catch_warnings():
+        # PyG would rather have pyg-lib draw the neighbours; torch_sparse draws them as well.
+        warnings.simplefilter("ignore", UserWarning)
+        loader: Iterable[Any] = NeighborLoader(
+            data,
+            list(fan_out),
+            input_nodes=task.train_mask.nonzero().view(-1)[: MOST_BATCHES * SEEDS],
+            neighbor_sampler=sampler,
+            batch_size=SEEDS,
+            shuffle=True,
+        )
+    return loader

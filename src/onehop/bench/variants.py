@@ -11,8 +11,7 @@ import onehop
 from onehop.bench.cases import Workload
 from onehop.bench.peers import isplib
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
-from onehop.bench.peers.sparse_tensor import sparse_tensor
-from onehop.bench.peers.torch_csr import csr_tensor
+from onehop.bench.peers.sparse import csr_tensor, sparse_tensor
 from onehop.errors import ArgumentError
 
 # How far losses may be apart, relatively: Adam turns rounding errors of small gradients into steps.
@@ -99,7 +98,7 @@ ISPLIB = Variant(
     "pyg-isplib",
     _isplib,
     isplib.patched,
-    isplib.isplib_reason,
+    isplib.Isplib().available,
     prepare=_keep_normalisation,
     takes_edge_index=False,
 )

@@ -5,8 +5,8 @@ elementwise steps, and the layers, whose aggregations follow from their kind. Ro
 number of nodes or edges. The backward pass is derived: a product has two gradients, or one where its input
 needs none; an elementwise step has one; aggregations run over the transposed graph.
 
-Left out, as small or as nobody's: the loss, the optimiser, normalisation by degrees, biases and attention's
-scores, which can be had while rows are read for another reason.
+Left out because it is small, or because no part owns it: the loss, the optimiser, normalisation by degrees,
+biases, and attention's scores, which can be computed while rows are read for another reason.
 """
 
 import inspect

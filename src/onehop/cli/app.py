@@ -87,8 +87,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(given: bool) -> None:
+    if given:
         typer.echo(f"onehop {onehop.__version__}")
         raise typer.Exit
 

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+import torch
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from onehop.bench.stamp import machine_line
 
 # The width where output is no terminal, as in a file: tables are not to be cut there.
 _FILE_WIDTH = 160
@@ -17,6 +20,19 @@ def output(file: TextIO | None = None) -> Console:
     """The console for results, on standard output unless a file is given."""
     console = Console(highlight=False, file=file)
     return console if console.is_terminal else Console(highlight=False, file=file, width=_FILE_WIDTH)
+
+
+def begin(threads: int | None) -> Console:
+    """The console for measurements, with the machine in its first line.
+
+    Args:
+        threads: Number of threads to set; None leaves it.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    console = output()
+    console.print(machine_line())
+    return console
 
 
 def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
@@ -67,9 +83,9 @@ class Bar:
         """Says what is being done."""
         self._display.update(self._task, description=what)
 
-    def advance(self) -> None:
-        """One step is done."""
-        self._display.advance(self._task)
+    def advance(self, what: str | None = None) -> None:
+        """One step is done; says what is being done now, unless that stays the same."""
+        self._display.update(self._task, description=what, advance=1)
 
     def share(self, what: str, done: float) -> None:
         """Says what is being done, and how much of it is done, 0 to 1."""

@@ -1,25 +1,23 @@
 """``onehop demo``: unchanged PyG models, alone and patched."""
 
-import tempfile
 from pathlib import Path
 from typing import Annotated, Any
 
-import torch
 import typer
 
 from onehop import sizes
 from onehop.bench import sources
-from onehop.bench.jobs import ModelsOfGraph
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
 from onehop.bench.recipes import PUBLISHED, recipe
 from onehop.bench.report import milliseconds
 from onehop.bench.results import write_json
-from onehop.bench.runs import Order, Run, run
+from onehop.bench.runs import Order, Run, run, saved
+from onehop.bench.sources import ModelsOfGraph, jobs
 from onehop.bench.stamp import machine_line
-from onehop.bench.tasks import LearningTask, save_task
-from onehop.cli.console import output, progress
-from onehop.cli.options import Chart, Json, Threads, set_threads
+from onehop.bench.tasks import LearningTask
+from onehop.cli.console import begin, progress
+from onehop.cli.options import Chart, Json, Threads
 from onehop.sizes import mebibytes
 from onehop.tables import Column, Table
 
@@ -72,12 +70,12 @@ def demo(
 ) -> None:
     """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
     models = one_of("models", model, tuple(TITLES))
-    set_threads(threads)
-    console = output()
-    console.print(machine_line())
+    console = begin(threads)
     tasks: list[LearningTask] = []
     rows: list[dict[str, Any]] = []
-    for job in _jobs(models, graph, hidden):
+    named = [graph] if graph else None
+    hiddens = [hidden] if hidden else None
+    for job in jobs(models, named, hiddens, elsewhere=[("arxiv", True)], widths=[_WIDTH]):
         with progress() as bar:
             task = job.load(bar.share)
         nodes, edges = task.x.size(0), task.edge_index.size(1)
@@ -99,28 +97,15 @@ def demo(
     graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
     plot_demo(rows, graphs, machine_line(), plot)
     console.print(f"Chart: {plot}")
-    if json is not None:
-        content = {
-            "graph": graphs,
-            "nodes": tasks[0].x.size(0),
-            "edges": tasks[0].edge_index.size(1),
-            "hidden": rows[0]["hidden"],
-            "epochs": max(row["epochs"] for row in rows),
-            "notes": [note for task in tasks for note in task.notes],
-        }
-        write_json(json, "demo", {**content, "models": rows})
-
-
-def _jobs(models: list[str], graph: str | None, hidden: int | None) -> list[ModelsOfGraph]:
-    """The models, grouped by the graph that they are trained on, in the order given."""
-    grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
-    for model in models:
-        authors = PUBLISHED.get(model)
-        own = None if authors is None else authors.graph
-        key = (graph or own or "arxiv", graph is None)
-        width = None if authors is None else authors.hidden
-        grouped.setdefault(key, []).append((model, hidden or width or _WIDTH))
-    return [ModelsOfGraph(source, own, tuple(cases)) for (source, own), cases in grouped.items()]
+    content = {
+        "graph": graphs,
+        "nodes": tasks[0].x.size(0),
+        "edges": tasks[0].edge_index.size(1),
+        "hidden": rows[0]["hidden"],
+        "epochs": max(row["epochs"] for row in rows),
+        "notes": [note for task in tasks for note in task.notes],
+    }
+    write_json(json, "demo", {**content, "models": rows})
 
 
 def _length(model: str, job: ModelsOfGraph) -> int:
@@ -135,18 +120,13 @@ def _length(model: str, job: ModelsOfGraph) -> int:
 def _train(task: LearningTask, job: ModelsOfGraph, epochs: int | None) -> list[dict[str, Any]]:
     rows = []
     lengths = {model: epochs or _length(model, job) for model, _ in job.cases}
-    with (
-        tempfile.TemporaryDirectory(prefix="onehop-demo-") as folder,
-        progress(2 * sum(lengths.values())) as bar,
-    ):
-        path = Path(folder) / "task.npz"
-        save_task(task, path)
+    with saved(task) as path, progress(2 * sum(lengths.values())) as bar:
         for model, hidden in job.cases:
             runs = []
             for patched in (False, True):
                 bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
                 name = _MODELS.get(model, model)
-                order = Order(str(path), name, patched, hidden, lengths[model], torch.get_num_threads())
+                order = Order(path, name, patched, hidden, lengths[model])
                 runs.append(run(order, bar.advance))
             where = {"graph": task.name, "hidden": hidden, "epochs": lengths[model]}
             rows.append({**where, **_row(model, *runs)})

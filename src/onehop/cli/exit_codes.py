@@ -1,8 +1,8 @@
-"""Exit codes of commands that did not do what they were asked for."""
+"""Exit codes of commands that failed."""
 
 import signal
 
-# Asked for something impossible, as for unknown options.
+# An impossible request, such as an unknown option.
 BAD_REQUEST = 2
-# Ended by Ctrl-C (SIGINT), as shells have it.
+# Ended by Ctrl-C (SIGINT), as shells number it.
 INTERRUPTED = 128 + signal.SIGINT

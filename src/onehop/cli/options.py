@@ -1,7 +1,13 @@
-"""Options that several verbs share. Where results go is checked before there are any."""
+"""Options that several verbs share, and verbs whose options are the fields of a dataclass.
 
+Where results go is checked before there are any.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 import torch
 import typer
@@ -70,3 +76,22 @@ def set_threads(threads: int | None) -> None:
     """Sets torch's number of threads, which is onehop's as well; None leaves it."""
     if threads is not None:
         torch.set_num_threads(threads)
+
+
+def command(verb: Callable[[Any], None]) -> Callable[..., None]:
+    """Return the function that Typer makes a command of, for a verb that takes a dataclass.
+
+    The command's options are the dataclass's fields: their names, types, default values and help. Those that
+    it inherits come last.
+    """
+    kind = next(iter(get_type_hints(verb).values()))
+
+    @functools.wraps(verb)
+    def run(**given: Any) -> None:
+        verb(kind(**given))
+
+    own = inspect.get_annotations(kind)
+    fields = sorted(inspect.signature(kind).parameters.values(), key=lambda field: field.name not in own)
+    run.__signature__ = inspect.Signature(fields)  # type: ignore[attr-defined]
+    run.__annotations__ = get_type_hints(kind, include_extras=True)
+    return run

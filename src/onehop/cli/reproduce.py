@@ -49,9 +49,8 @@ def reproduce(
     console = output()
     console.print(found.source, markup=False)
     console.print(table([row.as_dict() for row in found.rows]))
-    if json is not None:
-        name = f"reproduce {work}{' --quick' if quick else ''}"
-        write_json(json, name, {"quick": quick, **found.as_dict()})
+    name = f"reproduce {work}{' --quick' if quick else ''}"
+    write_json(json, name, {"quick": quick, **found.as_dict()})
     if plot is not None:
         for file in draw(found, plot):
             console.print(f"wrote {file}", markup=False)

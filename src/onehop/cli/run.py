@@ -6,6 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, NoReturn
 
@@ -16,7 +17,7 @@ from onehop import config, sizes
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
 from onehop.cli.console import conclude
-from onehop.cli.options import Json, Report
+from onehop.cli.options import Json, Report, command
 from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Tally, Watched, watched
 from onehop.errors import OnehopError
@@ -27,6 +28,8 @@ from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
+# Options that are arguments of patch().
+_OF_PATCH = ("dropout", "products", "reuse", "associate", "keep_memory")
 # What comes after the script's name is the script's.
 SETTINGS = {"allow_interspersed_args": False}
 
@@ -38,51 +41,48 @@ IsModule = Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as after
 Only = Annotated[
     str | None, typer.Option(help="Patch these classes of layers alone; with commas, such as GCNConv,pyg.")
 ]
-Dropout = Annotated[bool | None, typer.Option(help="Torch's dropout on onehop's kernels, with its numbers.")]
-Products = Annotated[bool | None, typer.Option(help="Linear steps in the fastest library at hand.")]
-Reuse = Annotated[bool | None, typer.Option(help="Keep aggregates of features that do not change.")]
-Associate = Annotated[bool | None, typer.Option(help="Multiply before or after aggregation, as is cheaper.")]
-KeepMemory = Annotated[bool | None, typer.Option(help="Keep freed memory in the process.")]
 
 
-def run(
-    name: Name,
-    arguments: Arguments = None,
-    module: IsModule = False,
-    report: Report = None,
-    only: Only = None,
-    dropout: Dropout = None,
-    products: Products = None,
-    reuse: Reuse = None,
-    associate: Associate = None,
-    keep_memory: KeepMemory = None,
-) -> None:
+@dataclass(frozen=True)
+class Options:
+    """Options of ``run``."""
+
+    name: Name
+    arguments: Arguments = None
+    module: IsModule = False
+    report: Report = None
+    only: Only = None
+    dropout: Annotated[
+        bool | None, typer.Option(help="Torch's dropout on onehop's kernels, with its numbers.")
+    ] = None
+    products: Annotated[bool | None, typer.Option(help="Linear steps in the fastest library at hand.")] = None
+    reuse: Annotated[bool | None, typer.Option(help="Keep aggregates of features that do not change.")] = None
+    associate: Annotated[
+        bool | None, typer.Option(help="Multiply before or after aggregation, as is cheaper.")
+    ] = None
+    keep_memory: Annotated[bool | None, typer.Option(help="Keep freed memory in the process.")] = None
+
+
+@command
+def run(options: Options) -> None:
     """Runs an unedited script under the patch, and then says what each class of its layers did.
 
     Output, errors and exit code are the script's own; the table goes to standard error, when Python ends.
     Backward passes are not counted in the shares of the time.
     """
     # The script may change the current folder.
-    path = None if report is None else report.absolute()
+    path = None if options.report is None else options.report.absolute()
 
     def tell(layers: list[Watched], seconds: float) -> None:
         peak = peak_bytes()
         without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
         conclude(_table(layers), Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
-        if path is not None:
-            rows = [_as_json(each) for each in layers]
-            write_json(path, "run", {"layers": rows, "seconds": seconds, "peak_bytes": peak})
+        rows = [_as_json(each) for each in layers]
+        write_json(path, "run", {"layers": rows, "seconds": seconds, "peak_bytes": peak})
 
-    place = partial(
-        patch,
-        only=_listed(only),
-        dropout=dropout,
-        products=products,
-        reuse=reuse,
-        associate=associate,
-        keep_memory=keep_memory,
-    )
-    _begin(script(name, module, arguments or ()), place, tell)
+    given = {name: getattr(options, name) for name in _OF_PATCH}
+    place = partial(patch, only=_listed(options.only), **given)
+    _begin(script(options.name, options.module, options.arguments or ()), place, tell)
 
 
 def explain(
@@ -96,9 +96,8 @@ def explain(
 
     def tell(layers: list[Watched], seconds: float) -> None:
         conclude(*[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True)
-        if path is not None:
-            rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
-            write_json(path, "explain", {"layers": rows})
+        rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
+        write_json(path, "explain", {"layers": rows})
 
     _begin(script(name, module, arguments or ()), partial(patch, only=_listed(only)), tell)
 

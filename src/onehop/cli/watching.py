@@ -130,7 +130,7 @@ def _layer_of(frame: FrameType | None, codes: dict[CodeType, str | None]) -> str
     """The class of the innermost layer whose forward is running."""
     while frame is not None:
         if frame.f_code in codes:
-            # Locals that are asked for live as long as their frame, so only where classes share their code.
+            # Locals that have been read live as long as their frame, so only where classes share their code.
             return codes[frame.f_code] or type(frame.f_locals.get("self")).__name__
         frame = frame.f_back
     return None
@@ -152,7 +152,7 @@ def _silent(heard: set[str]) -> Iterable[LayerReport]:
     """Layers of classes that never reached the patch, and why."""
     found: Counter[tuple[str, str, str]] = Counter()
     for each in gc.get_objects():
-        # type() and not isinstance(): some objects run code of their own when they are asked for their class.
+        # type() and not isinstance(): reading __class__ runs code of some objects.
         if issubclass(type(each), torch.nn.Module) and type(each).__name__ not in heard:
             reason = silence(each)
             if reason is not None:

@@ -1,13 +1,15 @@
 """The figures and tables of four published works, computed here beside the published values.
 
-A work is a module with a function ``reproduce(quick, progress)``; it is imported when it is asked for.
+A work is a module or a package with a function ``reproduce(quick, progress)``; it is imported when it is
+computed. A figure of a work is a function that returns rows (:func:`onehop.reproduce.tables.row`): published
+values are data at the top of its module, and the function that computes ours is listed in ``reproduce``.
 """
 
 import importlib
 
 from onehop.errors import ArgumentError
-from onehop.reproduce.progress import Progress, silent
-from onehop.reproduce.rows import Chart, Reproduction, Row, Series
+from onehop.reproduce.tables import Chart, Reproduction, Row, Series
+from onehop.reproduce.twins import Progress, silent
 
 __all__ = ["WORKS", "Chart", "Reproduction", "Row", "Series", "reproduce"]
 
@@ -25,7 +27,7 @@ def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Re
 
     Args:
         work: A key of :data:`WORKS`.
-        quick: Use smaller graphs and fewer rounds: minutes in place of an hour.
+        quick: Use smaller graphs and fewer rounds: minutes instead of an hour.
         progress: Told what is being done, and its share, 0 to 1.
 
     Raises:

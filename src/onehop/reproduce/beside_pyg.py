@@ -1,57 +1,58 @@
 """Rows and pictures of what was timed in turns with PyG alone and under the patch."""
 
+from collections.abc import Mapping
+
 from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, Times
+from onehop.bench.timing import Compared
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.reproduce.rows import Chart, Row, Series
-from onehop.reproduce.tables import number
-
-# A pair of times, by name of the variant: PYG and ONEHOP.
-Pair = dict[str, Times]
+from onehop.reproduce import tables
+from onehop.reproduce.tables import Chart, Row, Series, number
 
 
-def row(figure: str, times: Pair, remark: str) -> Row:
-    """PyG's time over ours, and the quartiles of the rounds.
+def row(figure: str, found: Compared, remark: str) -> Row:
+    """PyG's time over ours, and the quartiles of the rounds; or why they were not timed.
 
     Args:
         figure: Name of the figure.
-        times: Times of both.
-        remark: What stands behind both medians in the note.
+        found: Times of both.
+        remark: The end of the note, after both medians.
     """
-    ratio = Ratio.of(times[PYG.name], times[ONEHOP.name])
-    ours, theirs = (times[name].median_s * 1e3 for name in (ONEHOP.name, PYG.name))
-    return Row(
-        figure=figure,
-        ours=ratio.median,
-        low=min(ratio.lower_quartile, ratio.median),
-        high=max(ratio.upper_quartile, ratio.median),
-        unit="x",
-        note=f"{number(theirs)} ms with PyG, {number(ours)} {remark}",
-    )
+    ratio = found.ratio(PYG.name, ONEHOP.name)
+    if ratio is None:
+        reasons = "; ".join({**found.skipped, **found.wrong}.values())
+        return tables.row(figure, "x", f"Not timed: {reasons}.")
+    ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, PYG.name))
+    values = (ratio.median, ratio.lower_quartile, ratio.upper_quartile)
+    return tables.row(figure, "x", f"{theirs} ms with PyG, {ours} {remark}", values)
 
 
-def chart(name: str, title: str, times: dict[str, Pair]) -> Chart:
-    """Milliseconds, PyG beside ours.
+def charts(name: str, title: str, found: Mapping[str, Compared]) -> tuple[Chart, ...]:
+    """Milliseconds, PyG beside ours; no chart where nothing was timed.
 
     Args:
         name: Stem of the file's name.
         title: Quantity, graphs, width.
-        times: Times of both, by label along the axis.
+        found: Times of both, by label along the axis.
     """
-    return Chart(
+    timed = {group: each.times for group, each in found.items() if each.ratio(PYG.name, ONEHOP.name)}
+    if not timed:
+        return ()
+    series = tuple(
+        Series(
+            label=text,
+            values=tuple(times[variant].median_s * 1e3 for times in timed.values()),
+            low=tuple(times[variant].min_s * 1e3 for times in timed.values()),
+            high=tuple(max(times[variant].seconds) * 1e3 for times in timed.values()),
+        )
+        for text, variant in (("PyG (baseline)", PYG.name), ("onehop", ONEHOP.name))
+    )
+    chart = Chart(
         name=name,
         title=title,
         machine=machine_line(),
         unit="time, ms",
-        groups=tuple(times),
-        series=tuple(
-            Series(
-                label=text,
-                values=tuple(pair[variant].median_s * 1e3 for pair in times.values()),
-                low=tuple(min(pair[variant].seconds) * 1e3 for pair in times.values()),
-                high=tuple(max(pair[variant].seconds) * 1e3 for pair in times.values()),
-            )
-            for text, variant in (("PyG (baseline)", PYG.name), ("onehop", ONEHOP.name))
-        ),
+        groups=tuple(timed),
+        series=series,
         logarithmic=True,
     )
+    return (chart,)

@@ -1,19 +1,16 @@
 """Pictures of a reproduction: grouped bars, published values beside baselines, prior works and ours."""
 
+import itertools
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onehop import pictures
-from onehop.reproduce.rows import Chart, Reproduction, Series
-from onehop.reproduce.tables import number
+from onehop.reproduce.tables import Chart, Reproduction, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Share of a group's place that its bars take.
-_FILLED = 0.84
 # Inches: at 100 pixels an inch the picture is 800 pixels wide.
 _WIDTH, _HEIGHT = 8.0, 4.4
 # Letters of all labels along the horizontal axis, side by side; and bars that have room for upright figures.
@@ -48,14 +45,21 @@ def draw_chart(chart: Chart, path: Path) -> None:
     """Draws one chart to a file."""
     figure = pictures.figure(_WIDTH, _HEIGHT)
     axes = figure.add_subplot()
-    together = len(chart.series)
-    for place, series in enumerate(chart.series):
-        _bars(axes, series, place, together, pictures.PALETTE[place % len(pictures.PALETTE)])
     letters = _LETTERS // len(chart.groups)
     labels = ["\n".join(textwrap.wrap(group, letters, break_long_words=False)) for group in chart.groups]
-    axes.set_xticks(range(len(chart.groups)), labels)
-    # A group without bars keeps its place.
-    axes.set_xlim(-0.5, len(chart.groups) - 0.5)
+    series = [
+        pictures.Bars(
+            label=each.label,
+            colour=colour,
+            values=each.values,
+            low=each.low,
+            high=each.high,
+            texts=[number(value) for value in each.values],
+        )
+        for each, colour in zip(chart.series, itertools.cycle(pictures.PALETTE), strict=False)
+    ]
+    upright = 90 if _is_upright(len(chart.series), len(chart.groups)) else 0
+    pictures.bars(axes, labels, series, pictures.SMALL_SIZE - 1, upright)
     for group, values in enumerate(zip(*(series.values for series in chart.series), strict=True)):
         if not any(value is not None for value in values):
             axes.annotate(
@@ -89,40 +93,3 @@ def _make_room(axes: "Axes", chart: Chart) -> None:
 def _is_upright(together: int, groups: int) -> bool:
     """Return whether figures stand upright, because bars are too narrow for them."""
     return together * groups > _MOST_UPRIGHT
-
-
-def _bars(axes: "Axes", series: Series, place: int, together: int, colour: str) -> None:
-    step = _FILLED / together
-    centres = [group + (place - (together - 1) / 2) * step for group in range(len(series.values))]
-    known = [i for i, value in enumerate(series.values) if value is not None]
-    axes.bar(
-        [centres[i] for i in known],
-        _chosen(series.values, known),
-        width=0.92 * step,
-        color=colour,
-        label=series.label,
-    )
-    tops = [series.values, *([series.high] if series.high else [])]
-    for i in known:
-        axes.annotate(
-            number(series.values[i]),
-            (centres[i], max(top[i] or 0.0 for top in tops)),
-            xytext=(0, 1),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            fontsize=pictures.SMALL_SIZE - 1,
-            rotation=90 if _is_upright(together, len(series.values)) else 0,
-        )
-    bounded = [i for i in known if series.low and series.low[i] is not None]
-    if bounded:
-        pictures.spread(
-            axes,
-            [centres[i] for i in bounded],
-            _chosen(series.low, bounded),
-            _chosen(series.high, bounded),
-        )
-
-
-def _chosen(values: Sequence[float | None], which: Sequence[int]) -> list[float]:
-    return [float(value) for i in which if (value := values[i]) is not None]

@@ -1,13 +1,184 @@
-"""The table of a reproduction: for the terminal, and as Markdown for the pages."""
+"""Rows with a published figure and ours, pictures of them, and the table of rows."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from onehop.errors import ArgumentError
 from onehop.tables import Column, Table
+
+Values = tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One figure of a paper, or one of ours that belongs beside it.
+
+    Attributes:
+        figure: Name: the quantity, and the graph, model or width it is of.
+        paper: The published value; None where none is published or could be read.
+        ours: The value here; None where it cannot be had, for which ``note`` gives the reason.
+        low: Least value under the assumed constants; None where nothing is assumed, or nothing is known.
+        high: Largest value, likewise.
+        unit: Unit of all four; "x" for ratios.
+        note: One sentence on the difference, or on what is missing.
+
+    Raises:
+        ArgumentError: The note is empty, or the interval does not hold the value.
+    """
+
+    figure: str
+    unit: str
+    note: str
+    paper: float | None = None
+    ours: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def __post_init__(self) -> None:
+        """Checks the note and the interval."""
+        if not self.figure or not self.note:
+            raise ArgumentError(f"row: expected a figure and a note, got {self.figure!r} and {self.note!r}.")
+        if (self.low is None) != (self.high is None):
+            raise ArgumentError(f"row: {self.figure}: expected both ends of the interval, or none.")
+        if self.low is not None and self.high is not None:
+            if self.low > self.high:
+                raise ArgumentError(f"row: {self.figure}: the interval {self.low} to {self.high} is empty.")
+            if self.ours is not None and not self.low <= self.ours <= self.high:
+                raise ArgumentError(
+                    f"row: {self.figure}: {self.ours} is outside the interval {self.low} to {self.high}."
+                )
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's; None where one of them is missing."""
+        return self.ours / self.paper if self.ours is not None and self.paper else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON; null where there is no value."""
+        names = ("figure", "paper", "ours", "ratio", "low", "high", "unit", "note")
+        return {name: getattr(self, name) for name in names}
+
+
+def row(
+    figure: str,
+    unit: str,
+    note: str,
+    ours: float | Sequence[float] | None = None,
+    paper: float | None = None,
+) -> Row:
+    """A row of a table.
+
+    Args:
+        figure: Name: the quantity, and the graph, model or width it is of.
+        unit: Unit of all values.
+        note: One sentence on the difference; without a value here, the hardware or the fact that is missing.
+        ours: The value here. Several values: ours, then those under other assumptions, whose range is the
+            interval. None where it cannot be had.
+        paper: The published value; None where none is published or could be read.
+    """
+    if ours is None or isinstance(ours, float | int):
+        return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours)
+    low, high = min(ours), max(ours)
+    return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours[0], low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The bars of one colour.
+
+    Attributes:
+        label: Entry of the legend.
+        values: A value for each group; None means no bar.
+        low: Lower ends of the intervals; empty for none.
+        high: Upper ends.
+    """
+
+    label: str
+    values: Values
+    low: Values = ()
+    high: Values = ()
+
+
+def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, Series]:
+    """Published values beside ours with their intervals, a group a row.
+
+    Args:
+        rows: The rows.
+        here: What ours are called.
+    """
+    paper, ours, low, high = (
+        tuple(getattr(row, name) for row in rows) for name in ("paper", "ours", "low", "high")
+    )
+    return Series(label="published", values=paper), Series(label=here, values=ours, low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A picture of grouped bars.
+
+    Attributes:
+        name: Stem of the file's name.
+        title: Quantity, graphs, width.
+        machine: Machine, simulated or real, for the second line of the title.
+        unit: Label of the vertical axis.
+        groups: Labels along the horizontal axis.
+        series: The bars; each has a value for each group.
+        logarithmic: Whether the vertical axis is.
+        absent: What a group without any bar says in their place.
+
+    Raises:
+        ArgumentError: A series has more or fewer values than there are groups.
+    """
+
+    name: str
+    title: str
+    machine: str
+    unit: str
+    groups: tuple[str, ...]
+    series: tuple[Series, ...]
+    logarithmic: bool = False
+    absent: str = "none"
+
+    def __post_init__(self) -> None:
+        """Checks the numbers of values."""
+        for each in self.series:
+            for values in (each.values, each.low or each.values, each.high or each.values):
+                if len(values) != len(self.groups):
+                    raise ArgumentError(
+                        f"chart {self.name}: expected {len(self.groups)} values of {each.label!r}, one for "
+                        f"each group, got {len(values)}."
+                    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """Everything that could be had of one work.
+
+    Attributes:
+        work: Its name on the command line.
+        source: Authors, title, place, year; and which part of it could be read.
+        rows: The figures.
+        charts: The pictures.
+    """
+
+    work: str
+    source: str
+    rows: tuple[Row, ...]
+    charts: tuple[Chart, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "work": self.work,
+            "source": self.source,
+            "rows": [row.as_dict() for row in self.rows],
+            "charts": [chart.name for chart in self.charts],
+        }
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The rows as a table.
+    """The rows as a table, for the terminal and as Markdown for the pages.
 
     Args:
         rows: As :meth:`onehop.reproduce.Row.as_dict` gives them.
@@ -19,9 +190,7 @@ def number(value: float | None) -> str:
     """A value with three significant digits, thousands in full; empty for None."""
     if value is None:
         return ""
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def _interval(row: Mapping[str, Any]) -> str | None:

@@ -1,27 +1,39 @@
-"""Peers that onehop is measured against."""
+"""Peers that onehop is measured against, and onehop itself."""
 
 import torch
 
-from onehop.bench.peers.base import Peer
+from onehop.bench.cases import Case
+from onehop.bench.peers.base import Forward, Peer
 from onehop.bench.peers.dgl import DglPeer
 from onehop.bench.peers.isplib import Isplib
 from onehop.bench.peers.numba_loop import NumbaLoop
-from onehop.bench.peers.ours import Onehop
 from onehop.bench.peers.pyg import PygEdgeIndex, PygScatter
-from onehop.bench.peers.scipy_csr import ScipyCsr
-from onehop.bench.peers.sparse_tensor import TorchSparse
-from onehop.bench.peers.torch_csr import TorchCsr
+from onehop.bench.peers.sparse import ScipyCsr, TorchCsr, TorchSparse
 from onehop.errors import ArgumentError
+from onehop.ops import aggregate
 
 __all__ = ["PEERS", "Onehop", "Peer", "choose"]
+
+
+class Onehop(Peer):
+    """``onehop.aggregate`` on a ready Graph."""
+
+    name = "onehop"
+
+    def forward(self, case: Case) -> Forward:
+        """The transposed graph is made by the first backward pass, which is not timed."""
+        graph, weight, reduce = case.workload.graph, case.weight, case.reduce
+        return lambda x: aggregate(graph, x, weight, reduce)
+
 
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        TorchCsr(torch.int32, reduce_kernel=False),
-        TorchCsr(torch.int64, reduce_kernel=False),
-        TorchCsr(torch.int32, reduce_kernel=True),
-        TorchCsr(torch.int64, reduce_kernel=True),
+        *(
+            TorchCsr(dtype, reduce_kernel=kernel)
+            for kernel in (False, True)
+            for dtype in (torch.int32, torch.int64)
+        ),
         PygScatter(),
         PygEdgeIndex(),
         ScipyCsr(),

@@ -2,38 +2,50 @@
 
 import importlib
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from torch import Tensor
 
 from onehop.bench.cases import Case
 
+Forward = Callable[[Tensor], Tensor]
 
-class Peer(Protocol):
-    """A way to aggregate that onehop is measured against."""
+
+class Peer(ABC):
+    """A way to aggregate that onehop is measured against.
+
+    Attributes:
+        name: Its name in tables and on the command line.
+        needs: The modules that it imports.
+    """
 
     name: str
+    needs: tuple[str, ...] = ()
 
     def available(self) -> str | None:
-        """None if it can be used here, else the reason why not."""
-        ...
+        """Return None if it can be used here, else the reason why not."""
+        return import_reason(*self.needs)
 
     def refuse(self, case: Case) -> str | None:
-        """None if it has this operation, else the reason why not."""
-        ...
+        """Return None if it has this operation, else the reason why not."""
+        return None
 
     def extra_bytes(self, case: Case) -> int:
-        """Bytes allocated beside operands and result, if they grow with edges times width."""
-        ...
+        """Return the bytes allocated beside operands and result, if they grow with edges times width."""
+        return 0
+
+    @abstractmethod
+    def forward(self, case: Case) -> Forward:
+        """Prepare everything that does not depend on x, and return the function of x [N, F]."""
 
     def build(self, case: Case) -> Callable[[], Tensor]:
-        """Prepares everything that does not depend on x; the call returned is what is timed.
+        """Return the call that is timed.
 
         It returns the result [N, F], or the gradient of x [N, F] where the case has a backward pass.
         """
-        ...
+        return case.call(self.forward(case))
 
 
 def import_reason(*modules: str) -> str | None:

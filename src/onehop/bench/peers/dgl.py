@@ -4,35 +4,27 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from onehop.bench.cases import Case, Workload
-from onehop.bench.peers.base import import_reason
+from onehop.bench.peers.base import Forward, Peer
 
 
-class DglPeer:
+class DglPeer(Peer):
     """``dgl.ops`` for sums and means; ``update_all`` for max and min, which fills empty rows with 0."""
 
     name = "dgl"
+    needs = ("dgl",)
 
     def available(self) -> str | None:
-        """Needs dgl."""
+        """Return None if DGL can be imported, with some help, else the reason why not."""
         help_import()
-        return import_reason("dgl")
+        return super().available()
 
-    def refuse(self, case: Case) -> str | None:
-        """Has every operation."""
-        return None
-
-    def extra_bytes(self, case: Case) -> int:
-        """Nothing for each edge and column."""
-        return 0
-
-    def build(self, case: Case) -> Callable[[], Tensor]:
-        """Makes the graph, with 32-bit numbers and all its formats."""
+    def forward(self, case: Case) -> Forward:
+        """Make the graph, with 32-bit numbers and all its formats."""
         import dgl.function
         import dgl.ops
 
@@ -55,7 +47,7 @@ class DglPeer:
                     result = graph.ndata["out"]
             return result
 
-        return case.call(forward)
+        return forward
 
 
 def _graph(workload: Workload) -> Any:

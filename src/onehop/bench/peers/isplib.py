@@ -1,4 +1,4 @@
-"""iSpLib: FusedMM's kernels, generated for one machine, in place of torch_sparse's product."""
+"""iSpLib: FusedMM's kernels, generated for one machine, which replace torch_sparse's product."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,37 +7,24 @@ from typing import Any
 from torch import Tensor
 
 from onehop.bench.cases import Case
-from onehop.bench.peers.base import import_reason
-from onehop.bench.peers.sparse_tensor import sparse_tensor
+from onehop.bench.peers.base import Forward, Peer
+from onehop.bench.peers.sparse import case_tensor
 
 # What iSpLib sets in torch_geometric.typing to lead PyG to torch_sparse's product. It takes back neither
 # where PyG lacks one of them, as PyG 2.8 does.
 _FLAGS = ("WITH_PT2", "WITH_PT20")
 
 
-class Isplib:
+class Isplib(Peer):
     """``torch_sparse.matmul`` as iSpLib replaces it. The number of threads is fixed when it is built."""
 
     name = "isplib"
+    needs = ("torch_geometric.typing", "isplib")
 
-    def available(self) -> str | None:
-        """Needs isplib, torch_sparse and torch_geometric."""
-        return isplib_reason()
-
-    def refuse(self, case: Case) -> str | None:
-        """Has every operation."""
-        return None
-
-    def extra_bytes(self, case: Case) -> int:
-        """Nothing for each edge and column."""
-        return 0
-
-    def build(self, case: Case) -> Callable[[], Tensor]:
-        """Sorts the edges; iSpLib fills its caches at the first call."""
+    def forward(self, case: Case) -> Forward:
+        """Sort the edges; iSpLib fills its caches at the first call."""
         forget()
-        weight, reduce = case.weight, case.reduce
-        key = f"SparseTensor {case.weighted}"
-        matrix = case.workload.once(key, lambda: sparse_tensor(case.workload, weight))
+        matrix, reduce = case_tensor(case), case.reduce
         with patched() as matmul:
             product = matmul
 
@@ -45,12 +32,7 @@ class Isplib:
             result: Tensor | tuple[Tensor, Tensor] = product(matrix, x, reduce)
             return result[0] if isinstance(result, tuple) else result  # max and min tell where they were
 
-        return case.call(forward)
-
-
-def isplib_reason() -> str | None:
-    """The reason why iSpLib cannot be used here; None if it can."""
-    return import_reason("torch_geometric.typing", "isplib")
+        return forward
 
 
 def forget() -> None:
@@ -63,7 +45,7 @@ def forget() -> None:
 
 @contextmanager
 def patched() -> Iterator[Callable[..., Any]]:
-    """Puts iSpLib in place of torch_sparse's product, and of torch's; gives it, and takes all of it back."""
+    """Replaces torch_sparse's product and torch's by iSpLib's while the block runs; yields the product."""
     import torch_geometric.typing
     import torch_sparse
     from isplib import iSpLibPlugin

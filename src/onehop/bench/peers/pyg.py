@@ -1,32 +1,24 @@
 """PyG's two ways: gather and scatter over a plain edge_index, and the sorted EdgeIndex."""
 
-from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
 from onehop.bench.cases import Case, Workload
-from onehop.bench.peers.base import beta_warnings_ignored, import_reason
+from onehop.bench.peers.base import Forward, Peer, beta_warnings_ignored
 
 
-class PygScatter:
+class PygScatter(Peer):
     """A PyG layer's work on a plain ``edge_index``: gather, multiply, scatter."""
 
     name = "pyg-edge_index"
-
-    def available(self) -> str | None:
-        """Needs torch_geometric."""
-        return import_reason("torch_geometric.utils")
-
-    def refuse(self, case: Case) -> str | None:
-        """Has every operation."""
-        return None
+    needs = ("torch_geometric.utils",)
 
     def extra_bytes(self, case: Case) -> int:
         """The gathered rows; the weighted ones; their gradients."""
         return case.workload.num_edges * case.width * 4 * (2 if case.weighted or case.backward else 1)
 
-    def build(self, case: Case) -> Callable[[], Tensor]:
+    def forward(self, case: Case) -> Forward:
         """Nothing to prepare."""
         from torch_geometric.utils import scatter
 
@@ -41,38 +33,26 @@ class PygScatter:
             result: Tensor = scatter(message, target, 0, nodes, reduce)
             return result
 
-        return case.call(forward)
+        return forward
 
 
-class PygEdgeIndex:
+class PygEdgeIndex(Peer):
     """``torch_geometric.EdgeIndex``, sorted by destination, its caches filled."""
 
     name = "pyg-EdgeIndex"
+    needs = ("torch_geometric",)
 
-    def available(self) -> str | None:
-        """Needs torch_geometric."""
-        return import_reason("torch_geometric")
-
-    def refuse(self, case: Case) -> str | None:
-        """Has every operation."""
-        return None
-
-    def extra_bytes(self, case: Case) -> int:
-        """Nothing for each edge and column."""
-        return 0
-
-    def build(self, case: Case) -> Callable[[], Tensor]:
-        """Sorts the edges and fills the caches."""
+    def forward(self, case: Case) -> Forward:
+        """Sort the edges and fill the caches."""
         edges, order = case.workload.once("EdgeIndex", lambda: _sorted_edges(case.workload))
-        weight = None if case.weight is None else case.weight[order]
+        with_values = {} if case.weight is None else {"input_value": case.weight[order]}
         reduce = case.reduce
 
         def forward(x: Tensor) -> Tensor:
-            with_values = {} if weight is None else {"input_value": weight}
             result: Tensor = edges.matmul(x, reduce=reduce, transpose=True, **with_values)
             return result
 
-        return case.call(forward)
+        return forward
 
 
 def _sorted_edges(workload: Workload) -> tuple[Any, Tensor]:

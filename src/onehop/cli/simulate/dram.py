@@ -9,8 +9,8 @@ import typer
 from onehop.bench import sources
 from onehop.bench.lists import names
 from onehop.cli.console import progress
-from onehop.cli.options import Export, Json, Scale, Seed, Timeline, Width
-from onehop.cli.simulate.experiment import Experiment, Given, Grid, Settings, Sweep, graph_facts, load_graph
+from onehop.cli.options import Export, command
+from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
 from onehop.machines.common.trace import Trace
@@ -60,31 +60,34 @@ class _Case:
     access: Access
 
 
-def dram(
-    preset_name: Annotated[
-        str, typer.Option("--preset", help=f"{', '.join(PRESETS)}, or a TOML file.")
-    ] = "DDR5_4800AN",
-    pattern: Annotated[str, typer.Option(help=f"One of {', '.join(PATTERNS)}.")] = "random",
-    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.")] = 64,
-    layout: Annotated[str, typer.Option(help=_LAYOUTS)] = "row_first",
-    requests: Annotated[int, typer.Option(help="Bursts to read or write.")] = 200_000,
-    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}.")] = "read",
-    ranks: Annotated[int, typer.Option(help="Ranks behind one data bus, a power of two.")] = 1,
-    level: Annotated[str, typer.Option(help=f"How it is found: one of {', '.join(LEVELS)}.")] = "command",
-    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32,
-    scheduler: Annotated[str, typer.Option(help=f"One of {', '.join(SCHEDULERS)}.")] = "fr_fcfs",
-    refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True,
-    refresh_mode: Annotated[str, typer.Option(help=f"One of {', '.join(REFRESHES[1:])}.")] = "all_bank",
+@dataclass(frozen=True)
+class Options(Shared):
+    """Options of ``simulate dram``."""
+
+    preset_name: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}, or a TOML file.")] = (
+        "DDR5_4800AN"
+    )
+    pattern: Annotated[str, typer.Option(help=f"One of {', '.join(PATTERNS)}.")] = "random"
+    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.")] = 64
+    layout: Annotated[str, typer.Option(help=_LAYOUTS)] = "row_first"
+    requests: Annotated[int, typer.Option(help="Bursts to read or write.")] = 200_000
+    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}.")] = "read"
+    ranks: Annotated[int, typer.Option(help="Ranks behind one data bus, a power of two.")] = 1
+    level: Annotated[str, typer.Option(help=f"How it is found: one of {', '.join(LEVELS)}.")] = "command"
+    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32
+    scheduler: Annotated[str, typer.Option(help=f"One of {', '.join(SCHEDULERS)}.")] = "fr_fcfs"
+    refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True
+    refresh_mode: Annotated[str, typer.Option(help=f"One of {', '.join(REFRESHES[1:])}.")] = "all_bank"
     close_after: Annotated[
         int,
         typer.Option(help="Accesses after which a row is closed: 1, closed pages; 0, open pages."),
-    ] = 0,
+    ] = 0
     write_share: Annotated[
         float | None, typer.Option(help="Share of the runs that are written, in place of --op.")
-    ] = None,
+    ] = None
     timing: Annotated[
         str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
-    ] = None,
+    ] = None
     graph: Annotated[
         str | None,
         typer.Option(
@@ -92,54 +95,56 @@ def dram(
             f"most: {sources.GRAPH_HELP}",
             show_default=False,
         ),
-    ] = None,
-    scale: Scale = 1.0,
-    width: Width = 256,
-    seed: Seed = 0,
-    settings: Settings = None,
-    sweep: Sweep = None,
-    grid: Grid = False,
+    ] = None
     replay: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
-    ] = None,
-    export: Export = None,
-    export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store",
-    json: Json = None,
-    trace: Timeline = None,
-) -> None:
+    ] = None
+    export: Export = None
+    export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store"
+
+    @property
+    def requests_given(self) -> bool:
+        """Return whether requests are given, not drawn."""
+        return self.graph is not None or self.replay is not None
+
+    def case(self) -> _Case:
+        """The memory, and the traffic that is drawn."""
+        own = {name: getattr(self, name) for name in ("ranks", *_OF_CONTROLLER)}
+        memory = Memory(_device(self.preset_name, self.timing), **own)
+        return _Case(memory, Access(self.pattern, self.run_bytes, self.op, write_share=self.write_share))
+
+
+@command
+def dram(options: Options) -> None:
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
-    memory = Memory(
-        _device(preset_name, timing), ranks, layout, queue, refresh, scheduler, refresh_mode, close_after
-    )
-    drawn = _Case(memory, Access(pattern, run_bytes, op, write_share=write_share))
-    if (replay is not None or graph is not None or trace is not None) and level != "command":
+    drawn = options.case()
+    if (options.requests_given or options.trace is not None) and options.level != "command":
         raise ArgumentError(
-            f"level: expected command, which alone knows given requests and timelines, got {level!r}."
+            f"level: expected command, which alone knows given requests and timelines, got {options.level!r}."
         )
-    if graph is not None and replay is not None:
+    if options.graph is not None and options.replay is not None:
         raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
-    experiment = Experiment(
-        "dram", drawn, kinds_of(drawn), changed, Given(settings, sweep, grid, json, trace)
-    )
-    if experiment.swept and export is not None:
+    experiment = Experiment("dram", drawn, kinds_of(drawn), changed, options)
+    if experiment.swept and options.export is not None:
         raise ArgumentError("export: a sweep has several lists of requests; leave --export or --sweep away.")
-    for option, given_names in (("sweep", experiment.swept), ("set", experiment.values)):
-        for name in given_names:
-            if name in _OF_TRAFFIC and (graph is not None or replay is not None):
+    for option, names_given in (("sweep", experiment.swept), ("set", experiment.values)):
+        for name in names_given:
+            if name in _OF_TRAFFIC and options.requests_given:
                 raise ArgumentError(f"{option}: {name} is of drawn traffic, and these requests are given.")
     memory, access = experiment.case.memory, experiment.case.access
+    count, seed = options.requests, options.seed
     with progress(what="reading requests") as bar:
-        loaded = None if graph is None else load_graph(graph, seed, scale, bar)
+        loaded = None if options.graph is None else load_graph(options.graph, options, bar)
 
         def given(at: Memory) -> Requests | None:
             if loaded is not None:
-                return vector_reads(loaded.graph, width, at.dram, requests)
-            return None if replay is None else read_trace(replay, at)
+                return vector_reads(loaded.graph, options.width, at.dram, count)
+            return None if options.replay is None else read_trace(options.replay, at)
 
         def serve(case: _Case) -> DramReport:
             told = given(case.memory)
             if told is None:
-                return case.memory.run(case.access, requests, level, seed)
+                return case.memory.run(case.access, count, options.level, seed)
             return case.memory.serve(told)
 
         def line(case: _Case, _: Values) -> dict[str, Any]:
@@ -147,36 +152,30 @@ def dram(
             return {name: getattr(report, name) for name in _FIGURES}
 
         recorded = given(memory)
-        if export is not None:
+        if options.export is not None:
             bar.describe("writing requests")
-            write_trace(export, recorded or memory.requests(access, requests, seed), memory, export_format)
+            written = recorded or memory.requests(access, count, seed)
+            write_trace(options.export, written, memory, options.export_format)
         bar.describe("serving requests")
         report = serve(experiment.case)
         lines = experiment.sweep(line, bar)
 
     def drawn_timeline() -> Trace:
-        log = memory.commands(recorded or memory.requests(access, requests, seed)).log
+        log = memory.commands(recorded or memory.requests(access, count, seed)).log
         assert log is not None, "a run for a timeline records its log"
         return timeline(log, memory.dram)
 
-    runs = f" of {access.run_bytes} B" if access.pattern == "random" else ""
-    share = access.write_share
-    kind = f"{access.op}s" if share is None else f"reads, {share:.0%} writes,"
-    what = f"{access.pattern} {kind}{runs}"
-    if graph is not None:
-        what = f"vectors of {graph}, width {width}"
-    elif replay is not None:
-        what = str(replay)
     why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no given requests"
     bounds = None if why_not else memory.limits(access)
     rows = [*_rows(report), ("what binds, by formula", why_not if bounds is None else _binding(bounds))]
-    title = f"{report.dram}, {what}, {memory.layout}, {memory.ranks} rank" + "s" * (memory.ranks > 1)
+    ranks = f"{memory.ranks} rank" + "s" * (memory.ranks > 1)
+    title = f"{report.dram}, {_traffic(options, access)}, {memory.layout}, {ranks}"
     asked: dict[str, Any] = {
         **{name: getattr(access, name) for name in ("pattern", "run_bytes", "op", "write_share")},
-        "requests": requests if recorded is None else len(recorded),
+        "requests": count if recorded is None else len(recorded),
         "seed": seed,
-        "replay": None if replay is None else str(replay),
-        "width": None if graph is None else width,
+        "replay": None if options.replay is None else str(options.replay),
+        "width": None if options.graph is None else options.width,
         **{name: getattr(memory, name) for name in _OF_CONTROLLER},
         "timing": asdict(memory.dram.timing),
     }
@@ -191,6 +190,18 @@ def dram(
     experiment.finish(
         [Table(_LINES, rows, title), *experiment.tables(content, _COLUMNS)], content, drawn_timeline
     )
+
+
+def _traffic(options: Options, access: Access) -> str:
+    """The traffic in words."""
+    if options.graph is not None:
+        return f"vectors of {options.graph}, width {options.width}"
+    if options.replay is not None:
+        return str(options.replay)
+    runs = f" of {access.run_bytes} B" if access.pattern == "random" else ""
+    share = access.write_share
+    kind = f"{access.op}s" if share is None else f"reads, {share:.0%} writes,"
+    return f"{access.pattern} {kind}{runs}"
 
 
 def _device(name: str, timing: str | None) -> Dram:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
 import typer
@@ -13,6 +12,7 @@ from onehop import datasets
 from onehop.bench import sources
 from onehop.bench.results import write_json
 from onehop.cli.console import Bar, output, progress
+from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width
 from onehop.cli.simulate.values import Kinds, Values, assignment, told, variation
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -23,44 +23,43 @@ from onehop.tables import Column, Table
 C = TypeVar("C")
 G = TypeVar("G", covariant=True)
 
-Source = Annotated[str, typer.Option("--graph", help=sources.GRAPH_HELP)]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="NAME=VALUE",
-        help="Another value of the plan or the machine; a wrong NAME is answered with all of them.",
-    ),
-]
-Sweep = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="NAME=A:B[:N]|A,B,...",
-        help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B; A:B:N is N values from A to B.",
-    ),
-]
-Grid = Annotated[bool, typer.Option("--grid", help="Vary the values of two --sweep together, every pair.")]
+
+@dataclass(frozen=True)
+class Shared:
+    """Options of every verb; those of its own are in a class made of this one."""
+
+    scale: Scale = 1.0
+    width: Width = 256
+    seed: Seed = 0
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Another value of the plan or the machine; a wrong NAME is answered with all of them.",
+        ),
+    ] = None
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=A:B[:N]|A,B,...",
+            help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B; A:B:N is N values from A to B.",
+        ),
+    ] = None
+    grid: Annotated[
+        bool, typer.Option("--grid", help="Vary the values of two --sweep together, every pair.")
+    ] = False
+    json: Json = None
+    trace: Timeline = None
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
-    """Options that the verbs share.
+@dataclass(frozen=True)
+class OfGraphs(Shared):
+    """Options of verbs that run a graph and draw the phases of its time."""
 
-    Attributes:
-        settings: ``--set``.
-        sweep: ``--sweep``.
-        grid: ``--grid``.
-        json: The file of all results.
-        trace: The file of the timeline.
-        plot: The file of the picture.
-    """
-
-    settings: list[str] | None
-    sweep: list[str] | None
-    grid: bool
-    json: Path | None
-    trace: Path | None = None
-    plot: Path | None = None
+    graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv-communities"
+    threads: Threads = None
+    plot: Plot = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +94,21 @@ def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, An
     return {"source": loaded.source, "name": loaded.name, "nodes": nodes, "edges": known}
 
 
-def load_graph(source: str, seed: int, scale: float, bar: Bar) -> Loaded[Graph]:
+def load_graph(source: str, options: Shared, bar: Bar) -> Loaded[Graph]:
     """The graph that ``--graph`` names; a twin's features are not drawn.
 
     Args:
         source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
-        seed: Of a twin.
-        scale: Multiplies a twin's nodes and edges.
+        options: The seed and the scale of a twin.
         bar: Told how far it is.
 
     Raises:
         ArgumentError: The graph is unknown, or cannot be scaled.
     """
-    if source.startswith("twin:"):
-        found = datasets.load(source, seed, scale, progress=bar.share, features=False)
-        columns = datasets.num_features(source.removeprefix("twin:"))
-    elif scale != 1:
-        raise ArgumentError(
-            f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
-        )
-    else:
-        found = sources.dataset(source, bar.share)
-        columns = found.num_features
+    found = sources.dataset(source, bar.share, options.seed, options.scale, features=False)
+    columns = found.num_features
+    if source.startswith(sources.TWIN):
+        columns = datasets.num_features(source.removeprefix(sources.TWIN))
     bar.describe("building the graph")
     graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
     return Loaded(graph, source, found.name, columns, found.num_classes)
@@ -135,7 +127,7 @@ class Experiment(Generic[C]):
         case: The plan and the machine without ``--set``.
         kinds: The type of every value that can be set and varied, by name.
         change: Returns a case with other values.
-        given: The options.
+        options: The options.
         points: Returns the points of a sweep, each with the varied value first.
 
     Attributes:
@@ -154,26 +146,26 @@ class Experiment(Generic[C]):
         case: C,
         kinds: Kinds,
         change: Callable[[C, Values], C],
-        given: Given,
+        options: Shared,
         points: Callable[[str, list[Any]], list[Values]] = one_by_one,
     ) -> None:
-        self._verb, self._given = verb, given
-        self.values = dict(assignment(text, kinds) for text in given.settings or [])
-        swept = [variation(text, kinds) for text in given.sweep or []]
+        self._verb, self._options = verb, options
+        self.values = dict(assignment(text, kinds) for text in options.settings or [])
+        swept = [variation(text, kinds) for text in options.sweep or []]
         self.swept = [name for name, _ in swept]
         self._check()
         self.case = change(case, self.values)
         found = (
             [dict(zip(self.swept, pair, strict=True)) for pair in product(*(values for _, values in swept))]
-            if given.grid
+            if options.grid
             else [point for name, values in swept for point in points(name, values)]
         )
         self._cases = [(point, change(self.case, point)) for point in found]
 
     def _check(self) -> None:
-        if self.swept and self._given.trace is not None:
+        if self.swept and self._options.trace is not None:
             raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
-        if self._given.grid and (len(self.swept) != 2 or self.swept[0] == self.swept[1]):
+        if self._options.grid and (len(self.swept) != 2 or self.swept[0] == self.swept[1]):
             raise ArgumentError(
                 "grid: expected two --sweep of different names, whose values are combined, got "
                 f"{', '.join(self.swept) or 'none'}."
@@ -194,8 +186,8 @@ class Experiment(Generic[C]):
             bar.share(f"sweeping {', '.join(self.swept)}", number / len(self._cases))
             name, value = next(iter(point.items()))
             alone = {"name": name, "value": float(value) if type(value) is int else value}
-            lines.append({**({"values": point} if self._given.grid else alone), **run(case, point)})
-        return {"grid" if self._given.grid else "sweep": lines} if lines else {}
+            lines.append({**({"values": point} if self._options.grid else alone), **run(case, point)})
+        return {"grid" if self._options.grid else "sweep": lines} if lines else {}
 
     def tables(self, content: Mapping[str, Any], columns: Iterable[Column]) -> list[Table]:
         """The sweep of a content as it is printed, in a list; none without a sweep."""
@@ -222,20 +214,19 @@ class Experiment(Generic[C]):
             timeline: Makes the timeline; called only if ``--trace`` names a file.
             picture: Makes the bars of the picture, its title, and the machine's name.
         """
-        console, given = output(), self._given
+        console, options = output(), self._options
         if self.values:
             console.print("with " + ", ".join(f"{n}={told(v)}" for n, v in self.values.items()), markup=False)
             content = {**content, "set": self.values}
         for part in shown:
             console.print(part, markup=False)
-        if given.json is not None:
-            write_json(given.json, f"simulate {self._verb}", content)
-        if given.trace is not None and timeline is not None:
+        write_json(options.json, f"simulate {self._verb}", content)
+        if options.trace is not None and timeline is not None:
             with progress(what="writing the timeline"):
-                timeline().write(given.trace)
-        if given.plot is not None and picture is not None:
+                timeline().write(options.trace)
+        if picture is not None and isinstance(options, OfGraphs) and options.plot is not None:
             bars, title, machine = picture()
-            plot_phases(bars, title, f"simulated: {machine}", given.plot)
+            plot_phases(bars, title, f"simulated: {machine}", options.plot)
 
 
 def _value_of(name: str) -> Callable[[Mapping[str, Any]], Any]:

@@ -1,27 +1,18 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any
 
 import typer
 from rich.console import RenderableType
 
-from onehop.bench.ndp_check import output_errors
+from onehop.bench.ndp_models import output_errors
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
+from onehop.cli.options import command, set_threads
 from onehop.cli.simulate import ndp_sample, ndp_sweep
-from onehop.cli.simulate.experiment import (
-    Experiment,
-    Given,
-    Grid,
-    Settings,
-    Source,
-    Sweep,
-    graph_facts,
-    load_graph,
-)
+from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -47,23 +38,22 @@ from onehop.tables import Column, Table
 _COMPARED = ("baseline", "prior")
 
 
-def ndp(
-    graph: Source = "twin:arxiv-communities",
-    scale: Scale = 1.0,
-    seed: Seed = 0,
-    width: Width = 256,
+@dataclass(frozen=True)
+class Options(OfGraphs):
+    """Options of ``simulate ndp``."""
+
     layers: Annotated[
         int,
         typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
-    ] = 1,
+    ] = 1
     model: Annotated[
         str, typer.Option(help=f"Also a forward pass with the host's part, of --layers: {', '.join(MODELS)}.")
-    ] = "",
-    machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16",
-    mapping: Annotated[
-        str, typer.Option(help=f"{', '.join((*MAPPINGS, *_COMPARED))}, or FILE.py:CLASS.")
-    ] = "adaptive",
-    tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128,
+    ] = ""
+    machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16"
+    mapping: Annotated[str, typer.Option(help=f"{', '.join((*MAPPINGS, *_COMPARED))}, or FILE.py:CLASS.")] = (
+        "adaptive"
+    )
+    tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128
     retile: Annotated[
         str | None,
         typer.Option(
@@ -71,24 +61,24 @@ def ndp(
             "sampled twin is too large to be made whole.",
             show_default=False,
         ),
-    ] = None,
-    batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048,
-    broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True,
+    ] = None
+    batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048
+    broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True
     host_order: Annotated[
         str,
         typer.Option(
             help="When the host reads outputs and writes finals, seen from the next window's bundles: "
             f"{', '.join(HOST_ORDERS)}; or adaptive, the fastest of them."
         ),
-    ] = "adaptive",
-    faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = "",
-    self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True,
+    ] = "adaptive"
+    faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = ""
+    self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True
     check: Annotated[
         str,
         typer.Option(
             help="Check results on all targets for the chosen mapping, or on samples: full, sample."
         ),
-    ] = "sample",
+    ] = "sample"
     sample: Annotated[
         int | None,
         typer.Option(
@@ -98,86 +88,97 @@ def ndp(
             min=2,
             show_default=False,
         ),
-    ] = None,
-    settings: Settings = None,
-    sweep: Sweep = None,
-    grid: Grid = False,
-    priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False,
-    gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False,
-    threads: Threads = None,
-    json: Json = None,
-    trace: Timeline = None,
-    plot: Plot = None,
-) -> None:
+    ] = None
+    priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False
+    gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False
+
+    @property
+    def compared(self) -> bool:
+        """Return whether the mapping is the host or a prior machine, which ours is compared with."""
+        return self.mapping in _COMPARED
+
+    def columns(self, loaded: Loaded[Any]) -> list[int]:
+        """Columns before each layer, and after the last one."""
+        inner = [self.width] * (self.layers - 1)
+        return [loaded.num_features or self.width, *inner, loaded.num_classes or self.width]
+
+    def widths(self, loaded: Loaded[Any]) -> list[int]:
+        """Columns that each layer aggregates."""
+        return [self.width] if self.layers == 1 else self.columns(loaded)[:-1]
+
+
+@command
+def ndp(options: Options) -> None:
     """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
-    if gantt:
+    if options.gantt:
         output().print(toy.gantt(), markup=False)
         return
-    set_threads(threads)
-    by_rows = sample is not None and ndp_sample.by_rows(graph, scale)
+    set_threads(options.threads)
+    by_rows = options.sample is not None and ndp_sample.by_rows(options)
     plan = NdpPlan(
-        "adaptive" if mapping in _COMPARED else mapping,
-        tile,
-        retile or ("index" if by_rows else "rows"),
-        batch,
-        broadcast,
-        host_order,
+        "adaptive" if options.compared else options.mapping,
+        options.tile,
+        options.retile or ("index" if by_rows else "rows"),
+        options.batch,
+        options.broadcast,
+        options.host_order,
     )
-    given = Given(settings, sweep, grid, json, trace, plot)
-    experiment = ndp_sweep.experiment(_machine(machine, faw), plan, given)
-    hardware, plan = experiment.case.machine, experiment.case.plan
-    _one("check", check, ("full", "sample"))
-    if model:
-        _one("model", model, MODELS)
-    if sample is not None:
-        compared = mapping in _COMPARED
-        ndp_sample.refuse(sweep=sweep, model=model, priors=priors, trace=trace, plot=plot, mapping=compared)
-        with progress(what="loading the graph") as bar:
-            rows = ndp_sample.load(graph, seed, scale, self_loops, bar)
-            columns = _columns(rows.num_features, width, layers, rows.num_classes)
-            widths = [width] if layers == 1 else columns[:-1]
-            estimates = ndp_sample.run(hardware, rows, widths, plan, Sample(sample, seed), bar)
-        experiment.finish(ndp_sample.shown(hardware, estimates), estimates)
-        return
+    experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, options)
+    _one("check", options.check, ("full", "sample"))
+    if options.model:
+        _one("model", options.model, MODELS)
+    if options.sample is None:
+        _whole(options, experiment)
+    else:
+        _sampled(options, experiment, options.sample)
+
+
+def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int) -> None:
+    """Estimates from random runs of windows."""
+    needing_all = {name: getattr(options, name) for name in ("sweep", "model", "priors", "trace", "plot")}
+    ndp_sample.refuse(**needing_all, mapping=options.compared)
+    case = experiment.case
     with progress(what="loading the graph") as bar:
-        loaded = load_graph(graph, seed, scale, bar)
-        if self_loops:
+        loaded = ndp_sample.load(options, options.self_loops, bar)
+        sample, widths = Sample(runs, options.seed), options.widths(loaded)
+        estimates = ndp_sample.run(case.machine, loaded, widths, case.plan, sample, bar)
+    experiment.finish(ndp_sample.shown(case.machine, estimates), estimates)
+
+
+def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
+    """Simulates all targets."""
+    hardware, plan = experiment.case.machine, experiment.case.plan
+    with progress(what="loading the graph") as bar:
+        loaded = load_graph(options.graph, options, bar)
+        if options.self_loops:
             loaded = replace(loaded, graph=with_self_loops(loaded.graph))
-        structure = loaded.graph
-        columns = _columns(loaded.num_features, width, layers, loaded.num_classes)
-        widths = [width] if layers == 1 else columns[:-1]
+        structure, widths = loaded.graph, options.widths(loaded)
         bar.describe("timing all mappings")
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
         content |= experiment.sweep(ndp_sweep.line(structure, widths), bar)
-        if model:
+        if options.model:
             bar.describe("timing the model")
-            content["model"] = {
-                "widths": columns,
-                **run_model(hardware, structure, model, columns, plan).as_dict(),
-            }
-        if priors:
+            columns = options.columns(loaded)
+            ran = run_model(hardware, structure, options.model, columns, plan)
+            content["model"] = {"widths": columns, **ran.as_dict()}
+        if options.priors:
             bar.describe("timing prior machines")
             content["priors"] = _priors(hardware, structure, widths, plan, sum(one.time_ns for one in found))
-        errors = _errors(hardware, structure, plan, found, check, bar)
+        errors = _errors(hardware, structure, plan, found, options.check, bar)
     content["output_max_abs_error"] = max(errors.values())
-    content["output_errors"] = {"check": check, **errors}
+    content["output_errors"] = {"check": options.check, **errors}
     content["graph"] = graph_facts(loaded)
     content["machine"] = hardware.config.to_toml()
-    if mapping in _COMPARED:
-        _compare(content, found, mapping)
-    title = f"{graph}, width {', '.join(str(each) for each in widths)}: time of each phase, by mapping"
+    if options.compared:
+        _compare(content, found, options.mapping)
+    title = f"{options.graph}, width {', '.join(map(str, widths))}: time of each phase, by mapping"
     experiment.finish(
         _shown(experiment, structure, found, content),
         content,
         lambda: _timeline(found),
         lambda: (_bars(found), title, hardware.name),
     )
-
-
-def _columns(features: int, width: int, layers: int, classes: int) -> list[int]:
-    """Columns before each layer, and after the last one."""
-    return [features or width, *[width] * (layers - 1), classes or width]
 
 
 def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
@@ -215,7 +216,7 @@ def _priors(
 def _errors(
     hardware: Machine, graph: Graph, plan: NdpPlan, found: list[LayerOutcome], check: str, bar: Bar
 ) -> dict[str, float]:
-    """Largest errors by mapping: the chosen ones on all targets if asked for, the others on samples."""
+    """Largest errors by mapping: the chosen ones on all targets for a full check, the others on samples."""
     chosen = {one.width: one.run.mapping for one in found}
     errors: dict[str, float] = {}
     for width, mapping in chosen.items():

@@ -7,8 +7,9 @@ from typing import Any
 from rich.console import RenderableType
 
 from onehop import datasets
+from onehop.bench.sources import TWIN
 from onehop.cli.console import Bar
-from onehop.cli.simulate.experiment import Loaded, graph_facts, load_graph
+from onehop.cli.simulate.experiment import Loaded, OfGraphs, graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.twins import too_large
 from onehop.errors import ArgumentError
@@ -17,22 +18,21 @@ from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan, Sample, sampled_report
 from onehop.tables import Column, Table
 
-TWIN = "twin:"
 
-
-def by_rows(source: str, scale: float) -> bool:
+def by_rows(options: OfGraphs) -> bool:
     """Return whether a graph is taken by rows: a twin that is too large to be made whole."""
-    return source.startswith(TWIN) and scale == 1 and too_large(source.removeprefix(TWIN))
+    source = options.graph
+    return source.startswith(TWIN) and options.scale == 1 and too_large(source.removeprefix(TWIN))
 
 
-def load(source: str, seed: int, scale: float, self_loops: bool, bar: Bar) -> Loaded[Graph | ImplicitGraph]:
+def load(options: OfGraphs, self_loops: bool, bar: Bar) -> Loaded[Graph | ImplicitGraph]:
     """The graph that ``--graph`` names."""
-    if by_rows(source, scale):
+    if by_rows(options):
         bar.describe("drawing communities")
-        name = source.removeprefix(TWIN)
-        graph = datasets.implicit(name, seed, self_loops=self_loops)
-        return Loaded(graph, source, source, datasets.num_features(name), 0)
-    loaded = load_graph(source, seed, scale, bar)
+        name = options.graph.removeprefix(TWIN)
+        graph = datasets.implicit(name, options.seed, self_loops=self_loops)
+        return Loaded(graph, options.graph, options.graph, datasets.num_features(name), 0)
+    loaded = load_graph(options.graph, options, bar)
     return replace(loaded, graph=with_self_loops(loaded.graph)) if self_loops else loaded
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
-from onehop.cli.simulate.experiment import Experiment, Given, one_by_one
+from onehop.cli.simulate.experiment import Experiment, OfGraphs, one_by_one
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine
@@ -22,10 +22,10 @@ class Case:
     plan: NdpPlan
 
 
-def experiment(machine: Machine, plan: NdpPlan, given: Given) -> Experiment[Case]:
+def experiment(machine: Machine, plan: NdpPlan, options: OfGraphs) -> Experiment[Case]:
     """The cases: those of ``--set`` and ``--sweep``."""
     kinds = {**kinds_of(machine.config), **kinds_of(plan)}
-    return Experiment("ndp", Case(machine, plan), kinds, _changed, given, _points)
+    return Experiment("ndp", Case(machine, plan), kinds, _changed, options, _points)
 
 
 def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, Any]]:

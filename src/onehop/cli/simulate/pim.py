@@ -12,18 +12,8 @@ from torch import Tensor
 
 from onehop.bench import near_bank
 from onehop.cli.console import progress
-from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width, set_threads
-from onehop.cli.simulate.experiment import (
-    Experiment,
-    Given,
-    Grid,
-    Loaded,
-    Settings,
-    Source,
-    Sweep,
-    graph_facts,
-    load_graph,
-)
+from onehop.cli.options import command, set_threads
+from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of, told
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
@@ -68,59 +58,51 @@ class _Case:
     fixed: Values = field(default_factory=dict)
 
 
-def pim(
-    graph: Source = "twin:arxiv-communities",
-    scale: Scale = 1.0,
-    seed: Seed = 0,
-    width: Width = 256,
-    dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32",
-    plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned",
-    machine: Annotated[
-        str, typer.Option(help=f"One of {', '.join(presets())}, or a TOML file.")
-    ] = "upmem_v1a",
+@dataclass(frozen=True)
+class Options(OfGraphs):
+    """Options of ``simulate pim``."""
+
+    dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32"
+    plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned"
+    machine: Annotated[str, typer.Option(help=f"One of {', '.join(presets())}, or a TOML file.")] = (
+        "upmem_v1a"
+    )
     published: Annotated[
         bool, typer.Option(help="Kernels and merge as PyGim published them: no improvements of ours.")
-    ] = False,
-    host_too: Annotated[
-        bool, typer.Option("--host", help="Measure torch on this machine beside it.")
-    ] = False,
-    settings: Settings = None,
-    sweep: Sweep = None,
-    grid: Grid = False,
-    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None,
+    ] = False
+    host_too: Annotated[bool, typer.Option("--host", help="Measure torch on this machine beside it.")] = False
+    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None
     layers: Annotated[
         int | None, typer.Option(help="Layers of the model; 2 if not given.", min=1, show_default=False)
-    ] = None,
-    threads: Threads = None,
-    json: Json = None,
-    trace: Timeline = None,
-    plot: Plot = None,
-) -> None:
+    ] = None
+
+
+@command
+def pim(options: Options) -> None:
     """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
-    set_threads(threads)
-    if dtype not in TORCH_TYPES:
-        raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {dtype!r}.")
-    if model is not None and model not in KINDS:
-        raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {model!r}.")
-    if layers is not None and model is None:
+    set_threads(options.threads)
+    if options.dtype not in TORCH_TYPES:
+        raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {options.dtype!r}.")
+    if options.model is not None and options.model not in KINDS:
+        raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {options.model!r}.")
+    if options.layers is not None and options.model is None:
         raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
-    if sweep and model is not None:
+    if options.sweep and options.model is not None:
         raise ArgumentError("sweep, model: give one of them.")
-    if host_too and (sweep or model is not None):
+    if options.host_too and (options.sweep or options.model is not None):
         raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
-    config = load(machine) if Path(machine).exists() else preset(machine)
+    config = load(options.machine) if Path(options.machine).exists() else preset(options.machine)
     kinds = {**kinds_of(config), **dict.fromkeys(TOGETHER, float), **kinds_of(PimPlan())}
-    given = Given(settings, sweep, grid, json, trace, plot)
-    experiment = Experiment("pim", _Case(config), kinds, _changed, given)
-    chosen = _Chosen(plan, published, width, dtype, experiment.case.config)
+    experiment = Experiment("pim", _Case(config), kinds, _changed, options)
+    chosen = _Chosen(options, experiment.case.config)
     with progress(what="loading the graph") as bar:
-        loaded = load_graph(graph, seed, scale, bar)
+        loaded = load_graph(options.graph, options, bar)
     if experiment.swept:
         _vary(experiment, loaded, chosen)
-    elif model is not None:
-        _run_model(experiment, loaded, chosen, model, layers or 2, seed)
+    elif options.model is not None:
+        _run_model(experiment, loaded, chosen, options.model, options.layers or 2)
     else:
-        _run(experiment, loaded, chosen, host_too, seed)
+        _run(experiment, loaded, chosen, options.host_too)
 
 
 def _changed(case: _Case, values: Values) -> _Case:
@@ -141,8 +123,10 @@ def _changed(case: _Case, values: Values) -> _Case:
 class _Chosen:
     """The plan from the options; wrong options are reported before a graph is loaded."""
 
-    def __init__(self, plan: str, published: bool, width: int, dtype: str, config: PimConfig) -> None:
-        self.plan, self.width, self.dtype = plan, width, dtype
+    def __init__(self, options: Options, config: PimConfig) -> None:
+        plan, published = options.plan, options.published
+        self.plan, self.width, self.dtype, self.seed = plan, options.width, options.dtype, options.seed
+        self.what = f"width {self.width}, {self.dtype}"
         self.base = prior_art.PUBLISHED if published else PimPlan()
         self._given: PimPlan | None = None
         if published and (plan == "default" or (plan not in _NAMED_PLANS and Path(plan).is_file())):
@@ -190,20 +174,16 @@ def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
     return whole.to(TORCH_TYPES[dtype])
 
 
-def _run(
-    experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, host_too: bool, seed: int
-) -> None:
+def _run(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, host_too: bool) -> None:
     graph, machine = loaded.graph, Machine(experiment.case.config)
     with progress(3, "finding a plan") as bar:
         plan, tuning = chosen.on(experiment.case, graph, machine.shapes(graph))
-        bar.advance()
-        bar.describe("aggregating")
-        x = features(graph.num_src, chosen.width, chosen.dtype, seed)
+        bar.advance("aggregating")
+        x = features(graph.num_src, chosen.width, chosen.dtype, chosen.seed)
         out, report = machine.aggregate(graph, x, plan)
-        bar.advance()
-        bar.describe("comparing with float64")
+        bar.advance("comparing with float64")
         report = replace(report, output_max_abs_error=host.largest_error(graph, x, None, "sum", out))
-    what = f"{loaded.name}, width {chosen.width}, {chosen.dtype}"
+    what = f"{loaded.name}, {chosen.what}"
     shown = [what, report.table()]
     content: dict[str, Any] = {**report.as_dict(), "graph": graph_facts(loaded), "width": chosen.width}
     if tuning is not None:
@@ -218,18 +198,17 @@ def _run(
 
 
 def _run_model(
-    experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, kind: str, layers: int, seed: int
+    experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen, kind: str, layers: int
 ) -> None:
-    torch.manual_seed(seed)
+    torch.manual_seed(chosen.seed)
     case, graph, width = experiment.case, loaded.graph, chosen.width
     machine = Machine(case.config)
     network = near_bank.Network(kind, width, width, width, layers).eval()
-    x = features(graph.num_src, width, "float32", seed) / _LARGEST_FEATURE
+    x = features(graph.num_src, width, "float32", chosen.seed) / _LARGEST_FEATURE
     with progress(2, "finding a plan") as bar:
         found, _ = chosen.on(case, graph, machine.shapes(graph))
         plan = replace(found, dtype=case.fixed.get("dtype", chosen.dtype))
-        bar.advance()
-        bar.describe("running the model")
+        bar.advance("running the model")
         ran = near_bank.run(machine, graph, network, x, plan)
     first = ran.reports[0]
     times = {
@@ -289,7 +268,7 @@ def _vary(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen)
     with progress(what="sweeping") as bar:
         lines = experiment.sweep(run, bar)
     content = {"graph": graph_facts(loaded), "width": chosen.width, "dtype": chosen.dtype, **lines}
-    what = f"{loaded.name}, width {chosen.width}, {chosen.dtype}"
+    what = f"{loaded.name}, {chosen.what}"
 
     def picture() -> tuple[Mapping[str, Mapping[str, float]], str, str]:
         bars = {

@@ -1,9 +1,9 @@
 """IO-aware kernels for GNN layers: what can be had without a GPU, and which figures need one."""
 
 from onehop.bench.peers.base import import_reason
-from onehop.reproduce.io_aware import headlines, kept, layers, memory, times
-from onehop.reproduce.progress import Progress, part, silent
-from onehop.reproduce.rows import Reproduction, missing
+from onehop.reproduce.io_aware import counted, layers
+from onehop.reproduce.tables import Reproduction, row
+from onehop.reproduce.twins import Progress, part, silent
 
 _SOURCE = (
     "On efficient scaling of GNNs (turbo-gnn), ICML 2026, arXiv 2605.31500. Its body, appendices and most "
@@ -18,17 +18,17 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         quick: Use a part of the twin and three rounds.
         progress: Told how far it is.
     """
-    fixed = (*headlines.rows(), *memory.rows(), *times.rows())
+    fixed = (*counted.headlines(), *counted.memory(), *counted.times())
     reason = import_reason("torch_geometric")
     if reason is not None:
-        row = missing("layers over PyG on this processor", "x", None, f"Needs PyG: {reason}.")
-        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, row), charts=memory.charts())
+        absent = row("layers over PyG on this processor", "x", f"Needs PyG: {reason}.")
+        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, absent), charts=counted.charts())
     progress("bytes kept for gradients", 0.05)
-    counted = kept.rows()
+    kept = layers.kept()
     found = layers.measured(quick, part(progress, 0.2, 1.0))
     return Reproduction(
         work="io-aware",
         source=_SOURCE,
-        rows=(*fixed, *counted, *layers.rows(found)),
-        charts=(*memory.charts(), *layers.charts(found)),
+        rows=(*fixed, *kept, *layers.rows(found)),
+        charts=(*counted.charts(), *layers.charts(found)),
     )

@@ -1,4 +1,4 @@
-"""The paper's families of layers on this processor, PyG alone and under the patch, in turns."""
+"""Layers on this processor: the bytes that they keep for gradients, and times beside PyG's."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -7,40 +7,109 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
 
 import onehop
-from onehop.bench.timing import Times, interleave
+from onehop.bench.timing import Compared, Context, interleave, within
 from onehop.bench.variants import ONEHOP, PYG
-from onehop.datasets import load
+from onehop.datasets import chung_lu
 from onehop.reproduce import beside_pyg
-from onehop.reproduce.graphs import label
-from onehop.reproduce.progress import Progress
-from onehop.reproduce.rows import Chart, Row
+from onehop.reproduce.tables import Chart, Row, row
+from onehop.reproduce.twins import Progress, Twin
 
-_TWIN, _QUICK_SCALE = "arxiv", 0.1
+# Of the layers whose kept bytes are counted.
+_NODES, _EDGES = 2_000, (100_000, 200_000)
+_KEPT_HEADS, _KEPT_HEAD = 4, 64
+_KEPT_WIDTH = _KEPT_HEADS * _KEPT_HEAD
+# Of those that are timed.
+_TWIN = Twin("arxiv", 0.1)
 _WIDTH, _HEADS = 64, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
 # Of the largest magnitude: sums of float32 in another order.
 _TOLERANCE = 1e-4
 
+Layer = Callable[[Tensor, Tensor], Tensor]
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+
+@dataclass
+class Timed(Compared):
     """Measurements of one layer in one direction.
 
     Attributes:
         name: Family.
         step: "forward", or "forward and backward".
         graph: Name of the twin.
-        times: Of PyG and of ours; empty where results differ.
-        apart: Largest difference of the outputs, over the largest magnitude.
     """
 
     name: str
     step: str
     graph: str
-    times: dict[str, Times]
-    apart: float
+
+
+def _keeping() -> dict[str, Callable[[], Any]]:
+    from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv
+
+    return {
+        "GATv2": lambda: GATv2Conv(16, _KEPT_HEAD, _KEPT_HEADS, add_self_loops=False),
+        "Graph Transformer": lambda: TransformerConv(16, _KEPT_HEAD, _KEPT_HEADS),
+        "GAT": lambda: GATConv(16, _KEPT_HEAD, _KEPT_HEADS, add_self_loops=False),
+        "GCN": lambda: GCNConv(16, _KEPT_WIDTH, add_self_loops=False),
+        "max": lambda: SAGEConv(_KEPT_WIDTH, _KEPT_WIDTH, aggr="max"),
+    }
+
+
+def kept_bytes(layer: Layer, x: Tensor, edge_index: Tensor) -> int:
+    """Bytes of all storages that a forward pass saves for its gradient.
+
+    Args:
+        layer: A layer of PyG.
+        x: [N, F]; requires a gradient.
+        edge_index: [2, E].
+    """
+    storages: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        # The tensor is kept as well, so that no other storage gets its address.
+        storages[tensor.untyped_storage().data_ptr()] = tensor
+        return tensor
+
+    with saved_tensors_hooks(pack, lambda tensor: tensor):
+        out = layer(x, edge_index)
+    found = sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
+    del out
+    return found
+
+
+def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
+    """Growth of the saved bytes with the number of edges.
+
+    Args:
+        make: Makes the layer.
+        context: Entered around the forward pass.
+    """
+    torch.manual_seed(0)
+    layer = make()
+    width = layer.in_channels if isinstance(layer.in_channels, int) else layer.in_channels[0]
+    x = torch.randn(_NODES, width, device="cpu").requires_grad_()
+    counts, sizes = [], []
+    for edges in _EDGES:
+        edge_index = chung_lu(_NODES, edges)
+        with context():
+            sizes.append(kept_bytes(layer, x, edge_index))
+        counts.append(edge_index.size(1))
+    return (sizes[1] - sizes[0]) / (counts[1] - counts[0])
+
+
+def kept() -> list[Row]:
+    """A row for each layer: ours, and PyG's in the note."""
+    found = []
+    for name, make in _keeping().items():
+        ours = bytes_an_edge(make, lambda: onehop.patch())
+        theirs = bytes_an_edge(make, contextlib.nullcontext)
+        figure = f"bytes an edge kept for gradients, {name}, width {_KEPT_WIDTH}"
+        note = f"PyG keeps {theirs:,.0f}; the paper's kernels keep nothing of edges times width."
+        found.append(row(figure, "bytes", note, ours))
+    return found
 
 
 def _families() -> dict[str, Callable[[], Any]]:
@@ -55,71 +124,63 @@ def _families() -> dict[str, Callable[[], Any]]:
     }
 
 
-def measured(quick: bool, progress: Progress) -> list[Layer]:
+def measured(quick: bool, progress: Progress) -> list[Timed]:
     """Every family, forward, and with its gradient."""
-    scale = _QUICK_SCALE if quick else 1.0
-    data = load(f"twin:{_TWIN}", scale=scale, features=False)
+    one = _TWIN.of_run(quick)
+    data = one.data()
     x = torch.randn(data.num_nodes, _WIDTH, generator=torch.Generator().manual_seed(0), device="cpu")
-    found: list[Layer] = []
+    found: list[Timed] = []
     families = _families()
     for name, make in families.items():
         progress(name, len(found) / 2 / len(families))
         torch.manual_seed(0)
-        found += _layer(name, make(), label(_TWIN, scale), x, data.edge_index, quick)
+        found += _layer(name, make(), one.label, x, data.edge_index, quick)
     return found
 
 
-def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Layer]:
-    def forward(context: Callable[[], Any]) -> Callable[[], Tensor]:
-        def call() -> Tensor:
-            with context(), torch.no_grad():
-                out: Tensor = layer(x, edge_index)
-            return out
+def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Timed]:
+    def forward() -> Tensor:
+        with torch.no_grad():
+            out: Tensor = layer(x, edge_index)
+        return out
 
-        return call
-
-    def both(context: Callable[[], Any]) -> Callable[[], None]:
-        def call() -> None:
-            layer.zero_grad()
-            leaf = x.detach().requires_grad_()
-            with context():
-                layer(leaf, edge_index).sum().backward()
-
-        return call
+    def both() -> None:
+        layer.zero_grad()
+        layer(x.detach().requires_grad_(), edge_index).sum().backward()
 
     # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
-    contexts: dict[str, Callable[[], Any]] = {
+    contexts: dict[str, Context] = {
         PYG.name: contextlib.nullcontext,
         ONEHOP.name: lambda: onehop.patch(reuse=False),
     }
-    expected, ours = (forward(context)() for context in contexts.values())
+    expected, ours = (within(context, forward) for context in contexts.values())
     apart = float((ours - expected).abs().max() / expected.abs().max())
-    rounds = _QUICK_ROUNDS if quick else _ROUNDS
     found = []
-    for step, make in (("forward", forward), ("forward and backward", both)):
-        times: dict[str, Times] = {}
+    steps: dict[str, Callable[[], object]] = {"forward": forward, "forward and backward": both}
+    for step, call in steps.items():
+        timed = Timed(name, step, graph)
         if apart <= _TOLERANCE:
-            times = interleave({each: make(context) for each, context in contexts.items()}, rounds)
-        found.append(Layer(name, step, graph, times, apart))
+            rounds = _QUICK_ROUNDS if quick else _ROUNDS
+            timed.times = interleave(dict.fromkeys(contexts, call), rounds, contexts=contexts)
+        else:
+            timed.wrong[ONEHOP.name] = f"results differ by {apart:.2g}"
+        found.append(timed)
     return found
 
 
-def rows(found: Sequence[Layer]) -> list[Row]:
+def rows(found: Sequence[Timed]) -> list[Row]:
     """PyG's time over ours, with the quartiles of the rounds."""
-    lines = []
-    for one in found:
-        figure = f"{one.name} over PyG on this processor, {one.step}, F = {_WIDTH}, {one.graph}"
-        if not one.times:
-            lines.append(Row(figure=figure, unit="x", note=f"Not timed: results differ by {one.apart:.2g}."))
-            continue
-        lines.append(beside_pyg.row(figure, one.times, "here; the paper's is over DGL on a GPU."))
-    return lines
+    return [
+        beside_pyg.row(
+            f"{one.name} over PyG on this processor, {one.step}, F = {_WIDTH}, {one.graph}",
+            one,
+            "here; the paper's is over DGL on a GPU.",
+        )
+        for one in found
+    ]
 
 
-def charts(found: Sequence[Layer]) -> tuple[Chart, ...]:
+def charts(found: Sequence[Timed]) -> tuple[Chart, ...]:
     """Milliseconds of each layer, PyG beside ours; none where nothing was timed."""
-    timed = [one for one in found if one.times]
-    if not timed:
-        return ()
-    times = {f"{one.name} {one.step}": one.times for one in timed}
-    return (beside_pyg.chart("layers", f"One layer, F = {_WIDTH}, {timed[0].graph}", times),)
+    title = f"One layer, F = {_WIDTH}, {found[0].graph}"
+    return beside_pyg.charts("layers", title, {f"{one.name} {one.step}": one for one in found})

@@ -3,18 +3,15 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.graphs import label, twin
-from onehop.reproduce.progress import Progress, part, silent
-from onehop.reproduce.pygim import calibration, comparison, host, memory, scaling
-from onehop.reproduce.pygim.charts import charts
-from onehop.reproduce.rows import Chart, Reproduction, Row
+from onehop.reproduce.pygim import comparison, machine
+from onehop.reproduce.tables import Chart, Reproduction, Row
+from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
 _SOURCE = (
     "C. Giannoula et al., PyGim, SIGMETRICS 2025 (arXiv 2402.16731). Its abstract and its repository could "
     "be read; its evaluation could not."
 )
-# Twin, and the part of it that a quick run uses.
-_GRAPHS = {"reddit": 0.05, "proteins": 0.05, "arxiv": 0.5}
+_TWINS = (Twin("reddit", 0.05), Twin("proteins", 0.05), Twin("arxiv", 0.5))
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
@@ -30,25 +27,23 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     kept: list[Graph] = []
     scaled: list[Row] = []
     pictures: list[Chart] = []
-    for number, (name, share) in enumerate(_GRAPHS.items()):
-        scale = share if quick else 1.0
-        begin, middle, end = ((number + done) / len(_GRAPHS) for done in (0.0, 0.3, 0.9))
-        graph = twin(name, scale, part(progress, begin, middle))
+    for one, graph, told in loaded([each.of_run(quick) for each in _TWINS], progress):
         shapes = Machine().shapes(graph)
-        told_name = label(name, scale)
-        cases += comparison.measured(told_name, shapes, part(progress, middle, end))
-        by_ranks = scaling.phases(shapes)
-        scaled += scaling.rows(told_name, by_ranks)
-        pictures.append(scaling.chart(told_name, by_ranks))
+        cases += comparison.measured(one.label, shapes, told)
+        by_ranks = machine.phases(shapes)
+        scaled += machine.ranks(one.label, by_ranks)
+        pictures.append(machine.ranks_chart(one.label, by_ranks))
         counted.append(shapes)
         kept.append(graph)
     rows = (
         *comparison.rows(cases),
         *comparison.winners(cases),
         *comparison.regret(cases, counted),
-        *host.rows(cases, counted),
+        *machine.over_host(cases, counted),
         *scaled,
-        *memory.rows(),
-        *calibration.rows(),
+        *machine.memory(),
+        *machine.calibration(),
     )
-    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=(*charts(cases, rows), *pictures))
+    return Reproduction(
+        work="pygim", source=_SOURCE, rows=rows, charts=(*comparison.charts(cases, rows), *pictures)
+    )

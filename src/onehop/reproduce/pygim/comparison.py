@@ -1,29 +1,38 @@
-"""Parallelism Fusion against the prior schemes: one table for each, with an interval over what is assumed."""
+"""Parallelism Fusion against the prior schemes, with an interval over what is assumed; and pictures of it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import geometric_mean
 
 from onehop.machines.pim import Machine, PimReport, prior_art, tune
 from onehop.machines.pim.combination import KINDS, Network, combination_energy_nj
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.progress import Progress
-from onehop.reproduce.pygim.assumptions import Assumption, base, of_energy, of_host, of_time
 from onehop.reproduce.pygim.schemes import (
     DTYPE,
     GRANDE,
     OURS,
     PRIOR,
     PUBLISHED,
+    SCHEMES,
     THREADS,
     WIDTH,
+    Assumption,
     Outcome,
+    base,
+    named,
+    of_energy,
+    of_host,
+    of_time,
     outcome,
 )
-from onehop.reproduce.rows import Row
+from onehop.reproduce.tables import Chart, Row, Series, published, row
+from onehop.reproduce.twins import Progress
 
 LAYERS = 2
+# A prior scheme, and one of Parallelism Fusion.
+PAIRS = tuple(product(PRIOR, (PUBLISHED, OURS)))
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {"mean": geometric_mean, "best": max}
 # The abstract: mean and best over prior works on near-bank cores, inference.
 _PAPER_SPEEDUP, _PAPER_ENERGY = (4.38, 7.20), (2.86, 3.68)
@@ -80,14 +89,9 @@ def rows(cases: Sequence[Case]) -> list[Row]:
     found: list[Row] = []
     for threads in THREADS:
         own = [case for case in cases if case.threads == threads]
-        for prior in PRIOR:
-            for scheme in (PUBLISHED, OURS):
-                found += _models(own, prior, scheme, threads)
-    for case in cases:
-        for prior in PRIOR:
-            for scheme in (PUBLISHED, OURS):
-                found += _aggregation(case, prior, scheme)
-    return found
+        for prior, scheme in PAIRS:
+            found += _models(own, prior, scheme, threads)
+    return found + [_aggregation(case, *pair) for case in cases for pair in PAIRS]
 
 
 def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> list[Row]:
@@ -96,29 +100,19 @@ def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> lis
     in_time: dict[str, float] = {}
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
         collected = list(_collected(cases, prior, scheme, energy))
-        for (name, over), published in zip(SUMMARIES.items(), paper, strict=True):
+        for (name, over), value in zip(SUMMARIES.items(), paper, strict=True):
             values = [over(each) for each in collected if each]
             figure = (
                 f"inference, {quantity} of {prior} over {scheme}, merged by {_told(threads)}, {name} of "
                 f"{len(cases) * len(KINDS)}"
             )
             if not values:
-                found.append(Row(figure=figure, unit="x", note=f"{prior} fits no core's memory."))
+                found.append(row(figure, "x", f"{prior} fits no core's memory."))
                 continue
             compared = prior == GRANDE and scheme == PUBLISHED and threads == THREADS[0]
-            note = _note(compared, values[0], in_time.get(name), min(values), max(values))
+            note = _note(compared, values[0], in_time.get(name)) + open_winner(values)
             in_time.setdefault(name, values[0])
-            found.append(
-                Row(
-                    figure=figure,
-                    paper=published if compared else None,
-                    ours=values[0],
-                    low=min(values),
-                    high=max(values),
-                    unit="x",
-                    note=note,
-                )
-            )
+            found.append(row(figure, "x", note, values, value if compared else None))
     return found
 
 
@@ -153,7 +147,7 @@ def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) 
         report: Of one aggregation; its energy is taken again with this machine's powers.
         config: The machine.
         network: Size of the network.
-        energy: Energy in place of time.
+        energy: Whether it is energy, not time.
     """
     host_ns = network.time_ns(config)
     if not energy:
@@ -172,51 +166,38 @@ def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
     return power.core_w * busy_ns + power.rank_w * config.ranks * total + host
 
 
-def _aggregation(case: Case, prior: str, scheme: str) -> list[Row]:
+def _aggregation(case: Case, prior: str, scheme: str) -> Row:
     ratios = [one.ratio(prior, scheme) for one in case.outcomes]
     known = [ratio for ratio in ratios if ratio is not None]
     figure = f"aggregation, {prior} over {scheme}, merged by {_told(case.threads)}, {case.graph}"
-    if ratios[0] is None or not known:
-        return [Row(figure=figure, unit="x", note=f"{prior} fits no core's memory.")]
-    return [
-        Row(
-            figure=figure,
-            ours=ratios[0],
-            low=min(known),
-            high=max(known),
-            unit="x",
-            note="The paper's figures by graph could not be read." + open_winner(min(known), max(known)),
-        )
-    ]
+    if ratios[0] is None:
+        return row(figure, "x", f"{prior} fits no core's memory.")
+    return row(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
 
 
-def _note(compared: bool, gained: float, in_time: float | None, low: float, high: float) -> str:
-    """One sentence on a ratio, and whether its winner is open.
+def _note(compared: bool, gained: float, in_time: float | None) -> str:
+    """One sentence on a ratio.
 
     Args:
         compared: Whether the abstract gives the ratio.
         gained: The ratio.
         in_time: For a ratio of energies, that of times.
-        low: Least ratio.
-        high: Largest ratio.
     """
     if not compared:
-        text = "Not in the abstract, which compares with works for GNNs and with their published code."
-    elif in_time is None:
-        text = (
+        return "Not in the abstract, which compares with works for GNNs and with their published code."
+    if in_time is None:
+        return (
             "Twins and an assumed host; most of the prior scheme's time is its merge, whose rate is assumed "
             "within a factor of 3."
         )
-    elif gained < in_time:
-        text = "As in the paper, energy gains less than time: host and ranks draw power throughout."
-    else:
-        text = "In the paper energy gains less than time, here more: the prior cores are busy for longer."
-    return text + open_winner(low, high)
+    if gained < in_time:
+        return "As in the paper, energy gains less than time: host and ranks draw power throughout."
+    return "In the paper energy gains less than time, here more: the prior cores are busy for longer."
 
 
-def open_winner(low: float, high: float) -> str:
+def open_winner(values: Sequence[float]) -> str:
     """The sentence of a note whose interval holds 1; empty for other intervals."""
-    return " The winner is open: the interval holds 1." if low < 1 < high else ""
+    return " The winner is open: the interval holds 1." if min(values) < 1 < max(values) else ""
 
 
 def _told(threads: int) -> str:
@@ -233,17 +214,9 @@ def winners(cases: Sequence[Case]) -> list[Row]:
             ("time of CSR over COO", [one.csr_over_coo for one in case.outcomes]),
             ("time of one sparse part over two, CSR", [one.one_over_two for one in case.outcomes]),
         ):
-            found.append(
-                Row(
-                    figure=f"published kernels, {what}, {case.graph}",
-                    ours=values[0],
-                    low=min(values),
-                    high=max(values),
-                    unit="x",
-                    note="PyGim's own search has CSR with one or two parts."
-                    + (open_winner(min(values), max(values)) or " The winner is the same on every machine."),
-                )
-            )
+            note = "PyGim's own search has CSR with one or two parts."
+            note += open_winner(values) or " The winner is the same on every machine."
+            found.append(row(f"published kernels, {what}, {case.graph}", "x", note, values))
     return found
 
 
@@ -254,12 +227,75 @@ def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
         if PUBLISHED not in case.base.reports:
             continue
         best = tune(Machine(), own, WIDTH, DTYPE, base=prior_art.PUBLISHED).predicted_ns
-        found.append(
-            Row(
-                figure=f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}",
-                ours=case.base.reports[PUBLISHED].total_ns / best,
-                unit="x",
-                note="The paper's accuracy of its tuner could not be read; its search has four plans.",
-            )
-        )
+        figure = f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}"
+        note = "The paper's accuracy of its tuner could not be read; its search has four plans."
+        found.append(row(figure, "x", note, case.base.reports[PUBLISHED].total_ns / best))
     return found
+
+
+def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
+    """Time and energy of one aggregation by merging threads; and the rows with a paper's value.
+
+    Args:
+        cases: All graphs.
+        rows: All rows of the reproduction.
+    """
+    found = []
+    for threads in THREADS:
+        own = [case for case in cases if case.threads == threads]
+        for what, unit, of in (
+            ("time", "time, ms", lambda report: report.total_ms),
+            ("energy", "energy, J", lambda report: report.energy_mj / 1e3),
+        ):
+            found.append(_schemes(own, threads, what, unit, of))
+    graphs = ", ".join(dict.fromkeys(case.graph for case in cases))
+    compared = [each for each in rows if each.figure.startswith("inference, ") and each.paper is not None]
+    found.append(
+        Chart(
+            name="speedups",
+            title=f"Inference of two layers, width {WIDTH}, {DTYPE}, on {graphs}: published and here",
+            machine=f"{named(base().config)}; lines span what is assumed",
+            unit="ratio, x",
+            groups=tuple(_short(each.figure) for each in compared),
+            series=published(compared),
+        )
+    )
+    return tuple(found)
+
+
+def _schemes(
+    cases: Sequence[Case], threads: int, what: str, unit: str, of: Callable[[PimReport], float]
+) -> Chart:
+    """One aggregation under every scheme, with an interval over the machines."""
+    series = []
+    for scheme in SCHEMES:
+        values, low, high = [], [], []
+        for case in cases:
+            known = [of(one.reports[scheme]) for one in case.outcomes if scheme in one.reports]
+            base_report = case.base.reports.get(scheme)
+            values.append(None if base_report is None else of(base_report))
+            low.append(min(known) if base_report is not None else None)
+            high.append(max(known) if base_report is not None else None)
+        series.append(Series(label=scheme, values=tuple(values), low=tuple(low), high=tuple(high)))
+    return Chart(
+        name=f"{what}_{threads}_threads",
+        title=f"One aggregation, width {WIDTH}, {DTYPE}, merged by {threads} "
+        f"thread{'' if threads == 1 else 's'}; lines span what is assumed",
+        machine=named(base().config),
+        unit=unit,
+        groups=tuple(case.graph for case in cases),
+        series=tuple(series),
+        logarithmic=True,
+    )
+
+
+def _short(figure: str) -> str:
+    """A label of few words."""
+    words = (
+        figure.removeprefix("inference, ")
+        .replace(" over PaF, published", "")
+        .replace(", merged by 1 thread", "")
+    )
+    what, _, which = words.partition(" of ")
+    name, _, how = which.partition(", ")
+    return f"{what} {name.replace('PyTorch on the host', 'host')} {how.split()[0]}"
