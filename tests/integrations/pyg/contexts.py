@@ -112,15 +112,19 @@ def copied(how: Callable[[Model], Model], model: Model, call: Any, operands: Ope
     return {"copy": gradients(how(model), call, operands)["output"], **gradients(model, call, operands)}
 
 
-def functional(model: Model, call: Any, operands: Operands) -> dict[str, Tensor]:
+def functional(model: Model, call: Any, operands: Operands) -> list[Tensor]:
+    """Gradients of a function, twice, and the model itself, whose cache was made inside of the function."""
     parameters = {name: parameter.detach() for name, parameter in model.named_parameters()}
 
     def loss(parameters: Operands, x: Tensor) -> Tensor:
         inner = lambda *args: torch.func.functional_call(model, parameters, args)  # noqa: E731
         return call(inner, **operands | {"x": x}).square().sum()
 
-    of_parameters, of_x = torch.func.grad(loss, argnums=(0, 1))(parameters, operands["x"])
-    return of_parameters | {"x": of_x}
+    found = []
+    for _ in range(2):
+        of_parameters, of_x = torch.func.grad(loss, argnums=(0, 1))(parameters, operands["x"])
+        found += [*of_parameters.values(), of_x, call(model, **operands).detach()]
+    return found
 
 
 def forward_mode(model: Model, call: Any, operands: Operands) -> list[Tensor]:
