@@ -15,9 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+import torch
 
 
 def run_python(
@@ -142,3 +145,28 @@ def text(stream: IO[str]) -> str:
     """Return all that a file has."""
     stream.seek(0)
     return stream.read()
+
+
+def forked(run: Callable[[], object]) -> int:
+    """Runs a function in a forked process, and returns its number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            # The threads of torch's loops did not come along.
+            torch.set_num_threads(1)
+            run()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Waits for a forked process; returns 0, 1 after an exception, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class Stop(Exception):
+    """What a test raises where power might fail."""

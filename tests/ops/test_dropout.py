@@ -36,14 +36,6 @@ def at_every_size(monkeypatch):
         yield drawn
 
 
-@pytest.fixture(params=native.extension.available_isas())
-def isa(request):
-    before = native.extension.selected_isa()
-    native.extension.select_isa(request.param)
-    yield request.param
-    native.extension.select_isa(before)
-
-
 def numbers(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(7)).to(dtype)
 

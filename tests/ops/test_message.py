@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from onehop import Graph, native, reference
+from onehop import Graph, reference
 from onehop.kernels.cpu import message as kernel
 from onehop.messages import End, Operand, Program, Step, backward_sweeps, forward_sweeps
 from onehop.messages.program import OPERATIONS
@@ -73,7 +73,6 @@ def test_single_precision(seed, width):
 
 
 @pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
-@pytest.mark.parametrize("isa", native.extension.available_isas())
 def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
     edge_index, graph = graph_of("one_hub")
     program = Program(
@@ -91,17 +90,12 @@ def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
     tensors = [*operands, grad]
     sweeps = backward_sweeps(program, (True,) * 5, ("sum",))
     plan = CpuPlan(edges_per_item=edges_per_item)
-    before = native.extension.selected_isa()
-    try:
-        native.extension.select_isa(isa)
-        (out,) = kernel.run(graph, forward_sweeps(program, ("sum",))[0], operands, plan)
-        found = {}
-        for sweep in sweeps:
-            inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
-            results = kernel.run(graph, sweep, inputs, plan)
-            found.update({r.of: t for r, t in zip(sweep.results, results, strict=True)})
-    finally:
-        native.extension.select_isa(before)
+    (out,) = kernel.run(graph, forward_sweeps(program, ("sum",))[0], operands, plan)
+    found = {}
+    for sweep in sweeps:
+        inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
+        results = kernel.run(graph, sweep, inputs, plan)
+        found.update({r.of: t for r, t in zip(sweep.results, results, strict=True)})
     torch.testing.assert_close(out, exact.detach(), rtol=1e-11, atol=1e-11)
     assert sorted(found) == [0, 1, 2, 3, 4]
     for at, exact_grad in enumerate(expected):
@@ -110,7 +104,6 @@ def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
 
 @pytest.mark.parametrize(("block", "width"), [(0, 3), (1, 1), (5, 10), (17, 34)])
 @pairwise(
-    isa=native.extension.available_isas(),
     dtype=[torch.float32, torch.float64],
     operation=["collect", "largest"],
 )
@@ -121,17 +114,12 @@ def test_folded_rows(isa, dtype, operation, block, width):
     )
     x = torch.randn(graph.num_src, 4 * width, generator=torch.Generator().manual_seed(0)).to(dtype)
     x[1, 0], x[2, -1], x[3], x[4, width] = math.nan, math.inf, -math.inf, -math.inf
-    before = native.extension.selected_isa()
-    try:
-        native.extension.select_isa(isa)
-        (ours,) = reduce_messages(graph, program, [x], ("max",))
-    finally:
-        native.extension.select_isa(before)
+    (ours,) = reduce_messages(graph, program, [x], ("max",))
     (exact,) = reference.message(edge_index, graph.num_dst, program, [x], ("max",))
     torch.testing.assert_close(ours, exact, equal_nan=True)
 
 
-@pairwise(isa=native.extension.available_isas(), name=UNARY, dtype=[torch.float32, torch.float64])
+@pairwise(name=UNARY, dtype=[torch.float32, torch.float64])
 def test_special_numbers(isa, name, dtype):
     # One edge each, so that nothing is added up: NaN, infinities and accuracy are those of torch.
     few = [s * 2.0**e for s in (1, -1) for e in range(-20, 7)] + [0.3, -0.3, 2.5, -2.5, 20.1, 13.4, 13.3]
@@ -139,14 +127,9 @@ def test_special_numbers(isa, name, dtype):
     x = torch.nn.functional.pad(x, (0, -x.size(1) % 16), value=0.7)
     program = unary(name, x.size(1))
     graph = Graph.from_edge_index(torch.tensor([[0], [0]]))
-    before = native.extension.selected_isa()
-    try:
-        native.extension.select_isa(isa)
-        ours = x.clone().requires_grad_()
-        out = reduce_messages(graph, program, [ours], ("sum",))[0]
-        (grad,) = torch.autograd.grad(out, ours, torch.full_like(out, 0.5))
-    finally:
-        native.extension.select_isa(before)
+    ours = x.clone().requires_grad_()
+    out = reduce_messages(graph, program, [ours], ("sum",))[0]
+    (grad,) = torch.autograd.grad(out, ours, torch.full_like(out, 0.5))
     theirs = x.clone().requires_grad_()
     exact = reference.message(torch.zeros(2, 1), 1, program, [theirs], ("sum",))[0]
     (exact_grad,) = torch.autograd.grad(exact, theirs, torch.full_like(exact, 0.5))
@@ -160,20 +143,14 @@ def test_special_numbers(isa, name, dtype):
 
 @pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
 @pytest.mark.parametrize("reduce", ["max", "min"])
-@pytest.mark.parametrize("isa", native.extension.available_isas())
 def test_extrema_of_cut_rows(isa, reduce, edges_per_item):
     edge_index, graph = graph_of("one_hub")
     program = Program((Operand(End.SOURCE, 21), Operand(End.TARGET, 21)), (Step("subtract", (0, 1), 21),), 2)
     operands = operands_for(program, 60, 60, graph.num_edges)
     operands[0][3, 5] = math.nan
-    before = native.extension.selected_isa()
-    try:
-        native.extension.select_isa(isa)
-        (out,) = kernel.run(
-            graph, forward_sweeps(program, (reduce,))[0], operands, CpuPlan(edges_per_item=edges_per_item)
-        )
-    finally:
-        native.extension.select_isa(before)
+    (out,) = kernel.run(
+        graph, forward_sweeps(program, (reduce,))[0], operands, CpuPlan(edges_per_item=edges_per_item)
+    )
     exact = reference.message(edge_index, 60, program, operands, (reduce,))[0]
     torch.testing.assert_close(out, exact, rtol=0, atol=0, equal_nan=True)
 
@@ -206,7 +183,6 @@ def test_gradients_of_extrema(numbers, reduce):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("width", [1, 6, 16, 23, 40])
-@pytest.mark.parametrize("isa", native.extension.available_isas())
 def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
     # Edges are at other places of their tiles in the two sweeps, and their messages have the same bits.
     _, graph = graph_of("random")
@@ -230,13 +206,8 @@ def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
     )
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, dtype=dtype)
     x = operands[0].requires_grad_()
-    before = native.extension.selected_isa()
-    try:
-        native.extension.select_isa(isa)
-        out = reduce_messages(graph, program, operands, ("max",))[0]
-        (grad,) = torch.autograd.grad(out, x, torch.ones_like(out))
-    finally:
-        native.extension.select_isa(before)
+    out = reduce_messages(graph, program, operands, ("max",))[0]
+    (grad,) = torch.autograd.grad(out, x, torch.ones_like(out))
     # Each row with edges gives 1 to its sources, in parts.
     rows = int((graph.in_degrees > 0).sum())
     torch.testing.assert_close(grad.sum(0), torch.full((width,), float(rows), dtype=dtype))

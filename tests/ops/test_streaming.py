@@ -24,6 +24,7 @@ from onehop.ops.streaming.tiles import tiling
 from onehop.ops.streaming.waiting import Waiting
 from tests.ops.hostile_graphs import HOSTILE
 from tests.pairs import pairwise
+from tests.processes import Stop
 
 NODES, EDGES = 300, 4000
 
@@ -220,10 +221,6 @@ def test_panels_are_alike_and_their_rows_whole_lines(
     assert plan.columns == expected
     total = plan.columns * rows * 4 + plan.piece_bytes + plan.waiting_bytes
     assert total + 24 * plan.edges + (2 * plan.columns * 4 + 72) * plan.rows <= memory
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 @pytest.mark.parametrize("memory", [SMALL, None], ids=["budget", "whatever-is-free"])

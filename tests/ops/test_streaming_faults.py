@@ -8,7 +8,6 @@ import signal
 import stat
 import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
+from tests.processes import Stop, ended, forked
 
 NODES, EDGES, WIDTH = 300, 4000, 24
 # Panels of a few columns, tiles of some hundred edges: bytes.
@@ -68,27 +68,6 @@ def nth_call(monkeypatch: pytest.MonkeyPatch, where: Any, name: str, number: int
         return found
 
     monkeypatch.setattr(where, name, counted)
-
-
-def forked(run: Callable[[], object]) -> int:
-    """Runs in a process of its own; its number."""
-    child = os.fork()
-    if child == 0:
-        try:
-            # The threads of torch's loops did not come along.
-            torch.set_num_threads(1)
-            run()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended(child: int) -> int:
-    """How it ended: 0, or by a signal, negative, or 1 by an exception."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def kill_myself() -> None:
@@ -240,10 +219,6 @@ def test_a_file_system_without_locks_is_refused(
     monkeypatch.setattr("onehop.ops.streaming.lock.fcntl.flock", none)
     with pytest.raises(StorageError, match=r"cannot lock files .*Give out on another disk"):
         onehop.aggregate(stored, tmp_path / "x.npy", out=tmp_path / "out.npy", memory=SMALL)
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 def stop() -> None:

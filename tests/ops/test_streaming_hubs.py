@@ -19,6 +19,7 @@ from onehop.ops.streaming.edges import Edges
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import tiling
 from tests.pairs import pairwise
+from tests.processes import Stop
 
 NODES, WIDTH = 50, 5
 # So little that a tile has some ten edges.
@@ -99,10 +100,6 @@ def test_tiles_have_no_more_edges_than_the_plan_says(stored: StoredGraph, tmp_pa
     for begin in range(len(edges.fingerprints)):
         first = next(edges.tiles(begin))
         assert not first.goes_on
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 @pytest.mark.usefixtures("one_thread")

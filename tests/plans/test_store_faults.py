@@ -7,8 +7,7 @@ import os
 import resource
 import signal
 import tempfile
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from onehop import Graph
 from onehop.backends.cpu import CpuBackend
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.tuned import PlanCase, Tuned
+from tests.processes import ended, forked
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -39,27 +39,6 @@ def entry(number: int) -> dict[str, Any]:
 
 def widths() -> list[int]:
     return sorted(each["case"]["width"] for each in store.load())
-
-
-def forked(run: Callable[[], object]) -> int:
-    """Runs in a process of its own; its number."""
-    child = os.fork()
-    if child == 0:
-        try:
-            # The threads of torch's loops did not come along.
-            torch.set_num_threads(1)
-            run()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended(child: int) -> int:
-    """How it ended: 0, or by a signal, negative, or 1 by an exception."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def signalled(where: Any, name: str, which: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import several_hops
 from onehop.streaming.layerwise import row_blocks
 from onehop.streaming.self_loops import with_self_loops
+from tests.processes import Stop
 
 NODES, WIDTH = 60, 40
 # Two panels of columns: bytes.
@@ -139,10 +140,6 @@ def test_blocks_of_matrices_in_any_file(x: Tensor, tmp_path: Path, step: int) ->
         whole = torch.cat(blocks_of_one)
         assert whole.dtype == (torch.float64 if dtype == "float64" else torch.float32)
         np.testing.assert_array_equal(whole.numpy(), x.numpy().astype(dtype)[:rows])
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 @pytest.mark.parametrize("keep", ["last", "all"])

@@ -15,6 +15,7 @@ from onehop.ops.streaming.lock import alone
 from onehop.streaming import ingest
 from onehop.streaming.from_file import load, number, run
 from onehop.streaming.from_file.database import Database
+from tests.processes import Stop
 from tests.streaming.naive_ingest import expected, write_csv, write_npy, write_parquet
 
 pytest.importorskip("duckdb", reason="the extra ingest is not installed")
@@ -132,10 +133,6 @@ def test_mistakes_of_other_files_are_sentences(tmp_path: Path) -> None:
     refused(ArgumentError, "memory: expected .* or more for", edges, memory=1000)
     with pytest.raises(ArgumentError, match="exists; remove it or give another name"):
         ingest(edges, tmp_path, memory=MEMORY)
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 def stop(*_: object) -> None:

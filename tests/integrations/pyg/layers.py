@@ -199,6 +199,8 @@ def operands_of(case: Case, dtype: torch.dtype) -> dict[str, Tensor]:
     return {name: tensor.to(dtype) for name, tensor in operands.items()}
 
 
+# Layers whose messages run in blocks, or compiled.
+
 DIM = 3
 DEGREES = torch.tensor([3, 2, 4, 5, 1, 2, 1, 0, 2])
 SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]
@@ -280,3 +282,4 @@ IN_BLOCKS = {
     },
     "Mine backwards": Case(lambda: Mine("max", flow="target_to_source"), call={"edge_attr": True}),
 }
+LAYERS = CASES | IN_BLOCKS

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch_geometric
 from torch import Tensor
-from torch_geometric import EdgeIndex, nn as gnn
+from torch_geometric import nn as gnn
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.nn import Linear, MessagePassing
 
@@ -184,18 +184,6 @@ def test_gat_without_features_of_the_destinations(size, edges):
     conv, x = gnn.GATConv((WIDTH, 5), 4, heads=2, add_self_loops=False), torch.randn(20, WIDTH)
     edge_index = edges(20, 12, 60)
     assert same(lambda: conv((x, None), edge_index, size=size)) == ["GAT, fused"]
-
-
-def test_no_edges(name, make, x):
-    conv = make() if name == "Transformer" else make(add_self_loops=False)
-    same(lambda: conv(x, torch.empty(2, 0, dtype=torch.long)))
-
-
-@pytest.mark.parametrize("order", [None, "col", "row"])
-def test_edge_index_objects(name, make, order, x, edge_index):
-    plain = edge_index[:, edge_index[0 if order == "row" else 1].argsort(stable=True)]
-    conv, given = make(), EdgeIndex(plain if order else edge_index, sparse_size=(20, 20), sort_order=order)
-    same(lambda: conv(x, given))
 
 
 def test_edge_features_in_one_dimension(x, edge_index):
@@ -606,29 +594,6 @@ def test_torch_jit_trace(make, x, edge_index):
         traced = torch.jit.trace(conv, (x, edge_index), check_trace=False)
     assert "onehop::" not in str(traced.inlined_graph)
     close(traced(x, edge_index), expected)
-
-
-def test_functorch(make, x, edge_index):
-    conv = make()
-    _, expected = torch.func.jvp(lambda x: conv(x, edge_index), (x,), (torch.ones_like(x),))
-    with onehop.patch():
-        _, found = torch.func.jvp(lambda x: conv(x, edge_index), (x,), (torch.ones_like(x),))
-    close(found, expected)
-
-
-def test_activation_checkpointing(make, x, edge_index):
-    conv = make(dropout=0.5)
-
-    def gradient() -> Tensor:
-        torch.manual_seed(2)
-        leaf = x.clone().requires_grad_()
-        torch.utils.checkpoint.checkpoint(conv, leaf, edge_index, use_reentrant=False).sum().backward()
-        assert leaf.grad is not None
-        return leaf.grad
-
-    expected = gradient()
-    with onehop.patch():
-        close(gradient(), expected)
 
 
 @pytest.mark.skipif(

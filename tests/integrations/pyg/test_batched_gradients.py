@@ -11,121 +11,60 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations.pyg.associations.product import prefix_product, product
-from tests.integrations.pyg import small_blocks, test_convs, test_rowwise_convs
+from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.pyg.contexts import batch
+from tests.integrations.pyg.layers import LAYERS, WIDTH, case_call, operands_of
+from tests.integrations.pyg.test_rowwise_convs import AGGREGATIONS
 from tests.pairs import pairwise
 
 EXACT = {"rtol": 1e-9, "atol": 1e-11}
 BATCH = 3
-# Layers whose whole Jacobians and Hessians are compared; every layer's batched gradients are.
-WHOLE = [
-    "GCN",
-    "GCN weighted",
-    "SAGE mean",
-    "SAGE max",
-    "GIN",
-    "GIN max",
-    "GAT",
-    "GAT edges dropout",
-    "GATv2",
-    "Transformer",
-    "Transformer edges",
-    "Simple sum",
-    "Simple max",
-    "AGNN",
-    "FA",
-    "SG",
-    "TAG",
-    "Cheb",
-    "Graph mean",
-    "Graph min",
-    "SuperGAT MX",
-]
+# Layers whose whole Jacobians and Hessians are compared; test_contexts.py has batches of every layer's.
+WHOLE = """
+    GCN; GCN weighted; SAGE mean; SAGE max; GIN; GIN max; GAT; GAT edges dropout; GATv2; Transformer;
+    Transformer edges; Simple sum; Simple max; AGNN; FA; SG; TAG; Cheb; Graph mean; Graph min; SuperGAT MX
+"""
 # Nodes and edges of their graphs.
 SMALL = (6, 18)
 BLOCKS = ["GINE", "CG", "PNA", "PNA towers", "GEN softmax", "Mine mean", "Mine max"]
 
-Layer = tuple[torch.nn.Module, Callable[..., Tensor], list[Tensor]]
+Layer = tuple[torch.nn.Module, Callable[..., Tensor], dict[str, Tensor]]
 
 
-def fast_layer(name: str, nodes: int = 20, edges: int = 90) -> Layer:
-    case = test_convs.CASES[name]
+def layer_of(name: str, nodes: int = 20, edges: int = 90) -> Layer:
+    case = LAYERS[name]
     torch.manual_seed(0)
-    model = case.make().double()
-    call = test_convs.case_call(case, make_edges(nodes, nodes, edges))
+    call = case_call(case, make_edges(nodes, nodes, edges))
+
+    def seeded(model: torch.nn.Module, **operands: Tensor) -> Tensor:
+        """With the same dropout each time."""
+        torch.manual_seed(3)
+        return call(model, **operands)
+
     operands = {
         key: value[: edges if key.startswith("edge") else nodes]
-        for key, value in test_convs.operands_of(case, torch.float64).items()
+        for key, value in operands_of(case, torch.float64).items()
     }
-    return model, bound(call, model, list(operands)), list(operands.values())
-
-
-def block_layer(name: str, nodes: int = 20, count: int = 120) -> Layer:
-    make, with_attr = test_rowwise_convs.CONVS[name]
     torch.manual_seed(0)
-    model, edges = make().double(), make_edges(nodes, nodes, count)
-    operands = {"x": torch.randn(nodes, test_rowwise_convs.WIDTH).double()}
-    if with_attr:
-        operands["edge_attr"] = torch.rand(count, test_rowwise_convs.DIM).double()
-    call = bound(lambda model, **given: model(edge_index=edges, **given), model, list(operands))
-    return model, call, list(operands.values())
-
-
-def aggregation_layer(name: str) -> Layer:
-    model = gnn.SimpleConv(aggr=copy.deepcopy(test_rowwise_convs.AGGREGATIONS[name])).double()
-    torch.manual_seed(0)
-    x, edges = torch.randn(20, test_rowwise_convs.WIDTH).double().exp(), make_edges(20, 20, 120)
-    return model, lambda x: model(x, edges), [x]
-
-
-def bound(call: Callable[..., Tensor], model: torch.nn.Module, names: list[str]) -> Callable[..., Tensor]:
-    """Of the operands alone, with the same dropout each time."""
-
-    def function(*operands: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        return call(model, **dict(zip(names, operands, strict=True)))
-
-    return function
-
-
-def gradients(layer: Layer, way: str) -> list[Tensor | None]:
-    """Of a batch, to every operand and parameter; None where the output does not depend on it."""
-    model, call, operands = layer
-    leaves = [t.clone().requires_grad_() for t in operands]
-    wanted = [*leaves, *(p for p in model.parameters() if p.requires_grad)]
-    out = call(*leaves)
-    generator = torch.Generator().manual_seed(5)
-    pulled = torch.randn(BATCH, *out.shape, generator=generator, dtype=out.dtype)
-    if way == "older":
-        return list(torch.autograd.grad(out, wanted, pulled, is_grads_batched=True, allow_unused=True))
-    members = [
-        torch.autograd.grad(out, wanted, each, retain_graph=True, allow_unused=True) for each in pulled
-    ]
-    used = [grad is not None for grad in members[0]]
-    if way == "one by one":
-        found = [torch.stack(parts) for parts in zip(*members, strict=True) if parts[0] is not None]
-    else:
-        leaves = [leaf for leaf, each in zip(wanted, used, strict=True) if each]
-        found = list(torch.vmap(lambda v: torch.autograd.grad(out, leaves, v, retain_graph=True))(pulled))
-    rest = iter(found)
-    return [next(rest) if each else None for each in used]
+    return case.make().double(), seeded, operands
 
 
 def compare_gradients(layer: Layer, way: str) -> None:
-    expected = gradients(layer, "one by one")
+    expected = batch("one by one", *layer)
     with onehop.patch():
-        found = gradients(layer, way)
+        found = batch(way, *layer)
     assert any(grad is not None for grad in found)
-    for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
-        assert (ours is None) == (theirs is None), place
-        if ours is not None:
-            torch.testing.assert_close(ours, theirs, **EXACT, msg=lambda m, i=place: f"operand {i}: {m}")
+    torch.testing.assert_close(found, expected, **EXACT)
 
 
 def compare_whole(layer: Layer, took_fast_path: Callable) -> None:
     """Jacobians and Hessians, vectorized and not, and PyG's."""
-    _, call, operands = layer
-    inputs = tuple(operands)
+    model, with_names, operands = layer
+    inputs = tuple(operands.values())
+
+    def call(*tensors: Tensor) -> Tensor:
+        return with_names(model, **dict(zip(operands, tensors, strict=True)))
 
     def bent(*tensors: Tensor) -> Tensor:
         out = call(*tensors)
@@ -148,46 +87,35 @@ ways = pytest.mark.parametrize("way", ["older", "newer"])
 
 
 @ways
-@pytest.mark.parametrize("name", test_convs.CASES)
-def test_gradients_of_layers(name, way):
-    compare_gradients(fast_layer(name), way)
-
-
-@ways
-@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
-@pairwise(name=test_rowwise_convs.CONVS)
-def test_gradients_of_layers_in_blocks(name, way, compiled, monkeypatch):
-    small_blocks.force(monkeypatch, compiled=compiled)
-    compare_gradients(block_layer(name), way)
-
-
-@ways
-@pytest.mark.parametrize("name", test_rowwise_convs.AGGREGATIONS)
+@pytest.mark.parametrize("name", AGGREGATIONS)
 def test_gradients_of_aggregations_in_blocks(name, way, monkeypatch):
     small_blocks.force(monkeypatch)
-    compare_gradients(aggregation_layer(name), way)
+    model = gnn.SimpleConv(aggr=copy.deepcopy(AGGREGATIONS[name])).double()
+    torch.manual_seed(0)
+    x, edges = torch.randn(20, WIDTH).double().exp(), make_edges(20, 20, 120)
+    compare_gradients((model, lambda model, x: model(x, edges), {"x": x}), way)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize("name", [name.strip() for name in WHOLE.split(";")])
 def test_jacobians_and_hessians(name, took_fast_path):
-    compare_whole(fast_layer(name, *SMALL), took_fast_path)
+    compare_whole(layer_of(name, *SMALL), took_fast_path)
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("name", BLOCKS)
 def test_jacobians_and_hessians_in_blocks(name, compiled, took_fast_path, monkeypatch):
     small_blocks.force(monkeypatch, compiled=compiled)
-    compare_whole(block_layer(name, *SMALL), took_fast_path)
+    compare_whole(layer_of(name, *SMALL), took_fast_path)
 
 
 @ways
 @pytest.mark.parametrize("name", ["GCN", "SAGE max", "GAT", "Transformer edges"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_batches_of_other_dtypes(name, way, dtype):
-    model, call, operands = fast_layer(name)
-    layer = model.to(dtype), call, [t.to(dtype) for t in operands]
+    model, call, operands = layer_of(name)
+    layer = model.to(dtype), call, {key: value.to(dtype) for key, value in operands.items()}
     with onehop.patch():
-        found, expected = gradients(layer, way), gradients(layer, "one by one")
+        found, expected = batch(way, *layer), batch("one by one", *layer)
     for place, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
         assert (ours is None) == (theirs is None), place
         assert ours is None or ours.dtype == theirs.dtype
@@ -241,7 +169,7 @@ def test_layers_whose_order_onehop_chooses(way, bounds):
     for make in (gnn.GCNConv, gnn.SAGEConv, gnn.GraphConv, gnn.SGConv, gnn.TAGConv):
         for width in (2, 30):
             model = make(6, width).double()
-            layer = model, lambda x, model=model: model(x, edges), [torch.randn(20, 6).double()]
+            layer = model, lambda model, x: model(x, edges), {"x": torch.randn(20, 6).double()}
             compare_gradients(layer, way)
 
 

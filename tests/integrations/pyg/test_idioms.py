@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import pickle
 
 import pytest
 import torch
@@ -186,79 +185,6 @@ def test_what_a_cached_layer_holds_can_be_changed(x, edge_index):
     same(run, x, edge_index)
 
 
-# A forward pass that is repeated gives the same
-
-
-@pairwise(kind=[*NARROWING, *OTHERS], reentrant=[False, True])
-def test_activation_checkpointing(kind, reentrant, x, edge_index):
-    def run(x, edge_index):
-        layer = made(kind)
-        probe = torch.ones(1, dtype=x.dtype, requires_grad=True)
-        found = []
-        for _ in range(5):
-            layer.zero_grad()
-            out = checkpoint(lambda x, _: layer(x, edge_index), x, probe, use_reentrant=reentrant)
-            loss = out.square().sum()
-            loss.backward(retain_graph=not reentrant)
-            if not reentrant:
-                loss.backward()
-            found += [out.detach(), *(p.grad.clone() for p in layer.parameters())]
-        return found
-
-    same(run, x, edge_index)
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_saved_tensors_on_the_cpu(kind, x, edge_index):
-    def run(x, edge_index):
-        layer, found = made(kind), []
-        x = x.requires_grad_() if kind in AGGREGATES else x
-        for _ in range(4):
-            layer.zero_grad()
-            with torch.autograd.graph.save_on_cpu():
-                out = layer(x, edge_index)
-            out.square().sum().backward()
-            found += [out.detach(), *(p.grad.clone() for p in layer.parameters())]
-        return found
-
-    same(run, x, edge_index)
-
-
-# Transforms of functions
-
-
-@pytest.mark.parametrize("kind", [*NARROWING, *OTHERS])
-def test_gradients_of_functions(kind, x, edge_index):
-    def run(x, edge_index):
-        layer = made(kind)
-        parameters = {name: p.detach() for name, p in layer.named_parameters()}
-
-        def loss(parameters, x):
-            return torch.func.functional_call(layer, parameters, (x, edge_index)).square().sum()
-
-        found = []
-        for _ in range(3):
-            grads = torch.func.grad(loss)(parameters, x)
-            found += [grads[name] for name in sorted(grads)]
-            found.append(layer(x, edge_index).detach())
-        return found
-
-    same(run, x, edge_index)
-
-
-@pytest.mark.parametrize("kind", ["GCN", "SAGE", "SG", "TAG", "Simple"])
-def test_derivatives_in_forward_mode(kind, x, edge_index):
-    def run(x, edge_index):
-        layer = made(kind)
-        found = []
-        for _ in range(3):
-            layer(x, edge_index)
-            found += torch.func.jvp(lambda x: layer(x, edge_index), (x,), (torch.ones_like(x),))
-        return [out.detach() for out in found]
-
-    same(run, x, edge_index)
-
-
 # Writes that torch does not count
 
 
@@ -312,21 +238,6 @@ def test_a_model_whose_parameters_are_swapped(edge_index):
         return layer(source.double(), edge_index).detach()
 
     same(run, edge_index)
-
-
-@pairwise(kind=EVERY, copied=[copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
-def test_copies_of_models_in_use(kind, copied, x, edge_index):
-    def run(x, edge_index):
-        layer, found = made(kind), []
-        for _ in range(3):
-            other = copied(layer)
-            out, again = layer(x, edge_index), other(x, edge_index)
-            if out.requires_grad:
-                (out + again).square().sum().backward()
-            found += [out.detach(), again.detach()]
-        return found
-
-    same(run, x, edge_index)
 
 
 # Memory

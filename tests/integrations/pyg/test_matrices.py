@@ -25,7 +25,6 @@ from tests.integrations.pyg.adjacencies import (
     outcome,
 )
 from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
-from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
@@ -45,25 +44,6 @@ def call_with(name: str, make: Callable[[Tensor], Tensor]) -> Callable[..., Tens
         return case_call(CASES[name], make(values))(model, **operands)
 
     return call
-
-
-@pairwise(name=CASES, layout=LAYOUTS, kind=["ones", "constant", "gradient"])
-def test_results_are_pygs(name, layout, kind, at, values, gradients_of):
-    model, operands = model_of(name), operands_of(CASES[name], torch.float64)
-    operands.pop("edge_weight", None)
-    if "edge_attr" in operands:
-        operands["edge_attr"] = operands["edge_attr"][:1].expand(at.size(1), -1).clone()
-    if kind == "gradient":
-        call, operands["values"] = call_with(name, lambda v: matrix(layout, at, v)), values
-    else:
-        adjacency = matrix(layout, at, torch.ones_like(values) if kind == "ones" else values)
-        call = case_call(CASES[name], adjacency)
-    expected = outcome(lambda: gradients_of(model, call, **operands))
-    with onehop.patch():
-        found = outcome(lambda: gradients_of(model, call, **operands))
-        again = outcome(lambda: gradients_of(model, call, **operands))
-    assert_same(found, expected)
-    assert_same(again, expected)
 
 
 def fast() -> list[str]:

@@ -15,13 +15,11 @@ from onehop import thresholds
 from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
-from tests.integrations.pyg.layers import NODES, WIDTH
-from tests.integrations.pyg.test_rowwise_convs import DEGREES, mlp
+from tests.integrations.pyg.layers import DEGREES, DIM, NODES, WIDTH, rowwise_mlp as mlp
 from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
-DIM = 3
 KINDS = ("csr", "coo", "SparseTensor", "SparseTensor with values")
 
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,84 +11,28 @@ from torch_geometric import nn as gnn
 import onehop
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.pyg.layers import (
+    DEGREES,
+    DIM,
+    IN_BLOCKS,
+    NODES,
+    SCALERS,
+    WIDTH,
+    Mine,
+    case_call,
+    operands_of,
+    pna,
+    rowwise_mlp,
+)
 from tests.pairs import pairwise
 
-NODES, EDGES, WIDTH, DIM = 20, 120, 6, 3
-DEGREES = torch.tensor([3, 2, 4, 5, 1, 2, 1, 0, 2])
-SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]
+EDGES = 120
 
 
 @pytest.fixture(autouse=True, params=[False, True], ids=["blocks", "compiled"])
 def _blocks(request, monkeypatch):
     small_blocks.force(monkeypatch, compiled=request.param)
 
-
-def mlp(width: int, out: int = 4) -> torch.nn.Module:
-    return torch.nn.Sequential(
-        torch.nn.Linear(width, out),
-        torch.nn.ReLU(inplace=True),
-        torch.nn.LayerNorm(out),
-        torch.nn.Linear(out, out),
-    )
-
-
-def pna(aggregators: list[str], **kwargs: object) -> torch.nn.Module:
-    return gnn.PNAConv(WIDTH, 4, aggregators, SCALERS, DEGREES, **kwargs)
-
-
-class Mine(gnn.MessagePassing):
-    """A user's layer, with several operands and an update of its own."""
-
-    def __init__(self, aggr: str = "mean", flow: str = "source_to_target") -> None:
-        super().__init__(aggr=aggr, flow=flow)
-        self.lin = torch.nn.Linear(2 * WIDTH + DIM, 5)
-        self.table = torch.nn.Embedding(NODES, 5)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=x, h=x.tanh(), edge_attr=edge_attr, slope=0.1, bias=x[0, :5])
-
-    def message(
-        self,
-        x_i: Tensor,
-        x_j: Tensor,
-        h_j: Tensor,
-        edge_attr: Tensor,
-        slope: float,
-        bias: Tensor,
-        edge_index_j: Tensor,
-        size_i: int,
-    ) -> Tensor:
-        out = self.lin(torch.cat([x_i - x_j, h_j, edge_attr], dim=-1))
-        out[:, 0] = 2 * edge_attr[:, 1]
-        out += torch.zeros(out.size(0), 1)
-        gate = torch.where(edge_attr[:, :1] > 0, edge_attr[:, :1], slope * x_i[:, 1:2] / size_i)
-        return out * gate.expand(-1, 5) + bias + self.table(edge_index_j)
-
-    def update(self, inputs: Tensor, h: Tensor) -> Tensor:
-        return inputs + h[:, :5]
-
-
-CONVS: dict[str, tuple[Callable[[], torch.nn.Module], bool]] = {
-    "GINE": (lambda: gnn.GINEConv(mlp(WIDTH), edge_dim=DIM), True),
-    "GEN softmax": (lambda: gnn.GENConv(WIDTH, 4, norm="layer", edge_dim=DIM, learn_t=True), True),
-    "GEN semi": (lambda: gnn.GENConv(WIDTH, 4, norm="layer", aggr="softmax_sg"), False),
-    "GEN power": (lambda: gnn.GENConv(WIDTH, 4, norm="layer", aggr="powermean", learn_p=True), False),
-    "CG": (lambda: gnn.CGConv(WIDTH, dim=DIM), True),
-    "ResGated": (lambda: gnn.ResGatedGraphConv(WIDTH, 4), False),
-    "ResGated attr": (lambda: gnn.ResGatedGraphConv(WIDTH, 4, edge_dim=DIM), True),
-    "Edge": (lambda: gnn.EdgeConv(mlp(2 * WIDTH)), False),
-    "Edge norm in eval": (lambda: gnn.EdgeConv(gnn.MLP([2 * WIDTH, 5, 4])).eval(), False),
-    "PNA": (lambda: pna(["mean", "min", "max", "std"]), False),
-    "PNA towers": (lambda: pna(["sum", "var"], edge_dim=DIM, towers=2, divide_input=True), True),
-    "NN": (lambda: gnn.NNConv(WIDTH, 4, torch.nn.Linear(DIM, WIDTH * 4)), True),
-    "GMM": (lambda: gnn.GMMConv(WIDTH, 4, dim=DIM, kernel_size=2), True),
-    "GMM separate": (lambda: gnn.GMMConv(WIDTH, 4, dim=DIM, kernel_size=2, separate_gaussians=True), True),
-    "FiLM": (lambda: gnn.FiLMConv(WIDTH, 4), False),
-    "FeaSt": (lambda: gnn.FeaStConv(WIDTH, 4, heads=2), False),
-    "General": (lambda: gnn.GeneralConv(WIDTH, 4, in_edge_channels=DIM), True),
-    **{f"Mine {a}": (lambda a=a: Mine(a), True) for a in ("sum", "mean", "max", "min", "std")},
-    "Mine backwards": (lambda: Mine("max", flow="target_to_source"), True),
-}
 
 AGGREGATIONS: dict[str, object] = {
     "var": "var",
@@ -128,15 +71,12 @@ def compare(model, call, gradients_of, took_fast_path, operands, tolerance=2e-5)
         assert torch.equal(ours[name], again[name]), f"{name} differs from run to run"
 
 
-@pytest.mark.parametrize("name", CONVS)
-def test_pygs_layers_and_users(name, gradients_of, took_fast_path):
-    make, with_attr = CONVS[name]
+@pytest.mark.parametrize("name", IN_BLOCKS)
+def test_pygs_layers_and_users(name, edge_index, gradients_of, took_fast_path):
+    case = IN_BLOCKS[name]
     torch.manual_seed(0)
-    model, edges = make(), make_edges(NODES, NODES, EDGES)
-    operands = {"x": torch.randn(NODES, WIDTH)}
-    if with_attr:
-        operands["edge_attr"] = torch.rand(EDGES, DIM)
-    compare(model, lambda m, **given: m(edge_index=edges, **given), gradients_of, took_fast_path, operands)
+    model, operands = case.make(), operands_of(case, torch.float32)
+    compare(model, case_call(case, edge_index), gradients_of, took_fast_path, operands)
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
@@ -181,9 +121,9 @@ def test_bipartite_and_point_clouds(gradients_of, took_fast_path):
         "y": torch.randn(9, WIDTH),
         "edge_attr": torch.rand(EDGES, DIM),
     }
-    model = gnn.GINEConv(mlp(WIDTH), edge_dim=DIM)
+    model = gnn.GINEConv(rowwise_mlp(WIDTH), edge_dim=DIM)
     compare(model, call, gradients_of, took_fast_path, operands)
-    points = gnn.PointNetConv(mlp(DIM), add_self_loops=False)
+    points = gnn.PointNetConv(rowwise_mlp(DIM), add_self_loops=False)
     call = lambda m, p, q: m((None, None), (p, q), edges)  # noqa: E731
     compare(points, call, gradients_of, took_fast_path, {"p": torch.randn(NODES, 3), "q": torch.randn(9, 3)})
 
@@ -193,16 +133,6 @@ def test_ties_split_evenly(gradients_of, took_fast_path):
     operands = {"x": torch.randint(0, 2, (NODES, WIDTH)).float(), "edge_attr": torch.ones(EDGES, WIDTH)}
     model = gnn.GINEConv(torch.nn.Linear(WIDTH, 4), aggr="max")
     compare(model, lambda m, **given: m(edge_index=edges, **given), gradients_of, took_fast_path, operands)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_dtypes(dtype, gradients_of, took_fast_path):
-    torch.manual_seed(0)
-    edges, model = make_edges(NODES, NODES, EDGES), Mine("mean").to(dtype)
-    operands = {"x": torch.randn(NODES, WIDTH, dtype=dtype), "edge_attr": torch.rand(EDGES, DIM, dtype=dtype)}
-    tolerance = 1e-12 if dtype is torch.float64 else 0.1
-    call = lambda m, **given: m(edge_index=edges, **given)  # noqa: E731
-    compare(model, call, gradients_of, took_fast_path, operands, tolerance)
 
 
 def test_second_derivatives():

@@ -469,21 +469,6 @@ def test_dispatch_modes_see_pygs_operations(x, edge_index):
     assert heard[0] == heard[1]
 
 
-def test_activation_checkpointing(x, edge_index):
-    conv = gnn.SAGEConv(4, 4)
-
-    def gradient() -> Tensor:
-        leaf = x.clone().requires_grad_()
-        torch.utils.checkpoint.checkpoint(
-            conv, leaf, edge_index, use_reentrant=False
-        ).square().sum().backward()
-        return leaf.grad
-
-    expected = gradient()
-    with onehop.patch():
-        close(gradient(), expected)
-
-
 @pytest.fixture(autouse=True)
 def _no_compiled_leftovers() -> Iterator[None]:
     yield

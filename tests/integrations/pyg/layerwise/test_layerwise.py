@@ -24,6 +24,7 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
 from onehop.streaming.layerwise import row_blocks
+from tests.processes import Stop
 
 
 @pytest.fixture
@@ -160,10 +161,6 @@ def test_the_same_under_the_patch(
         in_memory(model, x, edge_index)  # what the patch keeps with a layer
         found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "own", "shared", "no-function-between"])

@@ -22,6 +22,7 @@ from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import layerwise, work_folder
+from tests.processes import Stop
 
 
 @pytest.fixture
@@ -47,10 +48,6 @@ def compared(model: nn.Module, graph: StoredGraph, file: Path, x: Tensor, edge_i
     with torch.no_grad():
         exact = model(x, edge_index).numpy()
     np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
-
-
-class Stop(Exception):
-    """Somebody pulls the plug."""
 
 
 def stop(*_: object) -> None:
