@@ -13,7 +13,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Estimate, Machine, NdpPlan, Sample, load, sampled_report
-from onehop.machines.ndp.sampled_report import total
+from onehop.machines.ndp.sampled import total
 from onehop.machines.ndp.sampled_windows import Stretch, stretches
 from onehop.machines.ndp.sampling import Runs
 from tests.machines.ndp.graphs import random_graph

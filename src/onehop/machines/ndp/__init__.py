@@ -11,8 +11,7 @@ from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
 from onehop.machines.ndp.named_priors import DESIGNS, Design, NamedPrior, named_priors
 from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.machines.ndp.report import layer_report, whole_report
-from onehop.machines.ndp.sampled import SampledLayer, SampledMapping
-from onehop.machines.ndp.sampled_report import sampled_report
+from onehop.machines.ndp.sampled import SampledLayer, SampledMapping, sampled_report
 from onehop.machines.ndp.sampling import Estimate, Sample
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
 from onehop.machines.ndp.whole_models import CLOCKS_MHZ, ClockPoint, ModelRun, by_clock, run_model

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -158,6 +159,20 @@ def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> In
     return np.bincount(block_of * ranks + target_owner, minlength=blocks * ranks).reshape(blocks, ranks)
 
 
+class Rows(NamedTuple):
+    """Rows of consecutive targets.
+
+    Attributes:
+        rowptr: [M + 1], int64.
+        col: [edges], int32: their sources.
+        owner: [M], uint8: the rank of every target.
+    """
+
+    rowptr: NDArray[np.int64]
+    col: NDArray[np.int32]
+    owner: NDArray[np.uint8]
+
+
 class RankWorkload:
     """A graph on a machine's ranks, in one order of targets; its counts are cached.
 
@@ -214,6 +229,11 @@ class RankWorkload:
         return order
 
     @property
+    def num_src(self) -> int:
+        """Sources."""
+        return self.graph.num_src
+
+    @property
     def num_dst(self) -> int:
         """Targets."""
         return self.graph.num_dst
@@ -233,6 +253,25 @@ class RankWorkload:
     def nodes_of_rank(self) -> Integers:
         """Return [ranks]: sources that are assigned to each rank."""
         return np.bincount(self.owner, minlength=self.topology.ranks)
+
+    @cached_property
+    def edges_of_rank(self) -> Integers:
+        """Return [ranks]: edges of each rank's part of the adjacency."""
+        degrees = self.graph.out_degrees.numpy()
+        return np.bincount(self.owner, degrees, minlength=self.topology.ranks).astype(np.int64)
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The targets from ``first`` up to ``last``, in order of processing."""
+        rowptr, col = self.graph.rowptr.numpy(), self.graph.col.numpy()
+        owner = self.target_owner[first:last]
+        if self.order is None:
+            ends = rowptr[first : last + 1]
+            return Rows(ends - ends[0], col[ends[0] : ends[-1]], owner)
+        targets = self.order[first:last]
+        counts = rowptr[targets + 1] - rowptr[targets]
+        ends = np.concatenate([[0], np.cumsum(counts)])
+        edges = np.arange(ends[-1]) + np.repeat(rowptr[targets] - ends[:-1], counts)
+        return Rows(ends, col[edges], owner)
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
         """The counts of every window of this shape."""

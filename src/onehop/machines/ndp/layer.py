@@ -197,9 +197,7 @@ def simulate(case: LayerCase, workload: RankWorkload, pods: Pods, first: bool) -
         schedule,
         paths(times, channels),
         control_ns(config, workload.graph.num_src, case.width),
-        retiling.cost(config, workload, memory, traffic.counts.edges.sum(axis=0))
-        if first and workload.reorders
-        else None,
+        retiling.cost(config, workload, memory) if first and workload.reorders else None,
     )
 
 

@@ -24,7 +24,7 @@ from onehop.machines.ndp.models import LayerWork
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
 from onehop.machines.ndp.sampled import SampledLayer, Tell, sampled_layer
-from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, StoredTargets, Targets
+from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Targets
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
@@ -229,8 +229,7 @@ class Machine:
             key = width, number == 0 and plan.reorders
             if key not in found:
                 case = LayerCase(self.config, self.memory, plan, width)
-                took_ns = targets.retiling_ns(self.config, self.memory) if key[1] else 0.0
-                found[key] = sampled_layer(case, (targets, by_number), sample or Sample(), took_ns, tell)
+                found[key] = sampled_layer(case, (targets, by_number), sample or Sample(), key[1], tell)
             layers.append(found[key])
         return layers
 
@@ -293,8 +292,8 @@ class Machine:
             plan = plan or self.plan or NdpPlan(retile="index")
         own, untiled = self._own(plan), replace(plan, retile="index")
         if isinstance(graph, Graph):
-            targets: Targets = StoredTargets(self.workload(graph, plan, own))
-            by_number: Targets = StoredTargets(self.workload(graph, untiled))
+            targets: Targets = self.workload(graph, plan, own)
+            by_number: Targets = self.workload(graph, untiled)
         elif plan.reorders:
             raise ArgumentError(
                 f"plan: re-tiling ({plan.retile!r}) lists the sources of every row, and of this graph only "

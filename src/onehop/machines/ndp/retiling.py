@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.mapping import Integers
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import NODE_BYTES
 
@@ -36,22 +35,19 @@ class RetilingCost:
     activations: float
 
 
-def cost(
-    config: NdpConfig, workload: RankWorkload, memory: MemoryTimes, edges_of_rank: Integers
-) -> RetilingCost:
+def cost(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes) -> RetilingCost:
     """Cost of re-tiling the graph; zero if its targets are in order of their numbers.
 
     Args:
         config: The machine.
         workload: The graph on its ranks.
         memory: The DRAM's times.
-        edges_of_rank: [R]: edges of each rank's part of the adjacency.
     """
     topology = config.topology
     if not workload.reorders or workload.graph.num_dst == 0:
         return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
     nodes, burst = workload.graph.num_dst, config.burst_bytes
-    nodes_of_rank = workload.nodes_of_rank
+    nodes_of_rank, edges_of_rank = workload.nodes_of_rank, workload.edges_of_rank
 
     stream, stream_out = memory.stream(), memory.stream("write")
     # A bit for each node that is assigned to the rank.

@@ -1,14 +1,17 @@
 """A layer of a graph too large to be simulated whole: its time, estimated from a sample of its windows."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp import bounds
+from onehop.machines.ndp import bounds, retiling
 from onehop.machines.ndp.baseline import GraphSize, host_alone
 from onehop.machines.ndp.case import LayerCase
+from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
 from onehop.machines.ndp.layer import control_ns, host_orders
 from onehop.machines.ndp.mapping import Pods, candidates
@@ -21,6 +24,8 @@ from onehop.plans.ndp import NdpPlan
 
 # Progress: what is done, and the share of it that is done.
 Tell = Callable[[str, float], None]
+# Edges over which the host's time is taken to grow evenly: many more than fill a burst.
+_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class SampledLayer:
 
 
 def sampled_layer(
-    case: LayerCase, targets: tuple[Targets, Targets], sample: Sample, retiling_ns: float, tell: Tell
+    case: LayerCase, targets: tuple[Targets, Targets], sample: Sample, first: bool, tell: Tell
 ) -> SampledLayer:
     """Estimates a layer under every mapping that the plan allows, and takes the fastest.
 
@@ -105,7 +110,7 @@ def sampled_layer(
         case: The layer.
         targets: Targets in the plan's order, with nodes as its mapping assigns them; and by number, in turn.
         sample: Size of the sample.
-        retiling_ns: Time of re-tiling, which is known exactly.
+        first: Whether re-tiling, whose time is known exactly, must be done first.
         tell: Told what is done, and how far it is.
 
     Raises:
@@ -124,7 +129,9 @@ def sampled_layer(
         raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
     fixed = plan.mapping != "adaptive"
     choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
-    own_ns = control_ns(config, ordered.num_src, width) + retiling_ns
+    own_ns = control_ns(config, ordered.num_src, width)
+    if first and isinstance(ordered, RankWorkload):
+        own_ns += retiling.cost(config, ordered, case.memory).time_ns
     runs: dict[str, _SampledRun] = {}
     impossible: dict[str, str] = {}
     for number, pods in enumerate(choices):
@@ -173,10 +180,6 @@ def sampled_layer(
         over_host,
         Estimate.within(gain, gain * relative),
     )
-
-
-# Edges over which the host's time is taken to grow evenly: many more than fill a burst.
-_MANY = 1_000_000
 
 
 class _SampledRun:
@@ -274,3 +277,76 @@ def _reduction(runs: Runs, edges: Reals, reads: Reals) -> Estimate:
         return Estimate.exact(0.0)
     saved = runs.ratio(edges - reads, edges)
     return saved.scaled(100.0)
+
+
+def sampled_report(layers: Sequence[SampledLayer]) -> dict[str, Any]:
+    """Layers of one model together, under the keys of ``onehop simulate ndp --sample N --json``.
+
+    An estimated figure has three keys: itself, and with ``_low`` and ``_high`` the ends of its interval.
+    """
+    time, host = total([one.time_ns for one in layers]), total([one.baseline_ns for one in layers])
+    prior = total([one.best_prior_ns for one in layers])
+    orders = [one.chosen.host_order for one in layers]
+    first = layers[0]
+    return {
+        **_keys("time_ms", time.scaled(1e-6)),
+        "bound_ms": sum(one.chosen.bound_ns for one in layers) / 1e6,
+        **_keys("speedup_over_baseline", _gain([one.speedup_over_baseline for one in layers], host, time)),
+        **_keys("speedup_over_prior", _gain([one.speedup_over_prior for one in layers], prior, time)),
+        "host_order": orders[0] if len(set(orders)) == 1 else ", ".join(orders),
+        "sample": {
+            "runs": first.sample.runs,
+            "seed": first.sample.seed,
+            "confidence": first.sample.confidence,
+        },
+        "layers": [_layer(one) for one in layers],
+    }
+
+
+def total(parts: Sequence[Estimate]) -> Estimate:
+    """The sum of figures, of which equal ones come from one sample, and all others from independent ones."""
+    half = sum((count * part.half) ** 2 for part, count in Counter(parts).items()) ** 0.5
+    return Estimate.within(sum(part.value for part in parts), half)
+
+
+def _gain(of_layers: list[Estimate], other: Estimate, own: Estimate) -> Estimate:
+    """Time of another machine over this one's; the interval of several layers takes both as independent."""
+    if len(of_layers) == 1:
+        return of_layers[0]
+    gain = other.value / own.value
+    return Estimate.within(
+        gain, gain * ((other.half / other.value) ** 2 + (own.half / own.value) ** 2) ** 0.5
+    )
+
+
+def _layer(found: SampledLayer) -> dict[str, Any]:
+    return {
+        "width": found.width,
+        "mapping": found.mapping,
+        "host_order": found.chosen.host_order,
+        **_keys("time_ms", found.time_ns.scaled(1e-6)),
+        "bound_ms": found.chosen.bound_ns / 1e6,
+        **_keys("baseline_ms", found.baseline_ns.scaled(1e-6)),
+        **_keys("speedup_over_baseline", found.speedup_over_baseline),
+        **_keys("speedup_over_prior", found.speedup_over_prior),
+        **_keys("read_reduction_percent", found.read_reduction_percent),
+        **_keys("edges", found.edges),
+        "candidates": {name: _candidate(each) for name, each in found.candidates.items()},
+        "impossible": dict(found.impossible),
+        "prior": {name: _keys("serial_ms", each.scaled(1e-6)) for name, each in found.prior_ns.items()},
+    }
+
+
+def _candidate(found: SampledMapping) -> dict[str, Any]:
+    return {
+        "host_order": found.host_order,
+        **_keys("time_ms", found.time_ns.scaled(1e-6)),
+        "bound_ms": found.bound_ns / 1e6,
+        "orders_ms": {order: ns / 1e6 for order, ns in found.orders_ns.items()},
+        "windows": found.windows,
+        "simulated": found.simulated,
+    }
+
+
+def _keys(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

@@ -13,11 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from onehop.machines.native import extension
-from onehop.machines.ndp import retiling
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import RankWorkload, Sizes, TargetGroups, WindowCounts, assigned_rows, count
+from onehop.machines.ndp.counts import (
+    RankWorkload,
+    Rows,
+    Sizes,
+    TargetGroups,
+    WindowCounts,
+    assigned_rows,
+    count,
+)
 from onehop.machines.ndp.mapping import Integers, Pods, owners
-from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.sampling import Runs
 from onehop.plans.ndp import MERGES
 
@@ -32,83 +38,6 @@ class RowSource(Protocol):
 
     def rows(self, nodes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Row pointers, [M + 1], and sources of these M destinations."""
-
-
-class Rows(NamedTuple):
-    """Rows of consecutive targets.
-
-    Attributes:
-        rowptr: [M + 1], int64.
-        col: [edges], int32: their sources.
-        owner: [M], uint8: the rank of every target.
-    """
-
-    rowptr: NDArray[np.int64]
-    col: NDArray[np.int32]
-    owner: NDArray[np.uint8]
-
-
-class Targets(Protocol):
-    """Targets of a graph, in order of processing.
-
-    Attributes:
-        num_src: Sources of the graph.
-        num_dst: Targets.
-        num_edges: Edges; None means that they have not been counted.
-        owner: [num_src]: the rank of every source.
-        nodes_of_rank: [ranks]: sources of each rank.
-        retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
-        sizes: Sizes on which their counts depend.
-    """
-
-    num_src: int
-    num_dst: int
-    num_edges: int | None
-    owner: NDArray[np.uint8]
-    nodes_of_rank: Integers
-    retile: str
-    sizes: Sizes
-
-    def rows(self, first: int, last: int) -> Rows:
-        """The targets from ``first`` up to ``last``."""
-
-    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
-        """Time of bringing targets into this order; 0 where they are in that of their numbers."""
-
-
-class StoredTargets:
-    """Targets of a graph in memory.
-
-    Args:
-        workload: The graph on the ranks.
-    """
-
-    def __init__(self, workload: RankWorkload) -> None:
-        self._workload = workload
-        self.num_src, self.num_dst = workload.graph.num_src, workload.num_dst
-        self.num_edges: int | None = workload.num_edges
-        self.owner, self.nodes_of_rank = workload.owner, workload.nodes_of_rank
-        self.retile, self.sizes = workload.retile, workload.sizes
-
-    def rows(self, first: int, last: int) -> Rows:
-        """The targets from ``first`` up to ``last``."""
-        graph, order = self._workload.graph, self._workload.order
-        rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
-        owner = self._workload.target_owner[first:last]
-        if order is None:
-            ends = rowptr[first : last + 1]
-            return Rows(ends - ends[0], col[ends[0] : ends[-1]], owner)
-        targets = order[first:last]
-        counts = rowptr[targets + 1] - rowptr[targets]
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        edges = np.arange(ends[-1]) + np.repeat(rowptr[targets] - ends[:-1], counts)
-        return Rows(ends, col[edges], owner)
-
-    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
-        """Time of bringing targets into this order; 0 where they are in that of their numbers."""
-        workload = self._workload
-        edges = np.bincount(self.owner, workload.graph.out_degrees.numpy(), minlength=config.topology.ranks)
-        return retiling.cost(config, workload, memory, edges.astype(np.int64)).time_ns
 
 
 class ComputedTargets:
@@ -135,9 +64,9 @@ class ComputedTargets:
         rowptr, col = self._source.rows(np.arange(first, last))
         return Rows(rowptr, col, self.owner[first:last])
 
-    def retiling_ns(self, config: NdpConfig, memory: MemoryTimes) -> float:
-        """No time: targets are in the order of their numbers."""
-        return 0.0
+
+# Targets of a graph in order of processing: of one in memory, or of one whose rows are computed.
+Targets = RankWorkload | ComputedTargets
 
 
 @dataclass(frozen=True, slots=True)

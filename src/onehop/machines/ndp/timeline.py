@@ -5,25 +5,16 @@ from collections.abc import Iterable
 from onehop.machines.common.trace import Trace
 from onehop.machines.ndp.windows import Event
 
-_NAMES = {
-    "A": "adjacency",
-    "X": "features",
-    "W": "write-back",
-    "bundle read": "bundle read",
-    "bundle write": "bundle write",
-    "Q": "outputs",
-    "Z": "finals",
-    "instructions": "instructions",
-}
-_MARKS = {
-    "A": "A",
-    "X": "X",
-    "W": "W",
-    "bundle read": "r",
-    "bundle write": "b",
-    "Q": "Q",
-    "Z": "Z",
-    "instructions": "i",
+# The name of each event in a trace, and its letter in rows of text.
+_EVENTS = {
+    "A": ("adjacency", "A"),
+    "X": ("features", "X"),
+    "W": ("write-back", "W"),
+    "bundle read": ("bundle read", "r"),
+    "bundle write": ("bundle write", "b"),
+    "Q": ("outputs", "Q"),
+    "Z": ("finals", "Z"),
+    "instructions": ("instructions", "i"),
 }
 
 
@@ -44,7 +35,7 @@ def trace(events: Iterable[Event], control_ns: float = 0.0, retiling_ns: float =
     for event in events:
         lane = f"Host-path/channel {event.where}" if event.on_channel else f"DRAM-path/rank {event.where}"
         duration = event.end_ns - event.start_ns
-        spans.add(lane, _NAMES[event.what], start_ns + event.start_ns, duration, window=event.window)
+        spans.add(lane, _EVENTS[event.what][0], start_ns + event.start_ns, duration, window=event.window)
     return spans
 
 
@@ -74,4 +65,4 @@ def _mark(events: list[Event], begin: float, end: float) -> str:
             shares[event.what] = shares.get(event.what, 0.0) + overlap
     if sum(shares.values()) < (end - begin) / 2:
         return "."
-    return _MARKS[max(shares, key=lambda what: shares[what])]
+    return _EVENTS[max(shares, key=lambda what: shares[what])][1]
