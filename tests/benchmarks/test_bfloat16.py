@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "models" / "bench_bfloat16.py"
+SCRIPT = ("-m", "benchmarks.models.bench_bfloat16")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_python([SCRIPT, *arguments])
+    return run_python([*SCRIPT, *arguments])
 
 
 def test_every_model_is_printed_and_written(tmp_path: Path) -> None:
