@@ -1,4 +1,4 @@
-"""Columns of benchmarks' tables: times, ratios with their quartiles, sizes."""
+"""Columns of benchmarks' tables, declared as text: times, ratios with their quartiles, sizes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,7 +6,30 @@ from typing import Any
 from onehop.sizes import mebibytes
 from onehop.tables import Column
 
-Field = str | Callable[[Any], Any]
+
+def of(text: str, *more: Column) -> list[Column]:
+    """Returns the columns that a text declares, followed by ``more``.
+
+    Args:
+        text: Columns with semicolons between them, each as ``title | field | form``. The field is a path of
+            keys with slashes between them; without one, the title is the field. The form is a key of
+            :data:`FORMS`, ``gain KEY`` with the key of the quartiles, or a format such as ``{:.2f}``; without
+            one, the column has words.
+        *more: Columns whose fields are functions of the row.
+    """
+    return [
+        *(_column(*map(str.strip, entry.split("|"))) for entry in text.split(";") if entry.strip()),
+        *more,
+    ]
+
+
+def _column(title: str, field: str = "", form: str = "") -> Column:
+    path = tuple(int(key) if key.isdecimal() else key for key in (field or title).split("/"))
+    if form.startswith("gain "):
+        return Column(title, _with_quartiles(path, form.split()[1]), FORMS["gain"])
+    if not form:
+        return Column(title, at(*path), left=True, wraps=False)
+    return Column(title, at(*path), FORMS.get(form, form))
 
 
 def at(*path: Any) -> Callable[[Any], Any]:
@@ -20,9 +43,13 @@ def at(*path: Any) -> Callable[[Any], Any]:
     return read
 
 
-def words(title: str, field: Field, style: str = "{}") -> Column:
-    """A column of words."""
-    return Column(title, field, style, left=True, wraps=False)
+def _with_quartiles(path: tuple[Any, ...], quartiles: str) -> Callable[[Any], Any]:
+    def read(row: Any) -> Any:
+        median = at(*path)(row)
+        low_high = at(*path[:-1], quartiles)(row)
+        return None if median is None else (median, *low_high)
+
+    return read
 
 
 def milliseconds(seconds: float) -> str:
@@ -36,44 +63,24 @@ def ratio(value: float) -> str:
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}x"
 
 
-def ms(title: str, field: Field) -> Column:
-    """A column of times; the field has seconds."""
-    return Column(
-        f"{title}, ms",
-        field,
-        lambda seconds: f"{1e3 * seconds:#.3g}" if seconds < 1 else milliseconds(seconds),
-    )
+def _gain(value: Any) -> str:
+    """Returns a ratio with its quartiles, from three numbers or a mapping."""
+    if isinstance(value, Mapping):
+        value = value["median"], value["lower_quartile"], value["upper_quartile"]
+    return "{} ({} to {})".format(*map(ratio, value))
 
 
-def times(title: str, field: Field) -> Column:
-    """A column of ratios."""
-    return Column(title, field, ratio)
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:#.3g}" if seconds < 1 else milliseconds(seconds)
 
 
-def gain(title: str, field: Field, quartiles: Field | None = None) -> Column:
-    """A column of ratios with their quartiles.
-
-    Args:
-        title: Its heading.
-        field: The median; or, without ``quartiles``, what has ``median``, ``lower_quartile`` and so on.
-        quartiles: The pair of quartiles.
-    """
-
-    def read(row: Any) -> Any:
-        value = field(row) if callable(field) else row.get(field)
-        if value is None:
-            return None
-        if quartiles is None:
-            return value["median"], value["lower_quartile"], value["upper_quartile"]
-        return value, *(quartiles(row) if callable(quartiles) else row[quartiles])
-
-    return Column(title, read, lambda three: "{} ({} to {})".format(*map(ratio, three)))
-
-
-def mib(title: str, field: Field) -> Column:
-    """A column of sizes; the field has bytes."""
-    return Column(f"{title}, MiB", field, mebibytes)
-
-
-WRONG = Column("", at("wrong"), lambda is_wrong: "WRONG" if is_wrong else "")
-"""A column that says where results differ by more than they may."""
+FORMS: Mapping[str, Callable[[Any], str]] = {
+    "ms": _ms,
+    "x": ratio,
+    "gain": _gain,
+    "MiB": mebibytes,
+    "list": lambda entries: ", ".join(map(str, entries)),
+    "wrong": lambda is_wrong: "WRONG" if is_wrong else "",
+    "yes or no": lambda value: "yes" if value else "no",
+}
+"""Forms of values: seconds as milliseconds, a ratio, a ratio with its quartiles, bytes, a list, a verdict."""

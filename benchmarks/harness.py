@@ -86,9 +86,7 @@ class Option(NamedTuple):
         value = list(itertools.chain.from_iterable(value))
         if self.known and (unknown := [each for each in value if each not in self.known]):
             flag = name.replace("_", "-")
-            raise SystemExit(
-                f"--{flag}: unknown {', '.join(unknown)}; there are {', '.join(map(str, self.known))}."
-            )
+            raise SystemExit(f"--{flag}: unknown {', '.join(unknown)}; there are {', '.join(self.known)}.")
         return value
 
 
@@ -110,13 +108,16 @@ class Benchmark:
     Attributes:
         doc: The script's docstring.
         name: Its name in the results, as the key ``command`` has it.
-        rows: Yields what was measured; the rows are written to JSON as they are.
+        rows: Yields what was measured; the rows are written to JSON as they are. What it puts into
+            ``options.noted``, a dictionary, are further keys of the results.
         columns: Columns of the table that is printed.
         options: Options of its own; their names have underscores.
-        key: The key of the rows in the results.
+        key: The key of the rows in the results; None where ``more`` returns them.
         rounds: The default of ``--rounds``; None for scripts without it.
         threads: Whether there is ``--threads``.
+        kept: Names of options whose values are keys of the results.
         more: Returns further keys of the results.
+        finish: Likewise, once all rows are measured.
         notes: Returns what is printed after the rows.
         draw: Draws the results into the file of ``--plot``; None for scripts without it.
     """
@@ -126,10 +127,12 @@ class Benchmark:
     rows: Callable[[Options], Iterable[Row]]
     columns: Sequence[Column]
     options: Mapping[str, Option] = field(default_factory=dict)
-    key: str = "results"
+    key: str | None = "results"
     rounds: int | None = None
     threads: bool = True
+    kept: Sequence[str] = ()
     more: Callable[[Options, list[Row]], Mapping[str, Any]] = _nothing
+    finish: Callable[[Options, list[Row]], Mapping[str, Any]] = _nothing
     notes: Callable[[Options, list[Row]], Iterable[RenderableType]] = _nothing
     draw: Callable[[Row, Path], None] | None = None
 
@@ -141,6 +144,7 @@ class Benchmark:
         options = command.read(parser, arguments)
         for name, option in self.options.items():
             setattr(options, name, option.read(name, getattr(options, name)))
+        options.noted = {}
         return options
 
     def main(self, arguments: Sequence[str] | None = None) -> list[Row]:
@@ -153,21 +157,29 @@ class Benchmark:
             The rows.
         """
         options = self.read(arguments)
-        console, lines, rows, content = output(), Lines(self.columns), [], {}
+        console, lines, rows = output(), Lines(self.columns), []
         console.print(machine_line())
         with progress(what=self.name) as bar:
             for row in self.rows(options):
                 rows.append(row)
                 for line in lines.of(row):
                     console.print(line, markup=False, soft_wrap=True)
-                content = {**dict(self.more(options, rows)), self.key: rows}
-                command.write(options, self.name, content)
+                command.write(options, self.name, self.content(options, rows))
                 bar.advance()
+            options.noted.update(self.finish(options, rows))
+        content = self.content(options, rows)
+        command.write(options, self.name, content)
         for note in self.notes(options, rows):
             console.print(note, markup=False, soft_wrap=True)
         if self.draw is not None and options.plot:
             self.draw(content, options.plot)
         return rows
+
+    def content(self, options: Options, rows: list[Row]) -> Row:
+        """Returns the keys of the results."""
+        kept = {name: getattr(options, name) for name in self.kept}
+        rows_by_key = {} if self.key is None else {self.key: rows}
+        return {**kept, **options.noted, **dict(self.more(options, rows)), **rows_by_key}
 
 
 def run_part(doc: str | None, parts: Mapping[str, Benchmark]) -> None:

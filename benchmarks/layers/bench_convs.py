@@ -21,6 +21,7 @@ from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.layers.convs import CONVS, MORE, NOT_MEASURED, Given, given
 from benchmarks.layers.floors import floor_of
 from onehop.bench import graphs
+from onehop.bench.cases import Workload
 from onehop.bench.floors import Roofs
 from onehop.bench.patched import beside_pyg
 from onehop.datasets import chung_lu
@@ -85,7 +86,9 @@ def rows(options: Options) -> Iterator[Row]:
         }
         if options.floors:
             on = operands(name, order)
-            row["floor_s"] = floor_of(name, on, Roofs(graphs.Workload(name, on.edges, on.num_nodes)))
+            row["floor_s"] = floor_of(name, on, Roofs(Workload(name, on.edges, on.num_nodes)))
+            if row["floor_s"] is not None:
+                row["x_of_floor"] = row["onehop_s"] / row["floor_s"]["total"]
         yield row
 
 
@@ -93,20 +96,11 @@ BENCHMARK = Benchmark(
     __doc__,
     "benchmarks/layers/bench_convs.py",
     rows,
-    [
-        columns.words("layer", "layer"),
-        columns.ms("PyG", "pyg_s"),
-        columns.ms("onehop", "onehop_s"),
-        columns.gain("over PyG", "ratio"),
-        columns.mib("PyG", columns.at("peak_bytes", "pyg")),
-        columns.mib("onehop", columns.at("peak_bytes", "onehop")),
-        columns.ms("floor", columns.at("floor_s", "total")),
-        columns.times(
-            "of the floor",
-            lambda row: row["onehop_s"] / row["floor_s"]["total"] if row.get("floor_s") else None,
-        ),
-        columns.WRONG,
-    ],
+    columns.of(
+        "layer; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain; "
+        "PyG, MiB | peak_bytes/pyg | MiB; onehop, MiB | peak_bytes/onehop | MiB; "
+        "floor, ms | floor_s/total | ms; of the floor | x_of_floor | x;  | wrong | wrong"
+    ),
     {
         "layers": Option(tuple(CONVS)),
         "graph": Option(None, f"one of {', '.join(graphs.GRAPHS)}, in place of --nodes and --edges"),

@@ -71,14 +71,10 @@ BENCHMARK = Benchmark(
     __doc__,
     "bench direct",
     rows,
-    [
-        columns.words("rows", "rows", "{:,}"),
-        columns.words("function", "name"),
-        columns.ms("PyG", "pyg_s"),
-        columns.ms("onehop", "onehop_s"),
-        columns.gain("over PyG", "ratio"),
-        columns.WRONG,
-    ],
+    columns.of(
+        "rows; function | name; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain;"
+        "| wrong | wrong"
+    ),
     {"rows": Option((8_000, 200_000)), "width": Option(64, "of read-outs and products")},
     rounds=9,
 )

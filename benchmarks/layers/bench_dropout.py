@@ -86,13 +86,10 @@ BENCHMARK = Benchmark(
     __doc__,
     "benchmarks/layers/bench_dropout.py",
     rows,
-    [
-        *(columns.words(name, name) for name in ("elements", "threads", "p", "pass")),
-        columns.ms("torch", "torch_s"),
-        columns.ms("onehop", "onehop_s"),
-        columns.gain("over torch", "ratio", "quartiles"),
-        columns.ms("one pass", "one_pass_s"),
-    ],
+    columns.of(
+        "elements; threads; p; pass; torch, ms | torch_s | ms; onehop, ms | onehop_s | ms;"
+        "over torch | ratio | gain quartiles; one pass, ms | one_pass_s | ms"
+    ),
     {
         "elements": Option(ELEMENTS),
         "thread_counts": Option((1, 2)),

@@ -25,7 +25,6 @@ from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench import graphs, limits
 from onehop.bench.cases import Workload
 from onehop.bench.timing import measure_once, median_of_turn
-from onehop.tables import Column
 
 WAYS = ("pyg", "onehop", "dgl")
 HEADS, HEAD_WIDTH, WIDTH = 4, 32, 64
@@ -211,16 +210,17 @@ def measure(order: Row, rounds: int, roof_gbps: float) -> Row:
 
 def rows(options: Options) -> Iterator[Row]:
     """Measures the gather, then every layer on every graph."""
-    options.roof = limits.random_gather([HEADS * HEAD_WIDTH], limits.default_bytes(), 3)[0].bandwidth.gbps
+    roof = limits.random_gather([HEADS * HEAD_WIDTH], limits.default_bytes(), 3)[0].bandwidth.gbps
+    options.noted["gather_gbps"] = roof
     for graph in options.graphs:
         for layer in options.layers:
             order = {"layer": layer, "graph": graph, "threads": options.threads}
-            yield measure(order, options.rounds, options.roof)
+            yield measure(order, options.rounds, roof)
 
 
 def reasons(options: Options, rows: list[Row]) -> Iterator[Any]:
     """Why a way was left out."""
-    yield f"gather of random rows of {HEADS * HEAD_WIDTH} floats: {options.roof:.1f} GB/s"
+    yield f"gather of random rows of {HEADS * HEAD_WIDTH} floats: {options.noted['gather_gbps']:.1f} GB/s"
     for row in rows:
         for way, reason in row["skipped"].items():
             yield f"{row['graph']} {row['layer']}: {way} left out: {reason}"
@@ -230,24 +230,17 @@ BENCHMARK = Benchmark(
     __doc__,
     "bench layers",
     rows,
-    [
-        columns.words("graph", "graph"),
-        columns.words("layer", "layer"),
-        columns.ms("PyG", columns.at("seconds", "pyg")),
-        columns.ms("onehop", columns.at("seconds", "onehop")),
-        columns.times("over PyG", columns.at("speedup", "pyg")),
-        columns.times("over DGL", columns.at("speedup", "dgl")),
-        columns.mib("PyG", columns.at("peak_bytes", "pyg")),
-        columns.mib("onehop", columns.at("peak_bytes", "onehop")),
-        Column("of the roof", columns.at("percent_of_roof", "forward and backward"), "{:.0f} %"),
-        columns.WRONG,
-    ],
+    columns.of(
+        "graph; layer; PyG, ms | seconds/pyg | ms; onehop, ms | seconds/onehop | ms; "
+        "over PyG | speedup/pyg | x; over DGL | speedup/dgl | x; PyG, MiB | peak_bytes/pyg | MiB; "
+        "onehop, MiB | peak_bytes/onehop | MiB; "
+        "of the roof, % | percent_of_roof/forward and backward | {:.0f};  | wrong | wrong"
+    ),
     {
         "layers": Option(LAYERS, known=LAYERS),
         "graphs": Option(("arxiv", "road", "cora"), known=graphs.GRAPHS),
     },
     rounds=2,
-    more=lambda options, rows: {"gather_gbps": options.roof},
     notes=reasons,
 )
 

@@ -100,12 +100,10 @@ BENCHMARK = Benchmark(
     __doc__,
     "benchmarks/layers/bench_matrices.py",
     rows,
-    [
-        columns.words("layer", "layer"),
-        *(columns.ms(way, columns.at("seconds", way)) for way in WAYS),
-        columns.times("matrix over edge_index", "matrix over edge_index"),
-        columns.times("PyG over patched", "speedup"),
-    ],
+    columns.of(
+        f"layer; {'; '.join(f'{way}, ms | seconds/{way} | ms' for way in WAYS)}; "
+        "matrix over edge_index | matrix over edge_index | x; PyG over patched | speedup | x"
+    ),
     {
         "layers": Option(LAYERS, known=LAYERS),
         "matrix": Option("csr", "torch's csr, or torch_sparse's SparseTensor"),
@@ -114,7 +112,7 @@ BENCHMARK = Benchmark(
     },
     key="cases",
     rounds=15,
-    more=lambda options, rows: {"matrix": options.matrix},
+    kept=("matrix",),
 )
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_a_layer_is_printed_and_written(tmp_path):
     file = tmp_path / "convs.json"
     small = ("--nodes", "50", "--edges", "400", "--rounds", "1", "--threads", "1")
-    done = run("--layers", "GINEConv", *small, "--floors", "--json", str(file))
+    done = run("--layers", "GINEConv", *small, "--json", str(file))
     assert done.returncode == 0, done.stderr
     written = json.loads(file.read_text())
     assert written["graph"] == {"nodes": 50, "edges": 400}
@@ -55,7 +55,6 @@ def test_a_layer_is_printed_and_written(tmp_path):
     assert (row["layer"], row["width"], row["wrong"]) == ("GINEConv", 64, False)
     assert row["ratio"]["median"] > 0
     assert set(row["peak_bytes"]) == {"pyg", "onehop"}
-    assert row["floor_s"]["total"] == row["floor_s"]["aggregation"] + row["floor_s"]["products"] > 0
     assert "GINEConv" in done.stdout
 
 
