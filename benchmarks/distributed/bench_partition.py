@@ -165,7 +165,8 @@ def by_graph(options: Options, rows: list[Row]) -> Row:
             continue
         edges = options.nodes * options.degree
         on_disk = on_disk or {
-            "nodes": options.nodes, "edges": edges, "edge_index_bytes": 16 * edges, "method": "auto", "rows": []
+            "nodes": options.nodes, "edges": edges, "edge_index_bytes": 16 * edges, "method": "auto",
+            "rows": [],
         }  # fmt: skip
         del figures["method"]
         on_disk["rows"].append(figures)
@@ -179,7 +180,8 @@ BENCHMARK = Benchmark(
     columns.of(
         "graph; parts; method; cut | cut_share | {:.1%}; halo | halo_share | {:.3f}; "
         "by chance | by_chance_share | {:.3f}; rows | row_imbalance | {:.3f}; "
-        "edges | edge_imbalance | {:.3f}; s | seconds | {:.2f}; peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB"
+        "edges | edge_imbalance | {:.3f}; s | seconds | {:.2f}; "
+        "peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB"
     ),
     {
         "graphs": Option(("twin:arxiv-communities", "twin:arxiv")),
