@@ -78,6 +78,7 @@ FORMS: Mapping[str, Callable[[Any], str]] = {
     "ms": _ms,
     "x": ratio,
     "gain": _gain,
+    "three": milliseconds,
     "MiB": mebibytes,
     "list": lambda entries: ", ".join(map(str, entries)),
     "wrong": lambda is_wrong: "WRONG" if is_wrong else "",

@@ -151,7 +151,8 @@ BENCHMARK = Benchmark(
         "case; s | seconds | {:.1f}; touched before, s | seconds_touched_before | {:.1f}; "
         "disk reads, s | disk_read_s | {:.1f}; disk writes, s | disk_write_s | {:.1f}; "
         "over both | over_reading_and_writing_once | x; "
-        "over its bytes | over_the_disk_for_the_bytes_moved | x; peak, MiB | peak_bytes | MiB; largest error | largest_error | {:.0e}; limited by | limited_by"
+        "over its bytes | over_the_disk_for_the_bytes_moved | x; "
+        "peak, MiB | peak_bytes | MiB; largest error | largest_error | {:.0e}; limited by | limited_by"
     ),
     {
         "folder": limits.FOLDER,

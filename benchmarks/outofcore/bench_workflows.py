@@ -176,7 +176,8 @@ BENCHMARK = Benchmark(
     rows,
     columns.of(
         "case; s | seconds | {:.1f}; in memory, s | memory_seconds | {:.1f}; "
-        "disk, s | least_disk_s | {:.1f}; over the disk | over_the_disk | x; at most | target | x; reached | reached | yes or no; "
+        "disk, s | least_disk_s | {:.1f}; over the disk | over_the_disk | x; "
+        "at most | target | x; reached | reached | yes or no; "
         "for its bytes, s | moved_disk_s | {:.1f}; difference | difference | {:.0e}; limited by | limited_by"
     ),
     {
