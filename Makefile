@@ -152,7 +152,7 @@ figures: $(MADE)/develop $(MADE)/onehop  ## the figures of four published works 
 	  $(BIN)/onehop reproduce $$work $(QUICK) --json benchmarks/results/reproduce/$$work.json \
 	    --plot docs/images/reproduce; \
 	done
-	$(BIN)/python benchmarks/render_reproductions.py
+	$(BIN)/python -m benchmarks.render_reproductions
 
 # What cannot be linked, found or read is an error.
 docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)

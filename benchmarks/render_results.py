@@ -2,8 +2,8 @@
 
     python -m benchmarks.render_results
 
-Reads benchmarks/results/NAME.json, which the steps of ``make bench`` write (``steps.py``). Sections of what has
-not been measured yet are left out, but for :data:`NEEDED`.
+Reads benchmarks/results/NAME.json, which the steps of ``make bench`` write (``steps.py``). Sections of what
+has not been measured yet are left out, but for :data:`NEEDED`.
 """
 
 import json

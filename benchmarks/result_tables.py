@@ -61,7 +61,10 @@ def models_table(document: Document) -> str:
         for result in document["results"]
         if OURS in result["times"]
     ]
-    text = "graph; model; hidden | hidden | {}; PyG, ms | pyg | {}; with onehop, ms | times/onehop/median_s | three"
+    text = (
+        "graph; model; hidden | hidden | {}; PyG, ms | pyg | {}; "
+        "with onehop, ms | times/onehop/median_s | three"
+    )
     return markdown([*columns.of(text), *BOTH], rows)
 
 

@@ -1,6 +1,6 @@
 """The products of linear steps: every library beside torch's own, and the patched step beside the plain one.
 
-    python benchmarks/products/bench_products.py [--shapes 169343x256x256,...] [--rounds 9] [--threads N]
+    python -m benchmarks.products.bench_products [--shapes 169343x256x256,...] [--rounds 9] [--threads N]
                                                  [--json FILE]
 
 A shape is ROWSxINPUTSxOUTPUTS. Libraries take turns; a ratio is torch's median time over the library's, and
@@ -9,25 +9,28 @@ its quartiles are those of the rounds. "three products" is a step forward and ba
 With ``ONEHOP_DATA`` set, the last lines are the first linear step of real, sparse features (Cora).
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 import onehop
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import datasets
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Ratio, interleave
 from onehop.kernels.products import FORWARD, KINDS, TO_INPUT, TORCH, libraries
 from onehop.tuner import products
 
-SHAPES = "169343x256x256,169343x128x256,169343x128x32,169343x256x40,65536x256x256,8192x256x256,2708x1433x64"
+SHAPES = (
+    "169343x256x256", "169343x128x256", "169343x128x32", "169343x256x40", "65536x256x256", "8192x256x256",
+    "2708x1433x64",
+)  # fmt: skip
 # Of the largest entry of torch's result.
 TOLERANCE = 1e-4
 SPARSE_OUTPUTS = (16, 64)
@@ -44,9 +47,21 @@ def compare(found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE * float(expected.abs().max()))
 
 
-def each_library(shape: tuple[int, int, int], rounds: int) -> Iterator[dict[str, Any]]:
+def line(about: Row, ratio: Ratio, seconds: float, work: int) -> Row:
+    """A line of results."""
+    return {
+        **about,
+        "milliseconds": seconds * 1e3,
+        "gflops": work / seconds * 1e-9,
+        "ratio": ratio.median,
+        "lower_quartile": ratio.lower_quartile,
+        "upper_quartile": ratio.upper_quartile,
+    }
+
+
+def each_library(text: str, rounds: int) -> Iterator[Row]:
     """Every product by every library."""
-    work = 2 * shape[0] * shape[1] * shape[2]
+    shape = tuple(int(part) for part in text.split("x"))
     for kind in KINDS:
         left, right = operands(kind, *shape)
         calls = {name: partial(run, left, right, None) for name, run in libraries(kind).items()}
@@ -55,7 +70,8 @@ def each_library(shape: tuple[int, int, int], rounds: int) -> Iterator[dict[str,
             compare(call(), expected)
         times = interleave(calls, rounds)
         for name, taken in times.items():
-            yield result(shape, kind, name, Ratio.of(times[TORCH], taken), taken.median_s, work)
+            about = {"shape": text, "product": kind, "library": name}
+            yield line(about, Ratio.of(times[TORCH], taken), taken.median_s, 2 * math.prod(shape))
 
 
 def step(
@@ -73,75 +89,49 @@ def step(
     return once
 
 
-def whole_step(
-    shape: tuple[int, int, int] | str, x: Tensor, weight: Tensor, what: str, rounds: int
-) -> dict[str, Any]:
+def whole_step(about: Row, x: Tensor, weight: Tensor, rounds: int) -> Row:
     """A step forward and backward under the patch, beside torch's."""
-    products_of_step = 3 if x.requires_grad else 2
-    work = 2 * x.numel() * weight.size(0) * products_of_step
+    work = 2 * x.numel() * weight.size(0) * (3 if x.requires_grad else 2)
     with onehop.patch():
         ours, theirs = step(x, weight), step(x, weight, torch._C._nn.linear)
         for _ in range(3):  # measures the classes, and finds out about sparse features
             found = ours()
-        for got, want in zip(found, theirs(), strict=True):
-            compare(got, want)
+            for got, want in zip(found, theirs(), strict=True):
+                compare(got, want)
         times = interleave({TORCH: theirs, "patched": ours}, rounds)
-    return result(
-        shape, what, "patched", Ratio.of(times[TORCH], times["patched"]), times["patched"].median_s, work
-    )
+    ratio = Ratio.of(times[TORCH], times["patched"])
+    return line({**about, "library": "patched"}, ratio, times["patched"].median_s, work)
 
 
-def result(shape: Any, product: str, library: str, ratio: Ratio, seconds: float, work: int) -> dict[str, Any]:
-    """A line of results."""
-    return {
-        "shape": shape if isinstance(shape, str) else "x".join(map(str, shape)),
-        "product": product,
-        "library": library,
-        "milliseconds": seconds * 1e3,
-        "gflops": work / seconds * 1e-9,
-        "ratio": ratio.median,
-        "lower_quartile": ratio.lower_quartile,
-        "upper_quartile": ratio.upper_quartile,
-    }
-
-
-def cases(options: Any) -> Iterator[dict[str, Any]]:
+def rows(options: Options) -> Iterator[Row]:
     """Measures every case, one after the other."""
-    for text in command.names(options.shapes):
+    for text in options.shapes:
+        yield from each_library(text, options.rounds)
         rows, inputs, outputs = (int(part) for part in text.split("x"))
-        yield from each_library((rows, inputs, outputs), options.rounds)
-        x, weight = (
-            torch.randn(rows, inputs, requires_grad=True),
-            torch.randn(outputs, inputs, requires_grad=True),
-        )
-        yield whole_step((rows, inputs, outputs), x, weight, "three products", options.rounds)
-    folder = os.environ.get("ONEHOP_DATA")
-    if folder:
+        x = torch.randn(rows, inputs, requires_grad=True)
+        weight = torch.randn(outputs, inputs, requires_grad=True)
+        yield whole_step({"shape": text, "product": "three products"}, x, weight, options.rounds)
+    if folder := os.environ.get("ONEHOP_DATA"):
         features = datasets.from_file(Path(folder) / "cora.npz").x
         for outputs in SPARSE_OUTPUTS:
             weight = torch.randn(outputs, features.size(1), requires_grad=True)
-            yield whole_step(f"Cora to {outputs}", features, weight, "sparse features", options.rounds)
+            about = {"shape": f"Cora to {outputs}", "product": "sparse features"}
+            yield whole_step(about, features, weight, options.rounds)
 
 
-def main() -> None:
-    """Prints a line a measurement, and the choices."""
-    parser = command.parser(__doc__, rounds=9, threads=True)
-    parser.add_argument("--shapes", default=SHAPES, help=f"shapes ({SHAPES})")
-    options = command.read(parser)
-    print(machine_line())
-    found = []
-    for case in cases(options):
-        found.append(case)
-        print(
-            f"{case['shape']:>16} {case['product']:24} {case['library']:16} {case['milliseconds']:9.3f} ms "
-            f"{case['gflops']:7.0f} GFLOP/s {case['ratio']:6.2f}x ({case['lower_quartile']:.2f} to "
-            f"{case['upper_quartile']:.2f})",
-            flush=True,
-        )
-    for chosen in products.known():
-        print(f"{chosen.case}: {chosen.library}")
-    command.write(options, "bench_products", {"cases": found})
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench_products",
+    rows,
+    columns.of(
+        "shape; product; library; ms | milliseconds | {:.3f}; GFLOP/s | gflops | {:.0f}; "
+        "over torch | ratio | x; from | lower_quartile | x; to | upper_quartile | x"
+    ),
+    {"shapes": Option(SHAPES)},
+    key="cases",
+    rounds=9,
+    notes=lambda options, rows: [f"{chosen.case}: {chosen.library}" for chosen in products.known()],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()
