@@ -111,7 +111,7 @@ class Benchmark:
         rows: Yields what was measured; the rows are written to JSON as they are. What it puts into
             ``options.noted``, a dictionary, are further keys of the results.
         columns: Columns of the table that is printed.
-        options: Options of its own; their names have underscores.
+        options: Options of its own, by names with underscores: each an :class:`Option`, or its default value.
         key: The key of the rows in the results; None where ``more`` returns them.
         rounds: The default of ``--rounds``; None for scripts without it.
         threads: Whether there is ``--threads``.
@@ -126,7 +126,7 @@ class Benchmark:
     name: str
     rows: Callable[[Options], Iterable[Row]]
     columns: Sequence[Column]
-    options: Mapping[str, Option] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = "results"
     rounds: int | None = None
     threads: bool = True
@@ -139,10 +139,13 @@ class Benchmark:
     def read(self, arguments: Sequence[str] | None = None) -> Options:
         """Returns the options; None means those of the command line."""
         parser = command.parser(self.doc, self.rounds, self.threads, plot=self.draw is not None)
-        for name, option in self.options.items():
+        own = {
+            name: each if isinstance(each, Option) else Option(each) for name, each in self.options.items()
+        }
+        for name, option in own.items():
             option.add(parser, name)
         options = command.read(parser, arguments)
-        for name, option in self.options.items():
+        for name, option in own.items():
             setattr(options, name, option.read(name, getattr(options, name)))
         options.noted = {}
         return options

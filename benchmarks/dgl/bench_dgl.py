@@ -175,11 +175,7 @@ PARTS = {
             "graph; layer; DGL, ms | seconds/dgl/median_s | ms; onehop, ms | seconds/onehop/median_s | ms; "
             "over DGL | speedup | gain speedup_quartiles"
         ),
-        {
-            "graphs": Option(("twin:cora", "twin:arxiv")),
-            "layers": Option(_NAMES, known=_NAMES),
-            "width": Option(64),
-        },
+        {"graphs": ("twin:cora", "twin:arxiv"), "layers": Option(_NAMES, known=_NAMES), "width": 64},
         rounds=3,
     ),
     "models": Benchmark(
@@ -191,7 +187,7 @@ PARTS = {
             "DGL, onehop, ms | seconds/dgl-onehop/median_s | ms; over DGL | over_dgl/dgl-onehop | x; "
             "PyG, onehop, ms | seconds/pyg-onehop/median_s | ms; over DGL | over_dgl/pyg-onehop | x"
         ),
-        {"graph": Option("twin:reddit-mini"), "hidden": Option((32, 128))},
+        {"graph": "twin:reddit-mini", "hidden": (32, 128)},
         rounds=5,
     ),
 }

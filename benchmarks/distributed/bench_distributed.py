@@ -173,12 +173,12 @@ BENCHMARK = Benchmark(
         "waiting, ms | waiting_s | ms; sent, MiB | sent_bytes | MiB; loss error | loss_error | {:.0e}"
     ),
     {
-        "graph": Option("twin:arxiv-communities"),
+        "graph": "twin:arxiv-communities",
         "models": Option(("gcn", "sage", "gatv2"), known=tuple(MODELS)),
-        "processes": Option((1, 2, 4)),
-        "epochs": Option(6),
-        "hidden": Option(64),
-        "method": Option("greedy"),
+        "processes": (1, 2, 4),
+        "epochs": 6,
+        "hidden": 64,
+        "method": "greedy",
     },
     key="rows",
     threads=False,

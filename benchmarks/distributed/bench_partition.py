@@ -184,11 +184,11 @@ BENCHMARK = Benchmark(
         "peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB"
     ),
     {
-        "graphs": Option(("twin:arxiv-communities", "twin:arxiv")),
-        "parts": Option((4, 16, 64)),
+        "graphs": ("twin:arxiv-communities", "twin:arxiv"),
+        "parts": (4, 16, 64),
         "folder": Option(None, "where a graph is stored and divided", kind=Path),
-        "nodes": Option(4_000_000),
-        "degree": Option(12),
+        "nodes": 4_000_000,
+        "degree": 12,
     },
     key=None,
     threads=False,

@@ -85,10 +85,10 @@ BENCHMARK = Benchmark(
         "nbytes, an edge | by_edge/nbytes | {:.1f}"
     ),
     {
-        "graph": Option("twin:arxiv-communities"),
+        "graph": "twin:arxiv-communities",
         "models": Option(("gcn", "sage", "gatv2", "gat", "transformer"), known=tuple(MODELS)),
-        "processes": Option(2),
-        "method": Option("greedy"),
+        "processes": 2,
+        "method": "greedy",
     },
     key=None,
     threads=False,

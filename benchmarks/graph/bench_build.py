@@ -16,7 +16,7 @@ import scipy.sparse
 import torch
 
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import Graph
 from onehop.bench.stamp import machine_line, versions
 from onehop.bench.timing import Times, interleave
@@ -86,7 +86,7 @@ BENCHMARK = Benchmark(
         "name; ms | median_ms | {:.1f}; spread | spread | {:.0%}; over SciPy | times_scipy | x; "
         "over SciPy, unsorted | times_scipy_unsorted | x"
     ),
-    {"edges": Option(11_000_000), "nodes": Option(58_000)},
+    {"edges": 11_000_000, "nodes": 58_000},
     key=None,
     rounds=7,
     kept=("edges", "nodes", "rounds", "threads"),

@@ -104,8 +104,8 @@ BENCHMARK = Benchmark(
     {
         "layers": Option(tuple(CONVS)),
         "graph": Option(None, f"one of {', '.join(graphs.GRAPHS)}, in place of --nodes and --edges"),
-        "nodes": Option(20_000),
-        "edges": Option(200_000),
+        "nodes": 20_000,
+        "edges": 200_000,
         "floors": Option(False, "measure floors too"),
     },
     rounds=5,

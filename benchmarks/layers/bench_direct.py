@@ -75,7 +75,7 @@ BENCHMARK = Benchmark(
         "rows; function | name; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain;"
         "| wrong | wrong"
     ),
-    {"rows": Option((8_000, 200_000)), "width": Option(64, "of read-outs and products")},
+    {"rows": (8_000, 200_000), "width": Option(64, "of read-outs and products")},
     rounds=9,
 )
 

@@ -90,12 +90,7 @@ BENCHMARK = Benchmark(
         "elements; threads; p; pass; torch, ms | torch_s | ms; onehop, ms | onehop_s | ms;"
         "over torch | ratio | gain quartiles; one pass, ms | one_pass_s | ms"
     ),
-    {
-        "elements": Option(ELEMENTS),
-        "thread_counts": Option((1, 2)),
-        "p": Option((0.1, 0.5)),
-        "passes": Option(PASSES, known=PASSES),
-    },
+    {"elements": ELEMENTS, "thread_counts": (1, 2), "p": (0.1, 0.5), "passes": Option(PASSES, known=PASSES)},
     key="cases",
     rounds=15,
     threads=False,

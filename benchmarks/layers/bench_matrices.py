@@ -107,8 +107,8 @@ BENCHMARK = Benchmark(
     {
         "layers": Option(LAYERS, known=LAYERS),
         "matrix": Option("csr", "torch's csr, or torch_sparse's SparseTensor"),
-        "edges": Option(300_000),
-        "width": Option(64),
+        "edges": 300_000,
+        "width": 64,
     },
     key="cases",
     rounds=15,

@@ -143,7 +143,7 @@ BENCHMARK = Benchmark(
     "benchmarks/layers/bench_small.py",
     rows,
     columns.of("layer; edges; edge_index; pass; over PyG | ratio | gain quartiles; control | control | x"),
-    {"layers": Option(LAYERS, known=LAYERS), "edges": Option(EDGES), "width": Option(32)},
+    {"layers": Option(LAYERS, known=LAYERS), "edges": EDGES, "width": 32},
     key="cases",
     rounds=15,
     notes=least,

@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import pictures
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
@@ -104,7 +104,7 @@ BENCHMARK = Benchmark(
     "bench ndp map",
     rows,
     columns.of("machine; faw; degree; width; best; over the host | over_baseline | x"),
-    {"nodes": Option(65536)},
+    {"nodes": 65536},
     key="cells",
     threads=False,
     kept=("nodes",),

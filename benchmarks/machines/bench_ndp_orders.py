@@ -17,7 +17,7 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop import pictures
 from onehop.graph import Graph
@@ -134,7 +134,7 @@ BENCHMARK = Benchmark(
         "graph; order; reads saved, % | read_reduction_percent | {:.2f}; ms | time_ms | {:.3f}; mapping;"
         "order, s | order_seconds | {:.2f}"
     ),
-    {"scale": Option(0.25), "width": Option(256), "graphs": Option(MEASURED)},
+    {"scale": 0.25, "width": 256, "graphs": MEASURED},
     key=None,
     threads=False,
     kept=("scale", "width"),

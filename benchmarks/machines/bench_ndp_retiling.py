@@ -103,7 +103,7 @@ BENCHMARK = Benchmark(
         f"+- at {TILES[-1]} | error/{TILES[-1]} | {{:.2f}}; s | seconds | {{:.1f}}"
     ),
     {
-        "scale": Option(1.0),
+        "scale": 1.0,
         "graphs": Option(tuple(GRAPHS)),
         "strata": Option(12, "parts of papers, with two windows each"),
     },

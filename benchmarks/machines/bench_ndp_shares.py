@@ -131,11 +131,7 @@ BENCHMARK = Benchmark(
         "published, % | published_aggregation_percent | {:.0f}; "
         "end to end | end_to_end/speedup/this host | x; on the Xeon | end_to_end/speedup/Xeon | x"
     ),
-    {
-        "edges": Option(12_500_000, "most edges of a twin that is measured"),
-        "hidden": Option(256),
-        "graphs": Option(MEASURED),
-    },
+    {"edges": Option(12_500_000, "most edges of a twin that is measured"), "hidden": 256, "graphs": MEASURED},
     key=None,
     rounds=3,
     threads=False,

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan, by_clock, whole_report
@@ -123,7 +123,7 @@ BENCHMARK = Benchmark(
         "prior | over_prior | x; overlapped | over_overlapped_prior | x; mappings | mappings | list; "
         "bound, ms | bound_ms | {:.2f}"
     ),
-    {"scale": Option(1.0), "hidden": Option(256), "seeds": Option(1), "graphs": Option(MEASURED)},
+    {"scale": 1.0, "hidden": 256, "seeds": 1, "graphs": MEASURED},
     key="cases",
     threads=False,
     kept=("scale", "hidden"),

@@ -151,10 +151,10 @@ BENCHMARK = Benchmark(
         "without, ms | without_ms | {:.1f}; with, ms | with_ms | {:.1f}; plan"
     ),
     {
-        "graphs": Option(("reddit", "proteins", "arxiv")),
-        "widths": Option((256, 32)),
-        "scale": Option(1.0),
-        "dtype": Option("int32"),
+        "graphs": ("reddit", "proteins", "arxiv"),
+        "widths": (256, 32),
+        "scale": 1.0,
+        "dtype": "int32",
         "add": Option(False, "keep what the file has of other graphs"),
     },
     key="ablation",

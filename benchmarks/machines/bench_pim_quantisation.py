@@ -14,7 +14,7 @@ from pathlib import Path
 
 import onehop
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import datasets
 from onehop.bench.tasks import LearningTask
 from onehop.bench.training import Training
@@ -68,7 +68,7 @@ BENCHMARK = Benchmark(
     "benchmarks/machines/bench_pim_quantisation.py",
     rows,
     columns.of("in the machine | name; seed; accuracy | asked | {:.2%}; trained there | trained | {:.2%}"),
-    {"seeds": Option(5), "epochs": Option(200)},
+    {"seeds": 5, "epochs": 200},
     key=None,
     more=by_name,
 )

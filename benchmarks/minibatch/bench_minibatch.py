@@ -27,7 +27,7 @@ from torch import Tensor
 
 import onehop
 from benchmarks import columns, harness
-from benchmarks.harness import Benchmark, Option, Options, Row, run_part
+from benchmarks.harness import Benchmark, Options, Row, run_part
 from benchmarks.minibatch.loaders import Batch, Data, loader_of, nn
 from onehop import datasets
 from onehop.bench.plain_models import SAGE
@@ -186,10 +186,10 @@ COLUMNS = columns.of(
 PARTS = {
     "neighbours": Benchmark(
         __doc__, "bench minibatch neighbours", neighbours, COLUMNS,
-        {"graph": Option("twin:arxiv"), "batches": Option(20)}, rounds=5,
+        {"graph": "twin:arxiv", "batches": 20}, rounds=5,
     ),
     "molecules": Benchmark(
-        __doc__, "bench minibatch molecules", molecules, COLUMNS, {"widths": Option((16, 64))}, rounds=5
+        __doc__, "bench minibatch molecules", molecules, COLUMNS, {"widths": (16, 64)}, rounds=5
     ),
 }  # fmt: skip
 

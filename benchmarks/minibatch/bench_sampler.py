@@ -269,9 +269,9 @@ BENCHMARK = Benchmark(
         Column("PyG's steps, ms", _of_peer("step_seconds"), columns.FORMS["ms"]),
     ),
     {
-        "graph": Option("twin:arxiv"),
-        "fan_out": Option((15, 10)),
-        "batches": Option(40),
+        "graph": "twin:arxiv",
+        "fan_out": (15, 10),
+        "batches": 40,
         "epoch_batches": Option(None, "batches of an epoch; all training nodes by default", kind=int),
     },
     rounds=5,

@@ -5,8 +5,8 @@
                                                [--json FILE]
 
 The models are those of ``onehop bench models``, by default the Open Graph Benchmark's for arxiv. A turn is
-one epoch: forward, backward and a step of Adam; both precisions take turns, each with a model and an optimiser
-of its own. Parameters are float32 in both. ``--epochs 0`` leaves accuracy out.
+one epoch: forward, backward and a step of Adam; both precisions take turns, each with a model and an
+optimiser of its own. Parameters are float32 in both. ``--epochs 0`` leaves accuracy out.
 """
 
 from collections.abc import Iterator
@@ -71,9 +71,9 @@ BENCHMARK = Benchmark(
     {
         "models": Option(("ogb-gcn", "ogb-sage", "ogb-gat"), known=tuple(RECIPES)),
         "graph": Option("twin:arxiv", "a data set with features and labels"),
-        "hidden": Option(256),
+        "hidden": 256,
         "epochs": Option(30, "of training before accuracy is measured"),
-        "seeds": Option(3),
+        "seeds": 3,
     },
     key="cases",
     rounds=5,

@@ -171,9 +171,9 @@ BENCHMARK = Benchmark(
     ),
     {
         "folder": limits.FOLDER,
-        "edges": Option(50_000_000),
-        "memory": Option(2 << 30),
-        "to": Option(1_000_000_000),
+        "edges": 50_000_000,
+        "memory": 2 << 30,
+        "to": 1_000_000_000,
         "cases": Option(CASES, known=CASES),
     },
     key="cases",

@@ -21,7 +21,7 @@ from torch import Tensor
 
 import onehop
 from benchmarks import columns
-from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import datasets
 from onehop.bench.timing import Ratio, interleave
 from onehop.kernels.products import FORWARD, KINDS, TO_INPUT, TORCH, libraries
@@ -127,7 +127,7 @@ BENCHMARK = Benchmark(
         "shape; product; library; ms | milliseconds | {:.3f}; GFLOP/s | gflops | {:.0f}; "
         "over torch | ratio | x; from | lower_quartile | x; to | upper_quartile | x"
     ),
-    {"shapes": Option(SHAPES)},
+    {"shapes": SHAPES},
     key="cases",
     rounds=9,
     notes=lambda options, rows: [f"{chosen.case}: {chosen.library}" for chosen in products.known()],

@@ -239,11 +239,11 @@ def store(options: Options) -> Iterator[Row]:
 
 
 _GRAPHS = {
-    "graphs": Option(("arxiv", "reddit-mini", "road", "cora")), "widths": Option((16, 32, 64, 128, 256)),
+    "graphs": ("arxiv", "reddit-mini", "road", "cora"), "widths": (16, 32, 64, 128, 256),
     "budget": Option(10.0, "seconds of a search"),
 }  # fmt: skip
-_ORDER = {"graph": Option("twin:products"), "scale": Option(0.1)}
-_FIELD = {"field": Option("index"), "values": Option(("int32", "int16"))}
+_ORDER = {"graph": "twin:products", "scale": 0.1}
+_FIELD = {"field": "index", "values": ("int32", "int16")}
 
 
 def _part(rows: Any, text: str, options: Mapping[str, Option] = _GRAPHS, **more: Any) -> Benchmark:
