@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 # What decides the figures: another commit of these measures anew.
 CODE = ("src", "csrc", "benchmarks", ":(exclude)benchmarks/results")
-# Parts of the stamp that must be equal.
+# Parts of the stamp that figures depend on.
 SAME = ("machine", "isa", "threads", "versions")
 
 TWO_LAYER = "gcn,sage,gin,gat,gatv2,transformer"
@@ -117,12 +117,15 @@ def commit() -> str | None:
     return last.stdout.strip()
 
 
-def is_done(path: Path, own: dict[str, Any], now: dict[str, Any]) -> bool:
-    """Whether a file has the results of a whole step, of this code, machine and arguments."""
-    if own["commit"] is None or not path.exists():
-        return False
-    document = json.loads(path.read_text())
-    return document.get("step") == own and all(document["stamp"][key] == now[key] for key in SAME)
+def origin(words: list[str]) -> dict[str, Any]:
+    """What results depend on: the commit and the arguments of a step, and what this machine is and has."""
+    now = stamp()
+    return {"commit": commit(), "arguments": words, **{key: now[key] for key in SAME}}
+
+
+def is_done(path: Path, own: dict[str, Any]) -> bool:
+    """Whether a file has the results of a whole step, of this origin."""
+    return own["commit"] is not None and path.exists() and json.loads(path.read_text()).get("step") == own
 
 
 def measure(step: Step, words: list[str], path: Path) -> None:
@@ -139,13 +142,13 @@ def measure(step: Step, words: list[str], path: Path) -> None:
 
 def run(step: Step, words: list[str], folder: Path) -> bool:
     """Runs a step unless its results are there; returns whether it ran."""
-    own = {"commit": commit(), "arguments": words}
+    own = origin(words)
     # What was begun by another commit is not gone on with.
     path, beside = (
         folder / f"{step.name}.json",
         folder / f"{step.name}.{str(own['commit'])[:12]}.partial.json",
     )
-    if is_done(path, own, stamp()):
+    if is_done(path, own):
         return False
     measure(step, words, beside)
     document = json.loads(beside.read_text())

@@ -34,7 +34,8 @@ def test_a_whole_step_is_measured_once(measured: list[list[str]], tmp_path: Path
     assert len(measured) == 1
     document = json.loads((tmp_path / "layers.json").read_text())
     assert document["results"] == [1]
-    assert document["step"] == {"commit": "one", "arguments": ["--all"]}
+    origin = {"commit": "one", "arguments": ["--all"]}
+    assert document["step"] == origin | {key: document["stamp"][key] for key in steps.SAME}
     assert [path.name for path in tmp_path.iterdir()] == ["layers.json"]
 
 
@@ -57,7 +58,7 @@ def test_what_differs_is_measured_again(
         path.unlink()
         (tmp_path / "layers.one.partial.json").write_text(json.dumps(document))
     else:
-        document["stamp"][changed] = "another"
+        document["step"][changed] = "another"
         path.write_text(json.dumps(document))
     assert steps.run(STEP, words, tmp_path)
     assert json.loads(path.read_text())["results"] == [2]
