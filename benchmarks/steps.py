@@ -12,9 +12,11 @@ With ``--graphs`` every step is run in its smallest form, on these graphs.
 """
 
 import json
+import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from onehop.bench.stamp import stamp
 from onehop.storage import write_text
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = Path("benchmarks") / "results"
 # What decides the figures: another commit of these measures anew.
 CODE = ("src", "csrc", "benchmarks", ":(exclude)benchmarks/results")
 # Parts of the stamp that figures depend on.
@@ -44,7 +46,8 @@ class Step:
         minutes: About how long it takes on two cores.
         program: The module that is run, and its arguments.
         arguments: Further arguments, for all of it.
-        smallest: Those in place of them with ``--graphs``, whose value is ``{graphs}``.
+        smallest: Those in place of them with ``--graphs``, whose value is ``{graphs}``. In these and in
+            ``program``, ``{results}`` is the folder of results.
     """
 
     name: str
@@ -53,14 +56,15 @@ class Step:
     arguments: str
     smallest: str
 
-    def words(self, graphs: str | None) -> list[str]:
+    def words(self, graphs: str | None, results: Path) -> list[str]:
         """The module and its arguments."""
-        chosen = self.arguments if graphs is None else self.smallest.format(graphs=graphs)
-        return [*self.program.split(), *chosen.split()]
+        chosen = self.arguments if graphs is None else self.smallest
+        return f"{self.program} {chosen}".format(graphs=graphs, results=results).split()
 
 
 STEPS = (
-    Step("limits", 1.5, "onehop bench limits", "", "--megabytes 64 --rounds 1"),
+    # Buffers of at most so many bytes: some machines share caches of half a gigabyte.
+    Step("limits", 1.5, "onehop bench limits", "--megabytes 1024 --rounds 5", "--megabytes 64 --rounds 1"),
     Step(
         "published_models",
         10.5,
@@ -78,7 +82,7 @@ STEPS = (
     Step(
         "layers",
         7.5,
-        "benchmarks.layers.bench_layers --rounds 1",
+        "benchmarks.layers.bench_layers --rounds 1 --limits {results}/limits.json",
         "--graphs arxiv,cora",
         "--graphs {graphs} --layers gatv2,gine",
     ),
@@ -140,39 +144,47 @@ def measure(step: Step, words: list[str], path: Path) -> None:
         raise SystemExit(f"{step.name}: {' '.join(program[1:])} ended with {done.returncode}.")
 
 
-def run(step: Step, words: list[str], folder: Path) -> bool:
-    """Runs a step unless its results are there; returns whether it ran."""
+def run(step: Step, words: list[str], folder: Path, *further: str) -> bool:
+    """Runs a step unless its results are there; returns whether it ran.
+
+    Args:
+        step: The step.
+        words: Its module and arguments.
+        folder: Of the results.
+        further: Arguments on which results do not depend.
+    """
     own = origin(words)
     # What was begun by another commit is not gone on with.
-    path, beside = (
-        folder / f"{step.name}.json",
-        folder / f"{step.name}.{str(own['commit'])[:12]}.partial.json",
-    )
+    path = folder / f"{step.name}.json"
+    beside = path.with_suffix(f".{str(own['commit'])[:12]}.partial.json")
     if is_done(path, own):
         return False
-    measure(step, words, beside)
+    if own["commit"] is None:
+        beside.unlink(missing_ok=True)
+    measure(step, [*words, *further], beside.resolve())
     document = json.loads(beside.read_text())
     write_text("json", path, json.dumps({**document, "step": own}, indent=2) + "\n")
     beside.unlink()
     return True
 
 
-def main() -> None:
-    """Runs the steps."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the steps; None means the arguments of the command line."""
     parser = command.parser(__doc__, json=False)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the files")
     parser.add_argument("--graphs", help="run each step in its smallest form, on these graphs")
     parser.add_argument("--only", type=command.names, help="names of steps; all by default")
-    parser.add_argument("--source", help="a checkout of PyG, for its examples")
+    parser.add_argument("--source", type=os.path.abspath, help="a checkout of PyG, for its examples")
     parser.add_argument("--list", action="store_true", help="print the steps, and run none")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     known = [step.name for step in STEPS]
     if unknown := [name for name in options.only or () if name not in known]:
         raise SystemExit(f"--only: unknown {', '.join(unknown)}; there are {', '.join(known)}.")
     steps = [step for step in STEPS if options.only is None or step.name in options.only]
     if options.list:
         for step in steps:
-            print(f"{step.minutes:5.1f} min  {step.name:18} {' '.join(step.words(options.graphs))}")
+            words = step.words(options.graphs, options.results)
+            print(f"{step.minutes:5.1f} min  {step.name:18} {' '.join(words)}")
         print(f"{sum(step.minutes for step in steps):5.1f} min")
         return
     if options.source is None and any(step.name == "examples" for step in steps):
@@ -183,11 +195,11 @@ def main() -> None:
     if commit() is None:
         print("The code has changes that are not committed: no step can be skipped.", flush=True)
     for step in steps:
-        words = step.words(options.graphs)
-        given = [*words, "--source", options.source] if step.name == "examples" else words
+        words = step.words(options.graphs, options.results)
+        further = ("--source", options.source) if step.name == "examples" else ()
         print(f"\n== {step.name}", flush=True)
         begin = time.perf_counter()
-        if run(step, given, options.results):
+        if run(step, words, options.results, *further):
             print(f"{step.name}: {(time.perf_counter() - begin) / 60:.1f} minutes", flush=True)
         else:
             print(f"{step.name}: measured already, from this commit on this machine", flush=True)

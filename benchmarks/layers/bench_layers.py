@@ -10,10 +10,12 @@ too, and set against the gather of random rows of the same length (``onehop benc
 it must move if no source row is found in a cache.
 """
 
+import json
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -210,7 +212,12 @@ def measure(order: Row, rounds: int, roof_gbps: float) -> Row:
 
 def rows(options: Options) -> Iterator[Row]:
     """Measures the gather, then every layer on every graph."""
-    roof = limits.random_gather([HEADS * HEAD_WIDTH], limits.default_bytes(), 3)[0].bandwidth.gbps
+    floats = HEADS * HEAD_WIDTH
+    if options.limits is None:
+        roof = limits.random_gather([floats], limits.default_bytes(), 3)[0].bandwidth.gbps
+    else:
+        gathers = json.loads(options.limits.read_text())["gather"]
+        roof = next(each["gbps"] for each in gathers if each["row_floats"] == floats)
     options.noted["gather_gbps"] = roof
     for graph in options.graphs:
         for layer in options.layers:
@@ -239,6 +246,7 @@ BENCHMARK = Benchmark(
     {
         "layers": Option(LAYERS, known=LAYERS),
         "graphs": Option(("arxiv", "road", "cora"), known=graphs.GRAPHS),
+        "limits": Option(None, "results of onehop bench limits; the gather is measured otherwise", kind=Path),
     },
     rounds=2,
     notes=reasons,

@@ -9,7 +9,6 @@ import pytest
 
 from benchmarks import render_results, steps
 from onehop.bench.results import write_json
-from tests.processes import run_python
 
 STEP = steps.Step("layers", 1, "a.module", "--all", "--graphs {graphs}")
 
@@ -66,9 +65,9 @@ def test_what_differs_is_measured_again(
 
 def test_a_step_that_fails_leaves_the_results_as_they_were(tmp_path: Path) -> None:
     (tmp_path / "layers.json").write_text("{}")
-    step = steps.Step("layers", 1, "benchmarks.steps", "--only nothing", "")
+    step = steps.Step("layers", 1, "benchmarks", "--all", "")
     with pytest.raises(SystemExit, match="layers: -m benchmarks"):
-        steps.run(step, step.words(None), tmp_path)
+        steps.run(step, step.words(None, tmp_path), tmp_path)
     assert (tmp_path / "layers.json").read_text() == "{}"
 
 
@@ -78,15 +77,15 @@ def test_steps_cover_the_documents_within_forty_minutes() -> None:
     assert sum(step.minutes for step in steps.STEPS) <= 40
 
 
-def test_the_steps_are_listed() -> None:
-    done = run_python(["-m", "benchmarks.steps", "--list", "--graphs", "cora", "--only", "ops,small"])
-    assert done.returncode == 0, done.stderr
-    assert "onehop bench ops --rounds 1 --graphs cora --widths 32" in done.stdout
-    assert "layers" not in done.stdout.replace("--layers", "").replace("benchmarks.layers", "")
-    assert (
-        "unknown nothing; there are limits, "
-        in run_python(["-m", "benchmarks.steps", "--only", "nothing"]).stderr
-    )
+def test_the_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    steps.main(["--list", "--graphs", "cora", "--only", "ops,small"])
+    listed = capsys.readouterr().out.splitlines()
+    assert len(listed) == 3
+    assert "onehop bench ops --rounds 1 --graphs cora --widths 32" in listed[1]
+    with pytest.raises(SystemExit, match="unknown nothing; there are limits, "):
+        steps.main(["--only", "nothing"])
+    with pytest.raises(SystemExit, match="expected a checkout of PyG"):
+        steps.main([])
 
 
 def test_the_commit_is_that_of_the_code() -> None:
