@@ -132,7 +132,7 @@ bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models al
 	$(BIN)/python -m benchmarks.render_results
 
 build/pyg: | $(MADE)/develop
-	$(call say,fetching the sources of PyG, for its examples)
+	$(call say,fetching the sources of PyG)
 	@rm -rf $@ $@.part && mkdir -p build
 	git clone --quiet --depth 1 --branch $$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch_geometric"))') \
 	  https://github.com/pyg-team/pytorch_geometric $@.part

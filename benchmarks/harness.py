@@ -69,7 +69,7 @@ class Option(NamedTuple):
             parser.add_argument(flag, action="store_true", help=self.help)
         elif isinstance(self.default, tuple):
             kind = type(self.default[0]) if self.default else self.kind
-            entries = {int: command.integers, str: command.names}.get(kind, _numbers)
+            entries = command.integers if kind is int else command.names if kind is str else _numbers
             parser.add_argument(flag, nargs="*", type=entries, default=[self.default], help=help_text)
         else:
             kind = self.kind if self.default is None else type(self.default)

@@ -12,7 +12,6 @@ it must move if no source row is found in a cache.
 
 import json
 import statistics
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -149,16 +148,10 @@ def operator(name: str, workload: Workload) -> Row:
 
 def run(order: Row) -> Row | str:
     """What the process of one measurement says; or why there is none."""
-    done = subprocess.run(
-        harness.program_of(measured, order),
-        env=harness.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        return (done.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-    result: Row = harness.result_of(done.stdout)
+    try:
+        result: Row = harness.apart(measured, order)
+    except SystemExit as failed:
+        return (str(failed).strip().splitlines() or ["it ended without a word"])[-1]
     return result
 
 
