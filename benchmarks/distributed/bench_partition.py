@@ -27,6 +27,7 @@ import torch
 import onehop
 from benchmarks import columns, harness
 from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore.inputs import Draw, blocks
 from onehop import distributed
 from onehop.bench.sources import structure
 from onehop.distributed import cost, files
@@ -60,16 +61,16 @@ def divided(graph: onehop.Graph, parts: int, method: str) -> Row:
     }
 
 
-def blocks(nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows whose sources have near numbers, but for a tenth that have any."""
-    chance = torch.Generator().manual_seed(0)
-    step = max((1 << 20) // degree, 1)
-    for begin in range(0, nodes, step):
-        rows = torch.arange(begin, min(begin + step, nodes)).repeat_interleave(degree)
-        near = (rows + torch.randint(-5000, 5000, rows.shape, generator=chance)) % nodes
-        far = torch.randint(0, nodes, rows.shape, generator=chance)
-        col = torch.where(torch.rand(rows.shape, generator=chance) < 0.1, far, near)
-        yield torch.full((len(rows) // degree,), degree), col
+def near(nodes: int, degree: int) -> Draw:
+    """Sources with near numbers, but for a tenth that have any."""
+
+    def draw(begin: int, count: int, generator: torch.Generator) -> torch.Tensor:
+        rows = begin + torch.arange(count) // degree
+        close = (rows + torch.randint(-5000, 5000, rows.shape, generator=generator)) % nodes
+        far = torch.randint(0, nodes, rows.shape, generator=generator)
+        return torch.where(torch.rand(rows.shape, generator=generator) < 0.1, far, close)
+
+    return draw
 
 
 def divide(order: Row) -> Row:
@@ -131,10 +132,10 @@ def saved(folder: Path) -> Row:
 
 def rows_on_disk(options: Options) -> Iterator[Row]:
     """Stores a graph, has it divided for each number of parts, and deletes all."""
-    inside = options.folder / "bench-partition"
+    inside, nodes, degree = options.folder / "bench-partition", options.nodes, options.degree
     inside.mkdir(parents=True)
     try:
-        stored.write(inside / "graph", options.nodes, blocks(options.nodes, options.degree))
+        stored.write(inside / "graph", nodes, blocks(nodes, degree, near(nodes, degree)))
         for count in options.parts:
             yield harness.apart(divide, {"folder": str(inside), "parts": count}) | saved(inside / "parts")
             shutil.rmtree(inside / "parts")

@@ -43,7 +43,7 @@ CASES = {"square": 1.0, "few destinations": 0.1}
 def prepare(options: Options, case: str) -> list[Path]:
     """Writes graph and features where they are not there yet; the files."""
     folder, destinations = limits.folder_of(options), int(options.nodes * CASES[case])
-    graph = inputs.graph(folder, options.nodes, destinations, options.degree)
+    graph = inputs.random_graph(folder, options.nodes, destinations, options.degree)
     x = inputs.features(folder, options.nodes, options.width, by_columns=True)
     return [graph / "rowptr.npy", graph / "col.npy", x]
 

@@ -35,7 +35,6 @@ from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.outofcore import disk, inputs, limits
 from onehop.bench.plain_models import SAGE
-from onehop.graph import stored
 
 CASES = ("uniform", "hubs", "hubs-first")
 SEEDS, FAN_OUT, HIDDEN, CLASSES = 1024, [15, 10], 256, 40
@@ -48,29 +47,31 @@ ROUNDING = 1e-3
 WAITING, READS = 64, 40_000
 
 
-def blocks(case: str, nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows of drawn sources, a million edges at a time."""
-    generator = torch.Generator().manual_seed(0)
-    step = max((1 << 20) // degree, 1)
+def draw_of(case: str, nodes: int) -> inputs.Draw:
+    """What draws the sources of a case."""
     # Multiplied by a number without a common divisor, ranks become numbers in no order.
     factor = next(each for each in range(int(0.618 * nodes), nodes) if math.gcd(each, nodes) == 1)
-    for begin in range(0, nodes, step):
-        rows = min(step, nodes - begin)
-        drawn = torch.rand(rows * degree, generator=generator, dtype=torch.float64)
-        if case != "uniform":
-            drawn = drawn**POWER
-        col = (drawn * nodes).long().clamp(max=nodes - 1)
-        yield torch.full((rows,), degree), col * factor % nodes if case == "hubs" else col
+
+    def draw(begin: int, count: int, generator: torch.Generator) -> torch.Tensor:
+        drawn = torch.rand(count, generator=generator, dtype=torch.float64)
+        col = ((drawn if case == "uniform" else drawn**POWER) * nodes).long().clamp(max=nodes - 1)
+        return col * factor % nodes if case == "hubs" else col
+
+    return draw
 
 
 def prepare(options: Options) -> tuple[Path, dict[str, Path]]:
     """Writes features and graphs where they are not there yet; the files."""
-    x = inputs.features(limits.folder_of(options), options.nodes, options.width, by_columns=False)
-    graphs = {}
-    for case in options.cases:
-        graphs[case] = options.folder / f"graph-{case}-{options.nodes}-{options.degree}"
-        if not graphs[case].exists():
-            stored.write(graphs[case], options.nodes, blocks(case, options.nodes, options.degree))
+    folder, nodes, degree = limits.folder_of(options), options.nodes, options.degree
+    x = inputs.features(folder, nodes, options.width, by_columns=False)
+    graphs = {
+        case: inputs.graph(
+            folder / f"graph-{case}-{nodes}-{degree}",
+            nodes,
+            inputs.blocks(nodes, degree, draw_of(case, nodes)),
+        )
+        for case in options.cases
+    }
     return x, graphs
 
 

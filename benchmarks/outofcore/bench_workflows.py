@@ -164,7 +164,7 @@ def measured(case: str, graph: Path, x: Path, options: Options) -> Row:
 def rows(options: Options) -> Iterator[Row]:
     """Prepares, and measures every case."""
     folder = limits.folder_of(options)
-    graph = inputs.graph(folder, options.nodes, options.nodes, options.degree)
+    graph = inputs.random_graph(folder, options.nodes, options.nodes, options.degree)
     x = inputs.features(folder, options.nodes, options.width, by_columns=True)
     for case in options.cases:
         yield measured(case, graph, x, options)
