@@ -24,8 +24,7 @@ LAYOUT  := $(shell find src -name '*.py' | LC_ALL=C sort | cksum | cut -d' ' -f1
 CHECKED := $(shell find csrc tests/native -name '*.[ch]' -o -name '*.cpp' -o -name '*.hpp')
 # make bench GRAPHS=cora measures some graphs only, and leaves the results of the repository as they are.
 GRAPHS :=
-RESULTS := $(if $(GRAPHS),build/bench,benchmarks/results)
-MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS))
+MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS) --results build/bench)
 
 # The tests of a file run in one process, and files in as many as this. Waiting threads leave the cores to others.
 WORKERS  := 2
@@ -120,29 +119,29 @@ format: $(MADE)/develop  ## put Python and C++ into form
 	$(BIN)/ruff format
 	$(BIN)/clang-format -i $(CHECKED)
 
-bench: $(MADE)/develop $(MADE)/onehop  ## measure everything (hours) and write it down; GRAPHS=cora: 5 minutes
-	@mkdir -p $(RESULTS)
-	$(call say,onehop bench limits)
-	$(BIN)/onehop bench limits --json $(RESULTS)/limits.json
-	$(call say,onehop bench ops)
-	$(BIN)/onehop bench ops $(MEASURED) --json $(RESULTS)/ops.json
-	$(call say,onehop bench models)
-	$(BIN)/onehop bench models --peers pyg-edge_index $(MEASURED) --json $(RESULTS)/published_models.json
-	$(BIN)/onehop bench models --models gcn,sage,gin,gat,gatv2,transformer $(MEASURED) --json $(RESULTS)/models.json
-	$(call say,layers)
-	$(BIN)/python benchmarks/layers/bench_layers.py $(MEASURED) --json $(RESULTS)/layers.json
-	$(if $(GRAPHS),@echo "results are in $(RESULTS)",$(BIN)/python -m benchmarks.render_results)
+# A step whose results are there, of this commit and this machine, is not measured again; make bench ARGS=--list lists
+# the steps. PyG's examples are those of ONEHOP_PYG_SOURCE, a checkout of PyG, which is fetched otherwise.
+PYG_SOURCE := $(or $(ONEHOP_PYG_SOURCE),build/pyg)
+bench: $(MADE)/develop $(MADE)/onehop | $(PYG_SOURCE)  ## measure what README and docs/results.md show (40 minutes), resumable; GRAPHS=cora: a few minutes
+	$(BIN)/python -m benchmarks.steps --source $(PYG_SOURCE) $(MEASURED) $(ARGS)
+	$(if $(GRAPHS)$(ARGS),,$(BIN)/python -m benchmarks.render_results)
 
 # Cora is read from the folder that ONEHOP_DATA names; without it its twin is trained.
-bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models alone (half an hour) and write it down
-	$(call say,onehop bench models)
-	$(BIN)/onehop bench models --rounds 5 --peers pyg-edge_index --json benchmarks/results/published_models.json
+bench-models: $(MADE)/develop $(MADE)/onehop  ## measure the published models alone (10 minutes) and write it down
+	$(BIN)/python -m benchmarks.steps --only published_models
 	$(BIN)/python -m benchmarks.render_results
+
+build/pyg: | $(MADE)/develop
+	$(call say,fetching the sources of PyG)
+	@rm -rf $@ $@.part && mkdir -p build
+	git clone --quiet --depth 1 --branch $$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch_geometric"))') \
+	  https://github.com/pyg-team/pytorch_geometric $@.part
+	@mv $@.part $@
 
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python -m benchmarks.render_results
-	$(BIN)/python benchmarks/machines/render_pim.py
-	$(BIN)/python benchmarks/machines/render_pictures.py
+	$(BIN)/python -m benchmarks.machines.render_pim
+	$(BIN)/python -m benchmarks.machines.render_pictures
 
 # make figures QUICK=--quick WORKS="pygim grande" computes some of them, on parts of the graphs.
 WORKS := pygim grande io-aware isplib
@@ -153,7 +152,7 @@ figures: $(MADE)/develop $(MADE)/onehop  ## the figures of four published works 
 	  $(BIN)/onehop reproduce $$work $(QUICK) --json benchmarks/results/reproduce/$$work.json \
 	    --plot docs/images/reproduce; \
 	done
-	$(BIN)/python benchmarks/render_reproductions.py
+	$(BIN)/python -m benchmarks.render_reproductions
 
 # What cannot be linked, found or read is an error.
 docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)

@@ -1,6 +1,6 @@
 """Puts reproductions into docs/reproduce.md, between its markers, tables and pictures.
 
-    python benchmarks/render_reproductions.py
+    python -m benchmarks.render_reproductions
 
 Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them; pictures lie in
 docs/images/reproduce. A work without a file keeps a sentence on how to make one.

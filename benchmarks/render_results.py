@@ -1,10 +1,9 @@
 """Puts what was measured into README.md and docs/results.md, between their markers, and draws the pictures.
 
-Reads benchmarks/results/{ops,models,limits}.json, as `onehop bench ops|models|limits --json FILE` writes
-them, layers.json from benchmarks/layers/bench_layers.py (`make bench`), and published_models.json, as
-`onehop bench models --json FILE` writes it (`make bench-models`). messages.json, typed.json and small.json
-are what the scripts beside bench_layers.py write, and examples.json what `python -m benchmarks.examples`
-writes; until they are there, their sections are left out.
+    python -m benchmarks.render_results
+
+Reads benchmarks/results/NAME.json, which the steps of ``make bench`` write (``steps.py``). Sections of what
+has not been measured yet are left out, but for :data:`NEEDED`.
 """
 
 import json
@@ -15,7 +14,6 @@ from pathlib import Path
 from benchmarks.result_pictures import draw, draw_each
 from benchmarks.result_tables import (
     Document,
-    compiled_table,
     examples_sentence,
     examples_table,
     layers_table,
@@ -26,12 +24,13 @@ from benchmarks.result_tables import (
     ops_table,
     parts_table,
     small_table,
-    typed_table,
 )
 from onehop.bench.plots import plot_parts
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
+NEEDED = ("ops", "models", "limits", "layers")
+MORE = (PUBLISHED, "small", "examples")
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
@@ -87,13 +86,12 @@ def section(documents: Mapping[str, Document]) -> str:
         "found in a cache:",
         layers_table(documents["layers"]),
     ]
-    for name, words, table in (
-        ("messages", "Layers whose message is [compiled](patching.md#any-message), width 64", compiled_table),
-        ("typed", "Layers of typed edges, and of several types of nodes", typed_table),
-        ("small", "Small graphs, forward and with its backward pass, width 32, geometric means", small_table),
-    ):
-        if name in documents:
-            parts += [machine(documents[name]["stamp"]), f"{words}:", table(documents[name])]
+    if "small" in documents:
+        parts += [
+            machine(documents["small"]["stamp"]),
+            "Small graphs, forward and with its backward pass, width 32, geometric means:",
+            small_table(documents["small"]),
+        ]
     if "examples" in documents:
         parts += examples_section(documents["examples"])
     return "\n\n".join(
@@ -135,10 +133,8 @@ def replace_between(text: str, content: str) -> str:
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
     folder, images = root / "benchmarks" / "results", root / "docs" / "images"
-    documents = {name: read(folder, name) for name in ("ops", "models", "limits", "layers")}
-    for name in (PUBLISHED, "messages", "typed", "small", "examples"):
-        if (folder / f"{name}.json").exists():
-            documents[name] = read(folder, name)
+    there = [name for name in MORE if (folder / f"{name}.json").exists()]
+    documents = {name: read(folder, name) for name in (*NEEDED, *there)}
     draw(documents["models"], images / "results.png")
     published = documents.get(PUBLISHED)
     contents = {root / "docs" / "results.md": section(documents)}

@@ -5,7 +5,8 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.result_tables import PYG, Document, machine_line, ratio
+from benchmarks.columns import ratio
+from benchmarks.result_tables import PYG, Document, machine_line
 from onehop import pictures
 
 

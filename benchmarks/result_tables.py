@@ -1,12 +1,15 @@
 """Tables of what was measured, in Markdown."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks import columns
+from benchmarks.columns import milliseconds, ratio
 from onehop.bench.floors import PARTS
 from onehop.bench.timing import geometric_mean, quantile
 from onehop.sizes import mebibytes
-from onehop.tables import Table, titled
+from onehop.tables import Column, Table
 
 # As fast as PyG, within what repeated measurements differ by.
 EVEN = 0.97
@@ -14,23 +17,15 @@ PYG, OURS = "pyg-edge_index", "onehop"
 
 Document = dict[str, Any]
 
-
-def ratio(value: float | None) -> str:
-    """A ratio with two digits after the point, one from 10 on, none from 100 on."""
-    if value is None:
-        return ""
-    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f}x"
+BOTH = columns.of(
+    "speed-up (quartiles) | spread | gain; PyG, peak MiB | peaks/0 | MiB; "
+    "with onehop, peak MiB | peaks/1 | MiB"
+)
 
 
-def milliseconds(seconds: float) -> str:
-    """Three significant digits."""
-    value = 1e3 * seconds
-    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f}"
-
-
-def rows(headings: list[str], lines: list[list[str]], left: int) -> str:
-    """A Markdown table; the first ``left`` columns hold words."""
-    return Table(titled(headings, left), lines).markdown()
+def markdown(shown: Sequence[Column], rows: Iterable[Any]) -> str:
+    """A Markdown table."""
+    return Table(shown, list(rows)).markdown()
 
 
 def machine(stamp: Document) -> str:
@@ -47,174 +42,90 @@ def machine(stamp: Document) -> str:
     )
 
 
-def models_table(document: Document) -> str:
-    """A line for every model: an epoch alone, patched, and the ratio with its quartiles."""
-    lines = []
-    for result in document["results"]:
-        times, speedup = result["times"], result["speedup_over"].get(PYG)
-        if OURS not in times:
-            continue
-        alone = milliseconds(times[PYG]["median_s"]) if PYG in times else result["skipped"].get(PYG, "")
-        spread = (
-            ""
-            if speedup is None
-            else f"{ratio(speedup['median'])} "
-            f"({ratio(speedup['lower_quartile'])} to {ratio(speedup['upper_quartile'])})"
-        )
-        lines.append(
-            [
-                result["graph"],
-                result["model"],
-                str(result["hidden"]),
-                alone,
-                milliseconds(times[OURS]["median_s"]),
-                spread,
-                memory(result["peak_bytes"].get(PYG)),
-                memory(result["peak_bytes"].get(OURS)),
-            ]
-        )
-    headings = ["graph", "model", "hidden", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
-    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
-
-
-def parts_table(document: Document) -> str:
-    """A line for every published model: where its patched epoch goes, and how far it is from its floor."""
-    lines = []
-    for result in document["results"]:
-        found = result.get("breakdown")
-        if found:
-            floor = found["floor_s"]
-            lines.append(
-                [
-                    result["graph"],
-                    result["model"],
-                    ratio(found["x_of_floor"]),
-                    *(
-                        part_cell(found["shares"][part], found["seconds"][part], floor, part)
-                        for part in PARTS
-                    ),
-                ]
-            )
-    headings = ["graph", "model", "epoch over its floor", *PARTS]
-    return rows(headings, lines, left=2)
-
-
-def part_cell(share: float, seconds: float, floor: dict[str, float] | None, part: str) -> str:
-    """A part's milliseconds, its share of the epoch, and how many times its floor it is."""
-    text = f"{milliseconds(seconds)} ms, {100 * share:.0f} %"
-    return f"{text}, {ratio(seconds / floor[part])}" if floor and floor[part] else text
-
-
 def machine_line(stamp: Document) -> str:
     """The machine in a line, for pictures."""
     return f"{stamp['machine']['processor']}, {stamp['threads']} threads, {stamp['isa']}"
 
 
-def memory(size: int | None) -> str:
-    """Mebibytes; empty for None."""
-    return "" if size is None else mebibytes(size)
+def models_table(document: Document) -> str:
+    """A line for every model: an epoch alone, patched, and the ratio with its quartiles."""
+    rows = [
+        {
+            **result,
+            "pyg": milliseconds(result["times"][PYG]["median_s"])
+            if PYG in result["times"]
+            else result["skipped"].get(PYG),
+            "spread": result["speedup_over"].get(PYG),
+            "peaks": [result["peak_bytes"].get(way) for way in (PYG, OURS)],
+        }
+        for result in document["results"]
+        if OURS in result["times"]
+    ]
+    text = (
+        "graph; model; hidden | hidden | {}; PyG, ms | pyg | {}; "
+        "with onehop, ms | times/onehop/median_s | three"
+    )
+    return markdown([*columns.of(text), *BOTH], rows)
+
+
+def parts_table(document: Document) -> str:
+    """A line for every published model: where its patched epoch goes, and how far it is from its floor."""
+
+    def cell(part: str) -> Column:
+        return Column(part, lambda row: _part(row["breakdown"], part))
+
+    shown = columns.of("graph; model; epoch over its floor | breakdown/x_of_floor | x")
+    rows = [result for result in document["results"] if result.get("breakdown")]
+    return markdown([*shown, *map(cell, PARTS)], rows)
+
+
+def _part(found: Document, part: str) -> str:
+    """A part's milliseconds, its share of the epoch, and how many times its floor it is."""
+    seconds, floor = found["seconds"][part], found["floor_s"]
+    text = f"{milliseconds(seconds)} ms, {100 * found['shares'][part]:.0f} %"
+    return f"{text}, {ratio(seconds / floor[part])}" if floor and floor[part] else text
 
 
 def layers_table(document: Document) -> str:
     """A line for every layer: time and memory beside PyG, and the operator's share of the roof."""
-    lines = [
-        [
-            result["graph"],
-            result["layer"],
-            milliseconds(result["seconds"]["pyg"]) if "pyg" in result["seconds"] else "",
-            milliseconds(result["seconds"]["onehop"]),
-            ratio(result.get("speedup", {}).get("pyg")),
-            ratio(result.get("speedup", {}).get("dgl")),
-            "" if "memory_ratio" not in result else f"1/{result['memory_ratio']:.1f}",
-            ""
-            if "percent_of_roof" not in result
-            else f"{result['percent_of_roof']['forward and backward']:.0f} %",
-        ]
-        for result in document["results"]
-        if not result.get("wrong", False)
-    ]
-    headings = [
-        "graph",
-        "layer",
-        "PyG, ms",
-        "with onehop, ms",
-        "over PyG",
-        "over DGL",
-        "peak memory, of PyG's",
-        "share of the roof",
-    ]
-    return rows(headings, lines, left=2)
+    return markdown(
+        columns.of(
+            "graph; layer; PyG, ms | seconds/pyg | three; with onehop, ms | seconds/onehop | three; "
+            "over PyG | speedup/pyg | x; over DGL | speedup/dgl | x; "
+            "peak memory, of PyG's | memory_ratio | 1/{:.1f}; "
+            "share of the roof | percent_of_roof/forward and backward | {:.0f} %"
+        ),
+        (result for result in document["results"] if not result.get("wrong", False)),
+    )
 
 
 def ops_table(document: Document) -> str:
     """A line for every operation, over all graphs and widths."""
-    lines = [
-        [
-            summary["operation"].replace("_", " "),
-            str(summary["cases"]),
-            ratio(summary["best_peer_geomean"]),
-            ratio(summary["torch_geomean"]),
-            f"{ratio(summary['worst'])} ({summary['worst_case']})",
-            "" if summary["least_percent_of_roof"] is None else f"{summary['least_percent_of_roof']:.0f} %",
-        ]
+    rows = [
+        {
+            **summary,
+            "operation": summary["operation"].replace("_", " "),
+            "worst": f"{ratio(summary['worst'])} ({summary['worst_case']})",
+        }
         for summary in document["summary"]
     ]
-    headings = [
-        "operation",
-        "cases",
-        "over the best peer",
-        "over torch's sparse CSR",
-        "worst case against any peer",
-        "least share of the roof",
-    ]
-    return rows(headings, lines, left=1)
+    return markdown(
+        columns.of(
+            "operation; cases | cases | {}; over the best peer | best_peer_geomean | x; "
+            "over torch's sparse CSR | torch_geomean | x; worst case against any peer | worst | {}; "
+            "least share of the roof | least_percent_of_roof | {:.0f} %"
+        ),
+        rows,
+    )
 
 
 def limits_sentence(document: Document) -> str:
     """The memory limits, as a sentence."""
-    streams = document["streaming"]
     gathers = ", ".join(f"{g['gbps']:.1f} at {g['row_floats']}" for g in document["gather"])
     return (
-        f"Memory limits of this machine: {streams['read']['gbps']:.1f} GB/s for reading in order; for "
-        f"reading random rows, the roof of aggregation, by floats a row: {gathers} GB/s."
+        f"Memory limits of this machine: {document['streaming']['read']['gbps']:.1f} GB/s for reading in "
+        f"order; for reading random rows, the roof of aggregation, by floats a row: {gathers} GB/s."
     )
-
-
-def compiled_table(document: Document) -> str:
-    """A line for every layer whose message is compiled: time and memory beside PyG and beside blocks."""
-    lines = [
-        [
-            result["graph"],
-            result["layer"],
-            milliseconds(seconds["pyg"]),
-            milliseconds(seconds["onehop"]),
-            ratio(seconds["pyg"] / seconds["onehop"]),
-            ratio(seconds["pyg"] / seconds["blocks"]),
-            f"1/{result['peak_bytes']['pyg'] / result['peak_bytes']['onehop']:.1f}",
-        ]
-        for result in document["results"]
-        for seconds in [result["seconds"]]
-        if not result["wrong"]
-    ]
-    headings = ["graph", "layer", "PyG, ms", "with onehop, ms", "over PyG", "in blocks, over PyG"]
-    return rows([*headings, "peak memory, of PyG's"], lines, left=2)
-
-
-def typed_table(document: Document) -> str:
-    """A line for every layer of typed edges."""
-    lines = [
-        [
-            result["layer"],
-            milliseconds(result["pyg_s"]),
-            milliseconds(result["onehop_s"]),
-            f"{ratio(spread['median'])} ({ratio(spread['lower_quartile'])} to "
-            f"{ratio(spread['upper_quartile'])})",
-        ]
-        for result in document["results"]
-        for spread in [result["ratio"]]
-        if not result["wrong"]
-    ]
-    return rows(["layer", "PyG, ms", "with onehop, ms", "over PyG (quartiles)"], lines, left=1)
 
 
 def examples_sentence(document: Document) -> str:
@@ -235,44 +146,48 @@ def examples_sentence(document: Document) -> str:
 
 def examples_table(document: Document) -> str:
     """A line for every example script of PyG that ran both ways."""
-    lines = []
-    for result in document["scripts"]:
-        if result["failed"] or "speedup" not in result:
-            continue
-        spread, times, peak = result["speedup"], result["times"], result["peak_bytes"]
-        lines.append(
-            [
-                f"`{result['script']}`",
-                result["verdict"],
-                milliseconds(times["pyg"]["median_s"]),
-                milliseconds(times["onehop"]["median_s"]),
-                f"{ratio(spread['median'])} ({ratio(spread['lower_quartile'])} to "
-                f"{ratio(spread['upper_quartile'])})",
-                memory(peak["pyg"]),
-                memory(peak["onehop"]),
-            ]
-        )
-    headings = ["script", "with onehop", "PyG, ms", "with onehop, ms", "speed-up (quartiles)"]
-    return rows([*headings, "PyG, peak MiB", "with onehop, peak MiB"], lines, left=2)
+    rows = [
+        {
+            **result,
+            "script": f"`{result['script']}`",
+            "spread": result["speedup"],
+            "peaks": [result["peak_bytes"][way] for way in ("pyg", "onehop")],
+        }
+        for result in document["scripts"]
+        if not result["failed"] and "speedup" in result
+    ]
+    text = (
+        "script; with onehop | verdict; PyG, ms | times/pyg/median_s | three; "
+        "with onehop, ms | times/onehop/median_s | three"
+    )
+    return markdown([*columns.of(text), *BOTH], rows)
 
 
 def small_table(document: Document) -> str:
     """A line for every size: how the layers of small graphs fare."""
-    lines = []
+    rows = []
     for edges in dict.fromkeys(case["edges"] for case in document["cases"]):
         cases = [case for case in document["cases"] if case["edges"] == edges]
         least = min(cases, key=lambda case: case["ratio"])
-        lines.append(
-            [
-                f"{edges:,}",
-                str(len(cases)),
-                ratio(geometric_mean([case["ratio"] for case in cases])),
-                *(
-                    f"{100 * sum(case[kind] >= EVEN for case in cases) / len(cases):.0f} %"
-                    for kind in ("ratio", "control")
-                ),
-                f"{ratio(least['ratio'])} ({least['layer']}, {least['edge_index']}, {least['pass']})",
-            ]
+        where = ", ".join(least[key] for key in ("layer", "edge_index", "pass"))
+        even = {
+            kind: 100 * sum(case[kind] >= EVEN for case in cases) / len(cases)
+            for kind in ("ratio", "control")
+        }
+        rows.append(
+            {
+                "edges": edges,
+                "cases": len(cases),
+                "mean": geometric_mean([case["ratio"] for case in cases]),
+                "even": even,
+                "least": f"{ratio(least['ratio'])} ({where})",
+            }
         )
-    even = f"at least {EVEN}x"
-    return rows(["edges", "cases", "over PyG", even, f"PyG over itself {even}", "least"], lines, left=0)
+    return markdown(
+        columns.of(
+            "edges | edges | {:,}; cases | cases | {}; over PyG | mean | x; "
+            f"at least {EVEN}x | even/ratio | {{:.0f}} %; "
+            f"PyG over itself at least {EVEN}x | even/control | {{:.0f}} %; least | least | {{}}"
+        ),
+        rows,
+    )

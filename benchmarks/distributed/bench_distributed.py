@@ -1,6 +1,6 @@
 """Full-graph training of unchanged PyG models on several processes of this machine, beside one.
 
-    python benchmarks/distributed/bench_distributed.py [--graph twin:arxiv-communities]
+    python -m benchmarks.distributed.bench_distributed [--graph twin:arxiv-communities]
         [--models gcn sage gatv2] [--processes 1 2 4] [--epochs 6] [--hidden 64] [--json FILE]
 
 Every process has one thread. On a machine with fewer cores than processes they share cores, so that the times
@@ -9,46 +9,45 @@ process. "alone" is one process without a group, with the whole graph. Times are
 the first; waiting is the time in which a process could only wait for rows or gradients of others.
 """
 
-import argparse
-import json
 import os
 import statistics
-import sys
 import time
+from argparse import Namespace
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from processes import launch
 
 import onehop
+from benchmarks import columns
+from benchmarks.distributed.processes import launch
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import distributed
-from onehop.bench import command
 from onehop.bench.plain_models import MODELS
 from onehop.bench.sources import structure
-from onehop.bench.stamp import machine_line
 from onehop.distributed.exchange import Messages
+from onehop.tables import Table
 
 FEATURES, CLASSES = 128, 40
 # float32; an epoch's sums in another order, then steps of Adam.
 TOLERANCE = 2e-3
+FACTS = ("rows", "inner_rows", "edges", "cut_rows", "cut_edges", "prepare_s")
 
 
-def train(options: argparse.Namespace) -> dict[str, object]:
+def train(order: Row) -> Row:
     """One process's work: losses, times, bytes."""
     torch.set_num_threads(1)
+    options = Namespace(**order)
     workload = structure(options.graph)
-    edge_index, nodes = workload.edge_index, workload.num_nodes
+    edges, nodes = workload.edge_index, workload.num_nodes
     generator = torch.Generator().manual_seed(0)
-    x, y = (
-        torch.randn(nodes, FEATURES, generator=generator),
-        torch.randint(CLASSES, (nodes,), generator=generator),
-    )
-    begin = time.perf_counter()
-    graph, edges = None, edge_index
+    x = torch.randn(nodes, FEATURES, generator=generator)
+    y = torch.randint(CLASSES, (nodes,), generator=generator)
+    begin, graph = time.perf_counter(), None
     if not options.alone:
         dist.init_process_group("gloo")
-        graph = distributed.DistributedGraph.from_edge_index(edge_index, nodes, method=options.method)
+        graph = distributed.DistributedGraph.from_edge_index(edges, nodes, method=options.method)
         edges, x, y = graph.edge_index, x[graph.owned_nodes], y[graph.owned_nodes]
     prepared = time.perf_counter() - begin
     link_gbps = None if graph is None or dist.get_world_size() < 2 else link()
@@ -62,7 +61,7 @@ def train(options: argparse.Namespace) -> dict[str, object]:
         return received
 
     Messages.wait = timed
-    found: dict[str, object] = {}
+    found: dict[str, Row] = {}
     with onehop.patch():
         for name in options.models:
             torch.manual_seed(0)
@@ -87,23 +86,18 @@ def train(options: argparse.Namespace) -> dict[str, object]:
                 whole = loss.detach().clone()
                 losses.append(float(whole if graph is None else distributed.total(whole)))
                 sent.append(0 if graph is None else graph.traffic.sent_bytes)
+            median = statistics.median(seconds[1:])
             found[name] = {
                 "losses": losses,
-                "epoch_s": statistics.median(seconds[1:]),
+                "epoch_s": median,
                 "waiting_s": statistics.median(waits[1:]),
                 "sent_bytes": sent[-1],
-                "spread": (max(seconds[1:]) - min(seconds[1:])) / statistics.median(seconds[1:]),
+                "spread": (max(seconds[1:]) - min(seconds[1:])) / median,
             }
-    result: dict[str, object] = {"models": found, "prepare_s": prepared, "link_gbps": link_gbps}
+    result: Row = {"models": found, "prepare_s": prepared, "link_gbps": link_gbps}
     if graph is not None:
-        part = graph.part
-        result |= {
-            "rows": graph.num_nodes,
-            "inner_rows": part.inner_rows,
-            "edges": graph.num_edges,
-            "cut_rows": part.cut_rows,
-            "cut_edges": part.cut_edges,
-        }
+        part = {name: getattr(graph.part, name) for name in ("inner_rows", "cut_rows", "cut_edges")}
+        result |= {"rows": graph.num_nodes, "edges": graph.num_edges, **part}
         dist.barrier()
         dist.destroy_process_group()
     return result
@@ -126,7 +120,7 @@ def link() -> float:
     return best
 
 
-def predict(count: str, ranks: list[dict], alone_s: float, models: list[dict]) -> float:
+def predict(count: str, ranks: list[Row], alone_s: float, models: list[Row]) -> float:
     """What the cost model says: the work of one process, divided among the cores that there are; messages."""
     if count == "alone":
         return alone_s
@@ -141,65 +135,56 @@ def predict(count: str, ranks: list[dict], alone_s: float, models: list[dict]) -
     return max(compute_s, sent / (ranks[0]["link_gbps"] * 1e9))
 
 
-def main() -> None:
-    """Measures, checks, prints, writes."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--graph", default="twin:arxiv-communities")
-    parser.add_argument("--models", nargs="+", default=["gcn", "sage", "gatv2"])
-    parser.add_argument("--processes", nargs="+", type=int, default=[1, 2, 4])
-    parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--method", default="greedy")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.worker:
-        print(json.dumps(train(options)))
-        return
-    print(machine_line())
-    runs: dict[str, list[dict]] = {"alone": launch(__file__, 1, *sys.argv[1:], "--worker", "--alone")}
-    for count in options.processes:
-        runs[str(count)] = launch(__file__, count, *sys.argv[1:], "--worker")
-    exact = runs["alone"][0]["models"]
-    rows = []
-    for name in options.models:
-        for count, ranks in runs.items():
+def rows(options: Options) -> Iterator[Row]:
+    """Trains with each number of processes, and compares losses."""
+    order = {key: getattr(options, key) for key in ("graph", "models", "epochs", "hidden", "method")}
+    parts = options.noted["parts"] = {}
+    exact: dict[str, Row] = {}
+    for count in ("alone", *map(str, options.processes)):
+        alone = count == "alone"
+        ranks = launch(train, {**order, "alone": alone}, 1 if alone else int(count))
+        exact = exact or ranks[0]["models"]
+        parts[count] = {key: [rank.get(key) for rank in ranks] for key in FACTS}
+        for name in options.models:
             models = [rank["models"][name] for rank in ranks]
-            error = max(
-                abs(ours - theirs) / theirs
-                for ours, theirs in zip(models[0]["losses"], exact[name]["losses"], strict=True)
-            )
+            pairs = zip(models[0]["losses"], exact[name]["losses"], strict=True)
+            error = max(abs(ours - theirs) / theirs for ours, theirs in pairs)
             if not error < TOLERANCE:
                 raise SystemExit(f"{name} on {count} processes: losses differ by {error:.1e}")
-            predicted = predict(count, ranks, exact[name]["epoch_s"], models)
-            rows.append(
-                {
-                    "model": name,
-                    "predicted_s": predicted,
-                    "processes": count,
-                    "epoch_s": max(model["epoch_s"] for model in models),
-                    "waiting_s": max(model["waiting_s"] for model in models),
-                    "sent_bytes": sum(model["sent_bytes"] for model in models),
-                    "loss_error": error,
-                    "spread": max(model["spread"] for model in models),
-                }
-            )
-            row = rows[-1]
-            print(
-                f"{name:12} {count:>6}: epoch {row['epoch_s'] * 1e3:8.1f} ms (model: "
-                f"{predicted * 1e3:8.1f}), of which waiting at most "
-                f"{row['waiting_s'] * 1e3:7.1f}, {row['sent_bytes'] / 1e6:8.2f} MB sent, "
-                f"losses within {error:.0e}"
-            )
-    facts_of = ("rows", "inner_rows", "edges", "cut_rows", "cut_edges", "prepare_s")
-    parts = {
-        count: {key: [rank.get(key) for rank in ranks] for key in facts_of} for count, ranks in runs.items()
-    }
-    for count, facts in parts.items():
-        print(f"{count:>6}: {facts}")
-    chosen = {name: getattr(options, name) for name in ("graph", "epochs", "hidden", "method")}
-    command.write(options, "bench distributed", {**chosen, "rows": rows, "parts": parts})
+            yield {
+                "model": name,
+                "predicted_s": predict(count, ranks, exact[name]["epoch_s"], models),
+                "processes": count,
+                "epoch_s": max(model["epoch_s"] for model in models),
+                "waiting_s": max(model["waiting_s"] for model in models),
+                "sent_bytes": sum(model["sent_bytes"] for model in models),
+                "loss_error": error,
+                "spread": max(model["spread"] for model in models),
+            }
 
+
+PARTS = columns.of(f"processes | 0; {'; '.join(f'{key} | 1/{key} | list' for key in FACTS)}")
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench distributed",
+    rows,
+    columns.of(
+        "model; processes; epoch, ms | epoch_s | ms; predicted, ms | predicted_s | ms; "
+        "waiting, ms | waiting_s | ms; sent, MiB | sent_bytes | MiB; loss error | loss_error | {:.0e}"
+    ),
+    {
+        "graph": "twin:arxiv-communities",
+        "models": Option(("gcn", "sage", "gatv2"), known=tuple(MODELS)),
+        "processes": (1, 2, 4),
+        "epochs": 6,
+        "hidden": 64,
+        "method": "greedy",
+    },
+    key="rows",
+    threads=False,
+    kept=("graph", "epochs", "hidden", "method"),
+    notes=lambda options, rows: [Table(PARTS, list(options.noted["parts"].items()))],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

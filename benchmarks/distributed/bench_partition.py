@@ -1,6 +1,6 @@
 """How well nodes are divided, and what dividing a graph on disk takes.
 
-    python benchmarks/distributed/bench_partition.py [--graphs twin:arxiv-communities twin:arxiv]
+    python -m benchmarks.distributed.bench_partition [--graphs twin:arxiv-communities twin:arxiv]
         [--parts 4 16 64] [--folder FOLDER] [--nodes 4000000] [--degree 12] [--json FILE]
 
 For every graph, number of parts and method: edges that are cut, rows that an exchange sends, over the rows
@@ -14,11 +14,8 @@ have numbers near that of their row, so there is something for a partition to fi
 of room; all is deleted afterwards.
 """
 
-import argparse
-import json
+import itertools
 import shutil
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -28,10 +25,11 @@ import numpy as np
 import torch
 
 import onehop
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore.inputs import Draw, blocks
 from onehop import distributed
-from onehop.bench import command
 from onehop.bench.sources import structure
-from onehop.bench.stamp import machine_line
 from onehop.distributed import cost, files
 from onehop.distributed.division import ListDivision
 from onehop.distributed.loads import imbalance
@@ -40,7 +38,7 @@ from onehop.graph import metis, stored
 METHODS = ("metis", "greedy", "streamed", "chance")
 
 
-def divided(graph: onehop.Graph, parts: int, method: str) -> dict[str, object]:
+def divided(graph: onehop.Graph, parts: int, method: str) -> Row:
     """One partition's figures."""
     start = time.perf_counter()
     if method == "chance":
@@ -63,20 +61,21 @@ def divided(graph: onehop.Graph, parts: int, method: str) -> dict[str, object]:
     }
 
 
-def blocks(nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows whose sources have near numbers, but for a tenth that have any."""
-    chance = torch.Generator().manual_seed(0)
-    step = max((1 << 20) // degree, 1)
-    for begin in range(0, nodes, step):
-        rows = torch.arange(begin, min(begin + step, nodes)).repeat_interleave(degree)
-        near = (rows + torch.randint(-5000, 5000, rows.shape, generator=chance)) % nodes
-        far = torch.randint(0, nodes, rows.shape, generator=chance)
-        col = torch.where(torch.rand(rows.shape, generator=chance) < 0.1, far, near)
-        yield torch.full((len(rows) // degree,), degree), col
+def near(nodes: int, degree: int) -> Draw:
+    """Sources with near numbers, but for a tenth that have any."""
+
+    def draw(begin: int, count: int, generator: torch.Generator) -> torch.Tensor:
+        rows = begin + torch.arange(count) // degree
+        close = (rows + torch.randint(-5000, 5000, rows.shape, generator=generator)) % nodes
+        far = torch.randint(0, nodes, rows.shape, generator=generator)
+        return torch.where(torch.rand(rows.shape, generator=generator) < 0.1, far, close)
+
+    return draw
 
 
-def divide(folder: Path, parts: int) -> dict[str, object]:
+def divide(order: Row) -> Row:
     """The work of the process that divides: seconds, its peak of anonymous memory, and what it found."""
+    folder, parts = Path(order["folder"]), order["parts"]
     peak, done, partitioning = [0], threading.Event(), [0.0]
     partition = files.partition
 
@@ -113,7 +112,7 @@ def divide(folder: Path, parts: int) -> dict[str, object]:
     }
 
 
-def saved(folder: Path) -> dict[str, object]:
+def saved(folder: Path) -> Row:
     """What the files of a divided graph say: balance, and bytes."""
     parts = sorted(folder.glob("part-*"))
     counts = {
@@ -131,54 +130,71 @@ def saved(folder: Path) -> dict[str, object]:
     }
 
 
-def on_disk(folder: Path, nodes: int, degree: int, parts: list[int]) -> dict[str, object]:
+def rows_on_disk(options: Options) -> Iterator[Row]:
     """Stores a graph, has it divided for each number of parts, and deletes all."""
-    inside = folder / "bench-partition"
+    inside, nodes, degree = options.folder / "bench-partition", options.nodes, options.degree
     inside.mkdir(parents=True)
-    rows = []
     try:
-        stored.write(inside / "graph", nodes, blocks(nodes, degree))
-        for count in parts:
-            command_line = [sys.executable, __file__, "--divide", str(inside), "--parts", str(count)]
-            said = subprocess.run(command_line, check=True, capture_output=True, text=True).stdout
-            rows.append(json.loads(said) | saved(inside / "parts"))
-            print("on disk", json.dumps(rows[-1]), flush=True)
+        stored.write(inside / "graph", nodes, blocks(nodes, degree, near(nodes, degree)))
+        for count in options.parts:
+            yield harness.apart(divide, {"folder": str(inside), "parts": count}) | saved(inside / "parts")
             shutil.rmtree(inside / "parts")
     finally:
         shutil.rmtree(inside)
-    sizes = {"nodes": nodes, "edges": nodes * degree, "edge_index_bytes": 16 * nodes * degree}
-    return {**sizes, "method": "auto", "rows": rows}
 
 
-def main() -> None:
-    """Measures, prints, writes."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--graphs", nargs="*", default=["twin:arxiv-communities", "twin:arxiv"])
-    parser.add_argument("--parts", nargs="+", type=int, default=[4, 16, 64])
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nodes", type=int, default=4_000_000)
-    parser.add_argument("--degree", type=int, default=12)
-    parser.add_argument("--divide", type=Path, help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.divide is not None:
-        print(json.dumps(divide(options.divide, options.parts[0])))
-        return
-    print(machine_line())
-    results: dict[str, list[dict[str, object]]] = {}
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every partition in memory, then those on disk."""
     for name in options.graphs:
         graph = structure(name).graph
-        for parts in options.parts:
-            for method in METHODS:
-                if method == "metis" and not metis.installed():
-                    continue
-                row = divided(graph, parts, method)
-                results.setdefault(name, []).append(row)
-                print(name, json.dumps(row))
-    found = None
+        for parts, method in itertools.product(options.parts, METHODS):
+            if method != "metis" or metis.installed():
+                yield {"graph": name, **divided(graph, parts, method)}
     if options.folder is not None:
-        found = on_disk(options.folder, options.nodes, options.degree, options.parts)
-    command.write(options, "bench partition", {"partitions": results, "on_disk": found})
+        for row in rows_on_disk(options):
+            yield {"graph": "on disk", "method": "auto", **row}
 
+
+def by_graph(options: Options, rows: list[Row]) -> Row:
+    """The rows of each graph, and those on disk."""
+    partitions: dict[str, list[Row]] = {}
+    on_disk = None
+    for row in rows:
+        figures = {key: value for key, value in row.items() if key != "graph"}
+        if row["graph"] != "on disk":
+            partitions.setdefault(row["graph"], []).append(figures)
+            continue
+        edges = options.nodes * options.degree
+        on_disk = on_disk or {
+            "nodes": options.nodes, "edges": edges, "edge_index_bytes": 16 * edges, "method": "auto",
+            "rows": [],
+        }  # fmt: skip
+        del figures["method"]
+        on_disk["rows"].append(figures)
+    return {"partitions": partitions, "on_disk": on_disk}
+
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench partition",
+    rows,
+    columns.of(
+        "graph; parts; method; cut | cut_share | {:.1%}; halo | halo_share | {:.3f}; "
+        "by chance | by_chance_share | {:.3f}; rows | row_imbalance | {:.3f}; "
+        "edges | edge_imbalance | {:.3f}; s | seconds | {:.2f}; "
+        "peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB"
+    ),
+    {
+        "graphs": ("twin:arxiv-communities", "twin:arxiv"),
+        "parts": (4, 16, 64),
+        "folder": Option(None, "where a graph is stored and divided", kind=Path),
+        "nodes": 4_000_000,
+        "degree": 12,
+    },
+    key=None,
+    threads=False,
+    more=by_graph,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,6 @@
 """Bytes that a divided graph and its layers hold for each owned edge, after a step of training.
 
-    python benchmarks/distributed/count_memory.py [--graph twin:arxiv-communities]
+    python -m benchmarks.distributed.count_memory [--graph twin:arxiv-communities]
         [--models gcn sage gatv2 gat transformer] [--processes 2] [--method greedy] [--json FILE]
 
 Counted are all tensors and native graphs that the process has, each storage once, but for the features, the
@@ -8,28 +8,25 @@ labels, the model, its gradients and the optimizer. For each rank and model: own
 these bytes, and what ``DistributedGraph.nbytes`` says.
 """
 
-import argparse
-import itertools
-import json
-import sys
+from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from held import held_bytes
-from processes import launch
 
 import onehop
+from benchmarks import columns
+from benchmarks.distributed.held import held_bytes
+from benchmarks.distributed.processes import launch
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import distributed
-from onehop.bench import command
 from onehop.bench.plain_models import MODELS
 from onehop.bench.sources import structure
-from onehop.bench.stamp import machine_line
 
 FEATURES, HIDDEN, CLASSES = 8, 8, 4
 
 
-def count(graph_name: str, model_name: str, method: str) -> dict[str, object]:
+def count(graph_name: str, model_name: str, method: str) -> Row:
     """One process's work: a step, and the bytes that are held afterwards."""
     torch.set_num_threads(1)
     before = held_bytes([])
@@ -59,37 +56,44 @@ def count(graph_name: str, model_name: str, method: str) -> dict[str, object]:
     }
 
 
-def work(options: argparse.Namespace) -> dict[str, object]:
+def work(order: Row) -> dict[str, Row]:
     """One process's counts, by model."""
     dist.init_process_group("gloo")
-    found = {name: count(options.graph, name, options.method) for name in options.models}
+    found = {name: count(order["graph"], name, order["method"]) for name in order["models"]}
     dist.barrier()
     dist.destroy_process_group()
     return found
 
 
-def main() -> None:
-    """Counts, prints, writes."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--graph", default="twin:arxiv-communities")
-    parser.add_argument("--models", nargs="+", default=["gcn", "sage", "gatv2", "gat", "transformer"])
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--method", default="greedy")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.worker:
-        print(json.dumps(work(options)))
-        return
-    print(machine_line())
-    ranks = launch(__file__, options.processes, *sys.argv[1:], "--worker")
-    for name, (rank, found) in itertools.product(options.models, enumerate(ranks)):
-        each = found[name]
-        print(
-            f"{name:12} rank {rank}: {each['held_bytes'] / each['edges']:6.1f} bytes an owned edge held, "
-            f"{each['nbytes'] / each['edges']:6.1f} by nbytes; {each}"
-        )
-    command.write(options, "count memory", {"graph": options.graph, "ranks": ranks})
+def rows(options: Options) -> Iterator[Row]:
+    """Counts in every process."""
+    order = {key: getattr(options, key) for key in ("graph", "models", "method")}
+    options.noted["ranks"] = launch(work, order, options.processes)
+    for name in options.models:
+        for rank, found in enumerate(options.noted["ranks"]):
+            each = found[name]
+            by_edge = {key: each[key] / each["edges"] for key in ("held_bytes", "nbytes")}
+            yield {**each, "model": name, "rank": rank, "by_edge": by_edge}
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "count memory",
+    rows,
+    columns.of(
+        "model; rank; rows; halo; edges; held, bytes an edge | by_edge/held_bytes | {:.1f}; "
+        "nbytes, an edge | by_edge/nbytes | {:.1f}"
+    ),
+    {
+        "graph": "twin:arxiv-communities",
+        "models": Option(("gcn", "sage", "gatv2", "gat", "transformer"), known=tuple(MODELS)),
+        "processes": 2,
+        "method": "greedy",
+    },
+    key=None,
+    threads=False,
+    kept=("graph",),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

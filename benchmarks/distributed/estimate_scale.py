@@ -1,6 +1,6 @@
 """Time and traffic of graphs of billions of edges on many machines, from what was measured on one.
 
-    python benchmarks/distributed/estimate_scale.py [--measured FILE] [--partitions FILE] [--json FILE]
+    python -m benchmarks.distributed.estimate_scale [--measured FILE] [--partitions FILE] [--json FILE]
 
 The rate of computing is that of the run with most processes that have a core each, for all of its processes
 together. The rows that an exchange sends are a share of those by chance: what the greedy method left on two
@@ -9,12 +9,14 @@ a GCN of two layers: 128 features, 256 hidden columns, 172 classes. The files ar
 and bench_partition.py wrote.
 """
 
+import itertools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from onehop.bench import command
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.distributed import cost
 
 FEATURES, HIDDEN, CLASSES = 128, 256, 172
@@ -60,52 +62,38 @@ def of_nearest(by_parts: dict[int, float], hosts: int) -> float:
     return by_parts[min(by_parts, key=lambda parts: max(parts / hosts, hosts / parts))]
 
 
-def pair(texts: Iterable[str]) -> str:
-    """Both, or one if they are the same."""
-    return ", ".join(dict.fromkeys(texts))
-
-
-def main() -> None:
-    """Prints the tables of docs/explanation/internet-scale.md."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--measured", type=Path, default=Path("benchmarks/results/distributed.json"))
-    parser.add_argument("--partitions", type=Path, default=Path("benchmarks/results/partition.json"))
-    options = command.read(parser)
+def rows(options: Options) -> Iterator[Row]:
+    """Estimates every graph, kind of graph, machine, network and number of machines."""
     rate, share = measured(options.measured), shares(options.partitions)
-    print(f"measured: {rate:.2f} GB/s gathered; greedy sends, of what chance sends: {share}\n")
-    columns = cost.columns("gcn", FEATURES, HIDDEN, CLASSES)
-    rows = []
-    for graph, (nodes, edges) in GRAPHS.items():
-        epoch = cost.Epoch(nodes, edges, FEATURES, HIDDEN, columns)
-        for machine, (times, memory) in MACHINES.items():
-            for network, gbps in NETWORKS.items():
-                host = cost.HostRates(rate * times, gbps, memory)
-                print(f"**{graph}, {machine} machines, {network}**\n")
-                print(
-                    "| machines | compute, s | network, s: with communities, without | sent, GB | "
-                    "memory each, GB | binds |"
-                )
-                print("| ---: | ---: | ---: | ---: | ---: | --- |")
-                for hosts in HOSTS:
-                    by_chance = cost.cut_rows_by_chance(nodes, edges, hosts)
-                    found = [
-                        cost.estimate(epoch, host, hosts, by_chance * of_nearest(share[kind], hosts))
-                        for kind in KINDS
-                    ]
-                    rows += [
-                        {"graph": graph, "kind": kind, "machine": machine, "network": network, **asdict(each)}
-                        for kind, each in zip(KINDS, found, strict=True)
-                    ]
-                    print(
-                        f"| {hosts} | {found[0].compute_s:.3g} | "
-                        f"{pair(f'{e.network_s:.3g}' for e in found)} | "
-                        f"{pair(f'{e.sent_bytes / 1e9:.0f}' for e in found)} | "
-                        f"{pair(f'{e.memory_bytes / 1e9:.1f}' for e in found)} | "
-                        f"{pair(e.binds for e in found)} |"
-                    )
-                print()
-    command.write(options, "estimate scale", {"gathered_gbps": rate, "shares": share, "rows": rows})
+    options.noted |= {"gathered_gbps": rate, "shares": share}
+    width = cost.columns("gcn", FEATURES, HIDDEN, CLASSES)
+    for (graph, (nodes, edges)), (machine, (times, memory)), (network, gbps), hosts in itertools.product(
+        GRAPHS.items(), MACHINES.items(), NETWORKS.items(), HOSTS
+    ):
+        epoch = cost.Epoch(nodes, edges, FEATURES, HIDDEN, width)
+        host = cost.HostRates(rate * times, gbps, memory)
+        by_chance = cost.cut_rows_by_chance(nodes, edges, hosts)
+        for kind in KINDS:
+            found = cost.estimate(epoch, host, hosts, by_chance * of_nearest(share[kind], hosts))
+            yield {"graph": graph, "kind": kind, "machine": machine, "network": network, **asdict(found)}
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "estimate scale",
+    rows,
+    columns.of(
+        "graph; kind; machine; network; machines | hosts | {}; compute, s | compute_s | {:.3g}; "
+        "network, s | network_s | {:.3g}; sent, bytes | sent_bytes | {:.3g}; "
+        "memory, bytes | memory_bytes | {:.3g}; binds"
+    ),
+    {
+        "measured": Option(Path("benchmarks/results/distributed.json")),
+        "partitions": Option(Path("benchmarks/results/partition.json")),
+    },
+    key="rows",
+    threads=False,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,40 +1,34 @@
-"""Processes of this machine that run one script, as torchrun would start them, with one thread each."""
+"""Processes of this machine that call one function, as torchrun would start them, with one thread each."""
 
-import json
-import os
 import socket
 import subprocess
-import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks import harness
 
 
-def launch(script: str, processes: int, *arguments: str) -> list[dict]:
-    """Starts the processes, and gathers the JSON in the last line of what each says.
+def launch(function: Callable[[Any], Any], order: Any, processes: int) -> list[Any]:
+    """Calls a function of a script with ``order`` in each process, and gathers the results.
 
-    Args:
-        script: Its path.
-        processes: How many.
-        arguments: Of the script.
+    Raises:
+        SystemExit: One of them failed.
     """
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-    environment = os.environ | {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
-        "WORLD_SIZE": str(processes),
-        "OMP_NUM_THREADS": "1",
-        "ONEHOP_TUNED": "0",
-    }
+    given = {
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(processes),
+        "OMP_NUM_THREADS": "1", "ONEHOP_TUNED": "0",
+    }  # fmt: skip
+    program = harness.program_of(function, order)
     started = [
         subprocess.Popen(
-            [sys.executable, script, *arguments],
-            env=environment | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            text=True,
+            program, env=harness.environment(**given, RANK=str(rank)), stdout=subprocess.PIPE, text=True
         )
         for rank in range(processes)
     ]
     said = [process.communicate()[0] for process in started]
     if any(process.returncode for process in started):
         raise SystemExit(f"a process of {processes} failed; see above")
-    return [json.loads(text.splitlines()[-1]) for text in said]
+    return [harness.result_of(text) for text in said]

@@ -50,35 +50,19 @@ UPFD_FEATURES = {"profile": 10, "spacy": 300, "bert": 768, "content": 310}
 class TUDataset(StandIn):
     """Graphs with a class each, which their nodes' labels and attributes tell."""
 
-    def __init__(
-        self,
-        root: str,
-        name: str,
-        transform: Function = None,
-        pre_transform: Function = None,
-        pre_filter: Function = None,
-        use_node_attr: bool = False,
-    ) -> None:
+    def __init__(self, root: str, name: str, use_node_attr: bool = False, **transforms: Function) -> None:
         shape, generator = TU[name], graphs.seeded("TUDataset", name)
         made = [_graph(shape, use_node_attr, generator) for _ in range(shape.graphs)]
-        super().__init__(made, transform, pre_transform, pre_filter)
+        super().__init__(made, **transforms)
 
 
 class ZINC(StandIn):
     """Molecules with a number each: atoms and bonds have kinds, int64."""
 
-    def __init__(
-        self,
-        root: str,
-        subset: bool = False,
-        split: str = "train",
-        transform: Function = None,
-        pre_transform: Function = None,
-        pre_filter: Function = None,
-    ) -> None:
+    def __init__(self, root: str, subset: bool = False, split: str = "train", **transforms: Function) -> None:
         generator = graphs.seeded("ZINC", split)
         made = [_molecule(generator) for _ in range(ZINC_GRAPHS[split])]
-        super().__init__(made, transform, pre_transform, pre_filter)
+        super().__init__(made, **transforms)
 
 
 class UPFD(StandIn):
@@ -91,12 +75,11 @@ class UPFD(StandIn):
         feature: str,
         split: str = "train",
         transform: Function = None,
-        pre_transform: Function = None,
-        pre_filter: Function = None,
+        **transforms: Function,
     ) -> None:
         generator = graphs.seeded("UPFD", name, feature, split)
         made = [_tree(UPFD_FEATURES[feature], generator) for _ in range(UPFD_GRAPHS[split])]
-        super().__init__(made, transform, pre_transform, pre_filter)
+        super().__init__(made, transform, **transforms)
 
 
 def _size(mean: int, generator: torch.Generator) -> int:

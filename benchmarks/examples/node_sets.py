@@ -48,14 +48,7 @@ SPLITS = 10
 class Planetoid(StandIn):
     """Cora, CiteSeer or PubMed, with the public split."""
 
-    def __init__(
-        self,
-        root: str,
-        name: str,
-        split: str = "public",
-        transform: Function = None,
-        pre_transform: Function = None,
-    ) -> None:
+    def __init__(self, root: str, name: str, split: str = "public", **transforms: Function) -> None:
         if split != "public":
             raise NotImplementedError(f"split: expected 'public', got {split!r}.")
         shape, generator = PLANETOID[name.lower()], graphs.seeded("Planetoid", name.lower())
@@ -72,60 +65,49 @@ class Planetoid(StandIn):
             val_mask=graphs.mask(shape.nodes, rest[:VALIDATION]),
             test_mask=graphs.mask(shape.nodes, rest[VALIDATION : VALIDATION + TESTING]),
         )
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class WikipediaNetwork(StandIn):
     """Chameleon or Squirrel: directed, with ten splits."""
 
-    def __init__(
-        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, root: str, name: str, **transforms: Function) -> None:
         shape, generator = WIKIPEDIA[name.lower()], graphs.seeded("WikipediaNetwork", name.lower())
         edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator, directed=True)
         x = graphs.words(y, shape.features, WORDS_A_NODE, generator)
         data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(shape.nodes, generator))
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class LINKXDataset(StandIn):
     """Penn94, at a tenth of its nodes."""
 
-    def __init__(
-        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, root: str, name: str, **transforms: Function) -> None:
         generator = graphs.seeded("LINKXDataset", name)
         edge_index, y = graphs.labelled(PENN94.nodes, PENN94.edges, PENN94.classes, generator)
         x = graphs.words(y, PENN94.features, 5, generator)
         data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(PENN94.nodes, generator))
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class Reddit(StandIn):
     """Reddit, at a tenth of its nodes, each of which has a tenth of the edges."""
 
-    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+    def __init__(self, root: str, **transforms: Function) -> None:
         generator = graphs.seeded("Reddit")
         edge_index, y = graphs.labelled(REDDIT.nodes, REDDIT.edges, REDDIT.classes, generator)
         x = graphs.dense(y, REDDIT.features, generator)
         shares = 2 * REDDIT.nodes // 3, REDDIT.nodes // 10, REDDIT.nodes // 5
         data = Data(x=x, edge_index=edge_index, y=y, **graphs.masks(REDDIT.nodes, shares, generator))
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class PPI(StandIn):
     """Protein interactions: fewer graphs, each of its mean size, with 121 labels a node."""
 
-    def __init__(
-        self,
-        root: str,
-        split: str = "train",
-        transform: Function = None,
-        pre_transform: Function = None,
-        pre_filter: Function = None,
-    ) -> None:
+    def __init__(self, root: str, split: str = "train", **transforms: Function) -> None:
         made = [_protein(graphs.seeded("PPI", split, number)) for number in range(PPI_GRAPHS[split])]
-        super().__init__(made, transform, pre_transform, pre_filter)
+        super().__init__(made, **transforms)
 
 
 def _protein(generator: torch.Generator) -> Data:

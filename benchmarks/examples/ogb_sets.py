@@ -22,14 +22,12 @@ PROTEINS = 2_651, 395_610, 8, 112
 class PygNodePropPredDataset(StandIn):
     """ogbn-arxiv, ogbn-products or ogbn-proteins, smaller."""
 
-    def __init__(
-        self, name: str, root: str = "dataset", transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, name: str, root: str = "dataset", **transforms: Function) -> None:
         generator = graphs.seeded("ogb", name)
         made = {"ogbn-arxiv": _arxiv, "ogbn-products": _products, "ogbn-proteins": _proteins}
         data = made[name](generator)
         self._order = torch.randperm(data.num_nodes, generator=generator)
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
     def get_idx_split(self) -> dict[str, Tensor]:
         """The nodes for training, validation and testing."""

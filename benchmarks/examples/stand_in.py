@@ -11,6 +11,8 @@ Function = Callable[[Any], Any] | None
 class StandIn(InMemoryDataset):
     """A data set that is made in memory: nothing is downloaded, and nothing written.
 
+    The data sets pass on ``transform`` and so on, which examples give by their names.
+
     Args:
         made: The graphs.
         transform: As of PyG's data sets.

@@ -41,9 +41,7 @@ EDITORS, PAGES, EDITS, EDIT_FEATURES = 8_227, 1_000, 15_747, 172
 class Entities(StandIn):
     """AIFB or MUTAG: typed edges, and classes of a few nodes."""
 
-    def __init__(
-        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, root: str, name: str, **transforms: Function) -> None:
         nodes, edges, relations, self._classes, training, testing = ENTITIES[name.lower()]
         self._relations, generator = relations, graphs.seeded("Entities", name.lower())
         edge_index, y = graphs.labelled(nodes, edges, self._classes, generator)
@@ -55,7 +53,7 @@ class Entities(StandIn):
         train, test = order[:training], order[training : training + testing]
         data = Data(edge_index=edge_index, edge_type=edge_type, num_nodes=nodes)
         data.train_idx, data.train_y, data.test_idx, data.test_y = train, y[train], test, y[test]
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
     @property
     def num_classes(self) -> int:
@@ -71,9 +69,7 @@ class Entities(StandIn):
 class RelLinkPredDataset(StandIn):
     """FB15k-237, with a tenth of its edges."""
 
-    def __init__(
-        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, root: str, name: str, **transforms: Function) -> None:
         generator = graphs.seeded("RelLinkPredDataset", name)
         data = Data(num_nodes=FREEBASE_NODES)
         for split, edges in FREEBASE_EDGES.items():
@@ -83,7 +79,7 @@ class RelLinkPredDataset(StandIn):
         pairs, kinds = data.train_edge_index, data.train_edge_type
         data.edge_index = torch.cat([pairs, pairs.flip(0)], dim=1)
         data.edge_type = torch.cat([kinds, kinds + FREEBASE_RELATIONS])
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
     @property
     def num_relations(self) -> int:
@@ -94,7 +90,7 @@ class RelLinkPredDataset(StandIn):
 class IMDB(StandIn):
     """Movies, their directors and actors; movies have classes."""
 
-    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+    def __init__(self, root: str, **transforms: Function) -> None:
         generator, data = graphs.seeded("IMDB"), HeteroData()
         for kind, nodes in IMDB_NODES.items():
             y = graphs.choices(3, nodes, generator)
@@ -107,13 +103,13 @@ class IMDB(StandIn):
                 IMDB_NODES["movie"], IMDB_NODES[other], each * IMDB_NODES["movie"], generator
             )
             _join(data, "movie", other, edges)
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class DBLP(StandIn):
     """Authors, papers, terms and conferences; authors have classes."""
 
-    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+    def __init__(self, root: str, **transforms: Function) -> None:
         generator, data = graphs.seeded("DBLP"), HeteroData()
         for kind, nodes in DBLP_NODES.items():
             if kind not in DBLP_FEATURES:
@@ -127,19 +123,13 @@ class DBLP(StandIn):
         for (source, target), edges in DBLP_EDGES.items():
             pairs = graphs.between(DBLP_NODES[source], DBLP_NODES[target], edges, generator)
             _join(data, source, target, pairs)
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class MovieLens(StandIn):
     """Users who rate movies: whole stars, 1 to 5."""
 
-    def __init__(
-        self,
-        root: str,
-        transform: Function = None,
-        pre_transform: Function = None,
-        model_name: str | None = None,
-    ) -> None:
+    def __init__(self, root: str, model_name: str | None = None, **transforms: Function) -> None:
         generator, data = graphs.seeded("MovieLens"), HeteroData()
         data["movie"].x = torch.randn(MOVIES, MOVIE_FEATURES, generator=generator)
         data["user"].num_nodes = USERS
@@ -148,13 +138,13 @@ class MovieLens(StandIn):
         rates.edge_index = pairs
         rates.edge_label = 1 + (pairs.sum(dim=0) + graphs.choices(3, RATINGS, generator)) % 5
         rates.time = graphs.choices(10**9, RATINGS, generator)
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class AmazonBook(StandIn):
     """Readers and books, at a twentieth."""
 
-    def __init__(self, root: str, transform: Function = None, pre_transform: Function = None) -> None:
+    def __init__(self, root: str, **transforms: Function) -> None:
         generator, data = graphs.seeded("AmazonBook"), HeteroData()
         data["user"].num_nodes, data["book"].num_nodes = READERS, BOOKS
         pairs = graphs.between(READERS, BOOKS, READ, generator)
@@ -162,19 +152,13 @@ class AmazonBook(StandIn):
         data["book", "rated_by", "user"].edge_index = pairs.flip(0)
         later = graphs.between(READERS, BOOKS, READ_LATER, generator)
         data["user", "rates", "book"].edge_label_index = later
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 class OGB_MAG(StandIn):
     """Papers, their authors, institutions and topics, at a fiftieth; all have features, papers a year."""
 
-    def __init__(
-        self,
-        root: str,
-        preprocess: str | None = None,
-        transform: Function = None,
-        pre_transform: Function = None,
-    ) -> None:
+    def __init__(self, root: str, preprocess: str | None = None, **transforms: Function) -> None:
         if preprocess is None:
             raise NotImplementedError(
                 "preprocess: expected a method that gives all nodes features; got None."
@@ -194,7 +178,7 @@ class OGB_MAG(StandIn):
         shares = round(0.86 * papers), round(0.08 * papers), round(0.05 * papers)
         for name, found in graphs.masks(papers, shares, generator).items():
             data["paper"][name] = found
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
     @property
     def num_classes(self) -> int:
@@ -205,13 +189,7 @@ class OGB_MAG(StandIn):
 class BitcoinOTC(StandIn):
     """Who trusts whom: graphs of one set of nodes, with marks from -10 to 10."""
 
-    def __init__(
-        self,
-        root: str,
-        edge_window_size: int = 10,
-        transform: Function = None,
-        pre_transform: Function = None,
-    ) -> None:
+    def __init__(self, root: str, edge_window_size: int = 10, **transforms: Function) -> None:
         generator = graphs.seeded("BitcoinOTC")
         pairs, group = graphs.labelled(TRUST_NODES, TRUST_EDGES, 2, generator, directed=True)
         alike = group[pairs[0]] == group[pairs[1]]
@@ -221,15 +199,13 @@ class BitcoinOTC(StandIn):
             Data(edge_index=pairs[:, part], edge_attr=marks[part], num_nodes=TRUST_NODES)
             for part in order.chunk(TRUST_GRAPHS)
         ]
-        super().__init__(made, transform, pre_transform)
+        super().__init__(made, **transforms)
 
 
 class JODIEDataset(StandIn):
     """Edits of pages in the order of time: a tenth of Wikipedia's."""
 
-    def __init__(
-        self, root: str, name: str, transform: Function = None, pre_transform: Function = None
-    ) -> None:
+    def __init__(self, root: str, name: str, **transforms: Function) -> None:
         generator = graphs.seeded("JODIEDataset", name)
         source = graphs.uneven(EDITORS, EDITS, generator)
         page = (source + graphs.choices(50, EDITS, generator)) % PAGES
@@ -240,7 +216,7 @@ class JODIEDataset(StandIn):
             msg=torch.randn(EDITS, EDIT_FEATURES, generator=generator),
             y=torch.zeros(EDITS),
         )
-        super().__init__([data], transform, pre_transform)
+        super().__init__([data], **transforms)
 
 
 def _join(data: HeteroData, source: str, target: str, pairs: Tensor) -> None:

@@ -1,6 +1,6 @@
 """How long graphs take that are made as on a GPU, by torch, beside the native builder; all on the CPU.
 
-    python benchmarks/graph/bench_placed.py [--rounds 7] [--threads N] [--json FILE]
+    python -m benchmarks.graph.bench_placed [--rounds 7] [--threads N] [--json FILE]
 
 A GPU makes the graph of a fresh ``edge_index`` by sorts and running sums of torch. Here the same operations
 run on torch's CPU device, so the times say what they cost there, not what a GPU takes. Steps are counted
@@ -14,9 +14,10 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from benchmarks import columns
+from benchmarks.graph.bench_build import by_name, milliseconds
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import Graph
-from onehop.bench import command
-from onehop.bench.stamp import machine_line, versions
 from onehop.bench.timing import interleave
 from onehop.graph import placed
 from onehop.kernels.triton.work import work_of
@@ -74,27 +75,27 @@ def builders(edge_index: Tensor, nodes: int) -> dict[str, Callable[[], object]]:
     return {f"{step}, {way}": build(way, step) for step in STEPS for way in ways}
 
 
-def main() -> None:
-    """Measures, prints a table, and writes JSON where asked."""
-    options = command.read(command.parser(__doc__, rounds=7, threads=True))
-    results = {}
+def rows(options: Options) -> Iterator[Row]:
+    """Builds graphs of every size."""
     for size, (nodes, edges) in SIZES.items():
         edge_index = torch.randint(nodes, (2, edges), generator=torch.Generator().manual_seed(0))
         times = interleave(builders(edge_index, nodes), options.rounds)
         for name, found in times.items():
             native = times[f"{name.rpartition(', ')[0]}, native"].median_s
-            results[f"{size}, {name}"] = {
-                "nodes": nodes, "edges": edges,
-                "median_ms": found.median_s * 1e3, "min_ms": found.min_s * 1e3,
-                "spread": (max(found.seconds) - found.min_s) / found.median_s,
-                "times_native": found.median_s / native,
-            }  # fmt: skip
-            median = found.median_s
-            print(f"{size:11} {name:24} {median * 1e3:8.1f} ms   {median / native:5.2f} x native")
-    chosen = {"rounds": options.rounds, "threads": options.threads, "width": WIDTH}
-    stamp = {"machine": machine_line(), "versions": versions()}
-    command.write(options, "bench graph build on a device", {**chosen, **stamp, "results": results})
+            about = {"name": f"{size}, {name}", "nodes": nodes, "edges": edges}
+            yield {**about, **milliseconds(found), "times_native": found.median_s / native}
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench graph build on a device",
+    rows,
+    columns.of("name; ms | median_ms | {:.1f}; spread | spread | {:.0%}; over native | times_native | x"),
+    key=None,
+    rounds=7,
+    kept=("rounds", "threads"),
+    more=lambda options, rows: {"width": WIDTH, **by_name(options, rows)},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,46 +1,51 @@
 """Every layer of PyG, forward and backward, beside the same under ``onehop.patch()``: time and memory.
 
-    python benchmarks/layers/bench_convs.py [--layers GCNConv,NNConv] [--nodes 20000] [--edges 200000]
-                                            [--rounds 5] [--threads N] [--json FILE]
+    python -m benchmarks.layers.bench_convs [--layers GCNConv,NNConv,RGCNConv-50] [--graph arxiv] [--floors]
+                                            [--nodes 20000] [--edges 200000] [--rounds 5] [--json FILE]
 
-A random graph with hubs; width 64, or less for layers that make a matrix for every edge (``convs.py``). Each
-layer has processes of its own: one in which both ways take turns, after their results and gradients have been
-compared, and one for each way's peak memory, which is what two passes add to a process that has its data and
-the layer. The page of layers takes its columns from the file
-(``python tests/integrations/pyg/host_layers.py``).
+A random graph with hubs, or one of ``onehop bench ops``; width 64, or less for layers that make a matrix for
+every edge (``convs.py``, which has further cases). Each layer has processes of its own: one in which both
+ways take turns, after their results and gradients have been compared, and one for each way's peak memory,
+which is what two passes add to a process that has its data and the layer. With ``--floors``, the least time
+for what the layer moves and multiplies is measured too (``floors.py``). The page of layers takes its columns
+from the file (``python tests/integrations/pyg/host_layers.py``).
 """
 
-import argparse
-import json
-import subprocess
-import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import torch
-from convs import CONVS, NOT_MEASURED, given
 from torch import Tensor
 
-import onehop
-from onehop.bench import command
-from onehop.bench.memory import peak_bytes, resident_bytes
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.layers.convs import CONVS, MORE, NOT_MEASURED, Given, given
+from benchmarks.layers.floors import floor_of
+from onehop.bench import graphs
+from onehop.bench.cases import Workload
+from onehop.bench.floors import Roofs
 from onehop.bench.patched import beside_pyg
-from onehop.bench.stamp import machine_line
 from onehop.datasets import chung_lu
 
-NODES, EDGES = 20_000, 200_000
+CASES = {**CONVS, **MORE}
 # Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
 TOLERANCE = 1e-3
 
 
-def one_pass(name: str, nodes: int, edges: int) -> Callable[[], list[Tensor]]:
+def operands(name: str, order: Row) -> Given:
+    """What a layer is called with."""
+    if order["graph"] is None:
+        return given(order["nodes"], chung_lu(order["nodes"], order["edges"]), CASES[name].width)
+    workload = graphs.workload(order["graph"])
+    return given(workload.num_nodes, workload.edge_index, CASES[name].width)
+
+
+def one_pass(name: str, order: Row) -> Callable[[], list[Tensor]]:
     """A forward and backward pass of a layer; it returns the output and all gradients.
 
-    Those of parameters are one vector, for the gradient of some is 0 but for rounding, such as that of a bias
+    Those of parameters are one vector: the gradient of some is 0 but for rounding, such as that of a bias
     before a softmax.
     """
-    conv = CONVS[name]
-    on = given(nodes, chung_lu(nodes, edges), conv.width)
+    conv, on = CASES[name], operands(name, order)
     layer = conv.make(conv.width, on)
     learned = [on.x, *layer.parameters()]
 
@@ -53,84 +58,59 @@ def one_pass(name: str, nodes: int, edges: int) -> Callable[[], list[Tensor]]:
     return once
 
 
-def child(order: dict[str, Any]) -> dict[str, Any]:
-    """What one process measures: times of both ways, or the peak memory of one."""
+def measured(order: Row) -> Row:
+    """The times of both ways, in a process of its own."""
     torch.set_num_threads(order["threads"])
-    once = one_pass(order["layer"], order["nodes"], order["edges"])
-    if order["way"] is None:
-        return beside_pyg(once, order["rounds"], TOLERANCE)
-    patch = onehop.patch()
-    if order["way"] == "pyg":
-        patch.remove()
-    before = resident_bytes()
-    once()
-    once()
-    return {"peak_bytes": max(peak_bytes() - before, 0)}
+    return beside_pyg(one_pass(order["layer"], order), order["rounds"], TOLERANCE)
 
 
-def run(order: dict[str, Any]) -> dict[str, Any]:
-    """What the process of one measurement says.
-
-    Raises:
-        SystemExit: It failed.
-    """
-    program = [sys.executable, __file__, "--child", json.dumps(order)]
-    finished = subprocess.run(program, capture_output=True, text=True, check=False)
-    if finished.returncode != 0:
-        raise SystemExit(f"{order['layer']}:\n{finished.stderr}")
-    result: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    return result
+def peak(order: Row) -> int:
+    """The peak memory of one way, in a process of its own."""
+    torch.set_num_threads(order["threads"])
+    once = one_pass(order["layer"], order)
+    with harness.PYG_AND_ONEHOP[order["way"]]():
+        return harness.added_bytes(once)
 
 
-def measure(name: str, options: Any) -> dict[str, Any]:
-    """One layer."""
-    order = {
-        "layer": name,
-        "nodes": options.nodes,
-        "edges": options.edges,
-        "rounds": options.rounds,
-        "threads": options.threads,
-        "way": None,
-    }
-    row = {"layer": name, "width": CONVS[name].width, **run(order)}
-    row["peak_bytes"] = {way: run({**order, "way": way})["peak_bytes"] for way in ("pyg", "onehop")}
-    return row
-
-
-def describe(row: dict[str, Any]) -> str:
-    """A line."""
-    ratio, peaks = row["ratio"], row["peak_bytes"]
-    wrong = " WRONG" if row["wrong"] else ""
-    return (
-        f"{row['layer']:22} PyG {row['pyg_s'] * 1e3:7.1f} ms, onehop {row['onehop_s'] * 1e3:7.1f} ms, "
-        f"{ratio['median']:5.2f}x ({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}); "
-        f"memory {peaks['pyg'] / 1e6:6.0f} and {peaks['onehop'] / 1e6:6.0f} MB; "
-        f"difference {row['difference']:.1e}{wrong}"
-    )
-
-
-def main() -> None:
-    """Prints a line a layer."""
-    parser = command.parser(__doc__, rounds=5, threads=True)
-    parser.add_argument("--layers", type=command.names, default=",".join(CONVS))
-    parser.add_argument("--nodes", type=int, default=NODES)
-    parser.add_argument("--edges", type=int, default=EDGES)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child:
-        print(json.dumps(child(json.loads(options.child))))
-        return
-    if unknown := [name for name in options.layers if name not in CONVS]:
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every layer."""
+    if unknown := [name for name in options.layers if name not in CASES]:
         why = "; ".join(f"{name} {NOT_MEASURED.get(name, 'is no layer of PyG')}" for name in unknown)
         raise SystemExit(f"--layers: {why}.")
-    print(machine_line())
-    rows: list[dict[str, Any]] = []
     for name in options.layers:
-        rows.append(measure(name, options))
-        print(describe(rows[-1]), flush=True)
-        graph = {"nodes": options.nodes, "edges": options.edges}
-        command.write(options, "benchmarks/layers/bench_convs.py", {"graph": graph, "results": rows})
+        order = {key: getattr(options, key) for key in ("graph", "nodes", "edges", "rounds", "threads")}
+        order["layer"] = name
+        row = {"layer": name, "width": CASES[name].width, **harness.apart(measured, order, name)}
+        row["peak_bytes"] = {
+            way: harness.apart(peak, {**order, "way": way}, name) for way in harness.PYG_AND_ONEHOP
+        }
+        if options.floors:
+            on = operands(name, order)
+            row["floor_s"] = floor_of(name, on, Roofs(Workload(name, on.edges, on.num_nodes)))
+            if row["floor_s"] is not None:
+                row["x_of_floor"] = row["onehop_s"] / row["floor_s"]["total"]
+        yield row
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/layers/bench_convs.py",
+    rows,
+    columns.of(
+        "layer; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain; "
+        "PyG, MiB | peak_bytes/pyg | MiB; onehop, MiB | peak_bytes/onehop | MiB; "
+        "floor, ms | floor_s/total | ms; of the floor | x_of_floor | x;  | wrong | wrong"
+    ),
+    {
+        "layers": Option(tuple(CONVS)),
+        "graph": Option(None, f"one of {', '.join(graphs.GRAPHS)}, in place of --nodes and --edges"),
+        "nodes": 20_000,
+        "edges": 200_000,
+        "floors": Option(False, "measure floors too"),
+    },
+    rounds=5,
+    more=lambda options, rows: {"graph": {"nodes": options.nodes, "edges": options.edges}},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

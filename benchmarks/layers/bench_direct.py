@@ -1,7 +1,7 @@
 """PyG's functions that models call themselves, with and without the patch: read-outs, softmax and spmm.
 
-    python benchmarks/layers/bench_direct.py [--rows 8000,200000] [--width 64] [--rounds 9]
-                                             [--threads N] [--json FILE]
+    python -m benchmarks.layers.bench_direct [--rows 8000,200000] [--width 64] [--rounds 9] [--threads N]
+                                             [--json FILE]
 
 Read-outs and softmax run over a sorted index, the same in every call ("known") and new in every call
 ("fresh"), forward and backward; ``spmm`` over one CSR matrix of 10 entries a row. The two ways take turns,
@@ -9,26 +9,24 @@ after their results were compared; a ratio is PyG's time over the patched one's,
 rounds.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import torch
-import torch_geometric.utils
 from torch import Tensor
-from torch_geometric import nn
+from torch_geometric import nn, utils
 
-from onehop.bench import command
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench.patched import beside_pyg
-from onehop.bench.stamp import machine_line
 
-WIDTH, HEADS, ROWS_A_GROUP, ENTRIES_A_ROW = 64, 4, 50, 10
+HEADS, ROWS_A_GROUP, ENTRIES_A_ROW = 4, 50, 10
 TOLERANCE = 1e-4
 
 
 def calls(rows: int, width: int) -> dict[str, Callable[[], list[Tensor]]]:
     """Forward and backward passes, by name; each returns its output and gradient."""
-    utils = torch_geometric.utils
     generator = torch.Generator().manual_seed(0)
     groups = max(rows // ROWS_A_GROUP, 1)
     index = torch.randint(groups, (rows,), generator=generator).sort().values
@@ -42,53 +40,44 @@ def calls(rows: int, width: int) -> dict[str, Callable[[], list[Tensor]]]:
         out = function(operand)
         return [out.detach(), *torch.autograd.grad(out.square().sum(), operand)]
 
-    made: dict[str, Callable[[], list[Tensor]]] = {}
-    for fresh in (False, True):
-        over: dict[str, tuple[Any, Tensor]] = {
-            "add": (lambda x, i: nn.global_add_pool(x, i, groups), x),
-            "mean": (lambda x, i: nn.global_mean_pool(x, i, groups), x),
-            "max": (lambda x, i: nn.global_max_pool(x, i, groups), x),
-            "softmax": (lambda x, i: utils.softmax(x, i, num_nodes=groups), scores),
-        }
-        for name, (function, operand) in over.items():
+    def over_index(function: Any, operand: Tensor, fresh: bool) -> list[Tensor]:
+        given = index.clone() if fresh else index
+        return passed(lambda x: function(x, given), operand)
 
-            def once(
-                function: Any = function, operand: Tensor = operand, fresh: bool = fresh
-            ) -> list[Tensor]:
-                given = index.clone() if fresh else index
-                return passed(lambda x: function(x, given), operand)
-
-            made[f"{name} ({'fresh' if fresh else 'known'})"] = once
+    over = {
+        "add": (partial(nn.global_add_pool, size=groups), x),
+        "mean": (partial(nn.global_mean_pool, size=groups), x),
+        "max": (partial(nn.global_max_pool, size=groups), x),
+        "softmax": (partial(utils.softmax, num_nodes=groups), scores),
+    }
+    made = {
+        f"{name} ({kind})": partial(over_index, *call, kind == "fresh")
+        for kind in ("known", "fresh")
+        for name, call in over.items()
+    }
     for reduce in ("sum", "mean", "max"):
-        made[f"spmm {reduce}"] = partial(passed, partial(_product, matrix, reduce), x)
+        made[f"spmm {reduce}"] = partial(passed, lambda x, reduce=reduce: utils.spmm(matrix, x, reduce), x)
     return made
 
 
-def _product(matrix: Tensor, reduce: str, x: Tensor) -> Tensor:
-    out: Tensor = torch_geometric.utils.spmm(matrix, x, reduce)
-    return out
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every function at every size."""
+    for count in options.rows:
+        for name, once in calls(count, options.width).items():
+            yield {"rows": count, "name": name, **beside_pyg(once, options.rounds, TOLERANCE)}
 
 
-def main() -> None:
-    """Prints a line a function and size."""
-    parser = command.parser(__doc__, rounds=9, threads=True)
-    parser.add_argument("--rows", type=command.integers, default="8000,200000")
-    parser.add_argument("--width", type=int, default=WIDTH, help=f"of read-outs and products ({WIDTH})")
-    options = command.read(parser)
-    print(machine_line())
-    found = []
-    for rows in options.rows:
-        for name, once in calls(rows, options.width).items():
-            found.append(row := {"rows": rows, "name": name, **beside_pyg(once, options.rounds, TOLERANCE)})
-            ratio, wrong = row["ratio"], " WRONG" if row["wrong"] else ""
-            print(
-                f"{rows:8,} rows, {name:15} PyG {row['pyg_s'] * 1e3:7.2f} ms, "
-                f"onehop {row['onehop_s'] * 1e3:7.2f} ms, {ratio['median']:.2f}x "
-                f"({ratio['lower_quartile']:.2f} to {ratio['upper_quartile']:.2f}){wrong}",
-                flush=True,
-            )
-            command.write(options, "bench direct", {"results": found})
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench direct",
+    rows,
+    columns.of(
+        "rows; function | name; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain;"
+        "| wrong | wrong"
+    ),
+    {"rows": (8_000, 200_000), "width": Option(64, "of read-outs and products")},
+    rounds=9,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,6 @@
 """One layer, forward and backward: plain PyG, the same with ``onehop.patch()``, and DGL if installed.
 
-    python benchmarks/layers/bench_layers.py [--layers gatv2,gat] [--graphs arxiv,road,cora] [--rounds 2]
+    python -m benchmarks.layers.bench_layers [--layers gatv2,gat] [--graphs arxiv,road,cora] [--rounds 2]
                                              [--threads N] [--json FILE]
 
 Every measurement is a process of its own, so that its peak memory is its own; the ways take turns. Results
@@ -10,21 +10,21 @@ too, and set against the gather of random rows of the same length (``onehop benc
 it must move if no source row is found in a cache.
 """
 
-import argparse
 import json
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import onehop
-from onehop.bench import command, graphs, limits
-from onehop.bench.memory import peak_bytes, resident_bytes
-from onehop.bench.stamp import machine_line
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from onehop.bench import graphs, limits
+from onehop.bench.cases import Workload
 from onehop.bench.timing import measure_once, median_of_turn
 
 WAYS = ("pyg", "onehop", "dgl")
@@ -56,7 +56,7 @@ def pyg_layer(name: str, degrees: Tensor) -> tuple[torch.nn.Module, int, int]:
     return nn.PNAConv(WIDTH, WIDTH, ["mean", "min", "max", "std"], scalers, histogram), WIDTH, 0
 
 
-def dgl_layer(name: str, workload: Any) -> Callable[[Tensor], Tensor]:
+def dgl_layer(name: str, workload: Workload) -> Callable[[Tensor], Tensor]:
     """DGL's layer of the same sizes, with parameters of its own."""
     from onehop.bench.peers.dgl import DglPeer
 
@@ -69,10 +69,10 @@ def dgl_layer(name: str, workload: Any) -> Callable[[Tensor], Tensor]:
     graph = dgl.add_self_loop(dgl.graph(tuple(workload.edge_index), num_nodes=workload.num_nodes)).int()
     graph.create_formats_()
     layer = {"gat": GATConv, "gatv2": GATv2Conv}[name](HEADS * HEAD_WIDTH, HEAD_WIDTH, HEADS)
-    return lambda x: layer(graph, x)
+    return partial(layer, graph)
 
 
-def child(order: dict[str, Any]) -> dict[str, Any]:
+def measured(order: Row) -> Row:
     """What one process measures."""
     torch.set_num_threads(order["threads"])
     torch.manual_seed(0)
@@ -83,9 +83,9 @@ def child(order: dict[str, Any]) -> dict[str, Any]:
     x = torch.randn(workload.num_nodes, width).requires_grad_()
     edge_attr = (torch.randn(edge_index.size(1), edge_width),) if edge_width else ()
     if order["way"] == "dgl":
-        forward: Callable[[], Tensor] = _bound(dgl_layer(order["layer"], workload), x)
+        forward: Callable[[], Tensor] = partial(dgl_layer(order["layer"], workload), x)
     else:
-        forward = _bound(layer, x, edge_index, *edge_attr)
+        forward = partial(layer, x, edge_index, *edge_attr)
     if order["way"] == "onehop":
         onehop.patch()
 
@@ -96,11 +96,8 @@ def child(order: dict[str, Any]) -> dict[str, Any]:
         out.backward(torch.ones_like(out))
         return out.detach()
 
-    before = resident_bytes()
-    once()
-    first = once()
-    peak = peak_bytes() - before
-    checks = {"out": summary(first), "x": summary(x.grad)}
+    peak = harness.added_bytes(once)
+    checks = {"out": summary(once()), "x": summary(x.grad)}
     checks |= {name: summary(p.grad) for name, p in layer.named_parameters() if p.grad is not None}
     result = {
         "seconds": seconds_of(once),
@@ -112,12 +109,8 @@ def child(order: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def _bound(function: Callable[..., Tensor], *args: Any) -> Callable[[], Tensor]:
-    return lambda: function(*args)
-
-
 def summary(tensor: Tensor) -> list[float]:
-    """Numbers that tell tensors apart: the norm, and the products with two random vectors."""
+    """Numbers that tell tensors harness.apart: the norm, and the products with two random vectors."""
     flat = tensor.detach().double().flatten()
     generator = torch.Generator().manual_seed(1)
     probes = [float(flat @ torch.randn(flat.numel(), generator=generator).double()) for _ in range(2)]
@@ -127,10 +120,10 @@ def summary(tensor: Tensor) -> list[float]:
 def seconds_of(call: Callable[[], object]) -> float:
     """Median seconds of a call."""
     first = measure_once(call)
-    return median_of_turn(call, TURN_S) if first < LONG_S else measure_once(call)
+    return median_of_turn(call, TURN_S) if first < LONG_S else first
 
 
-def operator(name: str, workload: Any) -> dict[str, Any]:
+def operator(name: str, workload: Workload) -> Row:
     """Forward and backward of the operator alone, and the bytes they must move if no row is reused."""
     n, edges = workload.num_nodes, workload.num_edges
     graph = workload.graph
@@ -144,56 +137,52 @@ def operator(name: str, workload: Any) -> dict[str, Any]:
     }
     attend, operands = calls[name]
     grad = torch.ones_like(attend(graph, *operands))
-    forward_s = seconds_of(lambda: attend(graph, *operands))
-    both_s = seconds_of(lambda: torch.autograd.grad(attend(graph, *operands), operands, grad))
     moved, moved_back = limits.attention_bytes(name, edges, n, HEADS, HEAD_WIDTH)
     return {
-        "operator_forward_s": forward_s,
-        "operator_s": both_s,
+        "operator_forward_s": seconds_of(lambda: attend(graph, *operands)),
+        "operator_s": seconds_of(lambda: torch.autograd.grad(attend(graph, *operands), operands, grad)),
         "forward_bytes": moved,
         "operator_bytes": moved + moved_back,
     }
 
 
-def run(order: dict[str, Any]) -> dict[str, Any] | str:
+def run(order: Row) -> Row | str:
     """What the process of one measurement says; or why there is none."""
-    program = [sys.executable, __file__, "--child", json.dumps(order)]
-    finished = subprocess.run(program, capture_output=True, text=True, check=False)
-    if finished.returncode != 0:
-        return (finished.stderr.strip().splitlines() or ["it ended without a word"])[-1]
-    result: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
+    try:
+        result: Row = harness.apart(measured, order)
+    except SystemExit as failed:
+        return (str(failed).strip().splitlines() or ["it ended without a word"])[-1]
     return result
 
 
-def compare(plain: dict[str, Any], patched: dict[str, Any]) -> float:
+def compare(plain: Row, patched: Row) -> float:
     """The largest difference of any number that sums up a result or a gradient.
 
     A gradient's is taken relative to the largest gradient: that of a key's bias, say, is 0 but for rounding.
     """
     largest = max(expected[0] for name, expected in plain["checks"].items() if name != "out")
     worst = 0.0
-    for name, (norm, *probes) in plain["checks"].items():
-        got, *got_probes = patched["checks"][name]
-        scale = norm if name == "out" else largest
-        pairs = zip((norm, *probes), (got, *got_probes), strict=True)
+    for name, expected in plain["checks"].items():
+        scale = expected[0] if name == "out" else largest
+        pairs = zip(expected, patched["checks"][name], strict=True)
         worst = max(worst, *(abs(a - b) / (scale or 1) for a, b in pairs))
     return worst
 
 
-def measure(layer: str, graph: str, rounds: int, threads: int, roof_gbps: float) -> dict[str, Any]:
+def measure(order: Row, rounds: int, roof_gbps: float) -> Row:
     """All ways of one layer on one graph."""
-    runs: dict[str, list[dict[str, Any]]] = {}
+    runs: dict[str, list[Row]] = {}
     skipped: dict[str, str] = {}
     for _ in range(rounds):
         for way in WAYS:
             if way in skipped:
                 continue
-            result = run({"layer": layer, "graph": graph, "way": way, "threads": threads})
+            result = run({**order, "way": way})
             if isinstance(result, str):
                 skipped[way] = result
             else:
                 runs.setdefault(way, []).append(result)
-    row: dict[str, Any] = {"layer": layer, "graph": graph, "skipped": skipped}
+    row: Row = {"layer": order["layer"], "graph": order["graph"], "skipped": skipped}
     row["seconds"] = {way: statistics.median(r["seconds"] for r in of_way) for way, of_way in runs.items()}
     row["peak_bytes"] = {way: max(r["peak_bytes"] for r in of_way) for way, of_way in runs.items()}
     if "pyg" in runs and "onehop" in runs:
@@ -214,43 +203,47 @@ def measure(layer: str, graph: str, rounds: int, threads: int, roof_gbps: float)
     return row
 
 
-def main() -> None:
-    """Reads the options, measures, prints."""
-    parser = command.parser(__doc__, rounds=2, threads=True)
-    parser.add_argument("--layers", type=command.names, default=",".join(LAYERS))
-    parser.add_argument("--graphs", type=command.names, default="arxiv,road,cora")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child:
-        print(json.dumps(child(json.loads(options.child))))
-        return
-    print(machine_line())
-    roof = limits.random_gather([HEADS * HEAD_WIDTH], limits.default_bytes(), 3)[0].bandwidth.gbps
-    print(f"gather of random rows of {HEADS * HEAD_WIDTH} floats: {roof:.1f} GB/s")
-    rows = []
+def rows(options: Options) -> Iterator[Row]:
+    """Measures the gather, then every layer on every graph."""
+    floats = HEADS * HEAD_WIDTH
+    if options.limits is None:
+        roof = limits.random_gather([floats], limits.default_bytes(), 3)[0].bandwidth.gbps
+    else:
+        gathers = json.loads(options.limits.read_text())["gather"]
+        roof = next(each["gbps"] for each in gathers if each["row_floats"] == floats)
+    options.noted["gather_gbps"] = roof
     for graph in options.graphs:
         for layer in options.layers:
-            rows.append(measure(layer, graph, options.rounds, options.threads, roof))
-            print(describe(rows[-1]), flush=True)
-            command.write(options, "bench layers", {"gather_gbps": roof, "results": rows})
+            order = {"layer": layer, "graph": graph, "threads": options.threads}
+            yield measure(order, options.rounds, roof)
 
 
-def describe(row: dict[str, Any]) -> str:
-    """A line."""
-    seconds = ", ".join(f"{way} {value * 1e3:.1f} ms" for way, value in row["seconds"].items())
-    peaks = ", ".join(f"{way} {value / 1e6:.0f} MB" for way, value in row["peak_bytes"].items())
-    text = f"{row['graph']} {row['layer']}: {seconds}; {peaks}"
-    if "speedup" in row:
-        over = ", ".join(f"{ratio:.2f}x {way}" for way, ratio in row["speedup"].items())
-        text += f"; {over}; memory 1/{row['memory_ratio']:.1f} of PyG's"
-        text += f"; difference {row['difference']:.1e}{' WRONG' if row['wrong'] else ''}"
-    if "percent_of_roof" in row:
-        shares = ", ".join(f"{part} {share:.0f} %" for part, share in row["percent_of_roof"].items())
-        text += f"; roof: {shares}"
-    for way, reason in row["skipped"].items():
-        text += f"; {way} left out: {reason}"
-    return text
+def reasons(options: Options, rows: list[Row]) -> Iterator[Any]:
+    """Why a way was left out."""
+    yield f"gather of random rows of {HEADS * HEAD_WIDTH} floats: {options.noted['gather_gbps']:.1f} GB/s"
+    for row in rows:
+        for way, reason in row["skipped"].items():
+            yield f"{row['graph']} {row['layer']}: {way} left out: {reason}"
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench layers",
+    rows,
+    columns.of(
+        "graph; layer; PyG, ms | seconds/pyg | ms; onehop, ms | seconds/onehop | ms; "
+        "over PyG | speedup/pyg | x; over DGL | speedup/dgl | x; PyG, MiB | peak_bytes/pyg | MiB; "
+        "onehop, MiB | peak_bytes/onehop | MiB; "
+        "of the roof, % | percent_of_roof/forward and backward | {:.0f};  | wrong | wrong"
+    ),
+    {
+        "layers": Option(LAYERS, known=LAYERS),
+        "graphs": Option(("arxiv", "road", "cora"), known=graphs.GRAPHS),
+        "limits": Option(None, "results of onehop bench limits; the gather is measured otherwise", kind=Path),
+    },
+    rounds=2,
+    notes=reasons,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

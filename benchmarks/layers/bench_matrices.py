@@ -1,16 +1,14 @@
 """Layers over a sparse matrix and over the same edges as an ``edge_index``, with and without the patch.
 
-    python benchmarks/layers/bench_matrices.py [--layers SAGE,GCN] [--edges 300000] [--width 64]
+    python -m benchmarks.layers.bench_matrices [--layers SAGE,GCN] [--edges 300000] [--width 64]
                                                [--matrix csr|SparseTensor] [--rounds 15] [--threads N]
                                                [--json FILE]
 
 Forward and backward passes over one graph, the four ways in turns; the results are compared before anything
-is timed. A line shows the median time of each way in milliseconds, the patched time over the matrix divided
-by that over the ``edge_index`` (1.05 at most is the aim), and PyG's time over the matrix divided by the
-patched one.
+is timed. Beside the median time of each way: the patched time over the matrix divided by that over the
+``edge_index`` (1.05 at most is the aim), and PyG's time over the matrix divided by the patched one.
 """
 
-import contextlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -19,9 +17,9 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
-from onehop.bench.timing import in_turns, measure_once
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from onehop.bench.timing import in_turns
 
 EDGES_A_NODE = 8
 TOLERANCE = 1e-4
@@ -59,10 +57,10 @@ def both_forms(edges: int, form: str) -> tuple[int, Tensor, Any]:
     return nodes, edge_index, SparseTensor(row=edge_index[1], col=edge_index[0], sparse_sizes=(nodes, nodes))
 
 
-def measured(make: Callable[[], torch.nn.Module], options: Any) -> dict[str, float]:
+def measured(layer: torch.nn.Module, options: Options) -> dict[str, float]:
     """The median seconds of each way."""
     nodes, edge_index, matrix = both_forms(options.edges, options.matrix)
-    x, layer = torch.randn(nodes, options.width, requires_grad=True), make()
+    x = torch.randn(nodes, options.width, requires_grad=True)
 
     def once(edges: Any) -> Tensor:
         x.grad = None
@@ -72,9 +70,8 @@ def measured(make: Callable[[], torch.nn.Module], options: Any) -> dict[str, flo
 
     def turn(way: str) -> float:
         edges = edge_index if way.startswith("edge_index") else matrix
-        with onehop.patch() if way.endswith("patched") else contextlib.nullcontext():
-            measure_once(partial(once, edges), WARM)
-            return measure_once(partial(once, edges))
+        with harness.PYG_AND_ONEHOP["onehop" if way.endswith("patched") else "pyg"]():
+            return harness.steady(partial(once, edges), warm=WARM)()
 
     expected = once(edge_index)
     for edges in (matrix, edge_index):
@@ -84,14 +81,12 @@ def measured(make: Callable[[], torch.nn.Module], options: Any) -> dict[str, flo
     return {way: each.median_s for way, each in times.items()}
 
 
-def cases(options: Any) -> Iterator[dict[str, Any]]:
+def rows(options: Options) -> Iterator[Row]:
     """Measures every layer, one after the other."""
-    known = layers(options.width)
-    chosen = command.names(options.layers) if options.layers else list(known)
-    if unknown := [name for name in chosen if name not in known]:
-        raise SystemExit(f"--layers: unknown {', '.join(unknown)}; there are {', '.join(known)}.")
-    for name in chosen:
-        seconds = measured(known[name], options)
+    if options.matrix not in ("csr", "SparseTensor"):
+        raise SystemExit(f"--matrix: expected csr or SparseTensor, got {options.matrix!r}.")
+    for name in options.layers:
+        seconds = measured(layers(options.width)[name](), options)
         yield {
             "layer": name,
             "seconds": seconds,
@@ -100,28 +95,25 @@ def cases(options: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def main() -> None:
-    """Prints a line a layer."""
-    parser = command.parser(__doc__, rounds=15, threads=True)
-    parser.add_argument("--layers", help="names, separated by commas; all by default")
-    parser.add_argument(
-        "--matrix", choices=("csr", "SparseTensor"), default="csr", help="torch's, or torch_sparse's"
-    )
-    parser.add_argument("--edges", type=int, default=300_000)
-    parser.add_argument("--width", type=int, default=64)
-    options = command.read(parser)
-    print(machine_line())
-    print(f"{'layer':18}" + "".join(f"{way:>22}" for way in WAYS) + "   matrix / edge_index   PyG / patched")
-    found = []
-    for case in cases(options):
-        found.append(case)
-        shown = "".join(f"{case['seconds'][way] * 1e3:22.1f}" for way in WAYS)
-        print(
-            f"{case['layer']:18}{shown}{case['matrix over edge_index']:22.2f}{case['speedup']:16.2f}",
-            flush=True,
-        )
-    command.write(options, "benchmarks/layers/bench_matrices.py", {"matrix": options.matrix, "cases": found})
-
+LAYERS = tuple(layers(1))
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/layers/bench_matrices.py",
+    rows,
+    columns.of(
+        f"layer; {'; '.join(f'{way}, ms | seconds/{way} | ms' for way in WAYS)}; "
+        "matrix over edge_index | matrix over edge_index | x; PyG over patched | speedup | x"
+    ),
+    {
+        "layers": Option(LAYERS, known=LAYERS),
+        "matrix": Option("csr", "torch's csr, or torch_sparse's SparseTensor"),
+        "edges": 300_000,
+        "width": 64,
+    },
+    key="cases",
+    rounds=15,
+    kept=("matrix",),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,11 @@
-"""Every layer of ``torch_geometric.nn.conv``: how it is made to be measured, and what it is called with."""
+"""Every layer of ``torch_geometric.nn.conv``: how it is made to be measured, and what it is called with.
+
+Further cases have a hyphen in their names: other options of a layer, and layers over many relations.
+"""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +17,8 @@ WIDTH, HEADS, ATTRIBUTES, RELATIONS = 64, 4, 16, 5
 # Layers that make a matrix for every edge, of which PyG's own would take several GB at the full width.
 NARROW, NARROWER = 32, 16
 _STEPS = 3
+# Of the cases with many relations: relations, and types of nodes, among which the nodes are divided.
+MANY, NODE_TYPES = 50, 10
 
 NOT_MEASURED = {
     "MessagePassing": "the base class",
@@ -29,7 +36,8 @@ NOT_MEASURED = {
 """Layers without a measurement, and why."""
 
 
-class Given(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Given:
     """What layers are called with.
 
     Attributes:
@@ -52,6 +60,16 @@ class Given(NamedTuple):
         return self.x.size(0)
 
     @property
+    def nodes_a_type(self) -> int:
+        """Nodes of each type where there are many relations."""
+        return self.num_nodes // NODE_TYPES
+
+    @cached_property
+    def many_types(self) -> Tensor:
+        """[E], of fifty types."""
+        return torch.arange(self.edges.size(1)) % MANY
+
+    @property
     def numbers(self) -> Tensor:
         """[E, 2], between 0 and 1."""
         return self.attr[:, :2].sigmoid()
@@ -60,6 +78,19 @@ class Given(NamedTuple):
     def relations(self) -> tuple[list[str], list[tuple[str, str, str]]]:
         """Metadata of one type of nodes and five of edges."""
         return ["node"], [("node", f"type {i}", "node") for i in range(RELATIONS)]
+
+    @property
+    def many_relations(self) -> tuple[list[str], list[tuple[str, str, str]]]:
+        """Metadata of ten types of nodes and fifty of edges, which reach every type of destinations."""
+        types = [f"type{i}" for i in range(NODE_TYPES)]
+        ends = [(types[i % 10], types[(3 * i + i // 10) % 10]) for i in range(MANY)]
+        return types, [(source, f"relation{i}", target) for i, (source, target) in enumerate(ends)]
+
+    @cached_property
+    def by_relation(self) -> dict[tuple[str, str, str], Tensor]:
+        """The edges of each of the many relations: as many of each, in the order of the edges."""
+        parts = (self.edges % self.nodes_a_type).tensor_split(MANY, dim=1)
+        return dict(zip(self.many_relations[1], (part.contiguous() for part in parts), strict=True))
 
     def by_type(self) -> dict[tuple[str, str, str], Tensor]:
         """The edges of each type."""
@@ -131,6 +162,40 @@ def _rgat(width: int) -> Module:
     layer = nn.RGATConv(width, width // HEADS, RELATIONS, heads=HEADS)
     torch.nn.init.constant_(layer.l2, 0.5)  # which PyG leaves as the memory was
     return layer
+
+
+def _between(kind: str, width: int) -> Module:
+    """A layer of one relation between different types of nodes."""
+    if kind == "SAGE":
+        return nn.SAGEConv(width, width)
+    return nn.GATConv((width, width), width // HEADS, heads=HEADS, add_self_loops=False)
+
+
+class _Model(Module):
+    """A model of one layer, for ``to_hetero``."""
+
+    def __init__(self, layer: Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
+        return self.layer(x, edges)  # type: ignore[no-any-return]
+
+
+def _of_relations(kind: str, whole_model: bool) -> Conv:
+    """A layer for each of many relations, by HeteroConv or ``to_hetero``."""
+
+    def make(width: int, on: Given) -> Module:
+        if whole_model:
+            return nn.to_hetero(_Model(_between(kind, width)), on.many_relations)
+        return nn.HeteroConv({relation: _between(kind, width) for relation in on.many_relations[1]})
+
+    def call(layer: Any, on: Given) -> Tensor:
+        nodes, types = on.nodes_a_type, on.many_relations[0]
+        x = dict(zip(types, on.x[: nodes * NODE_TYPES].split(nodes), strict=True))
+        return torch.cat([out for out in layer(x, on.by_relation).values() if out is not None])
+
+    return Conv(make, call)
 
 
 def _signed(layer: Any, on: Given) -> Tensor:
@@ -232,3 +297,17 @@ CONVS: dict[str, Conv] = {
     "MeshCNNConv": Conv(lambda width, _: nn.MeshCNNConv(width, width), _mesh),
 }
 """Layers to be measured, by the names of their classes."""
+
+MORE: dict[str, Conv] = {
+    "EdgeConv-sum": _plain(lambda width: nn.EdgeConv(_mlp(2 * width, width), aggr="sum")),
+    f"RGCNConv-{MANY}": Conv(
+        lambda width, _: nn.RGCNConv(width, width, MANY),
+        lambda layer, on: layer(on.x, on.edges, on.many_types),
+    ),
+    **{
+        f"{'to_hetero' if whole else 'HeteroConv'}-{kind}": _of_relations(kind, whole)
+        for whole in (False, True)
+        for kind in ("SAGE", "GAT")
+    },
+}
+"""Further cases."""

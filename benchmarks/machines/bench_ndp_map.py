@@ -1,17 +1,20 @@
 """The best pod by width, degree and ranks: the machine's adaptive rule, spelt out.
 
-    python benchmarks/machines/bench_ndp_map.py [--nodes 65536] [--json FILE] [--plot FILE]
+    python -m benchmarks.machines.bench_ndp_map [--nodes 65536] [--json FILE] [--plot FILE]
 
 Graphs whose edges are drawn evenly, in index order. Letters: R rank, D DIMM, C channel, 2 and 4 channels, S
 system.
 """
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import pictures
-from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpConfig, NdpPlan, Topology
 
@@ -75,45 +78,38 @@ def draw(content: dict, path: Path) -> None:
     pictures.save(figure, title, "simulated: near-rank machines of 8 to 64 ranks", path)
 
 
-def main() -> None:
-    """Reads the options, runs, prints."""
-    parser = command.parser(__doc__, plot=True)
-    parser.add_argument("--nodes", type=int, default=65536)
-    options = command.read(parser)
-    plan = NdpPlan(retile="index")
+def rows(options: Options) -> Iterator[Row]:
+    """Simulates a layer in every cell."""
     graphs = {degree: even(options.nodes, degree) for degree in DEGREES}
-    cells = []
     for name, topology in MACHINES.items():
         counted = Machine(NdpConfig(name, topology))
-        for faw in ("preset", "sheet"):
+        for faw, degree, width in itertools.product(("preset", "sheet"), DEGREES, WIDTHS):
             machine = counted.change(dram={"faw": faw})
-            print(f"{name}, tFAW {faw}: degree down, width {', '.join(map(str, WIDTHS))} across")
-            for degree, graph in graphs.items():
-                letters = []
-                for width in WIDTHS:
-                    layer = machine.layers(graph, [width], plan, record=0)[0]
-                    best = layer.run.mapping
-                    letters.append(LETTERS[best])
-                    times = layer.candidates_ms()
-                    cells.append(
-                        {
-                            "machine": name,
-                            "faw": faw,
-                            "degree": degree,
-                            "width": width,
-                            "best": best,
-                            "host_order": layer.run.host_order,
-                            "bound_ms": layer.run.bound_ns / 1e6,
-                            "candidates_ms": times,
-                            "over_baseline": layer.baseline.time_ns / layer.time_ns,
-                        }
-                    )
-                print(f"{degree:5}  {' '.join(letters)}", flush=True)
-    content = {"nodes": options.nodes, "cells": cells}
-    command.write(options, "bench ndp map", content)
-    if options.plot:
-        draw(content, options.plot)
+            layer = machine.layers(graphs[degree], [width], NdpPlan(retile="index"), record=0)[0]
+            yield {
+                "machine": name,
+                "faw": faw,
+                "degree": degree,
+                "width": width,
+                "best": layer.run.mapping,
+                "host_order": layer.run.host_order,
+                "bound_ms": layer.run.bound_ns / 1e6,
+                "candidates_ms": layer.candidates_ms(),
+                "over_baseline": layer.baseline.time_ns / layer.time_ns,
+            }
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ndp map",
+    rows,
+    columns.of("machine; faw; degree; width; best; over the host | over_baseline | x"),
+    {"nodes": 65536},
+    key="cells",
+    threads=False,
+    kept=("nodes",),
+    draw=draw,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,26 +1,30 @@
 """Node orders as the software rival of re-tiling: what they save, what they cost, and the machine's times.
 
-    python benchmarks/machines/bench_ndp_orders.py [--scale 0.25] [--width 256] [--json FILE]
-                                                   [--plot FILE]
+    python -m benchmarks.machines.bench_ndp_orders [--scale 0.25] [--width 256] [--json FILE]
+                                                      [--plot FILE]
 
 Nodes are numbered anew before anything runs, then tiled by number; re-tiling works on the graph as it came.
 Times of orders are this host's, of SciPy's and NumPy's single-threaded routines.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse
 import torch
-from ndp_twins import GRAPHS, MEASURED
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Options, Row
+from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop import pictures
-from onehop.bench import command
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan
+
+FIRST, LATER = "re-tiling, first layer", "re-tiling, later layers"
+FIGURES = ("read_reduction_percent", "time_ms", "mapping", "order_seconds")
 
 
 def breadth_first(matrix: scipy.sparse.csr_matrix) -> np.ndarray:
@@ -48,39 +52,7 @@ def renumbered(graph: Graph, order: np.ndarray) -> Graph:
     return Graph.from_edge_index(torch.from_numpy(number)[graph.edge_index()], num_nodes=graph.num_dst)
 
 
-def study(name: str, scale: float, width: int) -> dict:
-    """All orders of one graph."""
-    graph = GRAPHS[name].graph(scale)
-    ones = np.ones(graph.num_edges, dtype=np.float32)
-    shape = (graph.num_dst, graph.num_src)
-    matrix = scipy.sparse.csr_matrix((ones, graph.col.numpy(), graph.rowptr.numpy()), shape=shape)
-    lines = {}
-    for label, make in ORDERS.items():
-        begin = time.perf_counter()
-        order = make(matrix)
-        seconds = time.perf_counter() - begin
-        lines[label] = result(renumbered(graph, order), NdpPlan(retile="index"), width, seconds)
-    lines["re-tiling, first layer"] = result(graph, NdpPlan(), width, 0.0)
-    machine = Machine("grande_16")
-    later = machine.layers(graph, [width, width], NdpPlan(), record=0)[1]
-    lines["re-tiling, later layers"] = {**lines["re-tiling, first layer"], "time_ms": later.time_ns / 1e6}
-    gain = lines["index"]["time_ms"] - later.time_ns / 1e6
-    cost = lines["re-tiling, first layer"]["time_ms"] - later.time_ns / 1e6
-    for label, line in lines.items():
-        print(
-            f"{name:9} {label:24} {line['read_reduction_percent']:6.2f} % saved, {line['time_ms']:8.3f} ms "
-            f"({line['mapping']}), order {line['order_seconds']:.2f} s",
-            flush=True,
-        )
-    return {
-        "nodes": graph.num_dst,
-        "edges": graph.num_edges,
-        "orders": lines,
-        "retiling_pays_after_layers": cost / gain if gain > 0 else None,
-    }
-
-
-def result(graph: Graph, plan: NdpPlan, width: int, seconds: float) -> dict:
+def result(graph: Graph, plan: NdpPlan, width: int, seconds: float = 0.0) -> Row:
     """What the machine makes of a graph."""
     machine = Machine("grande_16")
     layer = machine.layers(graph, [width], plan, record=0)[0]
@@ -90,6 +62,40 @@ def result(graph: Graph, plan: NdpPlan, width: int, seconds: float) -> dict:
         "mapping": layer.run.mapping,
         "order_seconds": seconds,
     }
+
+
+def rows(options: Options) -> Iterator[Row]:
+    """Simulates a layer of each graph in every order."""
+    for name in options.graphs:
+        graph, width = GRAPHS[name].graph(options.scale), options.width
+        about = {"graph": name, "nodes": graph.num_dst, "edges": graph.num_edges}
+        ones = np.ones(graph.num_edges, dtype=np.float32)
+        shape = (graph.num_dst, graph.num_src)
+        matrix = scipy.sparse.csr_matrix((ones, graph.col.numpy(), graph.rowptr.numpy()), shape=shape)
+        for label, make in ORDERS.items():
+            begin = time.perf_counter()
+            order = make(matrix)
+            seconds = time.perf_counter() - begin
+            found = result(renumbered(graph, order), NdpPlan(retile="index"), width, seconds)
+            yield {**about, "order": label, **found}
+        first = result(graph, NdpPlan(), width)
+        yield {**about, "order": FIRST, **first}
+        later = Machine("grande_16").layers(graph, [width, width], NdpPlan(), record=0)[1]
+        yield {**about, "order": LATER, **first, "time_ms": later.time_ns / 1e6}
+
+
+def content(options: Options, rows: list[Row]) -> Row:
+    """The orders of each graph, and after how many layers re-tiling has paid for the first one."""
+    graphs: dict[str, Row] = {}
+    for row in rows:
+        graph, label, found = row["graph"], row["order"], {key: row[key] for key in FIGURES}
+        whole = graphs.setdefault(graph, {"nodes": row["nodes"], "edges": row["edges"], "orders": {}})
+        whole["orders"][label] = found
+        if label == LATER:
+            index, first, later = (whole["orders"][which]["time_ms"] for which in ("index", FIRST, LATER))
+            pays = (first - later) / (index - later) if index > later else None
+            whole["retiling_pays_after_layers"] = pays
+    return {"graphs": graphs}
 
 
 def draw(content: dict, path: Path) -> None:
@@ -120,19 +126,21 @@ def draw(content: dict, path: Path) -> None:
     pictures.save(figure, title, "simulated: grande_16", path)
 
 
-def main() -> None:
-    """Reads the options, runs, prints."""
-    parser = command.parser(__doc__, plot=True)
-    parser.add_argument("--scale", type=float, default=0.25)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--graphs", type=command.names, default=",".join(MEASURED))
-    options = command.read(parser)
-    results = {name: study(name, options.scale, options.width) for name in options.graphs}
-    content = {"scale": options.scale, "width": options.width, "graphs": results}
-    command.write(options, "bench ndp orders", content)
-    if options.plot:
-        draw(content, options.plot)
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ndp orders",
+    rows,
+    columns.of(
+        "graph; order; reads saved, % | read_reduction_percent | {:.2f}; ms | time_ms | {:.3f}; mapping;"
+        "order, s | order_seconds | {:.2f}"
+    ),
+    {"scale": 0.25, "width": 256, "graphs": MEASURED},
+    key=None,
+    threads=False,
+    kept=("scale", "width"),
+    more=content,
+    draw=draw,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

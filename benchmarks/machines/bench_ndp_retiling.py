@@ -1,6 +1,6 @@
 """Feature reads that tiles save, by tile, in index order and re-tiled: the paper's Figure 7 on twins.
 
-    python benchmarks/machines/bench_ndp_retiling.py [--scale 1] [--graphs arxiv,amazon,mag,products,papers]
+    python -m benchmarks.machines.bench_ndp_retiling [--scale 1] [--graphs arxiv,amazon,mag,products,papers]
                                                      [--json FILE] [--plot FILE]
 
 Published for the originals: at most 6.66 % in index order (arxiv, 128), below 1 % on the others; 54.1 %
@@ -9,13 +9,14 @@ are estimates from windows of the whole graph, each with its standard error.
 """
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
-import sampled_reads
-from ndp_twins import GRAPHS
-
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.machines import sampled_reads
+from benchmarks.machines.ndp_twins import GRAPHS
 from onehop import datasets, pictures
-from onehop.bench import command
 from onehop.machines.ndp import Machine, NdpPlan
 
 TILES = (4, 8, 16, 32, 64, 128)
@@ -28,41 +29,45 @@ PLANS = {
 }
 # Never kept.
 SAMPLED = ("papers",)
+SAMPLES = {"index": sampled_reads.index_order, "rows": sampled_reads.row_order}
 PUBLISHED = {"arxiv": {"index": 6.66}, "products": {"rows": 54.1}}
 
 
-def curves(name: str, scale: float) -> dict:
-    """Percent by order and tile."""
-    graph = GRAPHS[name].graph(scale)
-    machine = Machine("grande_16")
-    found = {"nodes": graph.num_dst, "edges": graph.num_edges, "percent": {}, "seconds": {}}
-    for label, plan in PLANS.items():
-        begin = time.perf_counter()
-        workload = machine.workload(graph, plan)
-        found["percent"][label] = {tile: workload.read_reduction_percent(tile) for tile in TILES}
-        found["seconds"][label] = time.perf_counter() - begin
-        figures = "  ".join(f"{percent:6.2f}" for percent in found["percent"][label].values())
-        print(f"{name:9} {label:24} {figures}   ({found['seconds'][label]:.1f} s)", flush=True)
-    return found
+def rows(options: Options) -> Iterator[Row]:
+    """Percent by tile, for each graph and order; with standard errors where a graph is sampled."""
+    for name in options.graphs:
+        if name in SAMPLED:
+            implicit = datasets.implicit(GRAPHS[name].twin)
+            about: Row = {"graph": name, "nodes": implicit.num_nodes, "strata": options.strata}
+            for label, estimate in SAMPLES.items():
+                begin = time.perf_counter()
+                found = estimate(implicit, list(TILES), strata=options.strata)
+                percent = {tile: one.percent for tile, one in found.items()}
+                error = {tile: one.error for tile, one in found.items()}
+                seconds = time.perf_counter() - begin
+                yield {**about, "order": label, "percent": percent, "error": error, "seconds": seconds}
+        else:
+            graph = GRAPHS[name].graph(options.scale)
+            about = {"graph": name, "nodes": graph.num_dst, "edges": graph.num_edges}
+            for label, plan in PLANS.items():
+                begin = time.perf_counter()
+                workload = Machine("grande_16").workload(graph, plan)
+                percent = {tile: workload.read_reduction_percent(tile) for tile in TILES}
+                seconds = time.perf_counter() - begin
+                yield {**about, "order": label, "percent": percent, "seconds": seconds}
 
 
-def sampled(name: str, strata: int) -> dict:
-    """Percent by order and tile, from windows of a graph that is never kept; with standard errors."""
-    graph = datasets.implicit(GRAPHS[name].twin)
-    found = {"nodes": graph.num_nodes, "strata": strata, "percent": {}, "error": {}, "seconds": {}}
-    for label, estimate in (("index", sampled_reads.index_order), ("rows", sampled_reads.row_order)):
-        begin = time.perf_counter()
-        estimates = estimate(graph, list(TILES), strata=strata)
-        found["percent"][label] = {tile: one.percent for tile, one in estimates.items()}
-        found["error"][label] = {tile: one.error for tile, one in estimates.items()}
-        found["seconds"][label] = time.perf_counter() - begin
-        figures = "  ".join(f"{one.percent:6.2f}" for one in estimates.values())
-        print(
-            f"{name:9} {label + ', sampled':24} {figures}   ({found['seconds'][label]:.1f} s; +- "
-            f"{estimates[TILES[-1]].error:.2f} at {TILES[-1]})",
-            flush=True,
-        )
-    return found
+def content(options: Options, rows: list[Row]) -> Row:
+    """The figures of each graph by order."""
+    graphs: dict[str, Row] = {}
+    for row in rows:
+        whole = graphs.setdefault(row["graph"], {})
+        for key, value in row.items():
+            if key in ("percent", "error", "seconds"):
+                whole.setdefault(key, {})[row["order"]] = value
+            elif key not in ("graph", "order"):
+                whole[key] = value
+    return {"tiles": TILES, "published": PUBLISHED, "graphs": graphs}
 
 
 def draw(content: dict, path: Path) -> None:
@@ -89,23 +94,24 @@ def draw(content: dict, path: Path) -> None:
     pictures.save(figure, title, "simulated: grande_16", path)
 
 
-def main() -> None:
-    """Reads the options, counts, prints."""
-    parser = command.parser(__doc__, plot=True)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--graphs", type=command.names, default=",".join(GRAPHS))
-    parser.add_argument("--strata", type=int, default=12, help="parts of papers, with two windows each")
-    options = command.read(parser)
-    print(f"{'':34} " + "  ".join(f"{tile:6}" for tile in TILES))
-    results = {
-        name: sampled(name, options.strata) if name in SAMPLED else curves(name, options.scale)
-        for name in options.graphs
-    }
-    content = {"tiles": TILES, "published": PUBLISHED, "graphs": results}
-    command.write(options, "bench ndp retiling", content)
-    if options.plot:
-        draw(content, options.plot)
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ndp retiling",
+    rows,
+    columns.of(
+        f"graph; order; {'; '.join(f'{tile} | percent/{tile} | {{:.2f}}' for tile in TILES)}; "
+        f"+- at {TILES[-1]} | error/{TILES[-1]} | {{:.2f}}; s | seconds | {{:.1f}}"
+    ),
+    {
+        "scale": 1.0,
+        "graphs": Option(tuple(GRAPHS)),
+        "strata": Option(12, "parts of papers, with two windows each"),
+    },
+    key=None,
+    threads=False,
+    more=content,
+    draw=draw,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

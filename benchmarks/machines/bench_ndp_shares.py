@@ -1,7 +1,7 @@
 """Shares of aggregation, combination and activation in a GCN's forward pass: the paper's Figure 2 on twins.
 
-    python benchmarks/machines/bench_ndp_shares.py [--edges 12500000] [--hidden 256] [--rounds 3]
-                                                   [--json FILE]
+    python -m benchmarks.machines.bench_ndp_shares [--edges 12500000] [--hidden 256] [--rounds 3]
+                                                      [--json FILE]
 
 Measured on this host, with onehop and with torch's gather and scatter; and modelled for the paper's Xeon Gold
 6138 (4 channels of DDR4-2400, 20 cores) as the longer of bytes and operations. Published shares of
@@ -12,12 +12,14 @@ End to end: aggregation of the whole twin by the machine's model on either side,
 measured here (or modelled for the Xeon), which grow with the nodes.
 """
 
+from collections.abc import Iterator
+
 import torch
-from ndp_twins import GRAPHS, MEASURED
 
 import onehop
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop.bench.timing import timed
 from onehop.machines.ndp import Machine, NdpPlan
 
@@ -39,8 +41,8 @@ def measured(graph: onehop.Graph, shapes: list[tuple[int, int]], rounds: int) ->
     """Seconds of each part, over all layers, with either way to aggregate."""
     times = {way: dict.fromkeys(PARTS, 0.0) for way in ("onehop", "torch gather and scatter")}
     edge_index = graph.edge_index()
-    for columns, outputs in shapes:
-        x, weight = torch.randn(graph.num_src, columns), torch.randn(columns, outputs)
+    for width, outputs in shapes:
+        x, weight = torch.randn(graph.num_src, width), torch.randn(width, outputs)
         ways = {
             "onehop": lambda x=x: onehop.aggregate(graph, x),
             "torch gather and scatter": lambda x=x: scatter(edge_index, x, graph.num_dst),
@@ -59,14 +61,14 @@ def modelled(nodes: int, edges: int, shapes: list[tuple[int, int]]) -> dict[str,
     """Seconds of each part on the paper's Xeon: one pass over the edges' vectors, or gather and scatter."""
     gbps, gflops = XEON_GBPS * 1e9 * REACHED, XEON_GFLOPS * 1e9 * REACHED
     times = {way: dict.fromkeys(PARTS, 0.0) for way in ("one pass", "gather and scatter")}
-    for columns, outputs in shapes:
-        vectors = 4 * edges * columns
-        one_pass = 8 * edges + vectors + 4 * nodes * columns
+    for width, outputs in shapes:
+        vectors = 4 * edges * width
+        one_pass = 8 * edges + vectors + 4 * nodes * width
         # Gathered vectors are written, read again, and added to targets that are read and written.
-        scattered = 16 * edges + 3 * vectors + 2 * 4 * nodes * columns
+        scattered = 16 * edges + 3 * vectors + 2 * 4 * nodes * width
         combination = max(
-            2 * nodes * columns * outputs / gflops,
-            4 * (nodes * (columns + outputs) + columns * outputs) / gbps,
+            2 * nodes * width * outputs / gflops,
+            4 * (nodes * (width + outputs) + width * outputs) / gbps,
         )
         for way, moved in (("one pass", one_pass), ("gather and scatter", scattered)):
             times[way]["aggregation"] += moved / gbps
@@ -80,26 +82,20 @@ def percent(parts: dict[str, float]) -> dict[str, float]:
     return {name: 100 * seconds / sum(parts.values()) for name, seconds in parts.items()}
 
 
-def main() -> None:
-    """Reads the options, measures, prints."""
-    parser = command.parser(__doc__, rounds=3)
-    parser.add_argument("--edges", type=int, default=12_500_000, help="most edges of a twin that is measured")
-    parser.add_argument("--hidden", type=int, default=256)
-    options = command.read(parser)
-    print(machine_line())
-    results = {}
-    for name in MEASURED:
+def rows(options: Options) -> Iterator[Row]:
+    """Measures and models the parts of each graph."""
+    for name in options.graphs:
         facts = GRAPHS[name]
         graph = facts.graph()
         whole, scale = graph.num_dst, min(1.0, options.edges / graph.num_edges)
-        # Both sides of the machine's model; nothing but times is kept, for the next graph needs the room.
-        layers = [
-            (layer.baseline.time_ns, layer.time_ns)
-            for layer in Machine("grande_16").layers(graph, facts.widths(options.hidden), NdpPlan(), record=0)
-        ]
+        widths = facts.widths(options.hidden)
+        # Both sides of the machine's model; nothing but times is kept, because the next graph needs the room.
+        layers = Machine("grande_16").layers(graph, widths, NdpPlan(), record=0)
+        alone = sum(layer.baseline.time_ns for layer in layers) / 1e9
+        near = sum(layer.time_ns for layer in layers) / 1e9
+        del layers
         if scale < 1:
             graph = facts.graph(scale)
-        widths = facts.widths(options.hidden)
         shapes = list(zip(widths, [*widths[1:], facts.classes], strict=True))
         here = measured(graph, shapes, options.rounds)
         there = modelled(graph.num_dst, graph.num_edges, shapes)
@@ -107,17 +103,15 @@ def main() -> None:
             where: (parts["combination"] + parts["activation"]) * whole / graph.num_dst
             for where, parts in (("this host", here["onehop"]), ("Xeon", there["one pass"]))
         }
-        alone = sum(base for base, _ in layers) / 1e9
-        near = sum(time for _, time in layers) / 1e9
-        shares = {way: percent(parts) for way, parts in here.items()}
-        shares |= {f"Xeon, {way}": percent(parts) for way, parts in there.items()}
-        results[name] = {
+        seconds = {**here, **{f"Xeon, {way}": parts for way, parts in there.items()}}
+        yield {
+            "graph": name,
             "nodes": graph.num_dst,
             "edges": graph.num_edges,
             "scale": scale,
             "published_aggregation_percent": facts.aggregation_percent,
-            "seconds": {**here, **{f"Xeon, {way}": parts for way, parts in there.items()}},
-            "percent": shares,
+            "seconds": seconds,
+            "percent": {way: percent(parts) for way, parts in seconds.items()},
             "end_to_end": {
                 "rest_seconds": rest,
                 "baseline_aggregation_seconds": alone,
@@ -125,15 +119,27 @@ def main() -> None:
                 "speedup": {where: (time + alone) / (time + near) for where, time in rest.items()},
             },
         }
-        figures = ", ".join(f"{way} {parts['aggregation']:.0f} %" for way, parts in shares.items())
-        print(
-            f"{name:9} aggregation: {figures}; published {facts.aggregation_percent:.0f} %; end to end "
-            + ", ".join(f"{x:.2f}x ({where})" for where, x in results[name]["end_to_end"]["speedup"].items()),
-            flush=True,
-        )
-    content = {"edges": options.edges, "hidden": options.hidden, "graphs": results}
-    command.write(options, "bench ndp shares", content)
 
+
+WAYS = ("onehop", "torch gather and scatter", "Xeon, one pass", "Xeon, gather and scatter")
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ndp shares",
+    rows,
+    columns.of(
+        f"graph; {'; '.join(f'{way}, % | percent/{way}/aggregation | {{:.0f}}' for way in WAYS)}; "
+        "published, % | published_aggregation_percent | {:.0f}; "
+        "end to end | end_to_end/speedup/this host | x; on the Xeon | end_to_end/speedup/Xeon | x"
+    ),
+    {"edges": Option(12_500_000, "most edges of a twin that is measured"), "hidden": 256, "graphs": MEASURED},
+    key=None,
+    rounds=3,
+    threads=False,
+    kept=("edges", "hidden"),
+    more=lambda options, rows: {
+        "graphs": {row["graph"]: {k: v for k, v in row.items() if k != "graph"} for row in rows},
+    },
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,6 @@
 """Aggregation on the near-rank machine against the host and prior machines, on twins of the paper's graphs.
 
-    python benchmarks/machines/bench_ndp_speedups.py [--scale 1] [--hidden 256] [--seeds 1] [--json FILE]
+    python -m benchmarks.machines.bench_ndp_speedups [--scale 1] [--hidden 256] [--seeds 1] [--json FILE]
 
 Three layers, 16 and 32 ranks, both figures of tFAW, re-tiled and in index order; and, for 16 ranks at the
 preset's tFAW, re-tiled, several clocks of the units. Published for the originals:
@@ -9,19 +9,23 @@ preset's tFAW, re-tiled, several clocks of the units. Published for the original
 near these figures.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
-from ndp_twins import GRAPHS, MEASURED
-
-from onehop.bench import command
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Options, Row
+from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan, by_clock, whole_report
+from onehop.tables import Table
 
 PUBLISHED = {
     "over_baseline": {"mean": 3.01, "best": 4.00},
     "over_prior": {"mean": 1.69, "best": 1.98},
     "end_to_end": {"mean": 1.91, "best": 3.02},
 }
+CASE = ("machine", "faw", "llc_mib", "retile")
 CASES = [
     (machine, faw, llc_mib)
     for machine in ("grande_16", "grande_32")
@@ -29,23 +33,14 @@ CASES = [
 ]
 
 
-def clocks(name: str, graph: Graph, hidden: int, seed: int) -> list[dict]:
+def clocks(name: str, graph: Graph, hidden: int, seed: int) -> list[Row]:
     """Gains of one graph at several clocks of the units."""
-    widths = GRAPHS[name].widths(hidden)
-    points = by_clock(Machine("grande_16"), graph, widths, NdpPlan())
-    for point in points:
-        print(
-            f"{name:9} seed {seed} units at {point.clock_mhz:4} MHz: {point.time_ms:9.2f} ms, "
-            f"{point.speedup_over_baseline:.2f}x host (best layer {point.best_layer_over_baseline:.2f}), "
-            f"{point.speedup_over_prior:.2f}x prior, {', '.join(point.mappings)}",
-            flush=True,
-        )
+    points = by_clock(Machine("grande_16"), graph, GRAPHS[name].widths(hidden), NdpPlan())
     return [{"graph": name, "seed": seed, **asdict(point)} for point in points]
 
 
-def measure(name: str, graph: Graph, hidden: int, seed: int) -> list[dict]:
+def measure(name: str, graph: Graph, hidden: int, seed: int) -> Iterator[Row]:
     """All cases of one graph."""
-    lines = []
     machines = {machine_name: Machine(machine_name) for machine_name, _, _ in CASES}
     for machine_name, faw, llc_mib in CASES:
         machine = machines[machine_name].change(dram={"faw": faw}, host={"llc_mib": llc_mib})
@@ -55,99 +50,89 @@ def measure(name: str, graph: Graph, hidden: int, seed: int) -> list[dict]:
             time = sum(layer.time_ns for layer in layers)
             base = sum(layer.baseline.time_ns for layer in layers)
             share = GRAPHS[name].aggregation_percent / 100
-            lines.append(
-                {
-                    "graph": name,
-                    "seed": seed,
-                    "nodes": graph.num_dst,
-                    "edges": graph.num_edges,
-                    "machine": machine_name,
-                    "faw": faw,
-                    "llc_mib": llc_mib,
-                    "retile": retile,
-                    "time_ms": time / 1e6,
-                    "bound_ms": whole["bound_ms"],
-                    "hidden_share": whole["hidden_share"],
-                    "over_baseline": base / time,
-                    "best_layer_over_baseline": max(one.baseline.time_ns / one.time_ns for one in layers),
-                    "over_prior": whole["speedup_over_prior"],
-                    "over_overlapped_prior": sum(one.best_overlapped_prior_ns for one in layers) / time,
-                    "end_to_end_by_published_share": 1 / (1 - share + share * time / base),
-                    "read_reduction_percent": whole["read_reduction_percent"],
-                    "mappings": [layer.run.mapping for layer in layers],
-                    "host_orders": [layer.run.host_order for layer in layers],
-                    "priors": [layer.best_prior.mapping for layer in layers],
-                    "bound_by": [layer.run.schedule.bound() for layer in layers],
-                    "candidates_ms": [layer.candidates_ms() for layer in layers],
-                    "energy_mj": whole["energy_mj"],
-                    "baseline_energy_mj": sum(sum(one.baseline.energy_nj.values()) for one in layers) / 1e6,
-                }
-            )
-    return lines
+            yield {
+                "graph": name,
+                "seed": seed,
+                "nodes": graph.num_dst,
+                "edges": graph.num_edges,
+                "machine": machine_name,
+                "faw": faw,
+                "llc_mib": llc_mib,
+                "retile": retile,
+                "time_ms": time / 1e6,
+                "bound_ms": whole["bound_ms"],
+                "hidden_share": whole["hidden_share"],
+                "over_baseline": base / time,
+                "best_layer_over_baseline": max(one.baseline.time_ns / one.time_ns for one in layers),
+                "over_prior": whole["speedup_over_prior"],
+                "over_overlapped_prior": sum(one.best_overlapped_prior_ns for one in layers) / time,
+                "end_to_end_by_published_share": 1 / (1 - share + share * time / base),
+                "read_reduction_percent": whole["read_reduction_percent"],
+                "mappings": [layer.run.mapping for layer in layers],
+                "host_orders": [layer.run.host_order for layer in layers],
+                "priors": [layer.best_prior.mapping for layer in layers],
+                "bound_by": [layer.run.schedule.bound() for layer in layers],
+                "candidates_ms": [layer.candidates_ms() for layer in layers],
+                "energy_mj": whole["energy_mj"],
+                "baseline_energy_mj": sum(sum(one.baseline.energy_nj.values()) for one in layers) / 1e6,
+            }
 
 
-def summary(lines: list[dict]) -> list[dict]:
+GAINS = ("over_baseline", "over_prior", "over_overlapped_prior", "end_to_end_by_published_share")
+
+
+def summary(rows: list[Row]) -> list[Row]:
     """Mean and best over the graphs, of each case."""
-    rows = []
-    for machine, faw, llc_mib in CASES:
-        for retile in ("rows", "index"):
-            own = [
-                line
-                for line in lines
-                if (line["machine"], line["faw"], line["llc_mib"], line["retile"])
-                == (machine, faw, llc_mib, retile)
-            ]
-            row = {"machine": machine, "faw": faw, "llc_mib": llc_mib, "retile": retile}
-            for key in (
-                "over_baseline",
-                "over_prior",
-                "over_overlapped_prior",
-                "end_to_end_by_published_share",
-            ):
-                values = [line[key] for line in own]
-                row[key] = {"mean": sum(values) / len(values), "best": max(values), "least": min(values)}
-            rows.append(row)
-    return rows
+    cases: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        cases.setdefault(tuple(row[key] for key in CASE), []).append(row)
+    found = []
+    for case, own in cases.items():
+        found.append(dict(zip(CASE, case, strict=True)))
+        for key in GAINS:
+            values = [row[key] for row in own]
+            mean = sum(values) / len(values)
+            found[-1][key] = {"mean": mean, "best": max(values), "least": min(values)}
+    return found
 
 
-def main() -> None:
-    """Reads the options, measures, prints."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--hidden", type=int, default=256)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--graphs", type=command.names, default=",".join(MEASURED))
-    options = command.read(parser)
-    lines, points = [], []
+def rows(options: Options) -> Iterator[Row]:
+    """Simulates every case of every graph; the gains by clock stay beside the options."""
+    options.noted["clocks"] = points = []
     for name in options.graphs:
         for seed in range(options.seeds):
             graph = GRAPHS[name].graph(options.scale, seed)
             points += clocks(name, graph, options.hidden, seed)
-            for line in measure(name, graph, options.hidden, seed):
-                lines.append(line)
-                print(
-                    f"{name:9} seed {seed} {line['machine']} tFAW {line['faw']:6} cache "
-                    f"{line['llc_mib']:4} MiB {line['retile']:5}: {line['time_ms']:9.2f} ms, "
-                    f"{line['over_baseline']:.2f}x host, "
-                    f"{line['over_prior']:.2f}x prior ({line['over_overlapped_prior']:.2f}x overlapped), "
-                    f"{', '.join(line['mappings'])}, {line['time_ms'] / line['bound_ms']:.2f} of the bound",
-                    flush=True,
-                )
-    rows = summary(lines)
-    for row in rows:
-        print(
-            f"{row['machine']} tFAW {row['faw']:6} cache {row['llc_mib']:4} MiB {row['retile']:5}: over the "
-            f"host mean {row['over_baseline']['mean']:.2f} best {row['over_baseline']['best']:.2f}; "
-            f"over prior "
-            f"mean {row['over_prior']['mean']:.2f} best {row['over_prior']['best']:.2f}; end to end mean "
-            f"{row['end_to_end_by_published_share']['mean']:.2f} best "
-            f"{row['end_to_end_by_published_share']['best']:.2f}"
-        )
-    content = {"scale": options.scale, "hidden": options.hidden, "published": PUBLISHED}
-    command.write(
-        options, "bench ndp speedups", {**content, "summary": rows, "clocks": points, "cases": lines}
-    )
+            yield from measure(name, graph, options.hidden, seed)
 
+
+SUMMARY = columns.of(
+    "machine; faw; llc_mib; retile; "
+    + "; ".join(f"{key} | {key}/mean | x; best | {key}/best | x" for key in GAINS)
+)
+CLOCKS = columns.of(
+    "graph; seed; clock_mhz; ms | time_ms | {:.2f}; host | speedup_over_baseline | x; "
+    "prior | speedup_over_prior | x; mappings | mappings | list"
+)
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ndp speedups",
+    rows,
+    columns.of(
+        "graph; seed; machine; faw; llc_mib; retile; ms | time_ms | {:.2f}; host | over_baseline | x; "
+        "prior | over_prior | x; overlapped | over_overlapped_prior | x; mappings | mappings | list; "
+        "bound, ms | bound_ms | {:.2f}"
+    ),
+    {"scale": 1.0, "hidden": 256, "seeds": 1, "graphs": MEASURED},
+    key="cases",
+    threads=False,
+    kept=("scale", "hidden"),
+    more=lambda options, rows: {
+        "published": PUBLISHED,
+        "summary": summary(rows),
+    },
+    notes=lambda options, rows: [Table(SUMMARY, summary(rows)), Table(CLOCKS, options.noted["clocks"])],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,6 @@
 """What each improvement over the published kernels, merge and partition gains, alone and among the others.
 
-    python benchmarks/machines/bench_pim_ablation.py [--graphs reddit,proteins,arxiv] [--widths 256,32]
+    python -m benchmarks.machines.bench_pim_ablation [--graphs reddit,proteins,arxiv] [--widths 256,32]
         [--scale 1] [--add] [--json benchmarks/results/machines/pim_ablation.json]
 
 "alone" adds one improvement to published Parallelism Fusion; "without" and "with" take it from, or add it to,
@@ -8,17 +8,19 @@ all that are marked as kept. Each time the plan is tuned anew, within what is al
 aggregation. The last table streams a graph that does not fit.
 """
 
+import itertools
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import Graph, MachineMemoryError, datasets
-from onehop.bench import command
-from onehop.cli.console import Bar, progress
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
 from onehop.machines.pim.search import candidates
 from onehop.machines.pim.tuner import rank
+from onehop.tables import Table
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ IMPROVEMENTS = {
 }
 KEPT = frozenset(name for name, each in IMPROVEMENTS.items() if each.kept)
 AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
+STREAMING = columns.of("grid; rounds; block_rounds; ms | ms | {:.0f}; MiB of a bank | mib | {:.1f}")
 
 
 class Ablation:
@@ -86,44 +89,38 @@ class Ablation:
         return best_ns / 1e6, best_plan
 
 
-def ablation(name: str, scale: float, width: int, dtype: str, bar: Bar) -> list[dict[str, Any]]:
-    """All rows for one graph."""
-    found = datasets.twin(name, scale=scale, features=False)
-    study = Ablation(Graph.from_edge_index(found.edge_index, found.num_nodes), width, dtype)
+def ablation(name: str, width: int, options: Options) -> Iterator[Row]:
+    """All rows for one graph and width."""
+    found = datasets.twin(name, scale=options.scale, features=False)
+    study = Ablation(Graph.from_edge_index(found.edge_index, found.num_nodes), width, options.dtype)
     none_ms, plan = study.best(frozenset())
     all_ms, full = study.best(KEPT)
-    print(f"{name}, width {width}: published {none_ms:.1f} ms ({plan}); kept {all_ms:.1f} ms ({full})")
-    rows: list[dict[str, Any]] = [
-        {"graph": name, "width": width, "what": "published", "ms": none_ms, "plan": str(plan)},
-        {"graph": name, "width": width, "what": "kept", "ms": all_ms, "plan": str(full)},
-    ]
+    about = {"graph": name, "width": width}
+    yield {**about, "what": "published", "ms": none_ms, "plan": str(plan)}
+    yield {**about, "what": "kept", "ms": all_ms, "plan": str(full)}
     for each, improvement in IMPROVEMENTS.items():
         alone, _ = study.best(frozenset({each}))
         other, _ = study.best(KEPT ^ {each})
         without, with_it = (other, all_ms) if improvement.kept else (all_ms, other)
-        print(
-            f"  {each:36} alone {alone:8.1f} ms ({none_ms / alone:.2f}x)   among the others "
-            f"{without:8.1f} -> {with_it:8.1f} ms ({without / with_it:.2f}x)",
-            flush=True,
-        )
-        rows.append(
-            {
-                "graph": name,
-                "width": width,
-                "what": each,
-                "kept": improvement.kept,
-                "alone_ms": alone,
-                "without_ms": without,
-                "with_ms": with_it,
-            }
-        )
-        bar.advance()
-    return rows
+        yield {
+            **about, "what": each, "kept": improvement.kept, "alone_ms": alone, "without_ms": without,
+            "with_ms": with_it,
+        }  # fmt: skip
 
 
-def streaming() -> list[dict[str, Any]]:
-    """A graph that does not fit, in rounds and in a grid that fits."""
-    rows = []
+def rows(options: Options) -> Iterator[Row]:
+    """Tunes for every graph and width; with ``--add``, after what the file has of others."""
+    chosen = list(itertools.product(options.graphs, options.widths))
+    if options.add and options.json is not None and options.json.exists():
+        before = json.loads(options.json.read_text())["ablation"]
+        yield from (row for row in before if (row["graph"], row["width"]) not in chosen)
+    for name, width in chosen:
+        yield from ablation(name, width, options)
+
+
+def streaming(options: Options, rows: list[Row]) -> Row:
+    """A graph that does not fit, in rounds and in a grid that fits; and the options."""
+    found = []
     for sp in (1, 2, 4):
         plan = prior_art.published(sp, 32 // sp)
         try:
@@ -131,11 +128,7 @@ def streaming() -> list[dict[str, Any]]:
         except MachineMemoryError:
             report = Machine().simulate(AMAZON, 256, replace(plan, stream=True), "int32")
         ran = report.plan
-        print(
-            f"AmazonProducts {sp}x{32 // sp} in {ran.rounds} x {ran.block_rounds} rounds: "
-            f"{report.total_ms:.0f} ms, {report.mram_bytes_max / 2**20:.1f} MiB of a bank"
-        )
-        rows.append(
+        found.append(
             {
                 "grid": f"{sp}x{32 // sp}",
                 "rounds": ran.rounds,
@@ -144,34 +137,31 @@ def streaming() -> list[dict[str, Any]]:
                 "mib": report.mram_bytes_max / 2**20,
             }
         )
-    return rows
+    given = {key: getattr(options, key) for key in ("scale", "dtype", "add")}
+    given |= {key: ",".join(map(str, getattr(options, key))) for key in ("graphs", "widths")}
+    return {"streaming": found, "options": given}
 
 
-def main() -> None:
-    """Prints and writes everything."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--graphs", default="reddit,proteins,arxiv")
-    parser.add_argument("--widths", default="256,32")
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--dtype", default="int32")
-    parser.add_argument("--add", action="store_true", help="keep what the file has of other graphs")
-    o = command.read(parser)
-    rows = []
-    if o.add and o.json is not None and o.json.exists():
-        rows = json.loads(o.json.read_text())["ablation"]
-    graphs, widths = o.graphs.split(","), [int(width) for width in o.widths.split(",")]
-    with progress(len(graphs) * len(widths) * len(IMPROVEMENTS), "tuning") as bar:
-        for name in graphs:
-            for width in widths:
-                rows = [row for row in rows if (row["graph"], row["width"]) != (name, width)]
-                rows += ablation(name, o.scale, width, o.dtype, bar)
-    found = {
-        "ablation": rows,
-        "streaming": streaming(),
-        "options": {k: v for k, v in vars(o).items() if not isinstance(v, Path)},
-    }
-    command.write(o, "benchmarks/machines/bench_pim_ablation.py", found)
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/machines/bench_pim_ablation.py",
+    rows,
+    columns.of(
+        "graph; width; improvement | what; ms | ms | {:.1f}; alone, ms | alone_ms | {:.1f}; "
+        "without, ms | without_ms | {:.1f}; with, ms | with_ms | {:.1f}; plan"
+    ),
+    {
+        "graphs": ("reddit", "proteins", "arxiv"),
+        "widths": (256, 32),
+        "scale": 1.0,
+        "dtype": "int32",
+        "add": Option(False, "keep what the file has of other graphs"),
+    },
+    key="ablation",
+    threads=False,
+    finish=streaming,
+    notes=lambda options, rows: [Table(STREAMING, options.noted["streaming"], "AmazonProducts in rounds")],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

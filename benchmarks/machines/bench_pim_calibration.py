@@ -1,6 +1,6 @@
 """The near-bank machine's model beside the tables measured on the real one.
 
-    python benchmarks/machines/bench_pim_calibration.py
+    python -m benchmarks.machines.bench_pim_calibration
         [--json benchmarks/results/machines/pim_calibration.json]
 
 Tables measured on UPMEM: transfers of a core, edges done by a core, merge of the host (the constants of
@@ -8,13 +8,14 @@ PyGim's repository), and, held out, transfers by few cores (uPIMulator's data). 
 function gives for balanced graphs, 256 columns of int32; it shares all constants, so this tests their use.
 """
 
+from collections.abc import Iterator
 from dataclasses import asdict, replace
-from typing import Any
 
 import numpy as np
 
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Options, Row
 from onehop import MachineMemoryError
-from onehop.bench import command
 from onehop.machines.pim import BalancedShapes, Machine, prior_art, upmem_v1a
 from onehop.machines.pim.calibration import held_out
 from onehop.machines.pim.costs import Kernel, core_cycles, interpolate
@@ -32,6 +33,7 @@ from onehop.machines.pim.presets import (
 )
 from onehop.machines.pim.provenance import provenance
 from onehop.machines.pim.shapes import WorkCounts
+from onehop.tables import Table
 
 MACHINE = Machine(upmem_v1a())
 # Evidence of a comparison.
@@ -48,6 +50,9 @@ TOTALS = {
     "PubMed": (19_717, 88_648, {"1x32": 61}),
 }
 AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
+GRIDS = (1, 2, 4, 8, 16, 32)
+MEMORY = columns.of("plan; MiB | need_mib | {:.1f}; fits")
+LINKS = columns.of("transfers | 0; points | 1/points; R2 | 1/r2 | {:.3f}; mean error | 1/mean_error | {:.0%}")
 
 
 def kernel_cycles(width: int, tasklets: int) -> float:
@@ -60,138 +65,111 @@ def kernel_cycles(width: int, tasklets: int) -> float:
     )
 
 
-def line(what: str, at: object, evidence: str, measured: float, model: float) -> dict[str, Any]:
-    """One comparison, printed."""
+def line(what: str, at: object, evidence: str, measured: float, model: float) -> Row:
+    """One comparison."""
     error = model / measured - 1
-    print(f"{what:34} {at!s:>16} {evidence:22} {measured:>12.5g} {model:>12.5g} {100 * error:>+8.1f} %")
     return {
-        "what": what,
-        "at": at,
-        "evidence": evidence,
-        "measured": measured,
-        "model": model,
+        "what": what, "at": at, "evidence": evidence, "measured": measured, "model": model,
         "relative_error": error,
-    }
+    }  # fmt: skip
 
 
-def calibration() -> list[dict[str, Any]]:
+def rows(options: Options) -> Iterator[Row]:
     """Every comparison."""
     core, links, mhz = MACHINE.config.core, MACHINE.config.links, MACHINE.config.core.clock_mhz
-    rows = []
     for name, table, points in (
         ("read", DMA_READ_US, core.dma_read_cycles),
         ("write", DMA_WRITE_US, core.dma_write_cycles),
     ):
         for size, us in zip(DMA_BYTES, table, strict=True):
-            rows.append(
-                line(f"{name} of a core, us", f"{size} B", ITSELF, us, float(interpolate(points, size)) / mhz)
-            )
+            model = float(interpolate(points, size)) / mhz
+            yield line(f"{name} of a core, us", f"{size} B", ITSELF, us, model)
     for width, rate in EDGES_PER_MS.items():
-        rows.append(
-            line(
-                "edges a ms and core",
-                f"width {width}",
-                FITTED if width >= 8 else HELD_OUT,
-                rate,
-                mhz * 1e3 / kernel_cycles(width, 16),
-            )
-        )
+        evidence = FITTED if width >= 8 else HELD_OUT
+        model = mhz * 1e3 / kernel_cycles(width, 16)
+        yield line("edges a ms and core", f"width {width}", evidence, rate, model)
     for threads in (1, 2, 4, 8, 11, 12, 16, 24):
         rate = min(1.0, threads / core.reissue_cycles)
         issued = kernel_cycles(32, 24) / kernel_cycles(32, threads)
-        rows.append(line("share of the issue rate, T/11", f"{threads} threads", LAW, rate, issued))
+        yield line("share of the issue rate, T/11", f"{threads} threads", LAW, rate, issued)
     took = broadcast_ns(MACHINE.config, 8e9)
-    rows.append(line("broadcast, GB/s delivered", "8 GB", ITSELF, BROADCAST_GBPS, 8e9 / took))
+    yield line("broadcast, GB/s delivered", "8 GB", ITSELF, BROADCAST_GBPS, 8e9 / took)
     for kilobytes, rate in zip(PULL_KB, PULL_GBPS, strict=True):
         block = kilobytes * 1024.0
         took = retrieve_ns(MACHINE.config, np.full(MACHINE.config.ranks, block), reuse_buffers=False)
         pulled = block * MACHINE.config.cores / took
-        rows.append(line("pulled from all cores, GB/s", f"{kilobytes} KB each", ITSELF, rate, pulled))
-    for name, table, points in (
+        yield line("pulled from all cores, GB/s", f"{kilobytes} KB each", ITSELF, rate, pulled)
+    for name, rates, points in (
         ("copied", COPIED_ROWS_PER_MS, links.copy_ns),
         ("added", ADDED_ROWS_PER_MS, links.add_ns),
     ):
-        for width, rate in table.items():
-            rows.append(
-                line(
-                    f"rows {name} a ms by the host",
-                    f"width {width}",
-                    ITSELF,
-                    rate,
-                    1e6 / float(interpolate(points, width)),
-                )
-            )
+        for width, rate in rates.items():
+            model = 1e6 / float(interpolate(points, width))
+            yield line(f"rows {name} a ms by the host", f"width {width}", ITSELF, rate, model)
     for graph, (nodes, edges, totals) in TOTALS.items():
         for grid, total in totals.items():
-            sp, ds = map(int, grid.split("x"))
-            size = BalancedShapes(nodes, nodes, edges)
-            report = MACHINE.simulate(size, 256, prior_art.published(sp, ds), "int32")
-            rows.append(line("published cost function, ms", f"{graph} {grid}", SAME, total, report.total_ms))
-    return rows
+            model = total_ms(nodes, edges, int(grid.split("x")[0]))
+            yield line("published cost function, ms", f"{graph} {grid}", SAME, total, model)
 
 
-def links() -> dict[str, dict[str, Any]]:
-    """The errors of transfers against held-out measurements, printed."""
-    found = {}
-    for name, each in held_out(MACHINE.config).items():
-        r2 = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
-        print(f"{name}: {each.points} held out, {r2}mean error {100 * each.mean_error:.0f} %")
-        found[name] = asdict(each)
-    return found
+def total_ms(nodes: int, edges: int, sp: int) -> float:
+    """The total of a balanced graph in the published plan with a grid of ``sp`` by 32 / ``sp``."""
+    plan = prior_art.published(sp, 32 // sp)
+    return MACHINE.simulate(BalancedShapes(nodes, nodes, edges), 256, plan, "int32").total_ms
 
 
 def winners() -> dict[str, str]:
     """The best grid of each graph."""
     best = {}
     for graph, (nodes, edges, _) in TOTALS.items():
-        size = BalancedShapes(nodes, nodes, edges)
-        totals = {
-            f"{sp}x{32 // sp}": MACHINE.simulate(
-                size, 256, prior_art.published(sp, 32 // sp), "int32"
-            ).total_ms
-            for sp in (1, 2, 4, 8, 16, 32)
-        }
+        totals = {f"{sp}x{32 // sp}": total_ms(nodes, edges, sp) for sp in GRIDS}
         best[graph] = min(totals, key=totals.__getitem__)
-        print(
-            f"best grid of {graph}: {best[graph]}  {', '.join(f'{g} {t:.0f} ms' for g, t in totals.items())}"
-        )
     return best
 
 
-def memory() -> list[dict[str, Any]]:
+def memory() -> list[Row]:
     """What fits of AmazonProducts, width 256, int32."""
-    plans = {f"{sp}x{32 // sp}": prior_art.published(sp, 32 // sp) for sp in (1, 2, 4, 8, 16, 32)}
+    configs = {f"{sp}x{32 // sp}": (prior_art.published(sp, 32 // sp), MACHINE.config) for sp in GRIDS}
+    for ranks in (8, 16, 32):
+        config = MACHINE.config.with_(ranks=ranks)
+        configs[f"grande, {ranks} ranks"] = (prior_art.grande(config), config)
     facts = []
-    for name, plan, config in [
-        *((name, plan, MACHINE.config) for name, plan in plans.items()),
-        *((f"grande, {r} ranks", None, MACHINE.config.with_(ranks=r)) for r in (8, 16, 32)),
-    ]:
-        plan = prior_art.grande(config) if plan is None else plan
+    for name, (plan, config) in configs.items():
         try:
             need, fits = Machine(config).simulate(AMAZON, 256, plan, "int32").mram_bytes_max, True
         except MachineMemoryError as error:
             need, fits = error.need_bytes, False
-        print(
-            f"AmazonProducts {name:>18}: {need / 2**20:6.1f} MiB of 64, {'fits' if fits else 'does not fit'}"
-        )
         facts.append({"plan": name, "need_mib": need / 2**20, "fits": fits})
     return facts
 
 
-def main() -> None:
-    """Prints and writes everything."""
-    parser = command.parser(__doc__)
-    options = command.read(parser)
-    print(f"{'':34} {'':>16} {'':22} {'there':>12} {'model':>12} {'error':>10}")
-    found = {
-        "calibration": calibration(),
-        "held_out": links(),
+def others(options: Options, rows: list[Row]) -> Row:
+    """What is known besides, once all comparisons are there."""
+    return {
+        "held_out": {name: asdict(each) for name, each in held_out(MACHINE.config).items()},
         "constants": {name: tuple(source) for name, source in provenance(MACHINE.config).items()},
         "winners": winners(),
         "amazon_products": memory(),
     }
-    command.write(options, "benchmarks/machines/bench_pim_calibration.py", found)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/machines/bench_pim_calibration.py",
+    rows,
+    columns.of(
+        "figure | what; at; evidence; there | measured | {:.5g}; model | model | {:.5g}; "
+        "error | relative_error | {:+.1%}"
+    ),
+    key="calibration",
+    threads=False,
+    finish=others,
+    notes=lambda options, rows: [
+        Table(MEMORY, options.noted["amazon_products"], "AmazonProducts, of 64 MiB a bank"),
+        Table(LINKS, list(options.noted["held_out"].items()), "Held-out transfers"),
+        f"Best grids: {options.noted['winners']}",
+    ],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

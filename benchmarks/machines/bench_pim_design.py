@@ -1,6 +1,6 @@
 """What would help near-bank hardware most: other values of the machine, one at a time.
 
-    python benchmarks/machines/bench_pim_design.py [--graphs proteins,arxiv] [--scale 1]
+    python -m benchmarks.machines.bench_pim_design [--graphs proteins,arxiv] [--scale 1]
         [--folder benchmarks/results/machines] [--plots docs/images]
 
 Runs ``onehop simulate pim --published --sweep ...`` for each graph, with published kernels and plans that are

@@ -1,6 +1,6 @@
 """How far the tuner's plans are from the best of all candidates, and how much faster it finds them.
 
-    python benchmarks/machines/bench_pim_regret.py [--only NUMBER]
+    python -m benchmarks.machines.bench_pim_regret [--only NUMBER]
         [--json benchmarks/results/machines/pim_regret.json]
 
 Regret is the time of the tuner's plan over that of the best plan, less one, both in full simulation. Cases
@@ -12,12 +12,12 @@ without the sums, both with nothing counted before.
 import json
 import statistics
 import time
+from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import Graph
-from onehop.bench import command
-from onehop.cli.console import progress
 from onehop.datasets import chung_lu
 from onehop.machines.pim import Machine, PimPlan, tune
 from onehop.machines.pim.search import candidates
@@ -35,7 +35,7 @@ SIZES = (
 SKEWS = (0.0, 0.6, 0.9)
 
 
-def judge(graph: Graph, nodes: int, edges: int, skew: float) -> list[dict[str, Any]]:
+def judge(graph: Graph, about: Row) -> Iterator[Row]:
     """All widths and dtypes on one graph."""
     machine, settings = Machine(), list(product(WIDTHS, DTYPES))
     tuned = {setting: tune(machine, graph, *setting) for setting in settings}
@@ -44,11 +44,9 @@ def judge(graph: Graph, nodes: int, edges: int, skew: float) -> list[dict[str, A
     for plan in candidates(machine.config, PimPlan()):
         for setting in settings:
             best[setting] = min(best[setting], simulated_ns(machine, plan, graph, *setting))
-    return [
-        {
-            "nodes": nodes,
-            "edges": edges,
-            "skew": skew,
+    for (width, dtype), found in tuned.items():
+        yield {
+            **about,
             "width": width,
             "dtype": dtype,
             "plan": str(found.plan),
@@ -56,70 +54,69 @@ def judge(graph: Graph, nodes: int, edges: int, skew: float) -> list[dict[str, A
             "best_ms": best[width, dtype] / 1e6,
             "regret": found.predicted_ns / best[width, dtype] - 1,
         }
-        for (width, dtype), found in tuned.items()
-    ]
 
 
-def compare_times(graph: Graph, nodes: int, edges: int, skew: float) -> dict[str, Any]:
+def compare_times(graph: Graph, about: Row) -> Row:
     """Seconds of the processor for one width and dtype: the tuner's, and of simulating all candidates."""
     began = time.process_time()
     tune(Machine(), graph, 128, "int32")
     tuned = time.process_time()
     exhaustive(Machine(), graph, 128, "int32")
-    ended = time.process_time()
-    return {
-        "nodes": nodes,
-        "edges": edges,
-        "skew": skew,
-        "tuner_s": tuned - began,
-        "exhaustive_s": ended - tuned,
-    }
+    return {**about, "tuner_s": tuned - began, "exhaustive_s": time.process_time() - tuned}
 
 
-def summary(cases: list[dict[str, Any]], times: list[dict[str, Any]]) -> dict[str, Any]:
+def rows(options: Options) -> Iterator[Row]:
+    """Judges every graph; with ``--only``, after what the file has of others."""
+    graphs = list(product(SIZES, SKEWS))
+    times = options.noted["times"] = []
+    if options.only is not None:
+        graphs = graphs[options.only : options.only + 1]
+        if options.json is not None and options.json.exists():
+            before = json.loads(options.json.read_text())
+            of_others = [((each["nodes"], each["edges"]), each["skew"]) for each in before["times"]]
+            times += [t for t, which in zip(before["times"], of_others, strict=True) if which not in graphs]
+            yield from (
+                case
+                for case in before["cases"]
+                if ((case["nodes"], case["edges"]), case["skew"]) not in graphs
+            )
+    for (nodes, edges), skew in graphs:
+        # Node numbers say nothing of degrees.
+        graph = Graph.from_edge_index(chung_lu(nodes, edges, exponent=skew), nodes)
+        about = {"nodes": nodes, "edges": edges, "skew": skew}
+        times.append(compare_times(graph, about))
+        yield from judge(graph, about)
+
+
+def summary(options: Options, rows: list[Row]) -> Row:
     """Figures of all cases."""
-    regrets = [case["regret"] for case in cases]
-    shares = [each["tuner_s"] / each["exhaustive_s"] for each in times]
-    return {
-        "cases": len(cases),
+    regrets = [row["regret"] for row in rows]
+    shares = [each["tuner_s"] / each["exhaustive_s"] for each in options.noted["times"]]
+    found = {
+        "cases": len(rows),
         "candidates": len(candidates(Machine().config, PimPlan())),
         "regret_mean": statistics.mean(regrets),
         "regret_worst": max(regrets),
         "time_share_mean": statistics.mean(shares),
         "time_share_worst": max(shares),
     }
+    return {"summary": found}
 
 
-def _without(entries: list[dict[str, Any]], which: tuple[int, int, float]) -> list[dict[str, Any]]:
-    return [each for each in entries if (each["nodes"], each["edges"], each["skew"]) != which]
-
-
-def main() -> None:
-    """Prints and writes everything."""
-    parser = command.parser(__doc__)
-    parser.add_argument("--only", type=int, help="one graph by its number, added to what the file has")
-    options = command.read(parser)
-    graphs = [(nodes, edges, skew) for (nodes, edges), skew in product(SIZES, SKEWS)]
-    cases, times = [], []
-    if options.only is not None:
-        graphs = graphs[options.only : options.only + 1]
-        if options.json is not None and options.json.exists():
-            before = json.loads(options.json.read_text())
-            cases, times = before["cases"], before["times"]
-    with progress(len(graphs), "graphs") as bar:
-        for which in graphs:
-            # Node numbers say nothing of degrees.
-            graph = Graph.from_edge_index(chung_lu(*which[:2], exponent=which[2]), which[0])
-            found = judge(graph, *which)
-            cases, times = _without(cases, which), _without(times, which)
-            cases += found
-            times.append(compare_times(graph, *which))
-            bar.advance()
-            print(which, f"regret at most {100 * max(case['regret'] for case in found):.2f} %", flush=True)
-    print(summary(cases, times))
-    content = {"summary": summary(cases, times), "cases": cases, "times": times}
-    command.write(options, "benchmarks/machines/bench_pim_regret.py", content)
-
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/machines/bench_pim_regret.py",
+    rows,
+    columns.of(
+        "nodes; edges; skew; width; dtype; tuned, ms | tuned_ms | {:.3f}; best, ms | best_ms | {:.3f}; "
+        "regret | regret | {:.2%}"
+    ),
+    {"only": Option(None, "one graph by its number, added to what the file has", kind=int)},
+    key="cases",
+    threads=False,
+    finish=summary,
+    notes=lambda options, rows: [str(options.noted["summary"])],
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

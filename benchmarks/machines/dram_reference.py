@@ -1,6 +1,6 @@
 """Runs Ramulator 2.1 over the cases of ``dram_devices.csv`` and writes that file.
 
-    python benchmarks/machines/dram_reference.py RAMULATOR [--cases NAMES] [--compare] [--output FILE]
+    python -m benchmarks.machines.dram_reference RAMULATOR [--cases NAMES] [--compare] [--output FILE]
 
 RAMULATOR is the folder of a checkout that was built with its Python bindings (cmake -S . -B build; cmake
 --build build), whose ``python`` folder then holds the module with the simulator in it. The file in the

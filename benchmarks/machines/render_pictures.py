@@ -1,6 +1,6 @@
 """Draws the pictures of docs/machines anew, from what was measured.
 
-    python benchmarks/machines/render_pictures.py
+    python -m benchmarks.machines.render_pictures
 
 Reads ndp_{map,orders,retiling}.json and pim_design_*.json in benchmarks/results/machines, as the programs
 beside this file write them.
@@ -10,10 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import bench_ndp_map
-import bench_ndp_orders
-import bench_ndp_retiling
-
+from benchmarks.machines import bench_ndp_map, bench_ndp_orders, bench_ndp_retiling
 from onehop.machines.common.report import plot_phases
 
 ROOT = Path(__file__).resolve().parents[2]

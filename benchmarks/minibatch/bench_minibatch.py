@@ -1,7 +1,7 @@
 """Training on mini-batches, forward and backward: plain PyG beside the same with ``onehop.patch()``.
 
-    python benchmarks/minibatch/bench_minibatch.py neighbours [--graph twin:arxiv] [--batches 20]
-    python benchmarks/minibatch/bench_minibatch.py molecules [--widths 16,64]
+    python -m benchmarks.minibatch.bench_minibatch neighbours [--graph twin:arxiv] [--batches 20]
+    python -m benchmarks.minibatch.bench_minibatch molecules [--widths 16,64]
 
 Both take ``--rounds N``, ``--threads N`` and ``--json FILE``.
 
@@ -15,11 +15,9 @@ the first batch of a turn is not counted. Gradients are compared before any time
 what building one batch's graph costs, and one aggregation over it.
 """
 
-import argparse
+import itertools
 import time
-import warnings
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,25 +26,18 @@ import torch
 from torch import Tensor
 
 import onehop
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Options, Row, run_part
+from benchmarks.minibatch.loaders import Batch, Data, loader_of, nn
 from onehop import datasets
-from onehop.bench import command
 from onehop.bench.plain_models import SAGE
-from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
-from onehop.bench.timing import Ratio, Times, in_turns, measure_once, quantile
+from onehop.bench.timing import Ratio, Times, measure_once, quantile
 
-with warnings.catch_warnings():
-    # PyG calls torch.jit.script while it is imported, which newer releases of torch deprecate.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from torch_geometric import nn
-    from torch_geometric.data import Batch, Data
-    from torch_geometric.loader import NeighborLoader
-
-SEEDS, FAN_OUT, HIDDEN = 1024, (15, 10), 256
+FAN_OUT, HIDDEN = (15, 10), 256
 MOLECULES, ATOMS, RINGS = 1024, 30, 3
 # Relative to the largest entry: float32, added up in another order.
 TOLERANCE = 1e-3
-WAYS: dict[str, Callable[[], AbstractContextManager[Any]]] = {"pyg": nullcontext, "onehop": onehop.patch}
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -76,28 +67,15 @@ def gradients(model: torch.nn.Module, step: Step) -> list[Tensor]:
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-def check(model: torch.nn.Module, step: Step) -> float:
-    """The largest difference between the gradients of the two ways, relative to the largest gradient."""
-    expected = gradients(model, step)
-    with onehop.patch():
-        got = gradients(model, step)
-    scale = max(float(g.abs().max()) for g in expected)
-    worst = max(float((a - b).abs().max()) for a, b in zip(got, expected, strict=True)) / scale
-    if not worst <= TOLERANCE:
-        raise SystemExit(f"gradients differ by {worst:.1e} of the largest; nothing was measured.")
-    return worst
-
-
 def race(model: torch.nn.Module, steps: Sequence[Step], rounds: int) -> dict[str, Times]:
     """Seconds that a batch takes, one figure a round and way."""
 
-    def turn(way: Callable[[], AbstractContextManager[Any]]) -> float:
-        with way():
-            train(model, steps[0].fresh())
-            fresh = (step.fresh() for step in steps)
-            return quantile([measure_once(partial(train, model, step)) for step in fresh], 0.5)
+    def turn() -> float:
+        train(model, steps[0].fresh())
+        fresh = (step.fresh() for step in steps)
+        return quantile([measure_once(partial(train, model, step)) for step in fresh], 0.5)
 
-    return in_turns({name: partial(turn, way) for name, way in WAYS.items()}, rounds)
+    return harness.in_ways(harness.PYG_AND_ONEHOP, turn, rounds)
 
 
 def building(step: Step, repeats: int = 15) -> dict[str, float]:
@@ -117,46 +95,34 @@ def building(step: Step, repeats: int = 15) -> dict[str, float]:
     return {name: quantile(values, 0.5) for name, values in samples.items()}
 
 
-def measured(name: str, model: torch.nn.Module, steps: Sequence[Step], rounds: int) -> dict[str, Any]:
-    """One row of results, printed."""
-    difference = check(model, steps[0])
+def measured(name: str, model: torch.nn.Module, steps: Sequence[Step], rounds: int) -> Row:
+    """One row of results."""
+    expected = gradients(model, steps[0])
+    with onehop.patch():
+        found = gradients(model, steps[0])
+    scale = max(float(each.abs().max()) for each in expected)
+    difference = max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True)) / scale
+    harness.must_agree(difference, TOLERANCE, f"{name}: the gradient")
     times = race(model, steps, rounds)
-    ratio = Ratio.of(times["pyg"], times["onehop"])
     with onehop.patch():
         costs = building(steps[0])
-    milliseconds = {key: value.median_s * 1e3 for key, value in times.items()}
-    print(
-        f"{name:12} PyG {milliseconds['pyg']:8.2f} ms   onehop {milliseconds['onehop']:8.2f} ms   "
-        f"{ratio.median:5.2f}x ({ratio.lower_quartile:.2f} to {ratio.upper_quartile:.2f})   graph "
-        f"{costs['build_s'] * 1e3:.2f} ms, its transpose {costs['transpose_s'] * 1e3:.2f} ms, one sum "
-        f"{costs['sum_s'] * 1e3:.2f} ms",
-        flush=True,
-    )
     return {
         "case": name,
         "nodes": steps[0].x.size(0), "edges": steps[0].edge_index.size(1), "width": steps[0].x.size(1),
         "seconds": {way: value.to_dict() for way, value in times.items()},
-        "speedup": ratio.median, "speedup_quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+        **harness.spread(Ratio.of(times["pyg"], times["onehop"]), "speedup", "speedup_quartiles"),
         "difference": difference, **costs,
     }  # fmt: skip
 
 
-def neighbours(options: argparse.Namespace) -> list[dict[str, Any]]:
+def neighbours(options: Options) -> Iterator[Row]:
     """GraphSAGE on sampled neighbourhoods."""
     task = LearningTask.of(datasets.load(options.graph))
     data = Data(x=task.x, edge_index=task.edge_index, y=task.y)
     model = SAGE(task.x.size(1), HIDDEN, task.num_classes)
-    with warnings.catch_warnings():
-        # PyG would rather have pyg-lib draw the neighbours; torch_sparse draws the same ones.
-        warnings.simplefilter("ignore", UserWarning)
-        loader = NeighborLoader(
-            data, list(FAN_OUT), input_nodes=task.train_mask, batch_size=SEEDS, shuffle=True
-        )
-    begin, batches = time.perf_counter(), []
-    for batch in loader:
-        batches.append(batch)
-        if len(batches) == options.batches:
-            break
+    loader = loader_of(data, list(FAN_OUT), task.train_mask, shuffle=True)
+    begin = time.perf_counter()
+    batches = list(itertools.islice(loader, options.batches))
     sampling = (time.perf_counter() - begin) / len(batches)
 
     def of(batch: Any) -> Step:
@@ -168,8 +134,7 @@ def neighbours(options: argparse.Namespace) -> list[dict[str, Any]]:
         return Step(batch.x, batch.edge_index, loss)
 
     row = measured("GraphSAGE", model, [of(batch) for batch in batches], options.rounds)
-    print(f"an epoch has {len(loader)} batches; drawing one takes {sampling * 1e3:.1f} ms beside either way")
-    return [row | {"graph": options.graph, "batches_in_epoch": len(loader), "sampling_s": sampling}]
+    yield row | {"graph": options.graph, "batches_in_epoch": len(loader), "sampling_s": sampling}
 
 
 def molecule(generator: torch.Generator) -> Data:
@@ -193,16 +158,14 @@ def layers(width: int) -> dict[str, torch.nn.Module]:
     }
 
 
-def molecules(options: argparse.Namespace) -> list[dict[str, Any]]:
+def molecules(options: Options) -> Iterator[Row]:
     """One layer on many small graphs."""
     generator = torch.Generator().manual_seed(0)
     batch = Batch.from_data_list([molecule(generator) for _ in range(MOLECULES)])
-    rows = []
     for width in options.widths:
         x = torch.randn(batch.num_nodes, width, generator=generator)
         for name, layer in layers(width).items():
-            rows.append(measured(f"{name}, {width}", layer, [step_of(layer, x, batch)] * 10, options.rounds))
-    return rows
+            yield measured(f"{name}, {width}", layer, [step_of(layer, x, batch)] * 10, options.rounds)
 
 
 def step_of(layer: torch.nn.Module, x: Tensor, batch: Any) -> Step:
@@ -214,19 +177,22 @@ def step_of(layer: torch.nn.Module, x: Tensor, batch: Any) -> Step:
     return Step(x, batch.edge_index, loss)
 
 
-def main() -> None:
-    """Reads the options, measures, prints."""
-    parser = command.parser(__doc__, rounds=5, threads=True)
-    parser.add_argument("what", choices=("neighbours", "molecules"))
-    parser.add_argument("--graph", default="twin:arxiv")
-    parser.add_argument("--batches", type=int, default=20)
-    parser.add_argument("--widths", type=command.integers, default="16,64")
-    options = command.read(parser)
-    torch.manual_seed(0)
-    print(machine_line())
-    rows = {"neighbours": neighbours, "molecules": molecules}[options.what](options)
-    command.write(options, f"bench minibatch {options.what}", {"results": rows})
-
+COLUMNS = columns.of(
+    "case; nodes; edges; width; PyG, ms | seconds/pyg/median_s | ms; "
+    "onehop, ms | seconds/onehop/median_s | ms; over PyG | speedup | gain speedup_quartiles; "
+    "graph, ms | build_s | ms; transpose, ms | transpose_s | ms; one sum, ms | sum_s | ms; "
+    "drawing, ms | sampling_s | ms; batches an epoch | batches_in_epoch"
+)
+PARTS = {
+    "neighbours": Benchmark(
+        __doc__, "bench minibatch neighbours", neighbours, COLUMNS,
+        {"graph": "twin:arxiv", "batches": 20}, rounds=5,
+    ),
+    "molecules": Benchmark(
+        __doc__, "bench minibatch molecules", molecules, COLUMNS, {"widths": (16, 64)}, rounds=5
+    ),
+}  # fmt: skip
 
 if __name__ == "__main__":
-    main()
+    torch.manual_seed(0)
+    run_part(__doc__, PARTS)

@@ -1,6 +1,6 @@
 """Drawing mini-batches, and training on them: onehop's sampler beside the one that PyG has here.
 
-    python benchmarks/minibatch/bench_sampler.py [--graph twin:arxiv] [--fan-out 15,10] [--batches 40]
+    python -m benchmarks.minibatch.bench_sampler [--graph twin:arxiv] [--fan-out 15,10] [--batches 40]
         [--epoch-batches N]
 
 PyG's is that of pyg-lib or torch-sparse. ``draw`` is the sampler alone, from seeds to numbers of nodes and
@@ -17,40 +17,32 @@ Figures stand beside their targets. Without pyg-lib and torch-sparse onehop stan
 so.
 """
 
-import argparse
 import time
-import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
+import torch_geometric.typing
 from torch import Tensor
 
 import onehop
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row, Way
+from benchmarks.minibatch.loaders import SEEDS, Data, loader_of
 from onehop import datasets
-from onehop.bench import command
 from onehop.bench.plain_models import SAGE
-from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, Times, in_turns, quantile
+from onehop.tables import Column
 
-with warnings.catch_warnings():
-    # PyG calls torch.jit.script while it is imported, which newer releases of torch deprecate.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    import torch_geometric.typing
-    from torch_geometric.data import Data
-    from torch_geometric.loader import NeighborLoader
-
-SEEDS, HIDDEN = 1024, 256
+HIDDEN = 256
 # Relative to the largest gradient: float32, added up in another order.
 TOLERANCE = 1e-3
 # Draws over PyG's, and the epoch's gain over the step's, at least.
 DRAW_TARGET, EPOCH_TARGET = 2.0, 0.95
-
-Way = Callable[[], AbstractContextManager[Any]]
 
 
 def peer() -> str | None:
@@ -58,14 +50,6 @@ def peer() -> str | None:
     if torch_geometric.typing.WITH_PYG_LIB:
         return "pyg-lib"
     return "torch-sparse" if torch_geometric.typing.WITH_TORCH_SPARSE else None
-
-
-def loader_of(data: Data, fan_out: list[int], seeds: Tensor) -> Any:
-    """PyG's loader; whoever draws for it is decided when it does."""
-    with warnings.catch_warnings():
-        # PyG would rather have pyg-lib draw the neighbours.
-        warnings.simplefilter("ignore", UserWarning)
-        return NeighborLoader(data, fan_out, input_nodes=seeds, batch_size=SEEDS)
 
 
 def check(data: Data, batch: Any, fan_out: list[int]) -> None:
@@ -102,36 +86,29 @@ def whole(loader: Any, batches: int) -> float:
     return quantile(seconds, 0.5)
 
 
-def measured(
-    name: str, data: Data, fan_out: list[int], seeds: Tensor, options: argparse.Namespace
-) -> dict[str, Any]:
-    """One row of results, printed."""
+def measured(name: str, data: Data, fan_out: list[int], seeds: Tensor, options: Options) -> Row:
+    """One row of results."""
     take = draws if name != "batch" else whole
-    names = [*([] if (other := peer()) is None else [other]), "onehop"]
-
-    def turn(ours: bool) -> float:
-        with onehop.patch(sampler=ours):
-            return take(loader_of(data, fan_out, seeds), options.batches)
-
-    ways: dict[str, Callable[[], float]] = {way: partial(turn, way == "onehop") for way in names}
-    for way in names:
-        with onehop.patch(sampler=way == "onehop"):
+    other = peer()
+    ways: dict[str, Way] = {} if other is None else {other: partial(onehop.patch, sampler=False)}
+    ways["onehop"] = partial(onehop.patch, sampler=True)
+    for way in ways.values():
+        with way():
             batch = next(iter(loader_of(data, fan_out, seeds)))
             check(data, batch, fan_out)
-    times: dict[str, Times] = in_turns(ways, options.rounds)
-    line = "   ".join(f"{way} {value.median_s * 1e3:8.2f} ms" for way, value in times.items())
-    row: dict[str, Any] = {
+
+    def turn() -> float:
+        return take(loader_of(data, fan_out, seeds), options.batches)
+
+    times = harness.in_ways(ways, turn, options.rounds)
+    row: Row = {
         "case": name, "fan_out": fan_out, "nodes": batch.num_nodes, "edges": batch.num_edges,
         "seconds": {way: value.to_dict() for way, value in times.items()},
     }  # fmt: skip
     if other is None:
-        line += "   (PyG has nothing to draw with here)"
-    else:
-        ratio = Ratio.of(times[other], times["onehop"])
-        line += f"   {ratio.median:5.2f}x ({ratio.lower_quartile:.2f} to {ratio.upper_quartile:.2f})"
-        row |= {"speedup": ratio.median, "speedup_quartiles": [ratio.lower_quartile, ratio.upper_quartile]}
-    print(f"{name:15} {batch.num_nodes} nodes, {batch.num_edges} edges   {line}", flush=True)
-    return row
+        return row
+    ratio = Ratio.of(times[other], times["onehop"])
+    return row | harness.spread(ratio, "speedup", "speedup_quartiles")
 
 
 @dataclass(frozen=True)
@@ -200,8 +177,8 @@ def check_gradients(training: Training) -> float:
     return worst
 
 
-def epochs(training: Training, rounds: int) -> dict[str, Any]:
-    """Whole epochs and their steps, printed."""
+def epochs(training: Training, rounds: int) -> Row:
+    """Whole epochs and their steps."""
     difference, other = check_gradients(training), peer()
     ways: dict[str, Way] = {} if other is None else {f"PyG with {other}": nullcontext}
     ways["onehop"] = partial(onehop.patch, sampler=True)
@@ -213,14 +190,7 @@ def epochs(training: Training, rounds: int) -> dict[str, Any]:
 
     whole = in_turns({name: partial(turn, name) for name in ways}, rounds)
     steps = {name: Times(tuple(each.steps for each in turns)) for name, turns in found.items()}
-    for name in ways:
-        share = quantile([1 - each.steps / each.seconds for each in found[name]], 0.5)
-        print(
-            f"epoch           {name:22} {whole[name].median_s:8.3f} s, steps {steps[name].median_s:8.3f} s, "
-            f"making batches {100 * share:.0f} %",
-            flush=True,
-        )
-    row: dict[str, Any] = {
+    row: Row = {
         "case": "epoch", "fan_out": training.fan_out, "seeds": training.seeds.numel(), "hidden": HIDDEN,
         "difference": difference,
         "seconds": {name: times.to_dict() for name, times in whole.items()},
@@ -235,66 +205,80 @@ def epochs(training: Training, rounds: int) -> dict[str, Any]:
         Times(tuple(a / b for a, b in zip(whole[slow].seconds, whole["onehop"].seconds, strict=True))),
         Times(tuple(a / b for a, b in zip(steps[slow].seconds, steps["onehop"].seconds, strict=True))),
     )
-    print(f"epoch           {gain.median:5.2f}x, its steps {of_steps.median:5.2f}x")
     return row | {
-        "speedup": gain.median,
-        "speedup_quartiles": [gain.lower_quartile, gain.upper_quartile],
-        "step_speedup": of_steps.median,
-        "step_speedup_quartiles": [of_steps.lower_quartile, of_steps.upper_quartile],
-        "epoch_over_step": kept.median,
-        "epoch_over_step_quartiles": [kept.lower_quartile, kept.upper_quartile],
+        **harness.spread(gain, "speedup", "speedup_quartiles"),
+        **harness.spread(of_steps, "step_speedup", "step_speedup_quartiles"),
+        **harness.spread(kept, "epoch_over_step", "epoch_over_step_quartiles"),
     }
 
 
-def targets(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was to be reached beside what was, printed; nothing where onehop stands alone."""
+def targets(rows: list[Row]) -> list[Row]:
+    """What was to be reached beside what was; nothing where onehop stands alone."""
     by_case = {row["case"]: row for row in rows}
-    asked = (
-        ("draws over PyG's sampler", DRAW_TARGET, by_case["draw"].get("speedup")),
-        (
-            "gain of the epoch over the gain of its steps",
-            EPOCH_TARGET,
-            by_case["epoch"].get("epoch_over_step"),
-        ),
-    )
     reached = []
-    for what, target, found in asked:
-        if found is None:
-            print(f"target: {what}: at least {target:g}; not measured, PyG has nothing to draw with here")
-            continue
-        print(f"target: {what}: {found:.2f}, at least {target:g}: {'' if found >= target else 'not '}reached")
-        reached.append({"what": what, "target": target, "found": found, "reached": found >= target})
+    for what, case, key, target in TARGETS:
+        found = by_case[case].get(key)
+        if found is not None:
+            reached.append({"what": what, "target": target, "found": found, "reached": found >= target})
     return reached
 
 
-def main() -> None:
-    """Reads the options, measures, prints."""
-    parser = command.parser(__doc__, rounds=5, threads=True)
-    parser.add_argument("--graph", default="twin:arxiv")
-    parser.add_argument("--fan-out", type=command.integers, default="15,10")
-    parser.add_argument("--batches", type=int, default=40)
-    parser.add_argument("--epoch-batches", type=int, help="batches of an epoch (all training nodes)")
-    options = command.read(parser)
+def rows(options: Options) -> Iterator[Row]:
+    """Draws, batches, and epochs."""
     torch.manual_seed(0)
-    print(machine_line())
     task = LearningTask.of(datasets.load(options.graph))
     data = Data(x=task.x, edge_index=task.edge_index, y=task.y)
     seeds = torch.randperm(task.x.size(0))[: SEEDS * options.batches]
-    rows = [
-        measured(name, data, fan_out, seeds, options)
-        for name, fan_out in (
-            ("draw", options.fan_out),
-            ("batch", options.fan_out),
-            ("all neighbours", [-1] * len(options.fan_out)),
-        )
-    ]
+    for name in ("draw", "batch", "all neighbours"):
+        fan_out = [-1] * len(options.fan_out) if name == "all neighbours" else options.fan_out
+        yield measured(name, data, fan_out, seeds, options)
     train = task.train_mask.nonzero().view(-1)
     if options.epoch_batches is not None:
         train = train[: SEEDS * options.epoch_batches]
-    rows.append(epochs(Training(data, task.num_classes, options.fan_out, train), options.rounds))
-    content = {"graph": options.graph, "results": rows, "targets": targets(rows)}
-    command.write(options, "bench sampler", content)
+    yield epochs(Training(data, task.num_classes, options.fan_out, train), options.rounds)
 
+
+def notes(options: Options, rows: list[Row]) -> Iterator[str]:
+    """The targets; and whether PyG can draw at all."""
+    for each in options.noted["targets"]:
+        verdict = "reached" if each["reached"] else "not reached"
+        yield f"target: {each['what']}: {each['found']:.2f}, at least {each['target']:g}: {verdict}"
+    if peer() is None:
+        yield "PyG has nothing to draw with here; no target was measured."
+
+
+def _of_peer(key: str) -> Any:
+    return lambda row: next(
+        (taken["median_s"] for name, taken in row.get(key, {}).items() if name != "onehop"), None
+    )
+
+
+TARGETS = (
+    ("draws over PyG's sampler", "draw", "speedup", DRAW_TARGET),
+    ("gain of the epoch over the gain of its steps", "epoch", "epoch_over_step", EPOCH_TARGET),
+)
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench sampler",
+    rows,
+    columns.of(
+        "case; fan-out | fan_out | list; nodes; edges; onehop, ms | seconds/onehop/median_s | ms; "
+        "over PyG | speedup | gain speedup_quartiles; steps, ms | step_seconds/onehop/median_s | ms; "
+        "steps over PyG | step_speedup | gain step_speedup_quartiles",
+        Column("PyG, ms", _of_peer("seconds"), columns.FORMS["ms"]),
+        Column("PyG's steps, ms", _of_peer("step_seconds"), columns.FORMS["ms"]),
+    ),
+    {
+        "graph": "twin:arxiv",
+        "fan_out": (15, 10),
+        "batches": 40,
+        "epoch_batches": Option(None, "batches of an epoch; all training nodes by default", kind=int),
+    },
+    rounds=5,
+    kept=("graph",),
+    finish=lambda options, rows: {"targets": targets(rows)},
+    notes=notes,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -1,6 +1,6 @@
 """``onehop ingest`` of random edges, beside DuckDB's own sort of the same file and beside the disk.
 
-    python benchmarks/outofcore/bench_ingest.py --folder FOLDER [--edges 50000000] [--memory 2147483648]
+    python -m benchmarks.outofcore.bench_ingest --folder FOLDER [--edges 50000000] [--memory 2147483648]
         [--cases numbers ids]
 
 The file is Parquet with two columns of 64 bits. "numbers": the ids are node numbers already; "ids": they have
@@ -17,23 +17,21 @@ in proportion, and with the logarithm of a sort. Both assume the same disk, memo
 edges, and no more passes over them. Plan for 90 bytes of room an edge.
 """
 
-import argparse
-import json
 import math
 import shutil
 import statistics
-import subprocess
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import disk
 import numpy as np
+import torch
 
 import onehop
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore import disk, limits
+from onehop.bench.memory import peak_bytes
 
 CASES = ("numbers", "ids")
 # Ids are numbers times this, beyond 32 bits; edges a node.
@@ -60,25 +58,24 @@ def prepare(folder: Path, case: str, edges: int) -> Path:
     return path
 
 
-def child(options: argparse.Namespace) -> None:
-    """One process's work."""
-    out = options.out
-    begin = time.perf_counter()
-    if options.child == "sort":
-        import duckdb
+def sort(order: Row) -> Row:
+    """DuckDB alone, in a process of its own."""
+    import duckdb
 
-        settings = {"threads": options.threads, "memory_limit": f"{options.memory}B"}
-        connection = duckdb.connect(config={**settings, "temp_directory": f"{out}.spilled"})
-        connection.execute(
-            f"COPY (FROM '{options.file}' ORDER BY target) TO '{out}' (FORMAT parquet)"
-        ).fetchall()
-    else:
-        nodes = options.nodes or None
-        onehop.ingest(options.file, out, nodes=nodes, memory=options.memory)
-    seconds = time.perf_counter() - begin
-    lines = Path("/proc/self/status").read_text().splitlines()
-    peak = next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM:"))
-    print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
+    begin, out = time.perf_counter(), order["out"]
+    settings = {"threads": order["threads"], "memory_limit": f"{order['memory']}B"}
+    connection = duckdb.connect(config={**settings, "temp_directory": f"{out}.spilled"})
+    sorting = f"COPY (FROM '{order['file']}' ORDER BY target) TO '{out}' (FORMAT parquet)"
+    connection.execute(sorting).fetchall()
+    return {"seconds": time.perf_counter() - begin, "peak_bytes": peak_bytes()}
+
+
+def ingest(order: Row) -> Row:
+    """``onehop.ingest``, in a process of its own."""
+    torch.set_num_threads(order["threads"])
+    begin = time.perf_counter()
+    onehop.ingest(order["file"], order["out"], nodes=order["nodes"], memory=order["memory"])
+    return {"seconds": time.perf_counter() - begin, "peak_bytes": peak_bytes()}
 
 
 def check(file: Path, folder: Path, case: str) -> None:
@@ -112,26 +109,22 @@ def check(file: Path, folder: Path, case: str) -> None:
         raise SystemExit(f"{case}: the graph is not that of the file: sums {found}, expected {wanted}")
 
 
-def measured(case: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One case, printed."""
+def measured(case: str, options: Options) -> Row:
+    """One case."""
     file = prepare(options.folder, case, options.edges)
     graph, table = options.folder / f"ingested-{case}", options.folder / f"sorted-{case}.parquet"
-    program = [sys.executable, __file__, "--file", str(file), "--threads", str(options.threads)]
-    program += ["--memory", str(options.memory)]
-    if case == "numbers":
-        program += ["--nodes", str(options.edges // DEGREE)]
+    order = {"file": str(file), "threads": options.threads, "memory": options.memory}
+    order["nodes"] = options.edges // DEGREE if case == "numbers" else None
     seconds: dict[str, list[float]] = {"ingest": [], "sort": [], "disk": []}
     peaks = []
     for _ in range(options.rounds):
-        for way, out in (("ingest", graph), ("sort", table)):
+        for function, out in ((ingest, graph), (sort, table)):
             disk.forget([file])
             shutil.rmtree(out, ignore_errors=True)  # of a run that was interrupted
-            said = subprocess.run(
-                [*program, "--child", way, "--out", str(out)], check=True, stdout=subprocess.PIPE
-            ).stdout
-            seconds[way].append(json.loads(said)["seconds"])
-            if way == "ingest":
-                peaks.append(json.loads(said)["peak_bytes"])
+            said = harness.apart(function, {**order, "out": str(out)})
+            seconds[function.__name__].append(said["seconds"])
+            if function is ingest:
+                peaks.append(said["peak_bytes"])
         check(file, graph, case)
         size = sum(each.stat().st_size for each in graph.iterdir())
         shutil.rmtree(graph)
@@ -142,15 +135,6 @@ def measured(case: str, options: argparse.Namespace) -> dict[str, Any]:
     times = options.to / options.edges
     longer = times * math.log(options.to) / math.log(options.edges)
     extended = {way: [each * times, each * longer] for way, each in took.items() if way != "disk"}
-    size_gb, minutes = file.stat().st_size / 1e9, {way: [s / 60 for s in extended[way]] for way in extended}
-    print(
-        f"{case}: {options.edges:,} edges, {size_gb:.1f} GB: ingest {took['ingest']:.1f} s, "
-        f"sort {took['sort']:.1f} s, disk {took['disk']:.1f} s: {took['ingest'] / took['sort']:.2f}x the "
-        f"sort; {1e9 * took['ingest'] / options.edges:.0f} ns an edge; peak {max(peaks) / 1e9:.2f} GB\n"
-        f"    {options.to:,} edges: ingest {minutes['ingest'][0]:.0f} to {minutes['ingest'][1]:.0f} min, "
-        f"sort {minutes['sort'][0]:.0f} to {minutes['sort'][1]:.0f} min",
-        flush=True,
-    )
     return {
         "case": case,
         "edges": options.edges,
@@ -167,27 +151,34 @@ def measured(case: str, options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measures, checks, prints, writes."""
-    parser = command.parser(__doc__, rounds=1, threads=True)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--edges", type=int, default=50_000_000)
-    parser.add_argument("--memory", type=int, default=2 << 30)
-    parser.add_argument("--to", type=int, default=1_000_000_000)
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
-    for name in ("--file", "--out", "--child"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--nodes", type=int, default=0, help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child is not None:
-        child(options)
-        return
-    if options.folder is None:
-        parser.error("--folder is needed: a place with room on the disk to be measured")
-    print(machine_line())
-    cases = [measured(case, options) for case in options.cases]
-    command.write(options, "bench ingest", {"cases": cases})
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every case."""
+    limits.folder_of(options)
+    for case in options.cases:
+        yield measured(case, options)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench ingest",
+    rows,
+    columns.of(
+        "case; edges; ingest, s | seconds/ingest | {:.1f}; sort, s | seconds/sort | {:.1f}; "
+        "disk, s | seconds/disk | {:.1f}; over the sort | over_the_sort | x; "
+        "over the disk | over_the_disk | x; peak, MiB | peak_bytes | MiB; extended to | extended_to; "
+        "ingest, s | extended_seconds/ingest | {0[0]:.0f} to {0[1]:.0f}; "
+        "sort, s | extended_seconds/sort | {0[0]:.0f} to {0[1]:.0f}"
+    ),
+    {
+        "folder": limits.FOLDER,
+        "edges": 50_000_000,
+        "memory": 2 << 30,
+        "to": 1_000_000_000,
+        "cases": Option(CASES, known=CASES),
+    },
+    key="cases",
+    rounds=1,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

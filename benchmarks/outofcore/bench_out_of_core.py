@@ -1,6 +1,6 @@
 """Sums over graphs and features that are three times the memory of the process, beside the disk itself.
 
-    python benchmarks/outofcore/bench_out_of_core.py --folder FOLDER [--nodes 12000000] [--degree 8]
+    python -m benchmarks.outofcore.bench_out_of_core --folder FOLDER [--nodes 12000000] [--degree 8]
         [--width 128] [--share 3.0] [--json FILE]
 
 The graph has random sources, so that no order of the rows spares a read. Features are stored by columns
@@ -21,22 +21,17 @@ of the work. "few destinations": results for a tenth of the nodes, as where only
 the features of all, so that reading is.
 """
 
-import argparse
-import json
 import statistics
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import disk
-import inputs
-import limits
 import numpy as np
 
 import onehop
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore import disk, inputs, limits
 
 CHECKED = 2_000
 # Of what the process is allowed: about what a panel takes.
@@ -45,32 +40,22 @@ TOUCHED = 0.4
 CASES = {"square": 1.0, "few destinations": 0.1}
 
 
-def prepare(folder: Path, nodes: int, destinations: int, degree: int, width: int) -> list[Path]:
+def prepare(options: Options, case: str) -> list[Path]:
     """Writes graph and features where they are not there yet; the files."""
-    graph = inputs.graph(folder, nodes, destinations, degree)
-    return [graph / "rowptr.npy", graph / "col.npy", inputs.features(folder, nodes, width, by_columns=True)]
+    folder, destinations = limits.folder_of(options), int(options.nodes * CASES[case])
+    graph = inputs.random_graph(folder, options.nodes, destinations, options.degree)
+    x = inputs.features(folder, options.nodes, options.width, by_columns=True)
+    return [graph / "rowptr.npy", graph / "col.npy", x]
 
 
-def child(options: argparse.Namespace) -> None:
-    """The limited process."""
-    if options.limit_data:
-        limits.limit_data(options.limit_data)
-    if options.touch:
-        disk.memory(options.touch, large_pages=True)
+def aggregated(order: Row) -> Row:
+    """The work of the limited process."""
+    limits.limit_data(order["limit_data"])
+    if order["touch"]:
+        disk.memory(order["touch"], large_pages=True)
     begin = time.perf_counter()
-    onehop.aggregate(onehop.Graph.open(options.graph), options.x, out=options.out)
-    seconds = time.perf_counter() - begin
-    used = Path("/proc/self/io").read_text().splitlines()
-    io = {line.split(":")[0]: int(line.split()[1]) for line in used}
-    print(
-        json.dumps(
-            {
-                "seconds": seconds,
-                "read_bytes": io["read_bytes"],
-                "write_bytes": io["write_bytes"],
-            }
-        )
-    )
+    onehop.aggregate(onehop.Graph.open(order["graph"]), order["x"], out=order["out"])
+    return {"seconds": time.perf_counter() - begin, **limits.counted()}
 
 
 def check(graph: Path, x: Path, out: Path) -> float:
@@ -89,8 +74,9 @@ def check(graph: Path, x: Path, out: Path) -> float:
     return worst
 
 
-def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[str, Any]:
-    """One case: the disk's own times, then the aggregation's, printed."""
+def measured(name: str, options: Options) -> Row:
+    """One case: the disk's own times, then the aggregation's."""
+    files = prepare(options, name)
     destinations = int(options.nodes * CASES[name])
     input_bytes = sum(file.stat().st_size for file in files)
     limit = int(input_bytes / options.share)
@@ -101,12 +87,11 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
     writing = disk.write_once(out, result_bytes)
     disk.forget(files)
     touched = int(limit * TOUCHED)
-    runs: list[dict[str, Any]] = []
+    runs: list[Row] = []
     before: list[float] = []
     for touch in [0, touched] * options.rounds:
-        program = [sys.executable, __file__, "--child", "--graph", str(files[0].parent), "--x", str(files[2])]
-        printed, how, peak = limits.run([*program, "--out", str(out), "--touch", str(touch)], limit)
-        said = json.loads(printed)
+        order = {"graph": str(files[0].parent), "x": str(files[2]), "out": str(out), "touch": touch}
+        said, how, peak = limits.run(aggregated, order, limit)
         disk.forget([*files, out])
         error = check(files[0].parent, files[2], out)
         disk.forget(files)
@@ -121,7 +106,7 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
     peak = said["peak"]
     moved = said["read_bytes"] + said["write_bytes"]
     own = reading * said["read_bytes"] / input_bytes + writing * said["write_bytes"] / result_bytes
-    results = {
+    return {
         "case": name,
         "destinations": destinations,
         "input_bytes": input_bytes,
@@ -148,43 +133,42 @@ def measured(name: str, files: list[Path], options: argparse.Namespace) -> dict[
         "over_the_disk_for_the_bytes_moved": said["seconds"] / own,
         "largest_error": error,
     }
-    for key, value in results.items():
-        print(f"{key:36} {value:,.3f}" if isinstance(value, float) else f"{key:36} {value}", flush=True)
-    return results
 
 
-def main() -> None:
-    """Prepares, measures, checks, prints, writes."""
-    parser = command.parser(__doc__, rounds=3)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nodes", type=int, default=12_000_000)
-    parser.add_argument("--degree", type=int, default=8)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--share", type=float, default=3.0)
-    parser.add_argument("--prepare", action="store_true", help="write graphs and features, and stop")
-    for name in ("--graph", "--x", "--out"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--touch", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child:
-        child(options)
-        return
-    if options.folder is None:
-        parser.error("--folder is needed: a place with room on the disk to be measured")
-    files = {
-        name: prepare(options.folder, options.nodes, int(options.nodes * part), options.degree, options.width)
-        for name, part in CASES.items()
-    }
-    if options.prepare:
-        return
-    print(machine_line())
-    cases = [measured(name, files[name], options) for name in CASES]
-    chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "share")}
-    # The square case's figures stand at the top as well, where they always stood.
-    command.write(options, "bench out of core", {**chosen, **cases[0], "cases": cases})
+def rows(options: Options) -> Iterator[Row]:
+    """Prepares, and measures every case; or prepares alone."""
+    for name in CASES:
+        prepare(options, name)
+    if not options.prepare:
+        yield from (measured(name, options) for name in CASES)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench out of core",
+    rows,
+    columns.of(
+        "case; s | seconds | {:.1f}; touched before, s | seconds_touched_before | {:.1f}; "
+        "disk reads, s | disk_read_s | {:.1f}; disk writes, s | disk_write_s | {:.1f}; "
+        "over both | over_reading_and_writing_once | x; "
+        "over its bytes | over_the_disk_for_the_bytes_moved | x; "
+        "peak, MiB | peak_bytes | MiB; largest error | largest_error | {:.0e}; limited by | limited_by"
+    ),
+    {
+        "folder": limits.FOLDER,
+        "nodes": 12_000_000,
+        "degree": 8,
+        "width": 128,
+        "share": 3.0,
+        "prepare": Option(False, "write graphs and features, and stop"),
+    },
+    key="cases",
+    rounds=3,
+    threads=False,
+    kept=("nodes", "degree", "width", "share"),
+    # The square case's figures are at the top as well.
+    more=lambda options, rows: rows[0] if rows else {},
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

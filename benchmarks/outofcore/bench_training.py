@@ -1,6 +1,6 @@
 """Sampled training with features of three times the memory of the process, beside features in memory.
 
-    python benchmarks/outofcore/bench_training.py --folder FOLDER [--nodes 12000000] [--degree 8]
+    python -m benchmarks.outofcore.bench_training --folder FOLDER [--nodes 12000000] [--degree 8]
         [--width 128] [--share 3.0] [--workers 4] [--batches 30] [--cases uniform hubs hubs-first]
 
 GraphSAGE of two layers on batches of ``onehop.loader``: 1,024 seeds, fan-out 15 and 10, made ahead by
@@ -19,28 +19,22 @@ edges; such hubs lie anywhere in the file ("hubs"), or before all others ("hubs-
 keeps their pages. The folder needs room for the features and, for each case, the graph.
 """
 
-import argparse
-import json
 import math
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import disk
-import inputs
-import limits
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 import onehop
-from onehop.bench import command
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore import disk, inputs, limits
 from onehop.bench.plain_models import SAGE
-from onehop.bench.stamp import machine_line
-from onehop.graph import stored
 
 CASES = ("uniform", "hubs", "hubs-first")
 SEEDS, FAN_OUT, HIDDEN, CLASSES = 1024, [15, 10], 256, 40
@@ -53,42 +47,39 @@ ROUNDING = 1e-3
 WAITING, READS = 64, 40_000
 
 
-def blocks(case: str, nodes: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows of drawn sources, a million edges at a time."""
-    generator = torch.Generator().manual_seed(0)
-    step = max((1 << 20) // degree, 1)
+def draw_of(case: str, nodes: int) -> inputs.Draw:
+    """What draws the sources of a case."""
     # Multiplied by a number without a common divisor, ranks become numbers in no order.
     factor = next(each for each in range(int(0.618 * nodes), nodes) if math.gcd(each, nodes) == 1)
-    for begin in range(0, nodes, step):
-        rows = min(step, nodes - begin)
-        drawn = torch.rand(rows * degree, generator=generator, dtype=torch.float64)
-        if case != "uniform":
-            drawn = drawn**POWER
-        col = (drawn * nodes).long().clamp(max=nodes - 1)
-        yield torch.full((rows,), degree), col * factor % nodes if case == "hubs" else col
+
+    def draw(begin: int, count: int, generator: torch.Generator) -> torch.Tensor:
+        drawn = torch.rand(count, generator=generator, dtype=torch.float64)
+        col = ((drawn if case == "uniform" else drawn**POWER) * nodes).long().clamp(max=nodes - 1)
+        return col * factor % nodes if case == "hubs" else col
+
+    return draw
 
 
-def prepare(options: argparse.Namespace) -> tuple[Path, dict[str, Path]]:
+def prepare(options: Options) -> tuple[Path, dict[str, Path]]:
     """Writes features and graphs where they are not there yet; the files."""
-    x = inputs.features(options.folder, options.nodes, options.width, by_columns=False)
-    graphs = {}
-    for case in options.cases:
-        graphs[case] = options.folder / f"graph-{case}-{options.nodes}-{options.degree}"
-        if not graphs[case].exists():
-            stored.write(graphs[case], options.nodes, blocks(case, options.nodes, options.degree))
+    folder, nodes, degree = limits.folder_of(options), options.nodes, options.degree
+    x = inputs.features(folder, nodes, options.width, by_columns=False)
+    graphs = {
+        case: inputs.graph(
+            folder / f"graph-{case}-{nodes}-{degree}",
+            nodes,
+            inputs.blocks(nodes, degree, draw_of(case, nodes)),
+        )
+        for case in options.cases
+    }
     return x, graphs
 
 
-def counted() -> int:
-    """Bytes that this process has had read from disks."""
-    lines = Path("/proc/self/io").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("read_bytes:"))
-
-
-def train(options: argparse.Namespace) -> dict[str, Any]:
+def train(order: Row) -> Row:
     """The work of the process that trains: seconds, losses, and bytes read, of the batches that count."""
-    if options.limit_data:
-        limits.limit_data(options.limit_data)
+    options = Options(**order)
+    torch.set_num_threads(options.threads)
+    limits.limit_data(options.limit_data)
     features: Any = options.x if options.way == "map" else torch.from_numpy(np.load(options.x))
     graph = onehop.Graph.open(options.graph).load()
     nodes = graph.num_dst
@@ -112,7 +103,7 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     with onehop.patch():
         for number, batch in enumerate(loader):
             if number == options.warm:
-                begin, steps, read = time.perf_counter(), 0.0, counted()
+                begin, steps, read = time.perf_counter(), 0.0, limits.counted()["read_bytes"]
             start = time.perf_counter()
             optimizer.zero_grad()
             out = model(batch.x, batch.edge_index)[: batch.batch_size]
@@ -125,28 +116,26 @@ def train(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "seconds": (time.perf_counter() - begin) / options.batches,
         "step_seconds": steps / options.batches,
-        "read_bytes": (counted() - read) / options.batches,
+        "read_bytes": (limits.counted()["read_bytes"] - read) / options.batches,
         "nodes": batch.num_nodes,
         "losses": losses,
         "checks": checks,
     }
 
 
-def measured(case: str, x: Path, graph: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One case, printed."""
+def measured(case: str, x: Path, graph: Path, options: Options) -> Row:
+    """One case."""
     size = x.stat().st_size
     limit = int(size / options.share)
-    program = [sys.executable, __file__, "--x", str(x), "--graph", str(graph), "--width", str(options.width)]
-    program += ["--workers", str(options.workers), "--batches", str(options.batches)]
-    program += ["--warm", str(options.warm), "--threads", str(options.threads), "--child"]
-    runs: dict[str, list[dict[str, Any]]] = {"memory": [], "map": []}
+    order = {key: getattr(options, key) for key in ("width", "workers", "batches", "warm", "threads")}
+    order |= {"x": str(x), "graph": str(graph)}
+    runs: dict[str, list[Row]] = {"memory": [], "map": []}
     for _ in range(options.rounds):
         for way, found in runs.items():
             disk.forget([x, *graph.iterdir()])
-            printed, how, peak = limits.run(
-                [*program, "--way", way], limit if way == "map" else disk.machine_bytes()
-            )
-            found.append({**json.loads(printed), "limited_by": how, "peak_bytes": peak})
+            allowed = limit if way == "map" else disk.machine_bytes()
+            said, how, peak = limits.run(train, {**order, "way": way}, allowed)
+            found.append({**said, "limited_by": how, "peak_bytes": peak})
     every = [run for found in runs.values() for run in found]
     if any(run["checks"] != every[0]["checks"] for run in every):
         raise SystemExit(f"{case}: rows differ between features in memory and in a map")
@@ -163,15 +152,6 @@ def measured(case: str, x: Path, graph: Path, options: argparse.Namespace) -> di
     disk_s = middle["map"]["read_bytes"] / rate
     # The disk reads while a batch is computed, at best.
     bound = max(disk_s, seconds["memory"]) / seconds["memory"]
-    print(
-        f"{case:11} memory {seconds['memory'] * 1e3:7.1f} ms a batch, map {seconds['map'] * 1e3:7.1f} ms, "
-        f"{ratio:.2f}x: at most {TARGET:g}x {'reached' if ratio <= TARGET else 'not reached'}; "
-        f"{middle['map']['limited_by']}\n"
-        f"{'':11} a batch reads {middle['map']['read_bytes'] / 1e6:.0f} MB for "
-        f"{middle['map']['nodes'] * options.width * 4 / 1e6:.0f} MB of rows; at {rate / 1e6:.0f} MB/s, the "
-        f"disk's rate of random pages, that takes {disk_s * 1e3:.0f} ms: no way is below {bound:.2f}x",
-        flush=True,
-    )
     return {
         "case": case,
         "features_bytes": size,
@@ -192,36 +172,38 @@ def measured(case: str, x: Path, graph: Path, options: argparse.Namespace) -> di
     }
 
 
-def main() -> None:
-    """Prepares, measures, checks, prints, writes."""
-    parser = command.parser(__doc__, rounds=3, threads=True)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nodes", type=int, default=12_000_000)
-    parser.add_argument("--degree", type=int, default=8)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--share", type=float, default=3.0)
-    parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--batches", type=int, default=30)
-    parser.add_argument("--warm", type=int, default=20, help="batches before those that are counted")
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
-    for name in ("--x", "--graph", "--way"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child:
-        print(json.dumps(train(options)))
-        return
-    if options.folder is None:
-        parser.error("--folder is needed: a place with room on the disk to be measured")
+def rows(options: Options) -> Iterator[Row]:
+    """Prepares, and measures every case."""
     x, graphs = prepare(options)
-    print(machine_line())
-    cases = [measured(case, x, graph, options) for case, graph in graphs.items()]
-    chosen = {
-        name: getattr(options, name) for name in ("nodes", "degree", "width", "share", "workers", "batches")
-    }
-    command.write(options, "bench training out of core", {**chosen, "cases": cases})
+    for case, graph in graphs.items():
+        yield measured(case, x, graph, options)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench training out of core",
+    rows,
+    columns.of(
+        "case; memory, ms | seconds/memory | ms; map, ms | seconds/map | ms; ratio | ratio | x; "
+        "at most | target | x; reached | reached | yes or no; read, MiB | read_bytes_a_batch | MiB; "
+        "rows, MiB | row_bytes_a_batch | MiB; disk, ms | disk_s_a_batch | ms; "
+        "least | least_ratio_of_the_disk | x; limited by | limited_by"
+    ),
+    {
+        "folder": limits.FOLDER,
+        "nodes": 12_000_000,
+        "degree": 8,
+        "width": 128,
+        "share": 3.0,
+        "workers": 4,
+        "batches": 30,
+        "warm": Option(20, "batches before those that are counted"),
+        "cases": Option(CASES, known=CASES),
+    },
+    key="cases",
+    rounds=3,
+    kept=("nodes", "degree", "width", "share", "workers", "batches"),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

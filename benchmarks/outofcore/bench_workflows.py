@@ -1,6 +1,6 @@
 """Three hops of SGC, and the inference of a GCN layer by layer, from disk to disk, beside the disk itself.
 
-    python benchmarks/outofcore/bench_workflows.py --folder FOLDER [--nodes 6000000] [--degree 8]
+    python -m benchmarks.outofcore.bench_workflows --folder FOLDER [--nodes 6000000] [--degree 8]
         [--width 128] [--hidden 64] [--classes 40] [--share 3.0] [--cases sgc gcn]
 
 "sgc" is ``onehop.hops(graph, x, 3, out)``; "gcn" is ``onehop.infer`` of PyG's unchanged ``GCN`` with two
@@ -21,23 +21,18 @@ The results are compared with those of the same model of PyG in memory, of which
 than rounding: ``--tolerance`` of the largest entry. The folder needs room for five times the features.
 """
 
-import argparse
-import json
-import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import disk
-import inputs
-import limits
 import numpy as np
 import torch
 from torch_geometric.nn import GCN, SGConv
 
 import onehop
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
+from benchmarks import columns
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.outofcore import disk, inputs, limits
 
 CASES = ("sgc", "gcn")
 HOPS = 3
@@ -45,7 +40,7 @@ TARGET = 2.0
 ROWS = 1 << 16
 
 
-def model_of(case: str, options: argparse.Namespace) -> torch.nn.Module:
+def model_of(case: str, options: Options) -> torch.nn.Module:
     """The model; of SGC the sums alone, since its weights are those of one linear layer behind them."""
     torch.manual_seed(0)
     if case == "gcn":
@@ -55,32 +50,33 @@ def model_of(case: str, options: argparse.Namespace) -> torch.nn.Module:
     return layer
 
 
-def from_disk(options: argparse.Namespace) -> None:
+def from_disk(order: Row) -> Row:
     """The work of the limited process."""
-    if options.limit_data:
-        limits.limit_data(options.limit_data)
-    graph, model = onehop.Graph.open(options.graph), model_of(options.child, options)
+    options = Options(**order)
+    torch.set_num_threads(options.threads)
+    limits.limit_data(options.limit_data)
+    graph, model = onehop.Graph.open(options.graph), model_of(options.case, options)
     begin = time.perf_counter()
-    if options.child == "sgc":
+    if options.case == "sgc":
         onehop.hops(graph, options.x, HOPS, options.out)
     else:
         onehop.infer(model, graph, options.x, options.out)
-    seconds = time.perf_counter() - begin
-    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
-    print(json.dumps({"seconds": seconds, **{k: int(counts[k]) for k in ("read_bytes", "write_bytes")}}))
+    return {"seconds": time.perf_counter() - begin, **limits.counted()}
 
 
-def in_memory(options: argparse.Namespace) -> None:
+def in_memory(order: Row) -> Row:
     """The work of the process without a limit."""
+    options = Options(**order)
+    torch.set_num_threads(options.threads)
     x = torch.from_numpy(np.load(options.x))
     edge_index = onehop.Graph.open(options.graph).load().edge_index()
-    model = model_of(options.child, options)
+    model = model_of(options.case, options)
     with torch.no_grad(), onehop.patch():
         begin = time.perf_counter()
         out = model(x, edge_index)
         seconds = time.perf_counter() - begin
     np.save(options.out, out.numpy())
-    print(json.dumps({"seconds": seconds}))
+    return {"seconds": seconds}
 
 
 def difference(found: Path, expected: Path) -> float:
@@ -96,7 +92,7 @@ def difference(found: Path, expected: Path) -> float:
     return worst / largest
 
 
-def least_bytes(case: str, graph_bytes: int, options: argparse.Namespace) -> tuple[int, int]:
+def least_bytes(case: str, graph_bytes: int, options: Options) -> tuple[int, int]:
     """What must be read and written if every file is read once by whoever needs it, and written once."""
     column = 4 * options.nodes
     if case == "sgc":
@@ -115,32 +111,28 @@ def rates(x: Path, beside: Path) -> tuple[float, float]:
     return size / reading, size / disk.write_once(beside, size)
 
 
-def measured(case: str, graph: Path, x: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """One case, printed."""
+def measured(case: str, graph: Path, x: Path, options: Options) -> Row:
+    """One case."""
     files = [graph / "rowptr.npy", graph / "col.npy", x]
     graph_bytes = sum(file.stat().st_size for file in files[:2])
     limit = int((graph_bytes + x.stat().st_size) / options.share)
     out, exact = options.folder / f"{case}.npy", options.folder / f"{case}-memory.npy"
-    program = [sys.executable, __file__, "--child", case, "--graph", str(graph), "--x", str(x)]
-    program += ["--threads", str(options.threads), "--nodes", str(options.nodes)]
-    for name in ("width", "hidden", "classes"):
-        program += [f"--{name}", str(getattr(options, name))]
-    alone = json.loads(
-        limits.run([*program, "--in-memory", "--out", str(exact)], disk.machine_bytes()).printed
-    )
+    order = {key: getattr(options, key) for key in ("threads", "nodes", "width", "hidden", "classes")}
+    order |= {"case": case, "graph": str(graph), "x": str(x)}
+    alone = limits.run(in_memory, {**order, "out": str(exact)}, disk.machine_bytes()).result
     least_read, least_written = least_bytes(case, graph_bytes, options)
-    runs: list[dict[str, Any]] = []
+    runs: list[Row] = []
     for _ in range(options.rounds):
         before = rates(x, out)
         disk.forget(files)
-        printed, how, peak = limits.run([*program, "--out", str(out)], limit)
+        said, how, peak = limits.run(from_disk, {**order, "out": str(out)}, limit)
         disk.forget([out])
         found = difference(out, exact)
         out.unlink()
         if not found <= options.tolerance:
             raise SystemExit(f"{case}: the result differs from that in memory by {found:.1e}")
         read_rate, write_rate = (sum(each) / 2 for each in zip(before, rates(x, out), strict=True))
-        run = {**json.loads(printed), "peak_bytes": peak, "difference": found}
+        run = {**said, "peak_bytes": peak, "difference": found}
         least = least_read / read_rate + least_written / write_rate
         runs.append(
             {
@@ -155,16 +147,6 @@ def measured(case: str, graph: Path, x: Path, options: argparse.Namespace) -> di
     exact.unlink()
     run = sorted(runs, key=lambda each: each["over_the_disk"])[len(runs) // 2]
     over = run["over_the_disk"]
-    print(
-        f"{case}: {run['seconds']:.1f} s with {limit / 1e9:.2f} GB ({how});\n"
-        f"     {alone['seconds']:.1f} s in memory, whose result it equals to within {run['difference']:.0e}\n"
-        f"     each file once: {least_read / 1e9:.2f} and {least_written / 1e9:.2f} GB, for which the disk "
-        f"takes {run['least_disk_s']:.1f} s: {over:.2f}x, at most {TARGET:g}x "
-        f"{'reached' if over <= TARGET else 'not reached'}\n"
-        f"     it reads {run['read_bytes'] / 1e9:.2f} and writes {run['write_bytes'] / 1e9:.2f} GB: "
-        f"{run['moved_disk_s']:.1f} s",
-        flush=True,
-    )
     return {
         "case": case,
         "limit_bytes": limit,
@@ -179,35 +161,40 @@ def measured(case: str, graph: Path, x: Path, options: argparse.Namespace) -> di
     }
 
 
-def main() -> None:
-    """Prepares, measures, checks, prints, writes."""
-    parser = command.parser(__doc__, rounds=3, threads=True)
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--nodes", type=int, default=6_000_000)
-    parser.add_argument("--degree", type=int, default=8)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--classes", type=int, default=40)
-    parser.add_argument("--share", type=float, default=3.0)
-    parser.add_argument("--tolerance", type=float, default=1e-5)
-    parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES)
-    for name in ("--graph", "--x", "--out", "--child"):
-        parser.add_argument(name, help=argparse.SUPPRESS)
-    parser.add_argument("--in-memory", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--limit-data", type=int, default=0, help=argparse.SUPPRESS)
-    options = command.read(parser)
-    if options.child is not None:
-        in_memory(options) if options.in_memory else from_disk(options)
-        return
-    if options.folder is None:
-        parser.error("--folder is needed: a place with room on the disk to be measured")
-    graph = inputs.graph(options.folder, options.nodes, options.nodes, options.degree)
-    x = inputs.features(options.folder, options.nodes, options.width, by_columns=True)
-    print(machine_line())
-    cases = [measured(case, graph, x, options) for case in options.cases]
-    chosen = {name: getattr(options, name) for name in ("nodes", "degree", "width", "hidden", "classes")}
-    command.write(options, "bench workflows out of core", {**chosen, "cases": cases})
+def rows(options: Options) -> Iterator[Row]:
+    """Prepares, and measures every case."""
+    folder = limits.folder_of(options)
+    graph = inputs.random_graph(folder, options.nodes, options.nodes, options.degree)
+    x = inputs.features(folder, options.nodes, options.width, by_columns=True)
+    for case in options.cases:
+        yield measured(case, graph, x, options)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench workflows out of core",
+    rows,
+    columns.of(
+        "case; s | seconds | {:.1f}; in memory, s | memory_seconds | {:.1f}; "
+        "disk, s | least_disk_s | {:.1f}; over the disk | over_the_disk | x; "
+        "at most | target | x; reached | reached | yes or no; "
+        "for its bytes, s | moved_disk_s | {:.1f}; difference | difference | {:.0e}; limited by | limited_by"
+    ),
+    {
+        "folder": limits.FOLDER,
+        "nodes": 6_000_000,
+        "degree": 8,
+        "width": 128,
+        "hidden": 64,
+        "classes": 40,
+        "share": 3.0,
+        "tolerance": 1e-5,
+        "cases": Option(CASES, known=CASES),
+    },
+    key="cases",
+    rounds=3,
+    kept=("nodes", "degree", "width", "hidden", "classes"),
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

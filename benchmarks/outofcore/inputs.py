@@ -1,31 +1,46 @@
 """Graphs and features on disk that are measured."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 import torch
+from torch import Generator, Tensor
 
 from onehop.graph import stored
 
+# The first row, how many sources to draw for the rows from there on, and the generator.
+Draw = Callable[[int, int, Generator], Tensor]
 
-def blocks(nodes: int, rows_of_all: int, degree: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Rows of random sources, a million edges at a time."""
+
+def blocks(rows: int, degree: int, draw: Draw) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows of so many drawn sources each, about a million edges at a time."""
     generator = torch.Generator().manual_seed(0)
     step = max((1 << 20) // degree, 1)
-    for begin in range(0, rows_of_all, step):
-        rows = min(step, rows_of_all - begin)
-        col = torch.randint(0, nodes, (rows * degree,), generator=generator, dtype=torch.int32)
-        yield torch.full((rows,), degree), col
+    for begin in range(0, rows, step):
+        count = min(step, rows - begin)
+        yield torch.full((count,), degree), draw(begin, count * degree, generator)
 
 
-def graph(folder: Path, nodes: int, destinations: int, degree: int) -> Path:
-    """Writes a graph of random sources where it is not there yet; its folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"graph-{nodes}-{destinations}-{degree}"
+def uniform(nodes: int) -> Draw:
+    """Sources that are drawn alike."""
+    return lambda begin, count, generator: torch.randint(
+        0, nodes, (count,), generator=generator, dtype=torch.int32
+    )
+
+
+def graph(path: Path, nodes: int, rows: Iterable[tuple[Tensor, Tensor]]) -> Path:
+    """Writes a graph where it is not there yet; its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        stored.write(path, nodes, blocks(nodes, destinations, degree))
+        stored.write(path, nodes, rows)
     return path
+
+
+def random_graph(folder: Path, nodes: int, destinations: int, degree: int) -> Path:
+    """Writes a graph of random sources where it is not there yet; its folder."""
+    path = folder / f"graph-{nodes}-{destinations}-{degree}"
+    return graph(path, nodes, blocks(destinations, degree, uniform(nodes)))
 
 
 def features(folder: Path, nodes: int, width: int, by_columns: bool) -> Path:

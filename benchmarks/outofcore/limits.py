@@ -5,34 +5,39 @@ import resource
 import shutil
 import signal
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks import harness
+from benchmarks.harness import Option, Options, Row
+
 
 class Ran(NamedTuple):
-    """What a limited process printed, how it was limited, and the most memory it had, if that is known."""
+    """What a limited process returned, how it was limited, and the most memory it had, if that is known."""
 
-    printed: str
+    result: Row
     limited_by: str
     peak_bytes: int | None
 
 
-def run(program: list[str], limit: int) -> Ran:
-    """Runs a program with so much memory, in a control group where one can be made.
+def run(function: Callable[[Row], Row], order: Row, limit: int) -> Ran:
+    """Calls a function in a process with so much memory, in a control group where one can be made.
 
-    Elsewhere the program gets ``--limit-data`` with the bytes, for :func:`limit_data`.
+    Elsewhere its ``order`` has the bytes as "limit_data", for :func:`limit_data`.
     """
     found = _control_group(limit)
+    called = partial(subprocess.run, stdout=subprocess.PIPE, text=True, env=harness.environment())
     if found is None:
-        done = subprocess.run(
-            [*program, "--limit-data", str(limit)], stdout=subprocess.PIPE, check=True, text=True
-        )
-        return Ran(done.stdout, "data segment beside the libraries'; the page cache is not limited", None)
+        done = called(harness.program_of(function, {**order, "limit_data": limit}), check=True)
+        how = "data segment beside the libraries'; the page cache is not limited"
+        return Ran(harness.result_of(done.stdout), how, None)
     group, processes = found
     try:
         # A shell that joins the group, and becomes the program.
-        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh", *program]
-        done = subprocess.run(joining, stdout=subprocess.PIPE, check=False, text=True)
+        joining = ["sh", "-c", f'echo $$ > {processes} && exec "$@"', "sh"]
+        done = called([*joining, *harness.program_of(function, {**order, "limit_data": 0})], check=False)
         if done.returncode == -signal.SIGKILL:
             raise SystemExit(
                 f"a process was killed that may have {limit / 1e9:.2f} GB: its libraries alone take a "
@@ -40,17 +45,21 @@ def run(program: list[str], limit: int) -> Ran:
             )
         done.check_returncode()
         peak = group / "memory.max_usage_in_bytes"
+        peak_bytes = int(peak.read_text()) if peak.exists() else None
         return Ran(
-            done.stdout,
-            "control group, libraries and page cache included",
-            int(peak.read_text()) if peak.exists() else None,
+            harness.result_of(done.stdout), "control group, libraries and page cache included", peak_bytes
         )
     finally:
         group.rmdir()
 
 
 def limit_data(size: int) -> None:
-    """Lets this process have so many more bytes of private memory; a map that is only read is not counted."""
+    """Lets this process have so many more bytes of private memory; 0 for any number.
+
+    A map that is only read is not counted.
+    """
+    if not size:
+        return
     status = Path("/proc/self/status").read_text().splitlines()
     taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
     resource.setrlimit(resource.RLIMIT_DATA, (taken + size, taken + size))
@@ -68,3 +77,24 @@ def _control_group(limit: int) -> tuple[Path, Path] | None:
             continue
         return group, group / "cgroup.procs"
     return None
+
+
+def counted() -> Row:
+    """Bytes that this process has had read from and written to disks."""
+    counts = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return {key: int(counts[key]) for key in ("read_bytes", "write_bytes")}
+
+
+def folder_of(options: Options) -> Path:
+    """The folder to measure in.
+
+    Raises:
+        SystemExit: There is none.
+    """
+    if options.folder is None:
+        raise SystemExit("--folder is needed: a place with room on the disk to be measured")
+    folder: Path = options.folder
+    return folder
+
+
+FOLDER = Option(None, "a place with room on the disk to be measured", kind=Path)

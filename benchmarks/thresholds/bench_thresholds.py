@@ -1,6 +1,6 @@
 """What each threshold of :mod:`onehop.thresholds` is worth, in a case where it decides.
 
-    python benchmarks/thresholds/bench_thresholds.py [--only few_edges,few_work] [--rounds 15]
+    python -m benchmarks.thresholds.bench_thresholds [--only few_edges,few_work] [--rounds 15]
                                                      [--threads N] [--json FILE]
 
 Every case runs under ``onehop.patch()``, with the threshold as it is and with another value that takes the
@@ -22,9 +22,9 @@ from torch import Tensor
 from torch_geometric import nn, utils
 
 import onehop
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import thresholds
-from onehop.bench import command
-from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Ratio, interleave
 
 NEVER = 1 << 60
@@ -107,31 +107,12 @@ def weighted_sum(count: int, width: int) -> Once:
     return partial(onehop.aggregate, graph, x, weight=weight)
 
 
-def linear(rows: int, width: int) -> Once:
-    """A linear step with its gradients."""
-    weight = features(width, width, True)
-    x = features(rows, width, True)
-
-    def once() -> None:
-        F.linear(x, weight).sum().backward()
-
-    return once
-
-
-def bag_of_words(rows: int, width: int) -> Once:
-    """A linear step of constant features, of which 1 in 100 is not 0."""
-    weight = features(16, width, True)
-    x = (torch.rand(rows, width, generator=torch.Generator().manual_seed(2)) < 0.01).float()
-
-    def once() -> None:
-        F.linear(x, weight).sum().backward()
-
-    return once
-
-
-def dense_constant(rows: int, width: int) -> Once:
-    """A linear step of constant features without zeros."""
-    weight, x = features(16, width, True), features(rows, width)
+def linear(rows: int, width: int, features_of: str) -> Once:
+    """A linear step with its gradients: of learned features, or of constant ones, dense or with 1 % not 0."""
+    weight = features(width if features_of == "learned" else 16, width, True)
+    x = features(rows, width, features_of == "learned")
+    if features_of == "sparse":
+        x = (torch.rand(rows, width, generator=torch.Generator().manual_seed(2)) < 0.01).float()
 
     def once() -> None:
         F.linear(x, weight).sum().backward()
@@ -207,91 +188,79 @@ def tuned() -> Once:
     return once
 
 
+def one(kind: Callable[..., torch.nn.Module], *sizes: int, **options: Any) -> Callable[[], Once]:
+    """Makes a layer over a random graph of so many edges and nodes, of this width."""
+    count, nodes, width = sizes
+    return partial(one_layer, partial(kind, width, options.pop("out", width)), count, nodes, width, **options)
+
+
 def cases() -> Iterator[Case]:
     """Every case."""
-    gcn = partial(nn.GCNConv, 64, 64)
-    made = partial(one_layer, gcn, 500_000, 50_000, 64, learned=False, new_features=True)
-    yield Case("meetings", 1, "GCNConv, constant features that are new in every call", made)
-    graph_conv = partial(nn.GraphConv, 64, 16)
-    made = partial(one_layer, graph_conv, 10_000, 2_500, 64, learned=False)
-    yield Case("kept_work", 0, "GraphConv, constant features, 10,000 edges of 64", made)
-    made = partial(one_layer, graph_conv, 10_000, 2_500, 64, learned=False, new_features=True)
-    yield Case("kept_work", 0, "GraphConv, constant features that are new, 10,000 edges of 64", made)
-    yield Case(
-        "ordered_edges",
-        0,
-        "aggregate, constant weights, 50,000 edges of 16",
-        lambda: weighted_sum(50_000, 16),
-    )
-    yield Case("pooled_bytes", 0, "aggregate, 2,700 rows of 64", lambda: weighted_sum(27_000, 64))
-    yield Case("policy_bytes", 0, "two GCN layers, Cora's size", two_layers)
-    yield Case("serial_work", 0, "aggregate, 1,000 edges of 16", lambda: weighted_sum(1_000, 16))
-    yield Case("serial_work", 0, "aggregate, 500 edges of 64", lambda: weighted_sum(500, 64))
-    yield Case("product_work", 0, "a linear step, 10,000 by 64 by 64", lambda: linear(10_000, 64))
-    yield Case("product_work", 0, "a linear step, 200 by 64 by 64", lambda: linear(200, 64))
-    yield Case(
-        "sparse_numbers",
-        0,
-        "a linear step, 1,000 by 500, 1 % of them not 0",
-        lambda: bag_of_words(1_000, 500),
-    )
-    yield Case(
-        "sparse_numbers",
-        0,
-        "a linear step, 1,000 by 500, all of them not 0",
-        lambda: dense_constant(1_000, 500),
-    )
-    for fresh in (True, False):
-        how = "fresh" if fresh else "known"
-        made = partial(one_layer, partial(nn.SAGEConv, 32, 32), 1_000, 250, 32, fresh=fresh)
-        yield Case("few_edges", 0, f"SAGEConv, 1,000 {how} edges of 32", made)
-        made = partial(one_layer, partial(nn.SAGEConv, 8, 8), 8_000, 2_000, 8, fresh=fresh)
-        yield Case("few_edges", NEVER, f"SAGEConv, 8,000 {how} edges of 8", made)
-        made = partial(one_layer, partial(nn.SAGEConv, 128, 128), 3_000, 750, 128, fresh=fresh)
-        yield Case("few_work", NEVER, f"SAGEConv, 3,000 {how} edges of 128", made)
-    median = partial(nn.SAGEConv, 32, 32, aggr="median")
-    yield Case(
-        "cached_bytes",
-        0,
-        "SAGEConv, median, 10,000 edges of 32",
-        partial(one_layer, median, 10_000, 2_500, 32),
-    )
-    for other, columns in ((0, 4), (0, 16), (NEVER, 64)):
-        gatv2 = partial(nn.GATv2Conv, 64, 16, heads=4, edge_dim=columns)
-        yield Case(
-            "edge_columns",
-            other,
-            f"GATv2Conv, {columns} columns of edges",
-            partial(with_edge_features, gatv2, columns),
-        )
-    cg = partial(nn.CGConv, 64, 128)
-    yield Case("edge_columns", NEVER, "CGConv, 128 columns of edges", partial(with_edge_features, cg, 128))
-    yield Case("rows_a_node", NEVER, "HGTConv, 16 relations", lambda: heterogeneous(16))
-    yield Case("rows_a_node", 0, "HGTConv, 4 relations", lambda: heterogeneous(4))
-    yield Case("degree_rows", 0, "PNAConv, 20,000 nodes", lambda: pna(20_000))
-    yield Case("degree_rows", NEVER, "PNAConv, 20,000 nodes", lambda: pna(20_000))
-    yield Case("direct_numbers", 0, "scatter, mean of 1.3 million numbers", lambda: mean_of_rows(20_000))
-    yield Case("direct_numbers", 0, "scatter, mean of 3.2 million numbers", lambda: mean_of_rows(50_000))
-    yield Case("tuned_work", 0, 'patch(tune="auto"), GCNConv, 10,000 edges of 16, first ten passes', tuned)
-    yield Case("dropout_elements", 0, "dropout of 512", lambda: dropped(512, False))
-    yield Case(
-        "dropout_recorded_elements", 0, "dropout of 4,096 with its gradient", lambda: dropped(4_096, True)
-    )
-    yield Case("dropout_share", 1, "dropout of 262,144", lambda: dropped(262_144, True))
+    constant = {"learned": False}
+    new = {**constant, "new_features": True}
+    known = partial(one, nn.SAGEConv)
+    edge_gat = partial(nn.GATv2Conv, 64, 16, heads=4)
+    cg = partial(with_edge_features, partial(nn.CGConv, 64, 128), 128)
+    attended = {
+        columns: partial(with_edge_features, partial(edge_gat, edge_dim=columns), columns)
+        for columns in (4, 16, 64)
+    }
+    graph_conv, graph = partial(one, nn.GraphConv, out=16), (10_000, 2_500, 64)
+    for name, other, about, make in (
+        ("meetings", 1, "GCNConv, constant features that are new in every call",
+         one(nn.GCNConv, 500_000, 50_000, 64, **new)),
+        ("kept_work", 0, "GraphConv, constant features, 10,000 edges of 64",
+         graph_conv(*graph, **constant)),
+        ("kept_work", 0, "GraphConv, constant features that are new, 10,000 edges of 64",
+         graph_conv(*graph, **new)),
+        ("ordered_edges", 0, "aggregate, constant weights, 50,000 edges of 16",
+         partial(weighted_sum, 50_000, 16)),
+        ("pooled_bytes", 0, "aggregate, 2,700 rows of 64", partial(weighted_sum, 27_000, 64)),
+        ("policy_bytes", 0, "two GCN layers, Cora's size", two_layers),
+        ("serial_work", 0, "aggregate, 1,000 edges of 16", partial(weighted_sum, 1_000, 16)),
+        ("serial_work", 0, "aggregate, 500 edges of 64", partial(weighted_sum, 500, 64)),
+        ("product_work", 0, "a linear step, 10,000 by 64 by 64", partial(linear, 10_000, 64, "learned")),
+        ("product_work", 0, "a linear step, 200 by 64 by 64", partial(linear, 200, 64, "learned")),
+        ("sparse_numbers", 0, "a linear step, 1,000 by 500, 1 % of them not 0",
+         partial(linear, 1_000, 500, "sparse")),
+        ("sparse_numbers", 0, "a linear step, 1,000 by 500, all of them not 0",
+         partial(linear, 1_000, 500, "dense")),
+        ("few_edges", 0, "SAGEConv, 1,000 fresh edges of 32", known(1_000, 250, 32, fresh=True)),
+        ("few_edges", NEVER, "SAGEConv, 8,000 fresh edges of 8", known(8_000, 2_000, 8, fresh=True)),
+        ("few_work", NEVER, "SAGEConv, 3,000 fresh edges of 128", known(3_000, 750, 128, fresh=True)),
+        ("few_edges", 0, "SAGEConv, 1,000 known edges of 32", known(1_000, 250, 32)),
+        ("few_edges", NEVER, "SAGEConv, 8,000 known edges of 8", known(8_000, 2_000, 8)),
+        ("few_work", NEVER, "SAGEConv, 3,000 known edges of 128", known(3_000, 750, 128)),
+        ("cached_bytes", 0, "SAGEConv, median, 10,000 edges of 32",
+         one(partial(nn.SAGEConv, aggr="median"), 10_000, 2_500, 32)),
+        ("edge_columns", 0, "GATv2Conv, 4 columns of edges", attended[4]),
+        ("edge_columns", 0, "GATv2Conv, 16 columns of edges", attended[16]),
+        ("edge_columns", NEVER, "GATv2Conv, 64 columns of edges", attended[64]),
+        ("edge_columns", NEVER, "CGConv, 128 columns of edges", cg),
+        ("rows_a_node", NEVER, "HGTConv, 16 relations", partial(heterogeneous, 16)),
+        ("rows_a_node", 0, "HGTConv, 4 relations", partial(heterogeneous, 4)),
+        ("degree_rows", 0, "PNAConv, 20,000 nodes", partial(pna, 20_000)),
+        ("degree_rows", NEVER, "PNAConv, 20,000 nodes", partial(pna, 20_000)),
+        ("direct_numbers", 0, "scatter, mean of 1.3 million numbers", partial(mean_of_rows, 20_000)),
+        ("direct_numbers", 0, "scatter, mean of 3.2 million numbers", partial(mean_of_rows, 50_000)),
+        ("tuned_work", 0, 'patch(tune="auto"), GCNConv, 10,000 edges of 16, first ten passes', tuned),
+        ("dropout_elements", 0, "dropout of 512", partial(dropped, 512, False)),
+        ("dropout_recorded_elements", 0, "dropout of 4,096 with its gradient", partial(dropped, 4_096, True)),
+        ("dropout_share", 1, "dropout of 262,144", partial(dropped, 262_144, True)),
+    ):  # fmt: skip
+        yield Case(name, other, about, make)
 
 
-def measured(case: Case, rounds: int) -> dict[str, Any]:
+def measured(case: Case, rounds: int) -> Row:
     """A line of the result file."""
     once = case.make()
 
-    def another() -> None:
-        with thresholds.changed(**{case.name: case.other}):
+    def under(value: int) -> None:
+        with thresholds.changed(**{case.name: value}):
             once()
 
-    def same() -> None:
-        with thresholds.changed(**{case.name: getattr(thresholds.now, case.name)}):
-            once()
-
+    same = partial(under, getattr(thresholds.now, case.name))
+    another = partial(under, case.other)
     with onehop.patch():
         for _ in range(3):  # what is kept is there for both
             same()
@@ -303,33 +272,27 @@ def measured(case: Case, rounds: int) -> dict[str, Any]:
         "other": case.other,
         "case": case.about,
         "s": times[""].median_s,
-        "ratio": ratio.median,
-        "quartiles": [ratio.lower_quartile, ratio.upper_quartile],
+        **harness.spread(ratio),
         "control": control.median,
     }
 
 
-def main() -> None:
-    """Prints a line a case."""
-    parser = command.parser(__doc__, rounds=15, threads=True)
-    parser.add_argument("--only", type=command.names, help="names of thresholds, separated by commas")
-    options = command.read(parser)
-    print(machine_line())
-    found = []
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every case, or those of some thresholds."""
     for case in cases():
-        if options.only and case.name not in options.only:
-            continue
-        line = measured(case, options.rounds)
-        found.append(line)
-        low, high = line["quartiles"]
-        other = "never" if case.other == NEVER else f"from {case.other}"
-        print(
-            f"{case.name:26} {other:8} {case.about:66} {1e3 * line['s']:9.3f} ms  "
-            f"{line['ratio']:5.2f} ({low:.2f} to {high:.2f})  control {line['control']:.2f}",
-            flush=True,
-        )
-    command.write(options, "benchmarks/thresholds/bench_thresholds.py", {"cases": found})
+        if not options.only or case.name in options.only:
+            yield measured(case, options.rounds)
 
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "benchmarks/thresholds/bench_thresholds.py",
+    rows,
+    columns.of("threshold; other; case; ms | s | ms; ratio | ratio | gain quartiles; control | control | x"),
+    {"only": Option((), "names of thresholds")},
+    key="cases",
+    rounds=15,
+)
 
 if __name__ == "__main__":
-    main()
+    BENCHMARK.main()

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_direct.py"
+SCRIPT = ("-m", "benchmarks.layers.bench_direct")
 
 
 def test_every_function_is_printed_and_written(tmp_path: Path) -> None:
     file = tmp_path / "direct.json"
     options = ("--rows", "600", "--width", "4", "--rounds", "1", "--json", str(file))
-    done = run_python([SCRIPT, *options])
+    done = run_python([*SCRIPT, *options])
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["results"]
     assert len(rows) == 11

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_dropout.py"
+SCRIPT = ("-m", "benchmarks.layers.bench_dropout")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_python([SCRIPT, *arguments])
+    return run_python([*SCRIPT, *arguments])
 
 
 def test_every_case_is_printed_and_written(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_every_case_is_printed_and_written(tmp_path: Path) -> None:
     assert len(cases) == 2 * 2 * 3
     assert {case["pass"] for case in cases} == {"forward", "backward", "both"}
     assert all(case["ratio"] > 0 for case in cases)
-    assert done.stdout.count("one pass") == len(cases)
+    assert done.stdout.count("forward") == 2 * 2
 
 
 def test_an_unknown_pass_is_named() -> None:

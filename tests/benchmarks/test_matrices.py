@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "layers" / "bench_matrices.py"
+SCRIPT = ("-m", "benchmarks.layers.bench_matrices")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_python([SCRIPT, *arguments])
+    return run_python([*SCRIPT, *arguments])
 
 
 def test_every_layer_is_printed_and_written(tmp_path: Path) -> None:

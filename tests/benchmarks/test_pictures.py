@@ -1,42 +1,23 @@
 """The pictures of the documents, drawn anew from the stored results."""
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from benchmarks import render_results, result_pictures, result_tables
+from benchmarks.machines import render_pictures
 from tests.pictures import drawn, faults
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
-@pytest.fixture
-def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The program that draws those of the machines; it imports the others beside it."""
-    folder = ROOT / "benchmarks" / "machines"
-    monkeypatch.syspath_prepend(folder)
-    before = set(sys.modules)
-    spec = importlib.util.spec_from_file_location("render_pictures", folder / "render_pictures.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    for name in set(sys.modules) - before:
-        if name.startswith(("bench_ndp", "ndp_twins", "sampled_reads")):
-            del sys.modules[name]
-
-
-def test_pictures_of_machines_stay_inside_their_frames(machines: Any, tmp_path: Path) -> None:
+def test_pictures_of_machines_stay_inside_their_frames(tmp_path: Path) -> None:
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "results").symlink_to(RESULTS)
     with drawn() as figures:
-        machines.main(tmp_path)
+        render_pictures.main(tmp_path)
     assert [faults(figure) for figure in figures] == [[]] * 5
     names = {path.name for path in (tmp_path / "docs" / "images").iterdir()}
     assert names == {path.name for path in (ROOT / "docs" / "images").glob("[np][di]*_*.png")}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "versions" / "bench_versions.py"
+SCRIPT = ("-m", "benchmarks.versions.bench_versions")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_python([SCRIPT, *arguments])
+    return run_python([*SCRIPT, *arguments])
 
 
 def test_models_and_operators_are_compared(tmp_path: Path) -> None:

@@ -2,15 +2,17 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import scipy.sparse
 
 import onehop
+from benchmarks import harness
+from benchmarks.distributed import count_memory
 from onehop import datasets
 from onehop.distributed import cost
-from tests.distributed.launch import ROOT, run
+from tests.distributed.launch import ROOT, environment_of
+from tests.processes import run_together
 
 # Sources and numbers of edges, a split and its transpose: 4 bytes each, and 8 for the transpose; then rows.
 MOST = {"gcn": 30, "sage": 25, "gatv2": 45}
@@ -24,8 +26,12 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict]:
     file = tmp_path_factory.mktemp("graph") / "graph.npz"
     whole = onehop.Graph.from_edge_index(found.edge_index, found.num_nodes)
     scipy.sparse.save_npz(file, whole.to_scipy())
-    script = Path(ROOT) / "benchmarks/distributed/count_memory.py"
-    return run(str(script), 2, "--graph", str(file), "--models", *MOST, "--worker")
+    order = {"graph": str(file), "models": list(MOST), "method": "greedy"}
+    environment = environment_of(2)
+    ranks = [environment | {"RANK": str(rank)} for rank in range(2)]
+    done = run_together(harness.program_of(count_memory.work, order)[1:], ranks)
+    assert [each.returncode for each in done] == [0, 0], done
+    return [harness.result_of(each.stdout) for each in done]
 
 
 @pytest.mark.parametrize("model", MOST)

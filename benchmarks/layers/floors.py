@@ -1,8 +1,8 @@
-"""The least time for a forward and backward pass of layers with messages: what must be moved and multiplied.
+"""The least time for a forward and backward pass of layers: what must be moved and multiplied.
 
 A message's source has one or more rows of the layer's width, which are gathered edge by edge; rows of
 destinations are at hand while a row is reduced. The backward pass goes over the edges twice: by source, where
-rows of destinations are gathered (the gradient, and what the message's derivative asks of them), and by
+rows of destinations are gathered (the gradient, and what the message's derivative needs of them), and by
 destination, where its own rows have a gradient and the sources' are gathered again. Products with a
 concatenation are split, so that they are over nodes; those with features of edges are over edges. Bytes move
 at the speed of a gather of the graph's own rows, and products run in the fastest library for their shape
@@ -11,17 +11,19 @@ at the speed of a gather of the graph's own rows, and products run in the fastes
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
+from benchmarks.layers.convs import ATTRIBUTES, HEADS, MANY, MORE, RELATIONS, Given
 from onehop.bench.cases import Workload
 from onehop.bench.floors import AGGREGATION, PRODUCTS, Roofs
 from onehop.bench.limits import attention_bytes
 from onehop.bench.work import EpochWork, Product
 
 _FLOAT_BYTES = _INDEX_BYTES = 4
+# Their edges are summed by pairs of a type and a node.
+_BY_TYPE = ("RGCNConv", "FastRGCNConv", "RGATConv", "HEATConv", f"RGCNConv-{MANY}")
 
 
 class Linear(NamedTuple):
@@ -54,52 +56,71 @@ class MessageWork(NamedTuple):
     features: int = 0
 
 
-def message_works(width: int, narrow: int) -> dict[str, MessageWork]:
-    """The layers of bench_messages.py.
-
-    Args:
-        width: Columns of the nodes' features.
-        narrow: Columns of the edges' features, where they are narrow.
-    """
+def message_works(width: int) -> dict[str, MessageWork]:
+    """Returns the work of layers whose messages are compiled, for columns of this width."""
     square, double = Linear(width, width), Linear(width, 2 * width)
     joined = Linear(13 * width, width)  # of four aggregators with three scalers, and the node's own
+    of_edges, of_edges_twice = (Linear(ATTRIBUTES, times * width, over_edges=True) for times in (1, 2))
     return {
-        "gine": MessageWork(1, 1, (square,), width),
-        "gine-narrow": MessageWork(1, 1, (square, Linear(narrow, width, over_edges=True)), narrow),
+        "GINEConv": MessageWork(1, 1, (square, square, of_edges), ATTRIBUTES),
         # By source k and the gradient; by destination q and v.
-        "resgated": MessageWork(2, 4, (square,) * 4),
+        "ResGatedGraphConv": MessageWork(2, 4, (square,) * 4),
         # Both factors: by source two rows and the gradient; by destination two.
-        "cg": MessageWork(2, 5, (square,) * 4),
-        "cg-narrow": MessageWork(2, 5, (*(square,) * 4, Linear(narrow, 2 * width, over_edges=True)), narrow),
+        "CGConv": MessageWork(2, 5, (*(square,) * 4, of_edges_twice), ATTRIBUTES),
         # By source gamma, beta and the gradient; by destination the source's row.
-        "film": MessageWork(1, 4, (square, double, square, double)),
+        "FiLMConv": MessageWork(1, 4, (square, double, square, double)),
         # By source a linear function of the source's row, two coefficients a destination.
-        "pna": MessageWork(1, 2, (square, square, joined, square)),
+        "PNAConv": MessageWork(1, 2, (square, square, joined, square)),
         # By source the normaliser, the result and the gradient.
-        "gen": MessageWork(1, 3, (double, Linear(2 * width, width))),
+        "GENConv": MessageWork(1, 3, (double, Linear(2 * width, width))),
         # By source the destination's part and the gradient; by destination the source's part.
-        "edge-sum": MessageWork(1, 3, (square,) * 3),
+        "EdgeConv-sum": MessageWork(1, 3, (square,) * 3),
         # The same, but the second product cannot leave the edges. Its gradients count in full, though one
         # edge alone matters for each column of a destination.
-        "edge-max": MessageWork(1, 3, (square, square, Linear(width, width, over_edges=True))),
+        "EdgeConv": MessageWork(1, 3, (square, square, Linear(width, width, over_edges=True))),
         # Weights of the heads follow from four columns; sources' rows are summed for each head, and then
         # multiplied. By source the gradient; by destination the source's row.
-        "feast": MessageWork(1, 2, (Linear(4 * width, width),)),
+        "FeaStConv": MessageWork(1, 2, (Linear(4 * width, width),)),
         # The logit's part and the value's. By source the destination's part, the normaliser, the result and
         # the gradient; a row's softmax has no gradient to what its edges share.
-        "point-transformer": MessageWork(2, 4, (*(square,) * 3, Linear(3, width))),
+        "PointTransformerConv": MessageWork(2, 4, (*(square,) * 3, Linear(3, width))),
     }
 
 
-def message_floor(work: MessageWork, workload: Workload, width: int, roofs: Roofs) -> dict[str, float]:
-    """Seconds of the parts, and their sum as "total".
+def floor_of(name: str, on: Given, roofs: Roofs) -> dict[str, float] | None:
+    """Returns the seconds of a layer's parts, and their sum as "total"; None for layers without a floor.
 
     Args:
-        work: What the layer does.
-        workload: The graph.
-        width: Columns of the nodes' features.
-        roofs: Of this machine and graph.
+        name: A case of ``convs.py``.
+        on: What the layer is called with.
+        roofs: The rates of this machine for this graph.
     """
+    width, nodes = on.x.size(1), on.num_nodes
+    workload, square, head = Workload("", on.edges, nodes), Linear(width, width), width // HEADS
+    if (work := message_works(width).get(name)) is not None:
+        return message_floor(work, workload, width, roofs)
+    if name in _BY_TYPE:
+        types = MANY if name.endswith(str(MANY)) else RELATIONS
+        rows = min(fewest_pairs(workload, on.types if types == RELATIONS else on.many_types), types * nodes)
+        return sums_floor(workload, width, {square: rows + nodes}, roofs)
+    if name == "HANConv":
+        # Its features, and for each type the scores of what it gives.
+        return attention_floor("gat", workload, width, {square: (1 + RELATIONS) * nodes}, roofs)
+    if name == "HGTConv":
+        # Keys, queries, values and the result; keys and values by the matrix of each type and head.
+        products = {square: 4 * nodes, Linear(head, head): 2 * RELATIONS * nodes * HEADS}
+        return attention_floor("transformer", workload, width, products, roofs)
+    if name == "HeteroConv" or name in MORE:
+        # Each relation multiplies the rows of both of its ends.
+        rows = 2 * RELATIONS * nodes if name == "HeteroConv" else 2 * MANY * on.nodes_a_type
+        if name.endswith("GAT"):
+            return attention_floor("gat", workload, width, {square: rows}, roofs)
+        return sums_floor(workload, width, {square: rows}, roofs)
+    return None
+
+
+def message_floor(work: MessageWork, workload: Workload, width: int, roofs: Roofs) -> dict[str, float]:
+    """Returns the seconds of messages, as :func:`floor_of` does."""
     row, edges, nodes = width * _FLOAT_BYTES, workload.num_edges, workload.num_nodes
     rows = work.forward + work.backward
     of_features = 3 * work.features * _FLOAT_BYTES
@@ -114,7 +135,7 @@ def message_floor(work: MessageWork, workload: Workload, width: int, roofs: Roof
 def sums_floor(
     workload: Workload, width: int, products: Mapping[Linear, int], roofs: Roofs
 ) -> dict[str, float]:
-    """Seconds of sums of rows over all edges of a graph; arguments as of :func:`attention_floor`.
+    """Returns the seconds of sums over all edges; ``products`` has the rows that each product multiplies.
 
     Sums by pairs of a type and a node, too, gather each edge once.
     """
@@ -124,7 +145,7 @@ def sums_floor(
 
 
 def fewest_pairs(workload: Workload, edge_type: Tensor) -> int:
-    """Pairs of an edge's type and its node, at whichever end has fewer of them.
+    """Returns the pairs of an edge's type and its node, at whichever end has fewer of them.
 
     A relation's matrix multiplies as many rows: of sources before the sum, or of sums after it.
     """
@@ -133,50 +154,20 @@ def fewest_pairs(workload: Workload, edge_type: Tensor) -> int:
 
 
 def attention_floor(
-    kind: str, workload: Workload, heads: int, width: int, products: Mapping[Linear, int], roofs: Roofs
+    kind: str, workload: Workload, width: int, products: Mapping[Linear, int], roofs: Roofs
 ) -> dict[str, float]:
-    """Seconds of attention over all edges of a graph.
-
-    Args:
-        kind: "gat" or "transformer", as :func:`onehop.bench.limits.attention_bytes` has it.
-        workload: The graph.
-        heads: Of the layer.
-        width: Columns of all heads together.
-        products: Rows that each product multiplies.
-        roofs: Of this machine and graph.
-    """
-    moved = attention_bytes(kind, workload.num_edges, workload.num_nodes, heads, width // heads)
+    """Returns the seconds of attention over all edges; ``kind`` is "gat" or "transformer"."""
+    moved = attention_bytes(kind, workload.num_edges, workload.num_nodes, HEADS, width // HEADS)
     return _seconds(sum(moved), width, products, roofs)
 
 
-def beside_floor(seconds: float, floor: dict[str, float]) -> str:
-    """A floor, and how many times as long something took, for the end of a line."""
-    total = floor["total"]
-    return f"floor {total * 1e3:.1f} ms (products {floor[PRODUCTS] * 1e3:.1f}), {seconds / total:.1f}x of it"
-
-
-def joined(edges: dict[Any, Tensor], nodes: int) -> Workload:
-    """The edges of many relations among types of as many nodes each, as one graph.
-
-    Args:
-        edges: [2, E] by (type, relation, type).
-        nodes: Of each type.
-    """
-    first = {kind: at * nodes for at, kind in enumerate(sorted({end for a, _, b in edges for end in (a, b)}))}
-    shifted = [each + torch.tensor([[first[a]], [first[b]]]) for (a, _, b), each in edges.items()]
-    return Workload("relations", torch.cat(shifted, 1), len(first) * nodes)
-
-
 def _seconds(moved: int, width: int, products: Mapping[Linear, int], roofs: Roofs) -> dict[str, float]:
-    """Seconds to move so many bytes of rows, and for the products with their two gradients each."""
+    """Returns seconds to move so many bytes of rows, and for the products with their two gradients each."""
     work = EpochWork(gathered=Counter({width: moved}))
     for linear, rows in products.items():
         work.products[Product(rows, linear.depth, linear.columns)] += 1
         work.products[Product(linear.columns, rows, linear.depth)] += 1
         work.products[Product(rows, linear.columns, linear.depth)] += 1
     floor = roofs.floor(work)
-    return {
-        AGGREGATION: floor[AGGREGATION],
-        PRODUCTS: floor[PRODUCTS],
-        "total": floor[AGGREGATION] + floor[PRODUCTS],
-    }
+    total = floor[AGGREGATION] + floor[PRODUCTS]
+    return {AGGREGATION: floor[AGGREGATION], PRODUCTS: floor[PRODUCTS], "total": total}
