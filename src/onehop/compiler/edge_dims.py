@@ -28,7 +28,7 @@ def _same(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place
 
 
 def _of_first(args: Any, places: Places) -> Place:
-    """Where the edges are in the first operand, which has some."""
+    """The place of the edges in the first operand, which has some."""
     place = places(args[0])
     assert place is not None
     return place

@@ -1,4 +1,4 @@
-"""What torch's operations mean in a program, and the reading of a message that was watched.
+"""The meanings of torch's operations in a program, and the reading of a message that was watched.
 
 Every operation that the message led to has its meaning here, or the message is not compiled. Tensors that are
 the same for all edges, whatever they were made from, are taken as they are.

@@ -28,7 +28,7 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is tuned.
+    """A direction of an operation at one width, which is tuned.
 
     Attributes:
         graph: The graph.
