@@ -132,7 +132,8 @@ def _typed_sum(reduce: str, most: int | None) -> Case:
 
     def fast(graph: Graph, x: Tensor, matrices: Tensor) -> Tensor:
         edges, size = graph.edge_index(), (graph.num_src, graph.num_dst)
-        groups = typed_edges(edges, torch.arange(edges.size(1)) % 3, 3, size, most)
+        types = torch.arange(edges.size(1), device=edges.device) % 3
+        groups = typed_edges(edges, types, 3, size, most)
         return typed_sum(groups, x, matrices, reduce)
 
     def naive(edges: Tensor, num_dst: int, x: Tensor, matrices: Tensor) -> Tensor:
