@@ -73,7 +73,7 @@ def over(kind: str, case: Case, edge_index: Tensor, operands: Operands) -> Calla
 
 
 class Error(NamedTuple):
-    """What was raised; torch's sentence of a write goes on with the operation that kept the tensor."""
+    """What was raised, less what torch tells of the tensors that it kept."""
 
     kind: type
     words: str
@@ -130,7 +130,7 @@ def test_the_patch_changes_nothing(name, context, kind, graph, bounds, edge_inde
         try:
             return run(copy.deepcopy(made).to(dtype), call, given)
         except Exception as error:  # what PyG raises is compared
-            return Error(type(error), str(error).partition("[torch.")[0])
+            return Error(type(error), str(error).partition("\n")[0].partition("[torch.")[0])
 
     theirs = result(CONTEXTS[context])
     expected = result(JUDGES[context]) if context in JUDGES else theirs
