@@ -4,7 +4,7 @@ from itertools import combinations, product
 
 import pytest
 
-from tests.pairs import cover
+from tests.pairs import cover, spread
 
 pytest_plugins = ["pytester"]
 
@@ -100,3 +100,14 @@ def test_a_form_that_is_named_runs(run):
 def test_another_kind_is_refused(run):
     result, _ = run("some")
     result.stderr.fnmatch_lines("*ONEHOP_TESTS must be 'pairs' (the default) or 'all'; it is 'some'")
+
+
+def test_values_are_spread_evenly_over_the_rows_of_a_name():
+    rows = [(name, number) for name in "ab" for number in range(6)]
+    forms = list(spread(rows, [1, 2, 3], ["x", "y"]))
+    assert [form[:2] for form in forms] == rows
+    assert forms == list(spread(rows, [1, 2, 3], ["x", "y"]))
+    for name in "ab":
+        values = [form[2:] for form in forms if form[0] == name]
+        assert sorted(first for first, _ in values) == [1, 1, 2, 2, 3, 3]
+        assert sorted(second for _, second in values) == ["x"] * 3 + ["y"] * 3

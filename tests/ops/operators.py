@@ -20,6 +20,7 @@ from onehop.ops.message import reduce_messages
 from onehop.ops.semiring import MULTIPLY
 from onehop.ops.typed import typed_edges, typed_sum
 from onehop.reference.typed import typed_sum as naive_typed_sum
+from tests.ops.comparison import assert_as_good_as
 from tests.ops.hostile_graphs import HOSTILE
 
 FLOATS = (torch.float32, torch.float64)
@@ -44,7 +45,7 @@ class Case:
     naive: Callable[..., Any]
     shapes: dict[str, str]
     dtypes: tuple[torch.dtype, ...] = ALL
-    magnitude: Callable[[int], float] = lambda width: 2.0
+    magnitude: Callable[[int], float] = lambda width: 4.0 + width / 4
     backend: bool = True
     registered: bool = True
 
@@ -124,7 +125,7 @@ def _attention(name: str, shapes: dict[str, str], with_weights: bool = False, **
         return both if with_weights else both[0]
 
     # Gradients of scores are differences of products of rows.
-    return Case(fast, naive, shapes, magnitude=lambda width: 6.0 + width / 4)
+    return Case(fast, naive, shapes, magnitude=lambda width: 10.0 + width)
 
 
 def _typed_sum(reduce: str, most: int | None) -> Case:
@@ -132,7 +133,8 @@ def _typed_sum(reduce: str, most: int | None) -> Case:
 
     def fast(graph: Graph, x: Tensor, matrices: Tensor) -> Tensor:
         edges, size = graph.edge_index(), (graph.num_src, graph.num_dst)
-        groups = typed_edges(edges, torch.arange(edges.size(1)) % 3, 3, size, most)
+        types = torch.arange(edges.size(1), device=edges.device) % 3
+        groups = typed_edges(edges, types, 3, size, most)
         return typed_sum(groups, x, matrices, reduce)
 
     def naive(edges: Tensor, num_dst: int, x: Tensor, matrices: Tensor) -> Tensor:
@@ -169,7 +171,7 @@ def _message(reduce: str) -> Case:
 
     shapes = {"source": "S W", "target": "D W", "edge": "E 3", "matrix": "3 W", "fixed": "W"}
     # Gradients of the matrix and the fixed row are sums over all edges.
-    return Case(fast, naive, shapes, FLOATS, lambda width: 3000.0, backend=False, registered=False)
+    return Case(fast, naive, shapes, FLOATS, lambda width: 30_000.0, backend=False, registered=False)
 
 
 _OF_GAT = {"x": "S 3 W", "score_src": "S 3", "score_dst": "D 3"}
@@ -258,8 +260,10 @@ def results(function: Callable[..., Any], *args: Any, **operands: Any) -> tuple[
 
 EXACT = {"rtol": 1e-9, "atol": 1e-10}
 GRAPHS = HOSTILE | {
+    # Enough edges for a row to be cut, and no more rounding than that takes.
+    "one_hub": (HOSTILE["one_hub"][0][:, :1200], 60, 60),
     # Sources with very many edges, of which most are to the same destinations.
-    "few_sources": (torch.randint(3, (2, 300), generator=torch.Generator().manual_seed(1)), 3, 40)
+    "few_sources": (torch.randint(3, (2, 300), generator=torch.Generator().manual_seed(1)), 3, 40),
 }
 
 
@@ -327,3 +331,83 @@ def in_batches(way: str, grad: Callable[..., Any], pulled: Sequence[Tensor]) -> 
     if way == "older":
         return list(grad(pulled, is_grads_batched=True))
     return list(torch.vmap(lambda *each: grad(each))(*pulled))
+
+
+# What operands can be like.
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "contiguous": lambda t: t,
+    "turned": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
+    "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
+    "rows apart": lambda t: torch.cat([t, t], -1)[..., : t.size(-1)] if t.dim() > 1 else t,
+    "offset": lambda t: torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape),
+    "expanded": lambda t: t[:1].expand(t.shape) if t.numel() and t.dim() > 1 else t,
+}
+# Of small numbers many tie, and relu's zeros do.
+NUMBERS = {"random": lambda t: t, "small integers": lambda t: t.mul(1.5).round(), "relu": lambda t: t.relu()}
+WIDTHS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129, 300)
+MIXED = (torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.float32, torch.float64)
+
+
+def axes_of(name: str, widths: Sequence[int] = WIDTHS) -> list[list[Any]]:
+    """The values of each parameter of :func:`check` that an operator takes."""
+    case = CASES[name]
+    mixed = MIXED if case.registered and len(case.shapes) > 1 else ()
+    # Messages that tie before they are rounded need not tie afterwards, and shares of equal scores cancel.
+    ties = not name.startswith(("message max", "message min"))
+    alike = name.startswith(("sum", "mean", "sddmm", "edge_softmax", "fusedmm", "typed"))
+    # An operator of attention refuses heads without columns.
+    least = int("att" in name or name.startswith("gat"))
+    return [
+        [width for width in widths if width >= least],
+        [*((dtype, dtype) for dtype in case.dtypes), *mixed],
+        [layout for layout in LAYOUTS if alike or layout != "expanded"],
+        list(NUMBERS) if ties else ["random"],
+        ["random", "expanded"],
+    ]
+
+
+def check(
+    name: str,
+    graph: tuple[Tensor, int, int],
+    width: int,
+    dtypes: tuple[torch.dtype, torch.dtype],
+    layout: str,
+    numbers: str,
+    pull: str,
+    **engine: str,
+) -> None:
+    """Compares results and all gradients with those of the naive twin in float64.
+
+    The twin in the operator's own precision says what error is allowed.
+
+    Args:
+        name: The operator.
+        graph: Its edge_index, and the numbers of sources and destinations.
+        width: Columns of a head.
+        dtypes: Those of the first operand, and of the others.
+        layout: A key of LAYOUTS.
+        numbers: A key of NUMBERS.
+        pull: Whether gradients of results are "random", or all 1 and "expanded".
+        engine: ``backend``, or nothing.
+    """
+    case, (edge_index, num_src, num_dst) = CASES[name], graph
+    made = case.operands(edge_index, num_src, num_dst, width)
+    for place, (operand, tensor) in enumerate(made.items()):
+        made[operand] = LAYOUTS[layout](NUMBERS[numbers](tensor).to(dtypes[place > 0]))
+    fast = partial(case.fast, Graph.from_edge_index(edge_index, size=(num_src, num_dst)), **engine)
+    naive = partial(case.naive, edge_index, num_dst)
+    found: list[list[Tensor]] = []
+    for function, dtype in ((fast, None), (naive, None), (naive, torch.float64)):
+        leaves = {each: t.detach().to(dtype or t.dtype).requires_grad_() for each, t in made.items()}
+        out = results(function, **leaves)
+        generator = torch.Generator().manual_seed(3)
+        pulled = []
+        # In the numbers of the operator's dtype, in float64 too.
+        for each, first in zip(out, found[0] if found else out, strict=False):
+            grad = torch.randn(each.shape, generator=generator, dtype=torch.float64).to(first.dtype)
+            pulled.append((grad if pull == "random" else grad.new_ones(()).expand(each.shape)).to(each.dtype))
+        found.append([*(each.detach() for each in out), *gradients(out, list(leaves.values()), pulled)])
+    places = [*(f"result {at}" for at in range(len(found[0]) - len(made))), *made]
+    for place, ours, same, exact in zip(places, *found, strict=True):
+        assert_as_good_as(place, ours, same, exact, case.magnitude(width))

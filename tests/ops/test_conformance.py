@@ -1,8 +1,6 @@
 """Every operator of the table against its naive twin, in every way in which torch may call it."""
 
 import concurrent.futures
-import os
-import random
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -22,20 +20,21 @@ from onehop.graph import by_number
 from onehop.ops import library
 from onehop.ops.library import Context, Operator
 from onehop.plans import CpuPlan
-from tests.ops.comparison import assert_as_good_as
 from tests.ops.operators import (
     CASES,
     GRAPHS,
     On,
     assert_close,
+    axes_of,
     batched,
+    check,
     gradients,
     in_batches,
     one_by_one,
     results,
     same_bits,
 )
-from tests.pairs import pairwise
+from tests.pairs import pairwise, rounds, spread
 
 every_case = pytest.mark.parametrize("name", CASES)
 of_torch = pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.registered])
@@ -43,18 +42,7 @@ of_torch = pytest.mark.parametrize("name", [name for name, case in CASES.items()
 
 # Results and gradients, for all that operands and graphs can be.
 
-LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "contiguous": lambda t: t,
-    "turned": lambda t: t.transpose(0, -1).contiguous().transpose(0, -1),
-    "gaps": lambda t: torch.stack([t, t], -1)[..., 0],
-    "rows apart": lambda t: torch.cat([t, t], -1)[..., : t.size(-1)] if t.dim() > 1 else t,
-    "offset": lambda t: torch.cat([t.new_zeros(1), t.flatten()])[1:].view(t.shape),
-    "expanded": lambda t: t[:1].expand(t.shape) if t.numel() else t,
-}
-# Of small numbers many tie, and relu's zeros do.
-NUMBERS = {"random": lambda t: t, "small integers": lambda t: t.mul(1.5).round(), "relu": lambda t: t.relu()}
 EDGES = ("as given", "sorted", "of 64 bits")
-WIDTHS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 129, 300)
 # Items of 1,024 edges are usual; some rows are cut in smaller ones.
 ENGINES: dict[str, Any] = {
     "ordinary": None,
@@ -65,33 +53,18 @@ ENGINES: dict[str, Any] = {
         for edges in (1, 7, 4096)
     },
 }
-MIXED = (torch.bfloat16, torch.float32), (torch.float16, torch.float32), (torch.float32, torch.float64)
 
 
-def _forms() -> Iterator[Any]:
-    """Each case on each graph; every value of the other parameters is as often as others, drawn by seeds."""
-    rounds = 1 if os.environ.get("ONEHOP_TESTS", "pairs") == "pairs" else 8
-    for name, case in CASES.items():
-        mixed = MIXED if case.registered and len(case.shapes) > 1 else ()
-        engines = [engine for engine in ENGINES if engine != "reference" or case.backend]
-        # An operator of attention refuses heads without columns.
-        widths = [w for w in WIDTHS if w or ("att" not in name and not name.startswith("gat"))]
-        axes = [
-            widths,
-            [*((dtype, dtype) for dtype in case.dtypes), *mixed],
-            list(LAYOUTS),
-            list(NUMBERS),
-            EDGES,
-            engines,
-            ["random", "expanded"],
-        ]
-        forms = len(GRAPHS) * rounds
-        for number, axis in enumerate(axes):
-            column = [axis[at % len(axis)] for at in range(-(-forms // len(axis)) * len(axis))]
-            random.Random(f"{name} {number}").shuffle(column)
-            axes[number] = column[:forms]
-        for graph, *values in zip(list(GRAPHS) * rounds, *axes, strict=True):
-            yield pytest.param(name, graph, *values, id="-".join(map(str, [name, graph, *values])))
+FORMS = [
+    form
+    for name, case in CASES.items()
+    for form in spread(
+        [(name, graph) for graph in GRAPHS] * rounds(),
+        *axes_of(name),
+        EDGES,
+        [engine for engine in ENGINES if engine != "reference" or case.backend],
+    )
+]
 
 
 @pytest.fixture
@@ -108,42 +81,18 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 @pytest.mark.parametrize(
-    ("name", "graph", "width", "dtypes", "layout", "numbers", "edges", "engine", "pull"),
-    list(_forms()),
+    ("name", "graph", "width", "dtypes", "layout", "numbers", "pull", "edges", "engine"),
+    FORMS,
+    ids=["-".join(map(str, form)) for form in FORMS],
     indirect=["engine"],
 )
-def test_results_and_gradients(name, graph, width, dtypes, layout, numbers, edges, engine, pull, bounds):
-    case = CASES[name]
-    edge_index, num_src, num_dst = GRAPHS[graph]
+def test_results_and_gradients(name, graph, width, dtypes, layout, numbers, pull, edges, engine, bounds):
+    edge_index, *size = GRAPHS[graph]
     if edges == "sorted":
         edge_index = edge_index[:, edge_index[1].argsort(stable=True)]
     if edges == "of 64 bits":
         bounds(wide_edges=0)
-    made = case.operands(edge_index, num_src, num_dst, width)
-    for place, (operand, tensor) in enumerate(made.items()):
-        made[operand] = LAYOUTS[layout](NUMBERS[numbers](tensor).to(dtypes[place > 0]))
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    found = []
-    for function, dtype in (
-        (partial(case.fast, graph, **engine), None),
-        (partial(case.naive, edge_index, num_dst), None),
-        (partial(case.naive, edge_index, num_dst), torch.float64),
-    ):
-        leaves = {operand: t.detach().to(dtype or t.dtype).requires_grad_() for operand, t in made.items()}
-        out = results(function, **leaves)
-        generator = torch.Generator().manual_seed(3)
-        pulled = [torch.randn(each.shape, generator=generator, dtype=torch.float64) for each in out]
-        if pull == "expanded":
-            pulled = [torch.ones((), dtype=torch.float64).expand(each.shape) for each in out]
-        like = found[0] if found else out
-        # In the numbers of the results' dtype, in float64 too.
-        pulled = [
-            grad.to(first.dtype).to(each.dtype) for grad, first, each in zip(pulled, like, out, strict=False)
-        ]
-        found.append([*(each.detach() for each in out), *gradients(out, list(leaves.values()), pulled)])
-    places = [f"result {at}" for at in range(len(found[0]) - len(made))] + list(made)
-    for place, ours, same, exact in zip(places, *found, strict=True):
-        assert_as_good_as(place, ours, same, exact, case.magnitude(width))
+    check(name, (edge_index, *size), width, dtypes, layout, numbers, pull, **engine)
 
 
 # Derivatives, of every order and in batches.
