@@ -107,6 +107,8 @@ def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -
     """The gradients by operations that torch differentiates once more; second derivatives are rare."""
     x, weight = call.x, call.weight
     csr = by_number(call.graph).on(x.device)
+    if not csr.edges:
+        return ArgExtremumGradients(torch.zeros_like(x), None if weight is None else torch.zeros_like(weight))
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     wins = winner >= 0
     place = winner.clamp(min=0).long()
