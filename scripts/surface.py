@@ -60,8 +60,8 @@ def parameters_of(function: Any) -> str:
 def commands(command: Any, path: str) -> Iterator[str]:
     """Yield the lines of a command and of those below it."""
     yield path
-    for parameter in command.params:
-        yield from (f"  {path} {name}" for name in (*parameter.opts, *parameter.secondary_opts))
+    options = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    yield from (f"  {path} {name}" for name in sorted(options))
     if hasattr(command, "list_commands"):
         for name in command.list_commands(None):
             yield from commands(command.get_command(None, name), f"{path} {name}")
