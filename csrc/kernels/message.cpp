@@ -71,6 +71,7 @@ class Tiles {
   }
 
   ONEHOP_INLINE static void ask_for(const T* row, int64_t bytes) {
+    if (bytes == 0) return;
     const char* from = reinterpret_cast<const char*>(row);
     for (int64_t offset = 0; offset < bytes; offset += kLineBytes) __builtin_prefetch(from + offset, 0, kKeepRows);
     __builtin_prefetch(from + bytes - 1, 0, kKeepRows);
