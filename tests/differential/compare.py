@@ -96,6 +96,10 @@ def precision(program: Program) -> torch.dtype:
     return torch.float32 if coarse and dtype is torch.float64 else dtype
 
 
+# Hooks that a layer has to run PyG's own code for.
+_OF_PYGS_CODE = {"every module", "aggregation", "message", "propagate", "aggregate"}
+
+
 def _excused(
     program: Program, plain: Observation, patched: Observation, number: int, numbers: frozenset[str]
 ) -> bool:
@@ -118,10 +122,10 @@ def _excused(
         # We keep the operands, where PyG keeps copies of them, one row an edge.
         return any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
     if plain.error is None and patched.error is not None and _RECOMPUTED in patched.message:
-        # A hook on every module is for PyG's code alone to call: the pass that is repeated is PyG's then.
+        # PyG's code alone calls such a hook: the pass that is repeated is PyG's then.
         steps = iter(program.steps[:number])
         return any(isinstance(step, Checkpoint) for step in steps) and any(
-            isinstance(step, Hook) and step.kind == "every module" for step in steps
+            isinstance(step, Hook) and step.kind in _OF_PYGS_CODE for step in steps
         )
     if plain.error is None and patched.error is not None and _LAZY in patched.message:
         return any(isinstance(step, Threads) for step in program.steps[:number])
