@@ -290,7 +290,8 @@ onehop.infer(model, onehop.Graph.open("graph"), "x.npy", "plain.npy")
 
 def test_a_process_that_patches_first(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
     """What is listed as a function of rows is that of torch, not what the patch has put there."""
-    folders = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    here = Path(__file__)
+    folders = os.pathsep.join([str(here.parent), str(here.parents[4]), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
         [sys.executable, "-c", PATCHED_FIRST],
         cwd=tmp_path,
