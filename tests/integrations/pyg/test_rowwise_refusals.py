@@ -256,6 +256,10 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     order = make_edges(NODES, NODES, EDGES)
     order = order[:, order[1].argsort()]
     assert reason_of(odd, order) == "its aggregation is LSTMAggregation, which onehop does not know"
+    heads = {"in_channels": WIDTH, "out_channels": WIDTH, "num_heads": 1}
+    several = gnn.aggr.MultiAggregation(["sum", "mean"], mode="attn", mode_kwargs=heads)
+    mixed = layer_of(lambda self, x_j: x_j * 2, several)
+    assert reason_of(mixed) == "its aggregations are combined in the mode attn"
     explained = layer_of(lambda self, x_j: x_j * 2)
     explained.register_message_forward_hook(lambda *_: None)
     assert reason_of(explained) == "message passing hooks are registered on it"
