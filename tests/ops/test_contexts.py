@@ -50,3 +50,16 @@ def test_asking_changes_nothing(watched) -> None:
     watched()
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         assert watched()
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+def test_a_trace_is_found() -> None:
+    found = []
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        found.append(contexts.context_reason())
+        return x + 1
+
+    torch.jit.trace(function, torch.ones(2), check_trace=False)
+    assert found == ["torch.jit.trace is at work"]
+    assert contexts.context_reason() is None

@@ -40,9 +40,11 @@ def test_choices(field: str, choices: tuple[str, ...]) -> None:
     for choice in choices:
         assert getattr(PimPlan(**{field: choice}), field) == choice
     wrong: Any
-    for wrong in ("fastest", "", 0, None):
+    own = "file.py:Own"
+    for wrong in ("fastest", "", 0, None, *([] if field == "scheme" else [own])):
         with pytest.raises(ArgumentError, match=f"plan: {field} must be one of .*{choices[-1]}"):
             PimPlan(**{field: wrong})
+    assert PimPlan(scheme=own).scheme == own
 
 
 @pytest.mark.parametrize("field", ["unit_weights", "reuse_buffers", "stream", "pipelined"])

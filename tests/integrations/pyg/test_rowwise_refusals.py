@@ -256,6 +256,8 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     order = make_edges(NODES, NODES, EDGES)
     order = order[:, order[1].argsort()]
     assert reason_of(odd, order) == "its aggregation is LSTMAggregation, which onehop does not know"
+    inner = gnn.aggr.MultiAggregation(["sum", gnn.aggr.LSTMAggregation(WIDTH, WIDTH)])
+    assert reason_of(layer_of(lambda self, x_j: x_j * 2, inner), order) == reason_of(odd, order)
     heads = {"in_channels": WIDTH, "out_channels": WIDTH, "num_heads": 1}
     several = gnn.aggr.MultiAggregation(["sum", "mean"], mode="attn", mode_kwargs=heads)
     mixed = layer_of(lambda self, x_j: x_j * 2, several)
