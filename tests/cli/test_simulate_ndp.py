@@ -4,8 +4,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onehop.machines.ndp import mappings
 from tests.cli.running import onehop
+from tests.registries import as_before
 
 SMALL = ("--graph", "twin:cora", "--scale", 0.3)
 KEYS = {
@@ -291,11 +291,17 @@ def test_a_twin_too_large_to_be_made_is_sampled_by_rows(monkeypatch, tmp_path):
     assert "choose retile='index'" in " ".join(refused.output.split())
 
 
+@pytest.fixture
+def _registered_before():
+    with as_before():
+        yield
+
+
+@pytest.mark.usefixtures("_registered_before")
 def test_a_mapping_of_a_file(tmp_path, monkeypatch):
     how_to = Path(__file__).parents[2] / "docs/howto/add-a-mapping.md"
     code = how_to.read_text().partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(mappings, "bursts", raising=False)  # where the how-to ran before
     Path("bursts.py").write_text(code)
     content, output = simulated(
         tmp_path / "ndp.json", *SMALL, "--width", 100, "--retile", "index", "--check", "full",

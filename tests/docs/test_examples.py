@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import onehop
+from tests.registries import as_before
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python(?P<tag>[^\n]*)\n(?P<code>.*?)^```", flags=re.MULTILINE | re.DOTALL)
@@ -38,8 +39,9 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture(autouse=True)
-def _unpatched_afterwards() -> Iterator[None]:
-    yield
+def _undone_afterwards() -> Iterator[None]:
+    with as_before():
+        yield
     onehop.unpatch()
 
 

@@ -13,6 +13,7 @@ from onehop.machines.ndp import Machine, Mapping, NdpConfig, NdpPlan, Sample, To
 from onehop.machines.ndp.mapping import Pods, owners
 from onehop.plans.ndp import MAPPINGS
 from tests.machines.ndp.graphs import random_graph
+from tests.registries import as_before
 
 TOPOLOGY = Topology(2, 4, 2)
 CONFIG = NdpConfig("two channels of four DIMMs", TOPOLOGY)
@@ -20,11 +21,8 @@ CONFIG = NdpConfig("two channels of four DIMMs", TOPOLOGY)
 
 @pytest.fixture(autouse=True)
 def _registered_before() -> Iterator[None]:
-    kept, names = dict(mappings), list(MAPPINGS)
-    yield
-    mappings.clear()
-    mappings.update(kept)
-    MAPPINGS[:] = names
+    with as_before():
+        yield
 
 
 def own(size=lambda topology: topology.ranks_per_channel, **methods):

@@ -9,9 +9,9 @@ import torch
 
 from onehop import ArgumentError, reference
 from onehop.machines.pim import Cluster, Machine, PimConfig, PimPlan, Placement, Scheme, schemes
-from onehop.plans.pim import SCHEMES
 from tests.machines.ndp.graphs import random_graph
 from tests.machines.pim.machines import small
+from tests.registries import as_before
 
 MACHINE = Machine(small())
 GRAPH = random_graph(90, 700, num_src=130)
@@ -21,11 +21,8 @@ Change = Callable[[list[Cluster]], list[Cluster]]
 
 @pytest.fixture(autouse=True)
 def _registered_before() -> Iterator[None]:
-    kept, names = dict(schemes), list(SCHEMES)
-    yield
-    schemes.clear()
-    schemes.update(kept)
-    SCHEMES[:] = names
+    with as_before():
+        yield
 
 
 def own(change: Change, **attributes: Any) -> PimPlan:
