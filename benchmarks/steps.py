@@ -46,7 +46,7 @@ class Step:
         minutes: About how long it takes on two cores.
         program: The module that is run, and its arguments.
         arguments: Further arguments, for all of it.
-        smallest: Those in place of them with ``--graphs``, whose value is ``{graphs}``. In these and in
+        smallest: Further arguments with ``--graphs``, instead; ``{graphs}`` is its value. Here and in
             ``program``, ``{results}`` is the folder of results.
     """
 
@@ -188,9 +188,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{sum(step.minutes for step in steps):5.1f} min")
         return
     if options.source is None and any(step.name == "examples" for step in steps):
-        raise SystemExit(
-            "--source: expected a checkout of PyG, for its examples; or leave them out by --only."
-        )
+        raise SystemExit("--source: expected a checkout of PyG, for its examples; or omit them with --only.")
     options.results.mkdir(parents=True, exist_ok=True)
     if commit() is None:
         print("The code has changes that are not committed: no step can be skipped.", flush=True)

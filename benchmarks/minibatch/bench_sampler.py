@@ -213,7 +213,7 @@ def epochs(training: Training, rounds: int) -> Row:
 
 
 def targets(rows: list[Row]) -> list[Row]:
-    """What was to be reached beside what was; nothing where onehop stands alone."""
+    """Return the targets beside what was measured; empty where there was no peer."""
     by_case = {row["case"]: row for row in rows}
     reached = []
     for what, case, key, target in TARGETS:

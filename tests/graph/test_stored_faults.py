@@ -3,8 +3,6 @@
 import os
 import resource
 import signal
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import torch
 from onehop import ArgumentError, Graph
 from onehop.errors import StorageError
 from onehop.graph import folder as folders, stored
+from tests.processes import ended, forked
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
@@ -20,22 +19,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threade
 @pytest.fixture
 def graph(generator: torch.Generator) -> Graph:
     return Graph.from_edge_index(torch.randint(0, 300, (2, 5000), generator=generator), 300)
-
-
-def ended(run: Callable[[], object]) -> int:
-    """How a process of its own ended that ran this: 0, 1 by an exception, or by a signal, negative."""
-    child = os.fork()
-    if child == 0:
-        try:
-            # The threads of torch's loops did not come along.
-            torch.set_num_threads(1)
-            run()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_nothing(graph: Graph, tmp_path: Path) -> None:
@@ -46,7 +29,7 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(graph: Graph, tmp_path: Pa
             with pytest.raises(StorageError, match=told):
                 graph.save(tmp_path / "graph")
 
-    assert ended(run) == 0
+    assert ended(forked(run)) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -79,7 +62,7 @@ def test_a_killed_writer_leaves_no_folder_of_that_name(
         monkeypatch.setattr(folders, "_appear", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         graph.save(tmp_path / "graph")
 
-    assert ended(run) == -signal.SIGKILL
+    assert ended(forked(run)) == -signal.SIGKILL
     assert not (tmp_path / "graph").exists()
     assert torch.equal(graph.save(tmp_path / "graph").load().col, graph.col)
 

@@ -258,7 +258,7 @@ def results(function: Callable[..., Any], *args: Any, **operands: Any) -> tuple[
     return out if isinstance(out, tuple) else (out,)
 
 
-EXACT = {"rtol": 1e-9, "atol": 1e-10}
+EXACT = {"rtol": 1e-10, "atol": 1e-11}
 GRAPHS = HOSTILE | {
     # Enough edges for a row to be cut, and no more rounding than that takes.
     "one_hub": (HOSTILE["one_hub"][0][:, :1200], 60, 60),

@@ -188,8 +188,8 @@ def of_parts(roots: Sequence[Any]) -> dict[str, float]:
     """Microseconds of each part, in events of torch's profiler and those inside them.
 
     Args:
-        roots: Events that lie inside no other: with ``name``, ``sequence_nr``, ``self_cpu_time_total`` and
-            ``cpu_children``.
+        roots: Events that are inside no other event, with ``name``, ``sequence_nr``,
+            ``self_cpu_time_total`` and ``cpu_children``.
     """
     spent = dict.fromkeys(PARTS, 0.0)
     dropped = set(_steps_inside_dropout(roots, inside=False))

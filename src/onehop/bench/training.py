@@ -20,7 +20,7 @@ from onehop.bench.tasks import LearningTask
 
 # Nodes whose labels a batch learns from, as PyG's examples have it.
 SEEDS = 1024
-# Batches of an epoch at most: the first training nodes alone, for with all of arxiv's PyG takes a minute.
+# Batches of an epoch at most: only the first training nodes, because PyG takes a minute for all of arxiv's.
 MOST_BATCHES = 16
 ONEHOP = "onehop"
 _DRAWS_SEED = 0

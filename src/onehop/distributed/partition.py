@@ -40,7 +40,7 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
         [N], int32.
     """
     most = limits(len(degrees), int(degrees.sum()), parts)
-    # The last number stands for no part yet.
+    # The last number means that a node has no part yet.
     part = torch.full((len(degrees),), parts, dtype=torch.int32, device="cpu")
     load = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
     for _ in range(_PASSES):

@@ -37,14 +37,14 @@ class Rows(Protocol):
         """The number of rows."""
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Return [n, ...]: the rows of these numbers, [n], int64, in memory that nobody else has."""
+        """Return [n, ...]: the rows of these numbers, [n], int64, in memory that is not shared."""
 
 
 class HeldRows:
     """Rows of a tensor, or of a file that is mapped and stays on disk.
 
-    What :meth:`rows` returns lies in memory of its own, which comes from the pool of kept memory: it goes
-    back there when the last tensor that shares it is gone, and only then it is used again.
+    :meth:`rows` returns its result in memory of its own from the pool of kept memory. The pool reuses that
+    memory only after the last tensor that shares it is gone.
 
     Args:
         name: The argument's name, for messages.
@@ -108,7 +108,7 @@ class HeldRows:
 
 
 def rows_of(name: str, given: object, expected: int, what: str) -> Rows:
-    """The rows that an argument stands for.
+    """The rows that an argument refers to.
 
     Args:
         name: Of the argument.
@@ -126,7 +126,7 @@ def rows_of(name: str, given: object, expected: int, what: str) -> Rows:
 
 
 def _opened(name: str, given: RawMatrix | str | os.PathLike[str]) -> tuple[np.ndarray, torch.dtype | None]:
-    """The contents of a file, mapped unless there are none; the dtype that they stand for, if another."""
+    """The contents of a file, mapped unless there are none; the dtype that they represent, if another."""
     if isinstance(given, RawMatrix):
         file = MatrixFile.open(name, given)
         if file.by_columns and file.columns > 1:
@@ -151,7 +151,7 @@ def _is_mapped(array: np.ndarray) -> bool:
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
-    """The same memory. Of a mapped file, the system reads no more than the pages that rows lie in."""
+    """The same memory. The system reads only those pages of a mapped file that contain rows."""
     file = getattr(array, "_mmap", None)
     if file is not None:
         file.madvise(mmap.MADV_RANDOM)

@@ -65,7 +65,7 @@ def arrays_of(name: str, graph: Graph | StoredGraph) -> Arrays:
 
 
 def _mapped(file: Path) -> Tensor:
-    """A private map: torch warns of arrays that it cannot write to, and nobody writes."""
+    """A private map: torch warns of arrays that it cannot write to, although no code writes here."""
     # An empty array cannot be mapped: what is more than the header is content.
     empty = file.stat().st_size <= 128
     return torch.from_numpy(np.load(file, mmap_mode=None if empty else "c", allow_pickle=False))

@@ -42,8 +42,8 @@ def row_blocks(
 ) -> Generator[tuple[int, dict[Key, Tensor]]]:
     """Blocks of rows of all matrices: the first row's number, and of each matrix [step or fewer, columns].
 
-    A block may be written to, and is gone when the next one is asked for. Close the generator where not all
-    blocks are taken: a thread reads ahead.
+    A block may be written to. It is no longer valid after the next one is taken. Close the generator where
+    not all blocks are taken: a thread reads ahead.
 
     Args:
         files: The matrices, by names.

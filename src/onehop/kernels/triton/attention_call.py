@@ -80,7 +80,7 @@ def resident_programs(compiled: Any, of: Multiprocessors) -> int:
         compiled: What triton's ``warmup`` returns.
         of: The device's.
     """
-    compiled._init_handles()  # asks the driver for the registers; launches do the same
+    compiled._init_handles()  # reads the registers from the driver, as a launch does
     metadata = compiled.metadata
     return of.count * of.programs_on_each(compiled.n_regs, metadata.shared, metadata.num_warps)
 

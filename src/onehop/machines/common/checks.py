@@ -50,13 +50,7 @@ def check(
         elif entry.type is str:
             expected = "" if isinstance(value, str) and value.strip() else "a text"
         elif entry.type is int:
-            low, high = least.get(entry.name, 1), most.get(entry.name, math.inf)
-            if type(value) is not int or not low <= value <= high:
-                expected = (
-                    f"an integer of at least {low}"
-                    if high == math.inf
-                    else f"an integer from {low} to {high}"
-                )
+            expected = _wrong_integer(value, least.get(entry.name, 1), most.get(entry.name))
         elif entry.type is float and (not is_number or (math.isinf(value) and not endless)):
             expected = "a number"
         elif entry.type is float and entry.name in least:

@@ -97,7 +97,7 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
 def vector_reads(graph: Graph, width: int, dram: Dram, most: int) -> Requests:
     """Reads of the source's vector of every edge, target by target.
 
-    Vectors lie one after another by number, each from the begin of a burst.
+    Vectors are stored in the order of their numbers, and each begins at a burst.
 
     Args:
         graph: The graph.

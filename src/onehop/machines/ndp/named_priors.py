@@ -193,7 +193,7 @@ def _on(design: Design, config: NdpConfig, graph: Graph, widths: Sequence[int], 
 
 
 class CopiedWorkload(RankWorkload):
-    """A graph by number whose hubs lie in every channel, at the same place of each.
+    """A graph by number whose hubs are in every channel, at the same place of each.
 
     An edge from a hub is read in the channel of its target, so that the target needs that channel's partial
     sums alone; an edge from another node in the channel of its source. A hub's new vector is written to every

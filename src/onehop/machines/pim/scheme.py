@@ -114,7 +114,7 @@ class _SparseP(Scheme):
     name = "sparsep"
 
     def stored_width(self, width: int, item_bytes: int, alignment: int) -> int:
-        # Its vectors lie one number after another.
+        # Its vectors are stored number by number.
         return width
 
 

@@ -170,7 +170,7 @@ def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_r
         largest_row: [n], edges.
 
     Returns:
-        Counts of [n, 1, 2]: the tasklet with the largest row, and one that stands for all others.
+        Counts of [n, 1, 2]: the tasklet with the largest row, and one that represents all others.
     """
     first = np.maximum(edges / tasklets, largest_row)
     each = (edges - first) / np.maximum(tasklets - 1, 1)
