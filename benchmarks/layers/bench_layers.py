@@ -110,7 +110,7 @@ def measured(order: Row) -> Row:
 
 
 def summary(tensor: Tensor) -> list[float]:
-    """Numbers that tell tensors harness.apart: the norm, and the products with two random vectors."""
+    """Numbers by which tensors are compared: the norm, and the products with two random vectors."""
     flat = tensor.detach().double().flatten()
     generator = torch.Generator().manual_seed(1)
     probes = [float(flat @ torch.randn(flat.numel(), generator=generator).double()) for _ in range(2)]
@@ -151,7 +151,7 @@ def run(order: Row) -> Row | str:
     try:
         result: Row = harness.apart(measured, order)
     except SystemExit as failed:
-        return (str(failed).strip().splitlines() or ["it ended without a word"])[-1]
+        return (str(failed).strip().splitlines() or ["it ended without a message"])[-1]
     return result
 
 

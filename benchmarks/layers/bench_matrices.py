@@ -6,7 +6,7 @@
 
 Forward and backward passes over one graph, the four ways in turns; the results are compared before anything
 is timed. Beside the median time of each way: the patched time over the matrix divided by that over the
-``edge_index`` (1.05 at most is the aim), and PyG's time over the matrix divided by the patched one.
+``edge_index`` (the target is 1.05 at most), and PyG's time over the matrix divided by the patched one.
 """
 
 from collections.abc import Callable, Iterator
