@@ -108,7 +108,9 @@ def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -
     x, weight = call.x, call.weight
     csr = by_number(call.graph).on(x.device)
     if not csr.edges:
-        return ArgExtremumGradients(torch.zeros_like(x), None if weight is None else torch.zeros_like(weight))
+        return ArgExtremumGradients(
+            x=torch.zeros_like(x), weight=None if weight is None else torch.zeros_like(weight)
+        )
     heads = weight.size(1) if weight is not None and weight.dim() == 2 else 1
     wins = winner >= 0
     place = winner.clamp(min=0).long()
