@@ -56,6 +56,13 @@ def test_halos_are_those_of_a_loop(on_disk: bool, tmp_path: Path) -> None:
     assert not on_disk or (tmp_path / "halos").stat().st_size == 4 * halos.rows
 
 
+def test_halos_without_rows_leave_an_empty_file(tmp_path: Path) -> None:
+    none = (np.empty(0, dtype=np.int32), np.zeros(PARTS, dtype=np.int64))
+    halos = Halos.collected([none] * PARTS, tmp_path / "halos")
+    assert halos.rows == (tmp_path / "halos").stat().st_size == 0
+    assert halos.received(PARTS - 1).tolist() == []
+
+
 def test_parts_do_not_depend_on_those_that_were_taken_before() -> None:
     division = ListDivision(hostile(), scattered(), PARTS)
     first = [division.part(rank) for rank in range(PARTS)]

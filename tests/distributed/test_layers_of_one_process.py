@@ -9,7 +9,7 @@ import torch.distributed as dist
 import onehop
 from onehop import ArgumentError
 from onehop.distributed import DistributedGraph
-from onehop.integrations import memory
+from onehop.integrations import memory, reports
 from tests.distributed.cases import NODES, hostile
 
 pytest.importorskip("torch_geometric")
@@ -174,3 +174,21 @@ def test_features_are_noted_for_the_memory_that_is_kept(
     with onehop.patch():
         LAYERS[name]()(torch.randn(NODES, 6)[graph.owned_nodes], graph.edge_index)
     assert any(each.is_floating_point() and len(each) == NODES for each in noted)
+
+
+def test_a_class_that_the_patch_leaves_out_is_refused(graph: DistributedGraph) -> None:
+    layer, x = gnn.SAGEConv(6, 4), torch.randn(NODES, 6)[graph.owned_nodes]
+    with (
+        onehop.patch(only=["GCNConv"]),
+        pytest.raises(ArgumentError, match=r"SAGEConv cannot run .*: patch\(only=...\) leaves its class out"),
+    ):
+        layer(x, graph.edge_index)
+
+
+@pytest.mark.parametrize(("name", "form"), [("SAGE", "source"), ("unannotated", "its messages")])
+def test_an_explanation_names_the_part(name: str, form: str, graph: DistributedGraph) -> None:
+    layer, x = LAYERS[name](), torch.randn(NODES, 6)[graph.owned_nodes]
+    with onehop.patch(), reports.recorded() as calls:
+        layer(x, graph.edge_index)
+    shown = [(call.form, call.backend, call.plan) for call in calls]
+    assert shown == [(f"{form}, over processes", "distributed", "rank 0 of 1")]

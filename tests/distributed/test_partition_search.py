@@ -1,5 +1,6 @@
 """How the partitioners choose among parts: what they try, in which order, and what they keep."""
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,6 +31,23 @@ def test_the_seed_is_zero_where_none_is_given() -> None:
     found = [partition(graph, 4, "greedy", **given) for given in ({}, {"seed": 0}, {"seed": 1})]
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("method", ["auto", "metis", "greedy"])
+def test_methods_differ_in_where_the_search_begins(
+    method: str, communities: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pymetis")
+    module, begun = sys.modules[partition.__module__], []
+
+    def watched(name: str) -> None:
+        plain = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: begun.append(name) or plain(*given))
+
+    watched("_metis")
+    watched("_pieces")
+    partition(communities, 3, method)
+    assert begun[0] == ("_pieces" if method == "greedy" else "_metis")
 
 
 def test_moves_of_single_nodes_cut_fewer_edges_than_pieces_of_an_order(communities: Graph) -> None:

@@ -159,6 +159,10 @@ def test_of_the_views_of_one_tensor_the_last_are_remembered(cache):
     assert [cache.find(view, "graph") is not None for view in views] == [False] * 92 + [True] * 8
     assert cache.find(views[-1], "scales") is not None
     assert cache.info().entries == cache.info().bytes == 16
+    # A view that is stored again is the newest.
+    cache.store(views[92], "norm", Held(1))
+    cache.store(views[0], "graph", Held(1))
+    assert [cache.find(view, "graph") is not None for view in views[92:94]] == [True, False]
     del view, views, base
     assert cache.info().entries == 0
     assert cache._views == {}

@@ -267,7 +267,10 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(explained) == "message passing hooks are registered on it"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) is None
-    bounds(cached_bytes=1 << 20)
+    # The bytes of the widest operand on all edges.
+    bounds(cached_bytes=EDGES * WIDTH * 4)
+    assert reason_of(fine) is None
+    bounds(cached_bytes=EDGES * WIDTH * 4 + 1)
     assert reason_of(fine) == FITS_CACHE
     bounds(few_edges=2 * EDGES, few_work=1 << 20)
     assert reason_of(fine) == TOO_SMALL

@@ -8,6 +8,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop import thresholds
+from onehop.integrations.pyg.leave import OWN_PRODUCT
 from tests.integrations.pyg.conftest import make_edges
 
 NODES, EDGES, WIDTH = 20, 120, 6
@@ -72,4 +73,17 @@ def test_what_is_left_to_pyg(edges, took_fast_path):
     plain, matrix = layer_of(["sum"], add_self_loops=False), torch.ones(NODES, NODES).to_sparse()
     expected = plain(x, matrix)
     with onehop.patch(), thresholds.lifted():
+        assert took_fast_path(plain, x, matrix) == [OWN_PRODUCT]
         torch.testing.assert_close(plain(x, matrix), expected)
+
+
+@pytest.mark.parametrize(
+    "as_given", [lambda w: w.view(-1, 1), lambda w: w.float()], ids=["a column", "floats"]
+)
+def test_weights_of_another_form_are_left_to_pyg(as_given, edges, took_fast_path):
+    layer, x, weight = layer_of(["symnorm"]), torch.randn(NODES, WIDTH), as_given(torch.rand(EDGES))
+    expected = layer.propagate(edges, x=x, symnorm_weight=weight)
+    with onehop.patch(), thresholds.lifted():
+        (reason,) = took_fast_path(layer.propagate, edges, x=x, symnorm_weight=weight)
+        assert reason.startswith("the weights of its normalisation are not one number an edge")
+        assert torch.equal(layer.propagate(edges, x=x, symnorm_weight=weight), expected)
