@@ -11,6 +11,7 @@
 
 #include "arguments.hpp"
 #include "onehop/csr.hpp"
+#include "onehop/index_rows.hpp"
 #include "onehop/fingerprint.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
@@ -126,6 +127,23 @@ NB_MODULE(_native, m) {
         return nb::make_tuple(result.csr, static_cast<int>(result.error), result.bad_edge);
       },
       "rowptr"_a, "col"_a, "col_stride"_a, "wide_index"_a, "rows"_a, "cols"_a, "threads"_a);
+
+  // An index as rows: the copy of it that is checked, then the graph.
+  m.def(
+      "narrow_index",
+      [](Address index, int64_t stride, int64_t count, bool wide_index, int64_t rows, Address out, int threads) {
+        return onehop::narrow_index({at(index), stride, count, wide_index}, rows, static_cast<int32_t*>(at(out)),
+                                    threads);
+      },
+      "index"_a, "stride"_a, "count"_a, "wide_index"_a, "rows"_a, "out"_a, "threads"_a, Released());
+  m.def(
+      "csr_from_index",
+      [](Address index, int64_t count, int64_t rows, int threads) {
+        auto csr = onehop::csr_from_index(static_cast<const int32_t*>(at(index)), count, rows, threads);
+        if (csr == nullptr) throw std::bad_alloc();
+        return csr;
+      },
+      "index"_a, "count"_a, "rows"_a, "threads"_a, Released());
 
   bind_aggregate(m);
   bind_arg_extremum(m);

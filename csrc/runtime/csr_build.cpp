@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "csr_arrays.hpp"
+#include "onehop/index_rows.hpp"
 
 namespace onehop {
 namespace {
@@ -35,8 +37,8 @@ int64_t first_outside(Column<Index> column, int64_t count, int64_t edges) {
 
 // Fills the graph from edges that come row by row, in one pass that also checks them. False, with the arrays
 // half written, as soon as a row number falls or an index is outside.
-template <class Index>
-bool fill_sorted(Csr& csr, Column<Index> row, Column<Index> col, Chunks chunks, int threads) {
+template <class Row, class Col>
+bool fill_sorted(Csr& csr, const Row& row, const Col& col, Chunks chunks, int threads) {
   auto* rowptr = csr.rowptr.as<int64_t>();
   auto* out_col = csr.col.as<int32_t>();
   std::atomic<bool> good{true};
@@ -99,6 +101,12 @@ void prefix_sums(Count* place, int64_t* rowptr, int64_t rows, int64_t chunks, in
   rowptr[rows] = block_sum[static_cast<size_t>(blocks)];
 }
 
+// The edges' numbers as a column, and as what a graph without a permutation records for an edge.
+struct Itself {
+  int64_t operator[](int64_t edge) const { return edge; }
+};
+struct Nothing {};
+
 // Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e, in a type that counts
 // the edges too. With kChecked, indices may be outside.
 template <bool kChecked, class Perm, class Row, class Col, class EdgeId>
@@ -131,13 +139,13 @@ BuildError counting_sort_as(Csr& csr, const Row& row, const Col& col, const Edge
   if (!cols_good.load()) return BuildError::col_out_of_range;
   prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
   auto* out_col = csr.col.as<int32_t>();
-  auto* out_perm = csr.perm.as<Perm>();
+  [[maybe_unused]] auto* out_perm = csr.perm.as<Perm>();
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     Perm* next = place + chunk * rows;
     for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
       const Perm slot = next[row(e)]++;
       out_col[slot] = static_cast<int32_t>(col(e));
-      out_perm[slot] = static_cast<Perm>(edge_id(e));
+      if constexpr (!std::is_same_v<EdgeId, Nothing>) out_perm[slot] = static_cast<Perm>(edge_id(e));
     }
   });
   return BuildError::none;
@@ -225,6 +233,22 @@ BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, in
   return result;
 }
 
+template <class Wide>
+int64_t narrow(Column<Wide> index, int64_t count, int64_t rows, int32_t* out, int threads) {
+  std::atomic<bool> good{true};
+  const Chunks chunks{count, chunk_count(count, threads)};
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    int64_t wrong = 0;  // negative once an entry was outside
+    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+      const auto entry = static_cast<int64_t>(index[e]);
+      wrong |= entry | (rows - 1 - entry);
+      out[e] = static_cast<int32_t>(entry);
+    }
+    if (wrong < 0) good.store(false, std::memory_order_relaxed);
+  });
+  return good.load() ? -1 : first_outside(index, rows, count);
+}
+
 template <class Index>
 BuildResult copy_of(const CompressedRows& given, int64_t rows, int64_t cols, int threads) {
   const Column<Index> col{static_cast<const Index*>(given.col), given.col_stride};
@@ -238,21 +262,9 @@ BuildResult copy_of(const CompressedRows& given, int64_t rows, int64_t cols, int
     return result;
   }
   std::copy_n(given.rowptr, rows + 1, csr->rowptr.as<int64_t>());
-  auto* out = csr->col.as<int32_t>();
-  std::atomic<bool> good{true};
-  const Chunks chunks{csr->edges, chunk_count(csr->edges, threads)};
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-    int64_t wrong = 0;  // negative once a column was outside
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const auto c = static_cast<int64_t>(col[e]);
-      wrong |= c | (cols - 1 - c);
-      out[e] = static_cast<int32_t>(c);
-    }
-    if (wrong < 0) good.store(false, std::memory_order_relaxed);
-  });
-  if (!good.load()) {
+  result.bad_edge = narrow(col, csr->edges, cols, csr->col.as<int32_t>(), threads);
+  if (result.bad_edge >= 0) {
     result.error = BuildError::col_out_of_range;
-    result.bad_edge = first_outside(col, cols, csr->edges);
     return result;
   }
   result.csr = std::move(csr);
@@ -268,6 +280,25 @@ BuildResult csr_from_coo(const Coo& coo, int64_t rows, int64_t cols, bool wide_p
 
 BuildResult csr_from_rows(const CompressedRows& given, int64_t rows, int64_t cols, int threads) {
   return given.is_wide ? copy_of<int64_t>(given, rows, cols, threads) : copy_of<int32_t>(given, rows, cols, threads);
+}
+
+int64_t narrow_index(const Index& index, int64_t rows, int32_t* out, int threads) {
+  if (index.is_wide) {
+    return narrow(Column{static_cast<const int64_t*>(index.data), index.stride}, index.count, rows, out, threads);
+  }
+  return narrow(Column{static_cast<const int32_t*>(index.data), index.stride}, index.count, rows, out, threads);
+}
+
+std::shared_ptr<Csr> csr_from_index(const int32_t* index, int64_t count, int64_t rows, int threads) {
+  auto csr = std::make_shared<Csr>();
+  csr->rows = rows;
+  csr->cols = csr->edges = count;
+  if (!allocate_rows(*csr)) return nullptr;
+  const Chunks chunks{count, chunk_count(count, threads)};
+  if (count == 0 || fill_sorted(*csr, Column<int32_t>{index, 1}, Itself{}, chunks, threads)) return csr;
+  const auto row = [index](int64_t e) { return static_cast<int64_t>(index[e]); };
+  const auto itself = [](int64_t e) { return e; };
+  return counting_sort<false>(*csr, row, itself, Nothing{}, threads) == BuildError::none ? csr : nullptr;
 }
 
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {

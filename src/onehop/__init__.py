@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onehop.ops.edge_softmax import edge_softmax as edge_softmax
     from onehop.ops.extremum import extremum as extremum
     from onehop.ops.fusedmm import fusedmm as fusedmm
+    from onehop.ops.rows import gather as gather, scatter as scatter
     from onehop.ops.sddmm import sddmm as sddmm
     from onehop.ops.streaming import RawMatrix as RawMatrix
     from onehop.streaming import hops as hops, ingest as ingest
@@ -60,7 +61,7 @@ _NAMES = {
     "onehop.graph.identity": "CacheInfo cache_info clear_cache",
     "onehop.integrations.explain": "Explanation explain",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
-    "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gatv2 sddmm",
+    "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gather gatv2 scatter sddmm",
 }
 # What imports PyG, or costs megabytes that few programs need, and so waits until it is asked for.
 _LATER = {

@@ -17,6 +17,7 @@ from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, reading
 from onehop.graph.held import bytes_held
+from onehop.graph.index import IndexRows, from_index
 from onehop.graph.orders import Orders, node_orders
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.statistics import GraphStatistics
@@ -47,6 +48,7 @@ class Graph:
         "_statistics",
         "_transpose",
         "derived",
+        "index",
         "lock",
         "made_on",
         "num_dst",
@@ -59,7 +61,7 @@ class Graph:
     )
 
     def __init__(self, csr: Any) -> None:
-        """A graph of a native one, or of one on a device: then there is a native one when it is asked for."""
+        """A graph of a native one; of one on a device or an index, the native one is made on first use."""
         # Plain numbers, which torch.compile can look at.
         self.num_src: int = csr.cols
         """Number of sources (columns)."""
@@ -67,7 +69,9 @@ class Graph:
         """Number of destinations (rows)."""
         self.num_edges: int = csr.edges
         """Number of edges, repeated ones included."""
-        self._csr: Any = None if isinstance(csr, PlacedCsr) else csr
+        self.index: IndexRows | None = csr if isinstance(csr, IndexRows) else None
+        """The index that the graph was made from; None if from edges."""
+        self._csr: Any = None if isinstance(csr, PlacedCsr | IndexRows) else csr
         self._transpose: Any = None
         self._statistics: GraphStatistics | None = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
@@ -122,6 +126,22 @@ class Graph:
             IndexRangeError: A source is negative or too large.
         """
         return cls(build.from_csr(rowptr, col, num_src))
+
+    @classmethod
+    def from_index(cls, index: Tensor, num_rows: int) -> "Graph":
+        """A graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
+
+        Its edges are in the order of their rows, not in that of the index.
+
+        Args:
+            index: [E], int32 or int64.
+            num_rows: Number of destinations.
+
+        Raises:
+            ArgumentError: Wrong shape or dtype, or too many entries or rows.
+            IndexRangeError: An entry is negative or too large.
+        """
+        return cls(from_index(index, num_rows))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
@@ -179,10 +199,12 @@ class Graph:
 
     @property
     def csr(self) -> Any:
-        """The native graph, for kernels. Of a graph that was made on a device it is copied on first use."""
+        """The native graph, for kernels. Made on first use where the graph is of an index or on a device."""
         if self._csr is None:
             with self.lock:
-                if self._csr is None:
+                if self._csr is None and self.index is not None:
+                    self._csr = self.index.native()
+                elif self._csr is None:
                     assert self.made_on is not None
                     self._csr = build.on_host(self.on(self.made_on))
         return self._csr
@@ -234,7 +256,7 @@ class Graph:
             turned.derived[_key(self.made_on, True)] = self.on(self.made_on)
             return turned
         turned = Graph(self.transposed_csr)
-        turned._transpose = self._csr
+        turned._transpose = self.csr
         return turned
 
     @property
@@ -334,6 +356,7 @@ class Graph:
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
         found = bytes_held(self.derived)
         own = sum(int(each.bytes) for each in native_graphs if each is not None)
+        own += 0 if self.index is None else self.index.numbers.nbytes
         found[_HOST] = found.get(_HOST, 0) + own
         return found
 

@@ -6,6 +6,7 @@ from onehop.ops.dropout import dropout
 from onehop.ops.edge_softmax import edge_softmax
 from onehop.ops.extremum import extremum
 from onehop.ops.fusedmm import fusedmm
+from onehop.ops.rows import gather, scatter
 from onehop.ops.sddmm import sddmm
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "extremum",
     "fusedmm",
     "gat",
+    "gather",
     "gatv2",
+    "scatter",
     "sddmm",
 ]

@@ -15,6 +15,7 @@ from onehop.kernels.cpu import generated
 from onehop.kernels.cpu.layout import thread_count
 from onehop.kernels.cpu.ordered_weights import in_graph_order
 from onehop.kernels.cpu.prepared import PlanKey
+from onehop.kernels.cpu.rows import copy_rows
 from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
 from onehop.plans.cpu import MOST_NARROW_SOURCES
@@ -45,6 +46,11 @@ class PreparedAggregate:
         "transposed",
     )
 
+    def __new__(cls, graph: Graph, plan: CpuPlan, call: Aggregate) -> Any:
+        """Makes the call that suits: rows that each get one row of ``x`` are copied, by the index alone."""
+        gathers = graph.index is not None and call.transposed and call.weight is None
+        return _PreparedGather(graph, call) if gathers else super().__new__(cls)
+
     def __init__(self, graph: Graph, plan: CpuPlan, call: Aggregate) -> None:
         x, heads = call.x, _heads(call.weight)
         self.csr = ordered_csr(graph, plan.ordering, call.transposed)
@@ -69,9 +75,9 @@ class PreparedAggregate:
 
     @staticmethod
     def key(call: Aggregate) -> tuple[Any, ...]:
-        """The direction, the width, the heads and the dtypes."""
+        """The direction, the width, the heads (0 without weights) and the dtypes."""
         weight, x = call.weight, call.x
-        heads = 1 if weight is None or weight.dim() == 1 else weight.shape[1]
+        heads = 0 if weight is None else 1 if weight.dim() == 1 else weight.shape[1]
         return Aggregate, call.transposed, call.mean, call.widen, x.shape[1], heads, x.dtype
 
     @staticmethod
@@ -118,6 +124,31 @@ class PreparedAggregate:
         native.out = out.data_ptr()
         extension.aggregate(native, self.csr)
         return out
+
+
+class _PreparedGather:
+    """The transposed sum or mean of a graph that was made from an index: entry e gets row ``index[e]``."""
+
+    __slots__ = ("index", "inverse", "out_dtype")
+
+    def __init__(self, graph: Graph, call: Aggregate) -> None:
+        assert graph.index is not None
+        acc = accumulator(call.x.dtype)
+        self.index = graph.index.numbers
+        self.inverse = graph.inverse_in_degrees(acc) if call.mean else None
+        self.out_dtype = acc if call.widen else call.x.dtype
+
+    def run(self, call: Aggregate) -> Tensor:
+        """[E, F]."""
+        x = call.x
+        for scale in (call.src_scale, self.inverse):
+            if scale is not None:
+                x = x * scale[:, None]
+        rows = empty((len(self.index), x.size(1)), x.dtype)
+        copy_rows(x, self.index, rows)
+        if call.dst_scale is not None:
+            rows = rows * call.dst_scale[:, None]
+        return rows.to(self.out_dtype)
 
 
 def aggregate_call(plan: CpuPlan, csr: Any) -> extension.AggregateCall:

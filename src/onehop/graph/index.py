@@ -1,0 +1,61 @@
+"""An index as a graph without a source column: entry e is an edge from row e to row ``index[e]``.
+
+To scatter by an index is to aggregate over this graph, and to gather by it is to aggregate over its
+transpose. Gathering needs nothing but the index. Rows are sorted when something is first scattered, unless
+the index ascends.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.graph import build
+
+
+class IndexRows:
+    """The checked copy of an index, of which the native graph is made on first use.
+
+    Attributes:
+        numbers: [E], int32: the copy.
+        rows: The number of rows that the index names.
+        cols: E.
+        edges: E.
+    """
+
+    __slots__ = ("cols", "edges", "numbers", "rows")
+
+    def __init__(self, numbers: Tensor, rows: int) -> None:
+        self.numbers, self.rows = numbers, rows
+        self.cols = self.edges = numbers.numel()
+
+    def native(self) -> Any:
+        """The native graph, whose edges are in the order of their rows."""
+        address = self.numbers.data_ptr()
+        return native.extension.csr_from_index(address, self.edges, self.rows, native.threads())
+
+
+def from_index(index: Tensor, rows: int) -> Any:
+    """The rows of an index, or a graph on its device; see :meth:`onehop.Graph.from_index`."""
+    if not isinstance(index, Tensor) or index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
+        given = type(index).__name__
+        if isinstance(index, Tensor):
+            given = f"{index.dtype} of shape {list(index.shape)}"
+        raise ArgumentError(f"index: expected a one-dimensional int32 or int64 tensor, got {given}.")
+    count = index.numel()
+    if max(count, rows) > build.MOST_NODES:
+        raise ArgumentError(
+            f"index: {count} entries and {rows} rows are more than the {build.MOST_NODES} that onehop "
+            "numbers in 32 bits."
+        )
+    if not index.is_cpu or type(index) is not Tensor:
+        entries = torch.arange(count, dtype=index.dtype, device=index.device)
+        return build.from_edge_index(torch.stack([entries, index]), None, (count, rows))
+    numbers = torch.empty(count, dtype=torch.int32, device="cpu")
+    given_as = index.data_ptr(), index.stride(0), count, index.dtype == torch.int64
+    wrong = native.extension.narrow_index(*given_as, rows, numbers.data_ptr(), native.threads())
+    if wrong >= 0:
+        raise IndexRangeError(f"index: entry {wrong} is {int(index[wrong])}, which is not in [0, {rows}).")
+    return IndexRows(numbers, rows)

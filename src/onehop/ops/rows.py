@@ -1,0 +1,157 @@
+"""Rows by an index, and back: ``gather`` and ``scatter``.
+
+Both are aggregation over the graph of the index (:mod:`onehop.graph.index`): each is the other's gradient.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from onehop.calls import Aggregate
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.handle import GraphInProgram, handle_of
+from onehop.graph.identity import remembered
+from onehop.ops.aggregate import AGGREGATE, REDUCTIONS, reduce_rows
+from onehop.ops.checks import FLOATS, not_dense
+from onehop.ops.extremum import TIES, extremum
+from onehop.ops.library import LIBRARY
+
+_length_of_modes = torch._C._len_torch_dispatch_stack
+
+
+def gather(x: Tensor, index: Tensor, *, backend: str | None = None) -> Tensor:
+    """Gathers rows: ``out[e] = x[index[e]]``.
+
+    Its gradient adds up the rows that are gathered several times, in one order, whatever the number of
+    threads.
+
+    Args:
+        x: [N, ...], float32, float64, bfloat16 or float16. Differentiable.
+        index: [E], int32 or int64, from 0 to N - 1. What is derived from it is kept while it is unchanged.
+        backend: Name of the backend; None means the best that can.
+
+    Returns:
+        [E, ...].
+
+    Raises:
+        ArgumentError: A shape, dtype or device does not fit.
+        BackendError: No backend runs on such tensors.
+        IndexRangeError: An entry of ``index`` is negative or too large.
+    """
+    _check("x", x, index)
+    return gathered(graph_of_index(index, x.size(0)), x, backend or "")
+
+
+def scatter(
+    values: Tensor,
+    index: Tensor,
+    num_rows: int | None = None,
+    reduce: str = "sum",
+    *,
+    ties: str = "share",
+    empty: float = 0.0,
+    backend: str | None = None,
+) -> Tensor:
+    """Reduces the values of each row: ``out[i] = reduce over entries e with index[e] = i of values[e]``.
+
+    An index that ascends is not sorted. Sums are added up in one order, whatever the number of threads, and
+    those of 16-bit values in float32.
+
+    Args:
+        values: [E, ...], float32, float64, bfloat16 or float16. Differentiable.
+        index: [E], int32 or int64, from 0 to ``num_rows`` - 1. What is derived from it is kept while it is
+            unchanged.
+        num_rows: Number of rows of the result; None means one more than the largest entry of ``index``.
+        reduce: "sum" (or "add"), "mean", "max" or "min". NaN wins over every number.
+        ties: Where the gradient of a max or min goes if several entries reach it: "share" splits it evenly,
+            as PyG and torch do; "first" and "last" give it to the first or last of them, as torch_scatter
+            does, and pass over NaN. They take float32 and float64.
+        empty: The max and min of rows without entries; 0 as in PyG. Their sum and mean is 0.
+        backend: Name of the backend; None means the best that can.
+
+    Returns:
+        [num_rows, ...].
+
+    Raises:
+        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``ties`` is unknown.
+        BackendError: No backend runs on such tensors.
+        IndexRangeError: An entry of ``index`` is negative or too large.
+    """
+    _check("values", values, index)
+    if values.shape[:1] != index.shape:
+        raise ArgumentError(
+            f"values: expected a row for each of the {index.numel()} entries of index, got shape "
+            f"{list(values.shape)}."
+        )
+    reduce = "sum" if reduce == "add" else reduce
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    if ties not in TIES:
+        raise ArgumentError(f"ties: expected one of {', '.join(TIES)}, got {ties!r}.")
+    if num_rows is None:
+        num_rows = int(index.max()) + 1 if index.numel() else 0
+    graph = graph_of_index(index, num_rows)
+    if reduce in ("sum", "mean") or (ties == "share" and not empty):
+        return scattered(graph, values, reduce, backend or "")
+    out = extremum(graph, _as_matrix(values), reduce=reduce, ties=ties, backend=backend)  # type: ignore[arg-type]
+    without = torch.bincount(index, minlength=num_rows).unsqueeze(1) == 0
+    return torch.where(without, empty, out).view(num_rows, *values.shape[1:])
+
+
+def gathered(graph: Graph | GraphInProgram, x: Tensor, backend: str = "") -> Tensor:
+    """Runs :func:`gather` on the graph of the index, for operands that were checked."""
+    call = Aggregate(
+        x=_as_matrix(x), graph=graph.number, rows=graph.num_src, transposed=True, backend=backend
+    )  # type: ignore[arg-type]
+    out: Tensor = AGGREGATE(call, graph)
+    return out if x.dim() == 2 else out.view(graph.num_src, *x.shape[1:])
+
+
+def scattered(graph: Graph | GraphInProgram, values: Tensor, reduce: str, backend: str = "") -> Tensor:
+    """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient."""
+    out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)  # type: ignore[arg-type]
+    return out if values.dim() == 2 else out.view(graph.num_dst, *values.shape[1:])
+
+
+def graph_of_index(index: Tensor, rows: int) -> Graph | GraphInProgram:
+    """The graph of an index: found, or made; in a program and under a mode its handle.
+
+    Raises:
+        ArgumentError, IndexRangeError: As :meth:`onehop.Graph.from_index`.
+    """
+    if torch.compiler.is_compiling() or _length_of_modes():
+        handle = torch.ops.onehop.find_index(index, rows)
+        return GraphInProgram(handle, index.size(0), rows, index.size(0))
+    return remembered(index, key=("index", rows), make=lambda: Graph.from_index(index, rows))
+
+
+def _as_matrix(rows: Tensor) -> Tensor:
+    """[N, ...] as [N, F]."""
+    return rows if rows.dim() == 2 else rows.reshape(rows.size(0), math.prod(rows.shape[1:]))
+
+
+def _check(name: str, rows: Tensor, index: Tensor) -> None:
+    if not isinstance(rows, Tensor) or rows.layout is not torch.strided or rows.dtype not in FLOATS:
+        raise not_dense(name, rows)
+    if not rows.dim():
+        raise ArgumentError(f"{name}: expected at least one dimension, got a number.")
+    if not isinstance(index, Tensor):
+        raise ArgumentError(f"index: expected a tensor, got {type(index).__name__}.")
+    if rows.device != index.device:
+        raise ArgumentError(f"index: expected one on {rows.device}, where {name} is, got {index.device}.")
+
+
+def _find_index(index: Tensor, rows: int) -> Tensor:
+    """Finds or makes the graph when a program runs."""
+    return handle_of(remembered(index, key=("index", rows), make=lambda: Graph.from_index(index, rows)))
+
+
+LIBRARY.define("find_index(Tensor index, SymInt rows) -> Tensor")
+LIBRARY.impl("find_index", _find_index, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "onehop::find_index",
+    lambda index, rows: torch.empty(1, dtype=torch.int64, device="cpu"),
+    lib=LIBRARY,
+)
