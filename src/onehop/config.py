@@ -17,6 +17,7 @@ variable                       meaning                                          
                                aggregation that they are written in
 ``ONEHOP_DROPOUT``             ``0``: the patch leaves torch's dropout alone              ``1``
 ``ONEHOP_PRODUCTS``            ``0``: the patch leaves torch's products alone             ``1``
+``ONEHOP_INDEXING``           ``0``: the patch leaves torch's gathers and scatters alone ``1``
 ``ONEHOP_SAMPLER``             ``1``: patched loaders draw neighbours with onehop's       where PyG has none
                                sampler; ``0``: never
 ``ONEHOP_DISABLE``             ``1``: ``patch()`` does nothing                            ``0``
@@ -83,6 +84,11 @@ def dropout() -> bool:
 def products() -> bool:
     """Return whether the patch sends the products of linear steps to the fastest library."""
     return _flag("ONEHOP_PRODUCTS", default=True)
+
+
+def indexing() -> bool:
+    """Return whether the patch replaces torch's large gathers and scatters."""
+    return _flag("ONEHOP_INDEXING", default=True)
 
 
 def sampler() -> bool | None:

@@ -16,6 +16,7 @@ from onehop.reference.edge_softmax import (
 )
 from onehop.reference.extremum import Extremum, ExtremumGrad, run_extremum, run_extremum_grad
 from onehop.reference.fusedmm import Fusedmm, run_fusedmm
+from onehop.reference.independent import independent
 from onehop.reference.sddmm import Sddmm, run_sddmm
 
 _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {
@@ -55,4 +56,5 @@ class ReferenceBackend:
 
     def run(self, graph: Graph, call: Any) -> Any:
         """The results, by the formula."""
-        return _FORMULAS[type(call)](graph, call)
+        with independent():
+            return _FORMULAS[type(call)](graph, call)

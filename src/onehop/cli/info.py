@@ -43,6 +43,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_ASSOCIATE": config.associate,
     "ONEHOP_DROPOUT": config.dropout,
     "ONEHOP_PRODUCTS": config.products,
+    "ONEHOP_INDEXING": config.indexing,
     "ONEHOP_TUNED": config.tuned,
     "ONEHOP_DISABLE": config.disabled,
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",

@@ -29,7 +29,7 @@ from onehop.tables import Column, Table
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
 # Options that are arguments of patch().
-_OF_PATCH = ("dropout", "products", "reuse", "associate", "keep_memory")
+_OF_PATCH = ("dropout", "products", "indexing", "reuse", "associate", "keep_memory")
 # What comes after the script's name is the script's.
 SETTINGS = {"allow_interspersed_args": False}
 
@@ -56,6 +56,9 @@ class Options:
         bool | None, typer.Option(help="Torch's dropout on onehop's kernels, with its numbers.")
     ] = None
     products: Annotated[bool | None, typer.Option(help="Linear steps in the fastest library at hand.")] = None
+    indexing: Annotated[
+        bool | None, typer.Option(help="Torch's large gathers and scatters on onehop's kernels.")
+    ] = None
     reuse: Annotated[bool | None, typer.Option(help="Keep aggregates of features that do not change.")] = None
     associate: Annotated[
         bool | None, typer.Option(help="Multiply before or after aggregation, as is cheaper.")

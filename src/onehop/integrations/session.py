@@ -31,6 +31,7 @@ class Settings:
     tune: str = "never"
     dropout: bool = False
     products: bool = False
+    indexing: bool = False
     sampler: bool | None = None
     backend: str = ""
 
@@ -47,6 +48,7 @@ def from_environment() -> Settings:
         associate=config.associate(),
         dropout=config.dropout(),
         products=config.products(),
+        indexing=config.indexing(),
         sampler=config.sampler(),
     )
 

@@ -15,6 +15,9 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _is_tracing = torch._C._is_tracing
+_tracing_state = torch._C._get_tracing_state
+_keys = torch._C._dispatch_keys
+_CPU = torch.device("cpu")
 
 
 def context_reason(traced: bool = False) -> str | None:
@@ -46,6 +49,34 @@ def wraps(*tensors: torch.Tensor | None) -> bool:
         if tensor is not None and (is_wrapped(tensor) or (older and _is_batched(tensor))):
             return True
     return False
+
+
+def _plain_keys() -> frozenset[int]:
+    """Return the dispatch keys of dense CPU tensors that hold their numbers, also in inference mode."""
+    found = [_keys(torch.empty(0, device=_CPU)).raw_repr()]
+    with torch.inference_mode():
+        found.append(_keys(torch.empty(0, device=_CPU)).raw_repr())
+    return frozenset(found)
+
+
+_PLAIN = _plain_keys()
+
+
+def has_memory(x: torch.Tensor) -> bool:
+    """Return whether a tensor is numbers in the CPU's memory, and nothing observes what is done with it."""
+    kind = type(x)
+    return (
+        (kind is torch.Tensor or kind is torch.nn.Parameter)
+        and not (
+            _length_of_modes()
+            or _transforms_are_active()
+            or forward_ad._current_level >= 0
+            or _tracing_state() is not None
+            or in_older_vmap()
+        )
+        # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
+        and _keys(x).raw_repr() in _PLAIN
+    )
 
 
 as_program = False

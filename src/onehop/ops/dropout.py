@@ -8,33 +8,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn.functional import dropout as _torchs
 
 from onehop import native, thresholds
 from onehop.kernels.cpu import dropout as kernels
 from onehop.native import DTYPE_CODES
-from onehop.ops.batching import in_older_vmap
+from onehop.ops.contexts import has_memory
 from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
 
-# By one name each, for small tensors notice.
+# Bound to names of this module: small tensors notice each lookup.
 _is_compiling = torch.compiler.is_compiling
-_length_of_modes = torch._C._len_torch_dispatch_stack
-_transforms_are_active = torch._C._are_functorch_transforms_active
-_tracing_state = torch._C._get_tracing_state
-_keys = torch._C._dispatch_keys
 _grad_is_enabled = torch.is_grad_enabled
-
-
-def _plain_keys() -> frozenset[int]:
-    """The dispatch keys of dense CPU tensors that stand for nothing else: ordinary, and of inference mode."""
-    found = [_keys(torch.empty(0, device=native.CPU)).raw_repr()]
-    with torch.inference_mode():
-        found.append(_keys(torch.empty(0, device=native.CPU)).raw_repr())
-    return frozenset(found)
-
-
-_PLAIN = _plain_keys()
 
 
 def dropout(
@@ -78,24 +62,7 @@ def serves(x: Tensor, p: float) -> bool:
     elements, bounds = x.numel(), thresholds.now
     recorded = x.requires_grad and _grad_is_enabled()
     enough = bounds.dropout_recorded_elements if recorded else bounds.dropout_elements
-    return elements >= enough and elements > 0 and _has_memory(x) and agrees()
-
-
-def _has_memory(x: Tensor) -> bool:
-    """Return whether a tensor is its numbers in the CPU's memory, and nobody watches what is done with it."""
-    kind = type(x)
-    return (
-        (kind is Tensor or kind is torch.nn.Parameter)
-        and not (
-            _length_of_modes()
-            or _transforms_are_active()
-            or forward_ad._current_level >= 0
-            or _tracing_state() is not None
-            or in_older_vmap()
-        )
-        # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
-        and _keys(x).raw_repr() in _PLAIN
-    )
+    return elements >= enough and elements > 0 and has_memory(x) and agrees()
 
 
 def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
@@ -211,7 +178,7 @@ def _times(grad: Tensor | None, kept: Tensor, mask: _Mask) -> Tensor | None:
         return None
     if kept.is_floating_point():
         return grad * kept
-    if not _has_memory(grad) or not mask.fits(grad):
+    if not has_memory(grad) or not mask.fits(grad):
         # torch's own product finds the strides, and goes over batches and transforms.
         factor = torch.empty_strided(mask.shape, mask.strides, dtype=grad.dtype, device=native.CPU)
         kernels.apply(mask.p, None, factor, kept)

@@ -9,6 +9,7 @@ from onehop.calls import accumulator
 from onehop.ops.held_edges import with_edges
 from onehop.ops.library import OPERATORS, C, Operator
 from onehop.ops.recomputed import differentiated
+from onehop.reference.independent import independent
 
 
 class GradientOperator(Operator[C]):
@@ -77,7 +78,8 @@ def by_formula(
     """
 
     def whole(*operands: Tensor) -> Any:
-        return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
+        with independent():
+            return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
 
     operands = [getattr(call, name) for name in names]
     found = differentiated(whole, (True,) * len(names), operands, grads, again)

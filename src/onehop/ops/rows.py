@@ -18,6 +18,8 @@ from onehop.ops.checks import FLOATS, not_dense
 from onehop.ops.extremum import TIES, extremum
 from onehop.ops.library import LIBRARY
 
+# A reshape that autograd does not treat as a view.
+_unsafe_view = torch.ops.aten._unsafe_view.default
 _length_of_modes = torch._C._len_torch_dispatch_stack
 
 
@@ -106,13 +108,13 @@ def gathered(graph: Graph | GraphInProgram, x: Tensor, backend: str = "") -> Ten
         x=_as_matrix(x), graph=graph.number, rows=graph.num_src, transposed=True, backend=backend
     )  # type: ignore[arg-type]
     out: Tensor = AGGREGATE(call, graph)
-    return out if x.dim() == 2 else out.view(graph.num_src, *x.shape[1:])
+    return out if x.dim() == 2 else _unsafe_view(out, (graph.num_src, *x.shape[1:]))
 
 
 def scattered(graph: Graph | GraphInProgram, values: Tensor, reduce: str, backend: str = "") -> Tensor:
     """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient."""
     out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)  # type: ignore[arg-type]
-    return out if values.dim() == 2 else out.view(graph.num_dst, *values.shape[1:])
+    return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
 
 
 def graph_of_index(index: Tensor, rows: int) -> Graph | GraphInProgram:

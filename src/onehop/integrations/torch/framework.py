@@ -1,4 +1,4 @@
-"""torch itself as a framework that can be patched: dropout and large linear steps.
+"""torch itself as a framework that can be patched: dropout, large linear steps, and indexing.
 
 Dropout is ``torch.nn.functional.dropout``, and everything that calls it, on :func:`onehop.dropout`'s kernels.
 The two functions that it calls are replaced, ``torch._VF.dropout`` and ``torch._VF.dropout_``, not the
@@ -8,6 +8,7 @@ rows that replace ``torch.nn.functional.dropout`` itself, such as those for divi
 and restored in any order. ``torch.dropout``, the same function by another name, is not replaced.
 
 Linear steps are ``torch.nn.functional.linear``: large float32 products on the CPU run in the fastest library.
+Gathers and scatters are in :mod:`onehop.integrations.torch.indexing`.
 """
 
 import functools
@@ -24,7 +25,7 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.integrations.rows import Row
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
-from onehop.integrations.torch import sparse_features
+from onehop.integrations.torch import indexing, sparse_features
 from onehop.integrations.torch.products import linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
@@ -57,6 +58,7 @@ class Torch(Framework):
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
             *([Row(F, "linear", _linear(F.linear), F.linear)] if settings.products else ()),
+            *(indexing.rows() if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:

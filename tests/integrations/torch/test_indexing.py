@@ -1,0 +1,400 @@
+"""torch's own gathers and scatters under the patch: torch's results, gradients, rules and errors."""
+
+import copy
+import pickle
+import warnings
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, jvp, vmap
+from torch.utils.checkpoint import checkpoint
+
+import onehop
+from onehop import thresholds
+from onehop.integrations.torch import indexing
+from tests.pairs import pairwise
+
+ROWS, ENTRIES = 11, 60
+GENERATOR = torch.Generator().manual_seed(0)
+ANY = torch.randint(0, ROWS, (ENTRIES,), generator=GENERATOR)
+# Rows 3 and 10 have no entry, so that scatters leave them alone.
+ANY[ANY == 3] = 4
+ANY[ANY == 10] = 9
+SORTED = ANY.sort().values
+EDGES = torch.stack([SORTED, ANY])
+
+
+def numbers(*shape: int, seed: int = 1) -> Tensor:
+    """Whole numbers, so that extrema tie, also at 0."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-3, 3, shape, generator=generator).double()
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Has an entry for each call that onehop runs."""
+    found = []
+    for name in ("gathered", "scattered"):
+        real = getattr(indexing, name)
+        monkeypatch.setattr(
+            indexing, name, lambda *args, name=name, real=real: found.append(name) or real(*args)
+        )
+    return found
+
+
+def columns(index: Tensor, *shape: int) -> Tensor:
+    """An index of rows, expanded to an index of entries."""
+    return index.view(-1, *[1] * len(shape)).expand(-1, *shape)
+
+
+GATHERS = {
+    "x[i]": lambda x, i: x[i],
+    "x[i,]": lambda x, i: x[i,],
+    "x[i, :]": lambda x, i: x[i, :],
+    "x[i, ...]": lambda x, i: x[i, ...],
+    "x[a matrix]": lambda x, i: x[i.view(6, 10)],
+    "x[two rows of edges]": lambda x, i: x[EDGES],
+    "method": lambda x, i: x.index_select(0, i),
+    "by name": lambda x, i: x.index_select(dim=0, index=i),
+    "function": lambda x, i: torch.index_select(x, 0, i),
+    "gather": lambda x, i: x.gather(0, columns(i, *x.shape[1:])),
+    "gather function": lambda x, i: torch.gather(x, 0, columns(i, *x.shape[1:])),
+}
+SCATTERS = {
+    "index_add": lambda x, i, v: x.index_add(0, i, v),
+    "index_add function": lambda x, i, v: torch.index_add(x, 0, i, v),
+    "index_add by name": lambda x, i, v: x.index_add(dim=0, index=i, source=v),
+    "index_add_": lambda x, i, v: x.mul(1).index_add_(0, i, v),
+    "scatter_add": lambda x, i, v: x.scatter_add(0, columns(i, *v.shape[1:]), v),
+    "scatter_add function": lambda x, i, v: torch.scatter_add(x, 0, columns(i, *v.shape[1:]), v),
+    "scatter_add_": lambda x, i, v: x.mul(1).scatter_add_(0, columns(i, *v.shape[1:]), v),
+    **{
+        f"scatter_reduce{'_' * in_place} {reduce} {'with' if own else 'without'} its own": (
+            lambda x, i, v, reduce=reduce, own=own, in_place=in_place: getattr(
+                x.mul(1), f"scatter_reduce{'_' * in_place}"
+            )(0, columns(i, *v.shape[1:]), v, reduce=reduce, include_self=own)
+        )
+        for reduce in ("sum", "mean", "amax", "amin")
+        for own in (True, False)
+        for in_place in (True, False)
+    },
+}
+INDICES = {
+    "any order": ANY,
+    "sorted": SORTED,
+    "int32": ANY.int(),
+    "a row of edges": EDGES[1],
+    "strided": torch.stack([ANY, SORTED], 1)[:, 0],
+}
+SHAPES = {"numbers": (), "matrix": (4,), "cube": (2, 3)}
+
+
+def outcome(function, *operands: Tensor) -> list[Tensor]:
+    """The result and all gradients of operands that need one, twice differentiated."""
+    leaves = [each.detach().clone().requires_grad_(each.requires_grad) for each in operands]
+    out = function(*leaves)
+    wanted = [each for each in leaves if each.requires_grad]
+    if not wanted:
+        return [out]
+    first = torch.autograd.grad((out * out.detach().cos()).sum(), wanted, create_graph=True)
+    return [out.detach(), *first]
+
+
+def same(found: list[Tensor], expected: list[Tensor]) -> None:
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.stride() == theirs.stride()
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12, equal_nan=True)
+
+
+@pairwise(name=list(GATHERS), index=list(INDICES), shape=list(SHAPES), needs=[True, False])
+def test_gathers(name, index, shape, needs, served):
+    i, x = INDICES[index], numbers(ROWS, *SHAPES[shape]).requires_grad_(needs)
+    if (index == "int32" and "gather" in name) or (shape == "numbers" and name == "x[i, :]"):
+        return
+    expected = outcome(lambda x: GATHERS[name](x, i), x)
+    with onehop.patch(), thresholds.lifted():
+        same(outcome(lambda x: GATHERS[name](x, i), x), expected)
+    assert served == ["gathered"]
+
+
+@pairwise(
+    name=list(SCATTERS),
+    index=list(INDICES),
+    shape=list(SHAPES),
+    needs=["none", "values", "both"],
+    zero=[True, False],
+)
+def test_scatters(name, index, shape, needs, zero, served):
+    i, values = INDICES[index], numbers(ENTRIES, *SHAPES[shape])
+    x = numbers(ROWS, *SHAPES[shape], seed=2) * (0 if zero else 1)
+    if index == "int32" and "scatter" in name:
+        return
+    x.requires_grad_(needs == "both")
+    values.requires_grad_(needs != "none")
+    expected = outcome(lambda x, v: SCATTERS[name](x, i, v), x, values)
+    with onehop.patch(), thresholds.lifted():
+        same(outcome(lambda x, v: SCATTERS[name](x, i, v), x, values), expected)
+    left = " am" in name and (needs == "both" or (needs == "values" and not zero))
+    assert served == ([] if left else ["scattered"])
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
+def test_numbers_that_are_none(reduce, own):
+    values, x, i = numbers(ENTRIES, 2), numbers(ROWS, 2), columns(ANY, 2)
+    values[7, 0] = x[2, 1] = torch.nan
+    values[9, 1] = torch.inf
+    expected = x.scatter_reduce(0, i, values, reduce, include_self=own)
+    with onehop.patch(), thresholds.lifted():
+        same([x.scatter_reduce(0, i, values, reduce, include_self=own)], [expected])
+
+
+# What is torch's
+
+X, V = numbers(ROWS, 4), numbers(ENTRIES, 4)
+
+
+class Sub(Tensor):
+    """A class of a user's."""
+
+
+LEFT = {
+    "an integer": lambda: X[3],
+    "a slice": lambda: X[2:5],
+    "a mask": lambda: X[X[:, 0] > 0],
+    "a list": lambda: X[[1, 2, 2]],
+    "None": lambda: X[None],
+    "two indices": lambda: X[ANY[:4], ANY[:4] % 4],
+    "an index and a number": lambda: X[ANY, 0],
+    "an index and a slice": lambda: X[ANY, 1:],
+    "behind a slice": lambda: X[:, ANY % 4],
+    "behind an ellipsis": lambda: X[..., ANY % 4],
+    "negative": lambda: X[ANY - ROWS],
+    "a number as a tensor": lambda: X[torch.tensor(2)],
+    "integers": lambda: X.long()[ANY],
+    "complex": lambda: X.to(torch.complex64)[ANY],
+    "turned": lambda: numbers(4, ROWS).t()[ANY],
+    "empty": lambda: X[ANY[:0]],
+    "no rows": lambda: X[:0][ANY[:0]],
+    "another dimension": lambda: X.index_select(1, ANY % 4),
+    "the last dimension": lambda: X.index_select(-1, ANY % 4),
+    "an index of entries": lambda: X.gather(0, torch.stack([ANY, SORTED, ANY, ANY], 1)),
+    "fewer columns": lambda: X.gather(0, columns(ANY, 3)),
+    "an index of other entries": lambda: X.scatter_add(0, torch.stack([ANY, SORTED, ANY, ANY], 1), V),
+    "a factor": lambda: X.index_add(0, ANY, V, alpha=2),
+    "products": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "prod"),
+    "along columns": lambda: X.scatter_add(1, columns(ANY[:ROWS] % 4, 4), V[:ROWS]),
+    "fewer entries": lambda: X.scatter_add(0, columns(ANY, 4)[:9], V),
+    "a subclass": lambda: X.as_subclass(Sub)[ANY].as_subclass(Tensor),
+    "conjugated": lambda: X.to(torch.complex64).conj()[ANY].resolve_conj(),
+    "meta": lambda: torch.zeros(X.to("meta")[ANY.to("meta")].shape),
+    "sparse": lambda: X.to_sparse().index_select(0, ANY).to_dense(),
+    "out": lambda: torch.index_select(X, 0, ANY, out=torch.empty(ENTRIES, 4, dtype=X.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_indexing_is_torchs(name, served):
+    expected = LEFT[name]()
+    with onehop.patch(), thresholds.lifted(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = LEFT[name]()
+    assert found.dtype is expected.dtype
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+    assert not served
+
+
+def leaf() -> Tensor:
+    return numbers(ROWS, 4).requires_grad_()
+
+
+ERRORS = {
+    "too large": lambda: X[ANY + ROWS],
+    "too small": lambda: X[ANY - 2 * ROWS],
+    "index_select, negative": lambda: X.index_select(0, ANY - 1 - ROWS),
+    "scatter_add, too large": lambda: X.scatter_add(0, columns(ANY + ROWS, 4), V),
+    "floats": lambda: X[ANY.double()],
+    "index_select, floats": lambda: X.index_select(0, ANY.double()),
+    "too many": lambda: X[ANY, :, :],
+    "rows that are too many": lambda: X.index_add(0, ANY[:5], V),
+    "another dtype": lambda: X.index_add(0, ANY, V.float()),
+    "a leaf": lambda: leaf().index_add_(0, ANY, V),
+    "a view of a leaf": lambda: leaf()[:].scatter_add_(0, columns(ANY, 4), V),
+    "a leaf that is reduced into": lambda: leaf().scatter_reduce_(0, columns(ANY, 4), V, "mean"),
+    "itself": lambda: _overlapping(),
+    "an expanded target": lambda: torch.zeros(1, 4).double().expand(ROWS, 4).index_add_(0, ANY, V),
+    "no index": lambda: X.index_select(0),
+    "a wrong name": lambda: X.index_select(0, ANY, columns=3),
+    "another reduction": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "median"),
+}
+
+
+def _overlapping() -> Tensor:
+    x = numbers(ROWS, 4)
+    return x.index_add_(0, torch.arange(ROWS), x)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_torchs(name, served):
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        ERRORS[name]()
+    with onehop.patch(), thresholds.lifted(), pytest.raises(type(expected.value)) as found:
+        ERRORS[name]()
+    assert str(found.value) == str(expected.value)
+
+
+# Contexts
+
+
+def step(x: Tensor, v: Tensor) -> Tensor:
+    out = torch.zeros(ROWS, 4, dtype=x.dtype).scatter_add(0, columns(ANY, 4), x[ANY] * v)
+    return out.scatter_reduce(0, columns(SORTED, 4), v, "mean").index_select(0, ANY)
+
+
+CONTEXTS = {
+    "vmap": lambda: vmap(step)(torch.stack([X, X + 1]), torch.stack([V, V - 1])),
+    "grad": lambda: grad(lambda x: step(x, V).square().sum())(X),
+    "jvp": lambda: jvp(lambda x: step(x, V), (X,), (X + 1,))[1],
+    "inference": lambda: _in_inference(),
+    "no_grad": lambda: _without_grad(),
+    "autocast": lambda: _in_autocast(),
+    "checkpoint": lambda: _checkpointed(),
+    "anomaly": lambda: _in_anomaly(),
+    "a batch of gradients": lambda: _batched_gradients(),
+    "jacobian": lambda: torch.autograd.functional.jacobian(lambda x: step(x, V).sum(0), X),
+    "forward mode": lambda: _in_forward_mode(),
+    "traced": lambda: torch.jit.trace(step, (X, V))(X + 1, V),
+    "scripted": lambda: torch.jit.script(_scripted)(X, ANY),
+    "exported": lambda: _exported(),
+    "a function mode": lambda: _in_function_mode(),
+    "compiled": lambda: torch.compile(step, fullgraph=True, backend="aot_eager")(X, V),
+    "a copied function": lambda: copy.deepcopy(torch.index_add)(X, 0, ANY, V),
+    "a pickled function": lambda: pickle.loads(pickle.dumps(torch.index_add))(X, 0, ANY, V),
+}
+
+
+def _in_inference() -> Tensor:
+    with torch.inference_mode():
+        return step(X, V).clone()
+
+
+def _without_grad() -> Tensor:
+    with torch.no_grad():
+        return step(leaf(), V)
+
+
+def _in_autocast() -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return step(X.float(), V.float())
+
+
+def _checkpointed() -> Tensor:
+    x = leaf()
+    checkpoint(step, x, V, use_reentrant=False).square().sum().backward()
+    return x.grad
+
+
+def _in_anomaly() -> Tensor:
+    with torch.autograd.detect_anomaly(check_nan=False):
+        x = leaf()
+        return torch.autograd.grad(step(x, V).square().sum(), x)[0]
+
+
+def _batched_gradients() -> Tensor:
+    x = leaf()
+    out = step(x, V)
+    several = torch.stack([V, V + 1, V.cos()])
+    return torch.autograd.grad(out, x, several, is_grads_batched=True)[0]
+
+
+def _in_forward_mode() -> Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(step(forward_ad.make_dual(X, X + 2), V)).tangent
+
+
+def _scripted(x: Tensor, i: Tensor) -> Tensor:
+    return torch.index_add(x, 0, i, x[i]).index_select(0, i)
+
+
+class _Module(torch.nn.Module):
+    def forward(self, x: Tensor, v: Tensor) -> Tensor:
+        return step(x, v)
+
+
+def _exported() -> Tensor:
+    return torch.export.export(_Module(), (X, V)).module()(X, V)
+
+
+class _Counting(torch.overrides.TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def _in_function_mode() -> Tensor:
+    with _Counting() as mode:
+        out = step(X, V)
+    return torch.cat([out.view(-1), torch.tensor([float(mode.count)], dtype=out.dtype)])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_contexts(name):
+    expected = CONTEXTS[name]()
+    torch._dynamo.reset()
+    with onehop.patch(), thresholds.lifted():
+        found = CONTEXTS[name]()
+    torch._dynamo.reset()
+    assert found.dtype is expected.dtype
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+# The patch
+
+
+def test_the_patch_is_reversible():
+    known = {name: getattr(Tensor, name) for name in ("__getitem__", "index_select", "scatter_add_")}
+    functions = (torch.index_select, torch.gather)
+    assert not known.keys() & vars(Tensor).keys()
+    with onehop.patch():
+        assert {f"torch.Tensor.{name}" for name in known} <= {
+            name.replace("torch._tensor.", "torch.") for name in onehop.patched()
+        }
+        assert Tensor.index_select is not known["index_select"]
+        with onehop.patch(indexing=False):
+            assert Tensor.index_select is known["index_select"]
+    assert not known.keys() & vars(Tensor).keys()
+    assert (torch.index_select, torch.gather) == functions
+
+
+def test_the_environment_leaves_indexing_alone(monkeypatch, served):
+    monkeypatch.setenv("ONEHOP_INDEXING", "0")
+    with onehop.patch(), thresholds.lifted():
+        assert torch.equal(X[ANY], X.clone()[ANY])
+    assert not served
+
+
+def test_small_sizes_are_torchs(monkeypatch, served):
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    with onehop.patch():
+        step(X, V)
+        assert not served
+        wide = torch.randn(ROWS, 2000)
+        wide[ANY]
+        assert served == ["gathered"]
+
+
+def test_a_write_to_the_index_is_noticed():
+    x, i = X.clone(), ANY.clone()
+    with onehop.patch(), thresholds.lifted():
+        x[i]
+        i[5] = 7
+        assert torch.equal(x[i], x.index_select(0, i.clone()))
