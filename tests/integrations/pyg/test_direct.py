@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("in_doubles")
 
 @pytest.fixture(autouse=True)
 def _at_every_size(bounds) -> None:
-    bounds(direct_numbers=0)
+    bounds(direct_numbers=0, index_numbers=0)
 
 
 @pytest.fixture
@@ -79,20 +79,21 @@ def test_rows_of_a_sorted_index(name, x, index):
 
     expected = results(call, x)
     with onehop.patch():
-        for _ in range(3):
-            assert_same(results(call, x), expected)
-        assert entries() == 1
+        assert_same(results(call, x), expected)
+        kept = entries()
+        assert_same(results(call, x), expected)
+        assert entries() == kept > 0
         assert onehop.cache_info().bytes > 0
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_an_index_in_another_order_is_left_to_pyg(name, x, index):
+def test_rows_of_an_index_in_another_order(name, x, index):
     index = index.flip(0)
     expected = results(lambda x: CALLS[name](x, index), x)
-    with onehop.patch():
-        for one, other in zip(results(lambda x: CALLS[name](x, index), x), expected, strict=True):
-            assert torch.equal(one, other)
-        assert onehop.cache_info().bytes == 0
+    with onehop.patch(indexing=False):
+        assert_same(results(lambda x: CALLS[name](x, index), x), expected)
+        # A softmax gives each row its share, in the order of the index, and so does its module.
+        assert (onehop.cache_info().bytes == 0) == (name in ("softmax", "softmax of numbers"))
 
 
 def test_values_that_are_not_finite(x, index):
@@ -120,11 +121,11 @@ def test_an_index_that_changes(write, x, index):
 
 def test_an_index_that_is_put_in_order(x, index):
     shuffled = index.flip(0)
-    with onehop.patch():
-        utils.scatter(x, shuffled)
+    with onehop.patch(indexing=False):
+        utils.softmax(x, shuffled)
         assert onehop.cache_info().bytes == 0
         shuffled.copy_(index)
-        utils.scatter(x, shuffled)
+        utils.softmax(x, shuffled)
         assert onehop.cache_info().bytes > 0
 
 
@@ -139,14 +140,14 @@ def test_another_dtype_another_dimension_and_other_reductions_are_left_to_pyg(x,
     ]
     for call in calls:
         expected = call()
-        with onehop.patch():
+        with onehop.patch(indexing=False):
             assert torch.equal(call(), expected)
             assert entries() == 0
 
 
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
 def test_a_patch_of_something_else_leaves_them_to_pyg(options, x, index):
-    with onehop.patch(**options):
+    with onehop.patch(indexing=False, **options):
         utils.scatter(x, index)
         utils.softmax(x, index)
         assert entries() == 0
@@ -160,22 +161,12 @@ def test_few_numbers_are_left_to_pyg(x, index, monkeypatch):
         assert entries() == 0
 
 
-def test_an_extremum_that_is_differentiated_pays_sooner(x, index, bounds):
-    bounds(direct_numbers=ROWS * WIDTH + 1)
-    with onehop.patch():
-        utils.scatter(x, index)
-        utils.scatter(x.detach(), index, reduce="max")
-        assert entries() == 0
-        utils.scatter(x, index, reduce="max")
-        assert entries() == 1
-
-
 def test_a_long_index_that_falls_between_samples():
     index, x = torch.arange(5000) // 7, torch.randn(5000, 1)
     index[2002:2004] = torch.tensor([2, 1])
-    expected = utils.scatter(x, index)
-    with onehop.patch():
-        assert torch.equal(utils.scatter(x, index), expected)
+    expected = utils.softmax(x, index)
+    with onehop.patch(indexing=False):
+        assert torch.equal(utils.softmax(x, index), expected)
         assert onehop.cache_info().bytes == 0
 
 
@@ -277,12 +268,12 @@ def test_compiled_and_scripted_programs_have_pygs(x, index):
         return global_add_pool(utils.softmax(x, index, num_nodes=GROUPS), index, GROUPS)
 
     expected = model(x, index)
-    with onehop.patch():
+    with onehop.patch(indexing=False):
         compiled = torch.compile(model, backend="eager", fullgraph=True)
         torch.testing.assert_close(compiled(x, index), expected)
         assert entries() == 0
         torch.testing.assert_close(model(x, index), expected)
-        assert entries() == 1
+        assert entries() > 0
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")

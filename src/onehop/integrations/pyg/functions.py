@@ -1,9 +1,8 @@
 """PyG's functions that models call themselves: ``scatter``, ``segment``, ``softmax`` and ``spmm``.
 
-Read-outs, aggregation modules and users' own layers reduce rows by an index, or between bounds. Where the
-index ascends, as a batch vector does, the rows of one result are consecutive and are reduced as the edges of
-a graph, without an intermediate of the size of the rows. Any other index would have to be sorted first, so
-PyG's code runs.
+Read-outs, aggregation modules and users' own layers reduce rows by an index, or between bounds. Both are
+graphs (:mod:`onehop.graph.index`), so no intermediate of the size of the rows is made. The softmax is served
+where the index ascends, as a batch vector does.
 """
 
 import math
@@ -18,7 +17,7 @@ from torch_geometric.nn.aggr import attention, base, basic, set2set
 from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, IndexRangeError
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.integrations import session
@@ -30,6 +29,7 @@ from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import context_reason
+from onehop.ops.rows import graph_of_index
 
 _PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
@@ -58,15 +58,14 @@ def rows() -> list[Row]:
 def scatter(
     _: Any, src: Any, index: Any, dim: Any = 0, dim_size: Any = None, reduce: Any = "sum"
 ) -> Tensor | None:
-    """Reduces the rows of a sorted index; None where PyG's code has to run."""
+    """Reduces the rows of an index; None where PyG's code has to run."""
     if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    costly = reduce[-3:] in ("max", "min") and src.requires_grad and torch.is_grad_enabled()
-    if src.numel() * (_COST if costly else 1) < thresholds.now.direct_numbers or src.dim() < _MATRIX:
+    if src.numel() < thresholds.now.index_numbers or src.dim() < _MATRIX:
         return None
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None
-    graph = _segments_of(index, dim_size)
+    graph = _rows_of(index, dim_size)
     return None if graph is None else _reduced(graph, src, _OF_SCATTER[reduce])
 
 
@@ -163,30 +162,29 @@ def _applies(x: Tensor, index: Any = None) -> bool:
 # Rows that belong together
 
 
-def _segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The graph of an index, whose edge e goes from row e to ``index[e]``: found, or made.
+def _rows_of(index: Tensor, num_rows: int | None) -> Graph | None:
+    """The graph of an index: found, or made.
 
     Args:
         index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
-        num_rows: Number of rows of the result; None means one more than the last number in the index.
+        num_rows: Number of rows of the result; None means one more than the largest number in the index.
 
     Returns:
-        None if the index does not ascend, or leaves the range; that is remembered too.
+        None if a number is out of range.
     """
-
-    def make() -> Graph | bool:
-        if not (_ascends(index[:: max(index.size(0) // _SAMPLES, 1)]) and _ascends(index)):
-            return False
-        last = int(index[-1])
-        rows = last + 1 if num_rows is None else num_rows
-        if int(index[0]) < 0 or last >= rows:
-            return False
-        # The conversion reads the index as if it were contiguous.
-        rowptr = torch._convert_indices_from_coo_to_csr(index.contiguous(), rows)
-        return _from_bounds(rowptr, index.size(0)) or False
-
-    found = remembered(index, key=("segments", num_rows), make=make)
+    if num_rows is None:
+        num_rows = remembered(index, key="rows of an index", make=lambda: int(index.max()) + 1)
+    try:
+        found = graph_of_index(index, num_rows)
+    except (ArgumentError, IndexRangeError):
+        return None
     return found if isinstance(found, Graph) else None
+
+
+def _segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
+    """The same of an index that ascends, whose edges are in its order; None if it does not."""
+    ascends = remembered(index, key="an index ascends", make=lambda: _ascends(index))
+    return _rows_of(index, num_rows) if ascends else None
 
 
 def _segments_between(ptr: Tensor, rows: int) -> Graph | None:
@@ -211,4 +209,5 @@ def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def _ascends(index: Tensor) -> bool:
-    return bool((index[1:] >= index[:-1]).all())
+    parts = index[:: max(index.size(0) // _SAMPLES, 1)], index
+    return all(bool((part[1:] >= part[:-1]).all()) for part in parts)
