@@ -1,4 +1,4 @@
-"""PyG's ``InnerProductDecoder``, a dot product for every edge, and so ``GAE``, ``VGAE``, ``ARGA`` and ``ARGVA``.
+"""PyG's ``InnerProductDecoder``, and so ``GAE`` and its kin: a dot product for every edge.
 
 PyG copies the rows of both ends of every edge, and adds the gradients of the copies to the nodes. Here the
 products are an operator over the graph of the edges. Negative edges are new in every epoch: making their

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
+from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.errors import ConfigurationError
@@ -20,6 +20,7 @@ from onehop.integrations.pyg import (
     pna,
     programs,
 )
+from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.rules import known_layers, rules
@@ -67,7 +68,15 @@ class Pyg(Framework):
             *rewriting,
             *associations.rows(of_gcn.ours),
             *(
-                _made(kind, "forward", partial(pending.noting, traced=programs.attention_forward))
+                _made(
+                    kind,
+                    "forward",
+                    partial(
+                        pending.noting,
+                        traced=programs.attention_forward,
+                        scores=scores.of_target if kind is GATConv else None,
+                    ),
+                )
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
