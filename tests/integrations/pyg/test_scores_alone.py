@@ -106,9 +106,7 @@ def test_features_of_edges_and_sizes(size, by_name, x, across, products):
 
 def test_features_that_are_both_and_hooks_on_the_scores(across, products):
     x, layer, seen = torch.randn(SOURCES, IN).requires_grad_(), GATConv((IN, IN), OUT, heads=HEADS), []
-    layer.register_edge_update_forward_pre_hook(
-        lambda _, inputs: seen.append(inputs[-1]["alpha_i"].detach())
-    )
+    layer.register_edge_update_forward_pre_hook(lambda _, inputs: seen.append(inputs[-1]["alpha_i"].detach()))
     expected = results(layer, (x, x), across)
     with onehop.patch():
         products.clear()

@@ -62,21 +62,14 @@ class Pyg(Framework):
         rules()
         edge_updates()
         rewriting = rewrites.rows()
+        noting = partial(pending.noting, traced=programs.attention_forward)
         of_gcn = next(row for row in rewriting if row.owner is gcn_conv and row.attribute == "gcn_norm")
         return [
             hook.template_row(),
             *rewriting,
             *associations.rows(of_gcn.ours),
             *(
-                _made(
-                    kind,
-                    "forward",
-                    partial(
-                        pending.noting,
-                        traced=programs.attention_forward,
-                        scores=scores.of_target if kind is GATConv else None,
-                    ),
-                )
+                _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
