@@ -127,8 +127,9 @@ def patch(
             initial value (default: yes). With a machine nothing is kept, so that every aggregation is
             counted.
         associate: Whether a layer of PyG may exchange the order of its linear step and its aggregation where
-            fewer columns are aggregated then. ``ONEHOP_ASSOCIATE`` has the initial value (default: yes); with
-            a machine it is no, so that the machine aggregates what the model states.
+            fewer columns are aggregated then, and score destinations without their linear step.
+            ``ONEHOP_ASSOCIATE`` has the initial value (default: yes); with a machine it is no, so that the
+            machine aggregates what the model states.
         tune: "auto" tunes a graph that was met five times at one width (:func:`onehop.tune`), for at most
             three seconds, in slices: each later call waits for 50 ms of it, or for one measurement if that
             takes longer, until it is done. Results are kept if the program ends earlier. Mini-batches, each a

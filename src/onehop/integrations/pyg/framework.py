@@ -4,12 +4,13 @@ from functools import partial
 from typing import Any
 
 import torch_geometric
-from torch_geometric.nn import HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
+from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    decoders,
     functions,
     hgt,
     hook,
@@ -19,6 +20,7 @@ from onehop.integrations.pyg import (
     pna,
     programs,
 )
+from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.rules import known_layers, rules
@@ -60,13 +62,14 @@ class Pyg(Framework):
         rules()
         edge_updates()
         rewriting = rewrites.rows()
+        noting = partial(pending.noting, traced=programs.attention_forward)
         of_gcn = next(row for row in rewriting if row.owner is gcn_conv and row.attribute == "gcn_norm")
         return [
             hook.template_row(),
             *rewriting,
             *associations.rows(of_gcn.ours),
             *(
-                _made(kind, "forward", partial(pending.noting, traced=programs.attention_forward))
+                _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
@@ -75,6 +78,7 @@ class Pyg(Framework):
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
+            *decoders.rows(),
             *loaders.rows(),
         ]
 

@@ -111,7 +111,7 @@ def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
     adjacency = adjacency_of(src)
     if adjacency is None or other.dim() != _MATRIX or other.size(0) != src.size(1):
         return None
-    if is_too_small(src, other) or not _applies(other):
+    if is_too_small(src, other) or not applies(other):
         return None
     adjacency.check()
     reduce = _OF_PRODUCTS[reduce]
@@ -129,7 +129,7 @@ def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
     """Return whether rows of a plain tensor can be reduced by an index into ``num_rows`` rows."""
     return (
         (num_rows is None or type(num_rows) is int)
-        and _applies(src, index)
+        and applies(src, index)
         and index.shape == src.shape[:1]
         and src.numel() > 0
     )
@@ -139,14 +139,14 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
     """Return whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
     return (
         not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
-        and _applies(src, ptr)
+        and applies(src, ptr)
         and ptr.dim() == 1
         and ptr.numel() > 1
         and src.numel() > 0
     )
 
 
-def _applies(x: Tensor, index: Any = None) -> bool:
+def applies(x: Tensor, index: Any = None) -> bool:
     """Return whether the patch, the context, the features and an index, if given, allow it."""
     now = session.now
     return (

@@ -19,13 +19,16 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.known import edge_updates
-from onehop.integrations.rows import Function, stand_in
+from onehop.integrations.rows import Function, Leave, stand_in
 from onehop.ops import contexts
 
 _REQUEST = "return_attention_weights"
 
-# The layer whose forward is running, and whether its weights were requested.
-_running: ContextVar[tuple[Any, bool]] = ContextVar("onehop_attention_forward", default=(None, True))
+# The layer whose forward is running, whether its weights were requested, and the scores of the destinations
+# where they are computed already.
+_running: ContextVar[tuple[Any, bool, Tensor | None]] = ContextVar(
+    "onehop_attention_forward", default=(None, True, None)
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -69,31 +72,40 @@ def settled(operands: dict[str, Any]) -> dict[str, Any]:
 
 def unasked(layer: Any) -> bool:
     """Return whether the layer's ``forward`` is running, and its weights were not requested."""
-    running, asked = _running.get()
+    running, asked, _ = _running.get()
     return running is layer and not asked
 
 
-def noting(theirs: Function, traced: Function) -> Function:
+def noting(theirs: Function, traced: Function, scores: Function | None = None) -> Function:
     """A ``forward`` that notes whether its caller requests the weights.
 
     Args:
         theirs: PyG's ``forward``.
-        traced: Runs while a program is traced, with the arguments of :func:`_forward`.
+        traced: Runs while a program is traced, with (theirs, place of the request, layer, args, kwargs).
+        scores: Computes the scores of the destinations of a layer from its pair of features, or raises
+            :class:`Leave`; None for layers that need the features of the destinations for more than scores.
     """
     ours, is_compiling, state = _forward, torch.compiler.is_compiling, contexts
     # Without self.
-    place = list(inspect.signature(theirs).parameters).index(_REQUEST) - 1
+    names = list(inspect.signature(theirs).parameters)[1:]
+    place = names.index(_REQUEST)
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, place, self, args, kwargs)
-        return ours(theirs, place, self, args, kwargs)
+        return ours(theirs, names, scores, self, args, kwargs)
 
     return stand_in(theirs, forward)
 
 
-def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    requested = args[place] if len(args) > place else kwargs.get(_REQUEST)
+def _forward(
+    theirs: Function,
+    names: list[str],
+    scores: Function | None,
+    layer: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
     edge_index = args[1] if len(args) > 1 else kwargs.get("edge_index")
     if (
         type(edge_index) is Tensor
@@ -101,7 +113,12 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
         and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
     ):
         return theirs(layer, *args, **kwargs)
-    before = _running.set((layer, requested is not None))
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    requested, score = given.get(_REQUEST), None
+    # Of arguments that do not fit, PyG's error appears.
+    if scores is not None and requested is None and len(given) == len(args) + len(kwargs):
+        score, args, kwargs = _with_score(scores, layer, given, edge_index)
+    before = _running.set((layer, requested is not None, score))
     try:
         result = theirs(layer, *args, **kwargs)
     finally:
@@ -112,6 +129,22 @@ def _forward(theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kw
         case (out, (edges, Pending() as pending)):
             return out, (edges, pending.compute())
     return result
+
+
+def _with_score(
+    scores: Function, layer: Any, given: dict[str, Any], edge_index: Any
+) -> tuple[Tensor | None, tuple[()], dict[str, Any]]:
+    """The scores of the destinations, or None, and the arguments of PyG's ``forward`` beside them."""
+    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
+        return None, (), given
+    try:
+        score = scores(layer, given.get("x"))
+    except Leave:
+        return None, (), given
+    source, target = given["x"]
+    size = given.get("size")
+    size = (source.size(0), target.size(0)) if size is None else size
+    return score, (), {**given, "x": (source, None), "size": size}
 
 
 def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
@@ -126,9 +159,11 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
-        layer, asked = running.get()
+        layer, asked, score = running.get()
         if layer is not self or args:
             return theirs(self, edge_index, *args, **kwargs)
+        if score is not None:
+            kwargs["alpha"] = (kwargs["alpha"][0], score)
         return ours(theirs, self, edge_index, asked, kwargs)
 
     return stand_in(theirs, edge_updater)

@@ -1,0 +1,44 @@
+"""(X W) a or X (W a): the scores of a bipartite GATConv's destinations.
+
+PyG multiplies the destinations' features by ``lin_dst`` and the product by ``att_dst``, and needs the product
+for nothing else. Here ``att_dst`` is multiplied by the weight first, which leaves a column for each head.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import GATConv
+
+from onehop.integrations.pyg.associations.order import is_finite, may_choose
+from onehop.integrations.pyg.associations.product import product
+from onehop.integrations.pyg.layer import reduction_of, with_own_forward
+from onehop.integrations.pyg.leave import are_features, is_plain, need
+from onehop.integrations.rows import replaced
+
+
+def of_target(layer: Any, x: Any) -> Tensor:
+    """The scores of the destinations, [num_dst, H], without their product.
+
+    Args:
+        layer: A GATConv, whose ``edge_updater`` gets the scores, and whose ``propagate`` no destinations.
+        x: The features of the sources and of the destinations.
+
+    Raises:
+        Leave: PyG's code has to run; no module was called.
+    """
+    lin, att, rows = layer.lin_dst, layer.att_dst, layer.heads * layer.out_channels
+    need(lin is not None and lin is not layer.lin_src and layer.lin is None)
+    need(type(x) is tuple and len(x) == 2 and is_plain(x[0]) and x[0].dim() == 2)
+    record = with_own_forward(layer, GATConv, "message", "edge_update")
+    need(record.reason is None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
+    need(replaced(type(layer).edge_updater) is not None and "edge_updater" not in layer.__dict__)
+    # What skips the layer is another product of the destinations.
+    need(getattr(layer, "res", None) is None)
+    need(may_choose(lin, x[1], False) and are_features(x[1], lin.weight, att))
+    need(lin.weight.size(0) == rows and att.shape == (1, layer.heads, layer.out_channels))
+    by_heads = lin.weight.unflatten(0, (layer.heads, layer.out_channels))
+    scores = product(x[1], torch.bmm(att.transpose(0, 1), by_heads).squeeze(1), None)
+    # Where an infinite feature is, the product is NaN.
+    need(is_finite(scores))
+    return scores
