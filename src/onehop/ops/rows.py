@@ -4,6 +4,7 @@ Both are aggregation over the graph of the index (:mod:`onehop.graph.index`): ea
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -94,26 +95,26 @@ def scatter(
         raise ArgumentError(f"ties: expected one of {', '.join(TIES)}, got {ties!r}.")
     if num_rows is None:
         num_rows = int(index.max()) + 1 if index.numel() else 0
-    graph = graph_of_index(index, num_rows)
+    graph: Any = graph_of_index(index, num_rows)
     if reduce in ("sum", "mean") or (ties == "share" and not empty):
         return scattered(graph, values, reduce, backend or "")
-    out = extremum(graph, _as_matrix(values), reduce=reduce, ties=ties, backend=backend)  # type: ignore[arg-type]
+    out = extremum(graph, _as_matrix(values), reduce=reduce, ties=ties, backend=backend)
     without = torch.bincount(index, minlength=num_rows).unsqueeze(1) == 0
     return torch.where(without, empty, out).view(num_rows, *values.shape[1:])
 
 
-def gathered(graph: Graph | GraphInProgram, x: Tensor, backend: str = "") -> Tensor:
-    """Runs :func:`gather` on the graph of the index, for operands that were checked."""
+def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
+    """Runs :func:`gather` on a graph of :func:`graph_of_index`, for operands that were checked."""
     call = Aggregate(
         x=_as_matrix(x), graph=graph.number, rows=graph.num_src, transposed=True, backend=backend
-    )  # type: ignore[arg-type]
+    )
     out: Tensor = AGGREGATE(call, graph)
     return out if x.dim() == 2 else _unsafe_view(out, (graph.num_src, *x.shape[1:]))
 
 
-def scattered(graph: Graph | GraphInProgram, values: Tensor, reduce: str, backend: str = "") -> Tensor:
+def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "") -> Tensor:
     """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient."""
-    out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)  # type: ignore[arg-type]
+    out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)
     return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
 
 

@@ -58,7 +58,7 @@ def _before(theirs: Any, body: Body) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
     is_compiling, modes, bounds = torch.compiler.is_compiling, torch._C._len_torch_function_stack, thresholds
 
-    def may_pay(x, index):  # type: ignore[no-untyped-def]
+    def may_pay(x: Any, index: Any) -> bool:
         # Compilers and modes would see whatever is looked at. A row has at most all numbers of x.
         return (
             not is_compiling()
@@ -197,7 +197,8 @@ def scatter_reduce(
             # NaN stays too.
             stays = stays | (out < x if reduce == "amax" else out > x) | x.isnan()
         out = torch.where(stays, x, out)
-    return x.copy_(out) if in_place else out
+    result: Tensor = x.copy_(out) if in_place else out
+    return result
 
 
 def _plus(x: Tensor, total: Tensor, in_place: bool) -> Tensor:
@@ -275,7 +276,9 @@ def _of_rows(x: Any, index: Tensor) -> Tensor | None:
     shape, strides = index.shape[1:], index.stride()[1:]
     if any(size > 1 and stride for size, stride in zip(shape, strides, strict=True)) or not math.prod(shape):
         return None
-    return index.select(1, 0) if dims == 2 else index[(_ALL, *[0] * (dims - 1))]
+    while index.dim() > 1:
+        index = index.select(1, 0)
+    return index
 
 
 def _of(index: Tensor, count: int) -> Graph | None:
