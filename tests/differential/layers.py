@@ -17,6 +17,7 @@ from tests.differential.made_layers import (
     executed_gcn,
     manufactured,
 )
+from tests.differential.plain_layers import GATHERS, SCATTERS, Indexing
 from tests.differential.tensors import ATTRIBUTES, RELATIONS
 from tests.differential.wrapped_layers import (
     OfDisplacedPoints,
@@ -459,6 +460,9 @@ KINDS: dict[str, Kind] = {
         manufactured,
         {**_AGGR, "power": (1, 2, 3), "style": ("closure", "default", "plain")},
         keeps_width=True,
+    ),
+    "Indexing": Kind(
+        Indexing, {"gather": tuple(GATHERS), "scatter": tuple(SCATTERS), "into": ("zeros", "features")}
     ),
     "Enclosing": Kind(Enclosing, {**_AGGR, **_FLOW}, keeps_width=True, pair=True),
 }

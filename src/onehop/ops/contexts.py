@@ -62,20 +62,24 @@ def _plain_keys() -> frozenset[int]:
 _PLAIN = _plain_keys()
 
 
-def has_memory(x: torch.Tensor) -> bool:
-    """Return whether a tensor is numbers in the CPU's memory, and nothing observes what is done with it."""
+def is_memory(x: torch.Tensor) -> bool:
+    """Return whether a tensor is numbers in the CPU's memory, of no class of a user's."""
     kind = type(x)
+    # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
+    return (kind is torch.Tensor or kind is torch.nn.Parameter) and _keys(x).raw_repr() in _PLAIN
+
+
+def has_memory(x: torch.Tensor) -> bool:
+    """Return whether :func:`is_memory`, and nothing observes what is done with the tensor."""
     return (
-        (kind is torch.Tensor or kind is torch.nn.Parameter)
-        and not (
+        not (
             _length_of_modes()
             or _transforms_are_active()
             or forward_ad._current_level >= 0
             or _tracing_state() is not None
             or in_older_vmap()
         )
-        # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
-        and _keys(x).raw_repr() in _PLAIN
+        and is_memory(x)
     )
 
 

@@ -24,7 +24,7 @@ from onehop.errors import IndexRangeError
 from onehop.graph import Graph
 from onehop.integrations.rows import Row
 from onehop.ops.checks import FLOATS
-from onehop.ops.contexts import has_memory
+from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
 from onehop.reference.independent import running
 
@@ -237,7 +237,7 @@ def _graph(x: Any, index: Tensor) -> Graph | None:
         return None
     if x.dtype not in FLOATS:
         return None
-    return _of(index, x.size(0)) if x.is_contiguous() and has_memory(x) else None
+    return _of(index, x.size(0)) if is_memory(x) and x.is_contiguous() else None
 
 
 def _graph_of_target(x: Any, index: Any, source: Tensor) -> Graph | None:
@@ -251,7 +251,7 @@ def _graph_of_target(x: Any, index: Any, source: Tensor) -> Graph | None:
         return None
     if index.dim() != 1 or not x.dim() or source.shape != (index.size(0), *x.shape[1:]) or not source.numel():
         return None
-    if not (has_memory(x) and has_memory(source) and x.is_contiguous()):
+    if not (is_memory(x) and is_memory(source) and x.is_contiguous()):
         return None
     # torch refuses tensors that overlap.
     overlaps = x.untyped_storage()._cdata == source.untyped_storage()._cdata
@@ -282,7 +282,10 @@ def _of_rows(x: Any, index: Tensor) -> Tensor | None:
 
 
 def _of(index: Tensor, count: int) -> Graph | None:
-    if index.dtype not in _INTEGERS or not has_memory(index) or running.specification:
+    if index.dtype not in _INTEGERS or not is_memory(index) or running.specification:
+        return None
+    # Not that gradients come in batches: checkpoints run a forward pass again then, as it ran before.
+    if context_reason() is not None:
         return None
     index = index if index.dim() == 1 else index.reshape(-1)
     try:
