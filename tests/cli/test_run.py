@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch_geometric.nn import GATConv, GCNConv, SAGEConv
 
 import onehop
 from onehop.cli.script import Script
-from onehop.cli.watching import Sampler, Tally, _forward_codes, watched
+from onehop.cli.watching import Sampler, Tally, _forward_codes, _part_of, watched
 from onehop.integrations import reports
 from tests.processes import run_python
 
@@ -79,6 +80,55 @@ def test_a_script_runs_as_it_does_alone_and_its_layers_are_listed(folder):
     assert report["seconds"] > 0
     assert report["peak_bytes"] > 1 << 20
     assert "LSTMAggregation" in done.stderr
+
+
+LINKS = """
+import time
+import torch
+from torch_geometric.utils import scatter
+
+
+def waits():
+    time.sleep(0.5)
+
+
+x, index = torch.randn(1000, 100), torch.arange(2000) % 1000
+for _ in range(3):
+    scatter(x[index], index)
+x[:10]
+waits()
+"""
+
+
+def test_functions_and_the_largest_other_parts_are_listed(folder):
+    (folder / "links.py").write_text(LINKS)
+    done = command(folder, "run", "--report", "report.json", "links.py")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((folder / "report.json").read_text())
+    counts = {each["name"]: (each["served"], each["left"]) for each in report["functions"]}
+    assert counts["x[index]"] == counts["scatter"] == (3, 0)
+    assert all(0 <= each["share"] <= 1 for each in report["functions"])
+    shares = {each["name"]: each["share"] for each in report["others"]}
+    assert 0 < shares["waits, line 8 of links.py"] < 1
+    assert len(shares) <= 3
+    assert "3 of 3 calls fast" in done.stderr
+    assert "waits, line 8 of links.py" in " ".join(done.stderr.split())
+
+
+def test_a_part_is_what_the_script_called():
+    def frames(file: str, name: str):
+        names: dict = {"__name__": "torch_geometric.utils.sampling"}
+        exec(compile(f"import sys\ndef {name}(then): return then()", file, "exec"), names)
+        return names[name]
+
+    own, library = (
+        frames("/home/me/train.py", "train"),
+        frames("/x/site-packages/torch_geometric/s.py", "draw"),
+    )
+    inner = frames("/x/site-packages/torch/random.py", "random")
+    now = sys._getframe
+    assert _part_of(own(partial(library, partial(inner, now)))) == "torch_geometric: draw"
+    assert _part_of(own(now)) == "train, line 2 of train.py"
 
 
 def test_a_module_runs_too(folder):

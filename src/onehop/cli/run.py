@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, NoReturn
 
@@ -19,11 +19,12 @@ from onehop.bench.results import write_json
 from onehop.cli.console import conclude
 from onehop.cli.options import Json, Report, command
 from onehop.cli.script import Handover, Script, at_end, script
-from onehop.cli.watching import Sampler, Tally, Watched, watched
+from onehop.cli.watching import Sampler, Seen, Tally, Watched, watched
 from onehop.errors import OnehopError
 from onehop.integrations import reports
-from onehop.integrations.explain import LayerReport
+from onehop.integrations.explain import LayerReport, function_reports
 from onehop.integrations.patch import Patch, patch
+from onehop.integrations.rows import counted
 from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
@@ -68,20 +69,29 @@ class Options:
 
 @command
 def run(options: Options) -> None:
-    """Runs an unedited script under the patch, and then says what each class of its layers did.
+    """Runs an unedited script under the patch, and then says what its layers did and where its time went.
 
-    Output, errors and exit code are the script's own; the table goes to standard error, when Python ends.
-    Backward passes are not counted in the shares of the time.
+    Output, errors and exit code are the script's own; the tables go to standard error, when Python ends:
+    layers, functions of torch and PyG that the patch serves, and the three largest parts of the time that
+    onehop does not run. Backward passes are a part of their own.
     """
     # The script may change the current folder.
     path = None if options.report is None else options.report.absolute()
 
-    def tell(layers: list[Watched], seconds: float) -> None:
+    def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
         peak = peak_bytes()
         without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-        conclude(_table(layers), Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."))
+        tables = [_table(layers), *([_functions(seen)] if seen.functions else [])]
+        conclude(
+            *tables,
+            *map(Text, _largest(seen)),
+            Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."),
+        )
         rows = [_as_json(each) for each in layers]
-        write_json(path, "run", {"layers": rows, "seconds": seconds, "peak_bytes": peak})
+        functions = [{**asdict(each), "share": seen.share(each.name)} for each in seen.functions]
+        others = [{"name": name, "share": share} for name, share in seen.others]
+        found = {"layers": rows, "functions": functions, "others": others}
+        write_json(path, "run", {**found, "seconds": seconds, "peak_bytes": peak})
 
     given = {name: getattr(options, name) for name in _OF_PATCH}
     place = partial(patch, only=_listed(options.only), **given)
@@ -97,8 +107,11 @@ def explain(
     """
     path = None if json is None else json.absolute()
 
-    def tell(layers: list[Watched], seconds: float) -> None:
-        conclude(*[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True)
+    def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
+        functions = [Text(f"{each.name}: {each.told}") for each in seen.functions]
+        conclude(
+            *functions, *[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True
+        )
         rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
         write_json(path, "explain", {"layers": rows})
 
@@ -110,7 +123,7 @@ def _listed(only: str | None) -> list[str] | None:
 
 
 def _begin(
-    program: Script, place: Callable[[], Patch], tell: Callable[[list[Watched], float], None]
+    program: Script, place: Callable[[], Patch], tell: Callable[[list[Watched], Seen, float], None]
 ) -> NoReturn:
     """Leaves the command line for the program, with the patch in place; calls ``tell`` when Python ends."""
     # python -W error is meant for the script, not for what the patch imports.
@@ -122,12 +135,15 @@ def _begin(
         place()
     tally = Tally()
     at_end.enter_context(reports.heard_by(tally))
+    counter = at_end.enter_context(counted())
     sampler = at_end.enter_context(Sampler(tally))
     began = time.perf_counter()
 
     def end() -> None:
         try:
-            tell(watched(tally, sampler), time.perf_counter() - began)
+            tell(
+                watched(tally, sampler), Seen(sampler, function_reports(counter)), time.perf_counter() - began
+            )
         except OnehopError as error:
             conclude(Text(f"onehop: {error}"), soft_wrap=True)
 
@@ -146,6 +162,23 @@ def _table(layers: list[Watched]) -> Table:
         (each.row.kind, each.row.calls, each.share, each.row.told) for each in layers
     ]
     return Table(columns, rows or [("none", None, None, _NO_LAYERS)], "layers")
+
+
+def _functions(seen: Seen) -> Table:
+    columns = (
+        Column("function", 0, left=True, wraps=False),
+        Column("calls", 1, "{:,}", wraps=False),
+        Column("time", 2, lambda share: f"{100 * share:.0f} %", wraps=False),
+        Column("path", 3, left=True),
+    )
+    rows = [(each.name, each.served + each.left, seen.share(each.name), each.told) for each in seen.functions]
+    return Table(columns, rows, "functions")
+
+
+def _largest(seen: Seen) -> list[str]:
+    """What takes most of the time and is not onehop's, in a sentence."""
+    named = ", ".join(f"{name} {100 * share:.0f} %" for name, share in seen.others)
+    return [f"Largest parts that onehop does not run: {named}."] if named else []
 
 
 def _explained(row: LayerReport) -> str:

@@ -1,20 +1,32 @@
-"""The layers of a script that runs: the path of each class, its calls, and its share of the time."""
+"""Where a script's time goes: its layers, the functions that the patch serves, and other large parts."""
 
 import _thread
 import gc
+import os
 import sys
 import threading
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
 
-from onehop.integrations import reports
-from onehop.integrations.explain import LayerReport
+import onehop
+from onehop.integrations import reports, rows
+from onehop.integrations.explain import FunctionReport, LayerReport
 from onehop.integrations.patch import silence
+from onehop.integrations.torch import indexing
+
+_INSTALLED = {"site-packages", "dist-packages"}
+_STANDARD, _OURS = str(Path(os.__file__).parent), str(Path(onehop.__file__).parent)
+# The files whose functions replace others.
+_REPLACING = {rows.__file__, indexing.__file__}
+
+_PARTS, _LEAST_SHARE = 3, 0.01
 
 # Often enough for shares of an epoch; a sample takes some 20 us.
 _PERIOD_S = 0.005
@@ -80,6 +92,8 @@ class Sampler:
     def __init__(self, tally: Tally) -> None:
         self.samples = 0
         self.within: Counter[str] = Counter()
+        self.functions: Counter[str] = Counter()
+        self.others: Counter[str] = Counter()
         self._tally = tally
         self._known = 0
         self._codes: dict[CodeType, str | None] = {}
@@ -106,12 +120,47 @@ class Sampler:
                 kinds = self._tally.heard()
                 if len(kinds) != self._known:
                     self._known, self._codes = len(kinds), _forward_codes(kinds)
-                layer = _layer_of(sys._current_frames().get(self._thread), self._codes)
-                self.samples += 1
-                if layer is not None:
-                    self.within[layer] += 1
+                self._count(sys._current_frames().get(self._thread))
         finally:
             self._ended.set()
+
+    def _count(self, frame: FrameType | None) -> None:
+        """Counts a sample for a layer; outside of layers for a function, or for a part that is not ours."""
+        self.samples += 1
+        layer = _layer_of(frame, self._codes)
+        if layer is not None:
+            self.within[layer] += 1
+            return
+        function = _function_of(frame)
+        if function is not None:
+            self.functions[function] += 1
+        elif (part := _part_of(frame)) is not None:
+            self.others[part] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What ran outside of layers.
+
+    Attributes:
+        sampler: The samples, which are not all taken before Python ends.
+        functions: The functions that the patch replaces, with their calls.
+    """
+
+    sampler: Sampler
+    functions: tuple[FunctionReport, ...]
+
+    def share(self, name: str) -> float:
+        """Return the share of the time that a function took outside of layers."""
+        return self.sampler.functions[name] / max(self.sampler.samples, 1)
+
+    @property
+    def others(self) -> list[tuple[str, float]]:
+        """The largest parts of at least a hundredth of the time that are not ours, with their shares."""
+        shares = [
+            (name, count / self.sampler.samples) for name, count in self.sampler.others.most_common(_PARTS)
+        ]
+        return [(name, share) for name, share in shares if share >= _LEAST_SHARE]
 
 
 def _forward_codes(kinds: Iterable[type]) -> dict[CodeType, str | None]:
@@ -134,6 +183,39 @@ def _layer_of(frame: FrameType | None, codes: dict[CodeType, str | None]) -> str
             return codes[frame.f_code] or type(frame.f_locals.get("self")).__name__
         frame = frame.f_back
     return None
+
+
+def _function_of(frame: FrameType | None) -> str | None:
+    """The function that the patch replaces, and that is running outside of layers."""
+    while frame is not None:
+        if frame.f_code.co_filename in _REPLACING and (told := frame.f_locals.get("told")):
+            return str(told)
+        frame = frame.f_back
+    return None
+
+
+def _part_of(frame: FrameType | None) -> str | None:
+    """The library's function that the program's own code called, or the line that is running there.
+
+    None outside of the program, as while Python starts.
+    """
+    inner: FrameType | None = None
+    while frame is not None:
+        if not _is_of_library(frame.f_code.co_filename):
+            if inner is None:
+                return (
+                    f"{frame.f_code.co_name}, line {frame.f_lineno} of {Path(frame.f_code.co_filename).name}"
+                )
+            module = str(inner.f_globals.get("__name__", "")).split(".")[0]
+            return f"{module}: {inner.f_code.co_qualname}"
+        inner, frame = frame, frame.f_back
+    return None
+
+
+@cache
+def _is_of_library(file: str) -> bool:
+    """Return whether a file is not the program's own: Python's, an installed package's, or ours."""
+    return file.startswith(("<frozen", _STANDARD, _OURS)) or not _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def watched(tally: Tally, sampler: Sampler) -> list[Watched]:

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import html
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
 from onehop.integrations.patch import patch, patched, silence
+from onehop.integrations.rows import counted
 from onehop.ops.contexts import as_in_program
 from onehop.tables import Table, titled
 
@@ -75,6 +76,35 @@ class LayerReport:
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionReport:
+    """A function of torch or PyG that the patch replaces, outside of layers' messages.
+
+    Attributes:
+        name: Its name, such as "index_select"; "x[index]" for indexing.
+        served: Number of calls that onehop ran.
+        left: Number of calls of a size for onehop that torch or PyG ran.
+    """
+
+    name: str
+    served: int
+    left: int
+
+    @property
+    def told(self) -> str:
+        """The calls, such as "3 of 4 calls fast"."""
+        calls = self.served + self.left
+        return f"{self.served:,} of {calls:,} call{'' if calls == 1 else 's'} fast"
+
+
+def function_reports(counter: Mapping[tuple[str, bool], int]) -> tuple[FunctionReport, ...]:
+    """The functions that :func:`.counted` counted, those with most calls first."""
+    names = sorted(
+        {name for name, _ in counter}, key=lambda name: -sum(counter[name, ours] for ours in (True, False))
+    )
+    return tuple(FunctionReport(name, counter[name, True], counter[name, False]) for name in names)
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """A row for every layer and every way that it ran; prints as a table of at most 100 columns.
 
@@ -82,17 +112,19 @@ class Explanation:
 
     Attributes:
         layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
-        verbose: Whether plans and the programs of compiled messages are printed below the table, and the
-            table is as wide as its text.
+        functions: Functions of torch and PyG that ran, in layers and outside of them.
+        verbose: Whether plans, the programs of compiled messages, and functions of which no call was fast are
+            printed below the table, and the table is as wide as its text.
     """
 
     layers: tuple[LayerReport, ...]
     verbose: bool = False
+    functions: tuple[FunctionReport, ...] = ()
 
     def __str__(self) -> str:
         """The table, followed by plans and programs if ``verbose``."""
         if not self.layers:
-            return "The model has no layers of PyG or DGL."
+            return "\n".join(["The model has no layers of PyG or DGL.", *self._functions()])
         longest = None if self.verbose else _LONGEST_NAME
         rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.told) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
@@ -100,7 +132,11 @@ class Explanation:
         if not self.verbose:
             lines = [_shortened(line, _COLUMNS) for line in lines]
         lines.insert(1, "-" * max(len(line) for line in lines))
-        return "\n".join(lines + self._details())
+        return "\n".join([*lines, *self._functions(), *self._details()])
+
+    def _functions(self) -> list[str]:
+        shown = [f"{each.name}: {each.told}" for each in self.functions if each.served or self.verbose]
+        return ["", *shown] if shown else []
 
     def _details(self) -> list[str]:
         lines: list[str] = []
@@ -118,7 +154,7 @@ class Explanation:
         cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
         table = Table(titled(_HEADINGS, len(_HEADINGS)), cells)
         return table._repr_html_() + "".join(
-            f"<pre>{html.escape(line)}</pre>" for line in self._details() if line
+            f"<pre>{html.escape(line)}</pre>" for line in [*self._functions(), *self._details()] if line
         )
 
 
@@ -155,12 +191,12 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
             for name, module in duplicate.named_modules()
         }
         in_place = contextlib.nullcontext() if patched() else patch()
-        with in_place, reports.recorded() as calls, torch.no_grad():
+        with in_place, reports.recorded() as calls, counted() as functions, torch.no_grad():
             duplicate(*inputs, **kwargs)
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
             calls.extend(reports.Call(module, reason) for module, reason in silent if reason is not None)
-    return Explanation(tuple(_rows(calls, names)), verbose)
+    return Explanation(tuple(_rows(calls, names)), verbose, function_reports(functions))
 
 
 class _InProgram(torch.nn.Module):

@@ -1,9 +1,11 @@
 """Rows of the patch table: attributes of modules and classes that are replaced while a patch is in place."""
 
+import contextlib
 import functools
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +16,28 @@ from torch.jit import _state
 from onehop.ops import contexts
 
 Function = Callable[..., Any]
+
+
+class _Counting:
+    """Counts calls of functions: by name, and by whether our code ran. None where nothing is counted."""
+
+    __slots__ = ("counter",)
+
+    def __init__(self) -> None:
+        self.counter: Counter[tuple[str, bool]] | None = None
+
+
+counting = _Counting()
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counter[tuple[str, bool]]]:
+    """Counts the calls of replaced functions inside the block: (name, whether our code ran) -> number."""
+    before, counting.counter = counting.counter, Counter()
+    try:
+        yield counting.counter
+    finally:
+        counting.counter = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +100,7 @@ def replacing(
     traced: Function | None = None,
     *,
     where: Callable[[], bool] | None = None,
+    told: str = "",
 ) -> Row:
     """The row of a function or method that is replaced by one that runs ``body`` first.
 
@@ -87,11 +112,12 @@ def replacing(
         traced: Runs instead of ``body`` while a program is traced. None means that neither runs there.
         where: Returns whether ``body`` runs, in traced programs too; ``traced`` is then unused. None means
             that it runs outside of traced programs.
+        told: The name by which :func:`counted` counts the calls that ``body`` sees; empty means not at all.
     """
     held = inspect.getattr_static(owner, attribute)
     theirs, leave = getattr(owner, attribute), Leave
     # As ops.contexts.compiling, without a call.
-    is_compiling, state = torch.compiler.is_compiling, contexts
+    is_compiling, state, count = torch.compiler.is_compiling, contexts, counting
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
         ours = traced if is_compiling() or state.as_program else body
@@ -99,6 +125,8 @@ def replacing(
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:
             out = None
+        if count.counter is not None and told:
+            count.counter[told, out is not None] += 1
         return theirs(*args, **kwargs) if out is None else out
 
     def function_where(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -122,6 +150,7 @@ def replacing_in(
     traced: Function | None = None,
     *,
     where: Callable[[], bool] | None = None,
+    told: str = "",
 ) -> list[Row]:
     """The rows of a function that several modules have; one function replaces it in all of them.
 
@@ -133,8 +162,9 @@ def replacing_in(
         body: As in :func:`replacing`.
         traced: As in :func:`replacing`.
         where: As in :func:`replacing`.
+        told: As in :func:`replacing`.
     """
-    first = replacing(modules[0], attribute, body, traced, where=where)
+    first = replacing(modules[0], attribute, body, traced, where=where, told=told)
     return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
 
 

@@ -71,16 +71,13 @@ def is_memory(x: torch.Tensor) -> bool:
 
 def has_memory(x: torch.Tensor) -> bool:
     """Return whether :func:`is_memory`, and nothing observes what is done with the tensor."""
-    return (
-        not (
-            _length_of_modes()
-            or _transforms_are_active()
-            or forward_ad._current_level >= 0
-            or _tracing_state() is not None
-            or in_older_vmap()
-        )
-        and is_memory(x)
-    )
+    return not (
+        _length_of_modes()
+        or _transforms_are_active()
+        or forward_ad._current_level >= 0
+        or _tracing_state() is not None
+        or in_older_vmap()
+    ) and is_memory(x)
 
 
 as_program = False

@@ -4,6 +4,7 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
+from onehop import thresholds
 from onehop.integrations.explain import Explanation, LayerReport
 from onehop.integrations.reports import IN_BLOCKS
 
@@ -61,6 +62,18 @@ def test_it_prints_as_a_table(net, edge_index):
     assert lines[2].startswith("first")
     assert "PyG's: its class overrides aggregate" in lines[4]
     assert lines[5].endswith("fast: sum of GAT, fused")
+
+
+def test_functions_are_listed_with_how_often_they_are_served(edge_index):
+    class Decoder(torch.nn.Module):
+        def forward(self, z, at):
+            return z[at[0]] * z[at[1]] + z[:1]
+
+    with thresholds.lifted():
+        explained = onehop.explain(Decoder(), torch.randn(20, 4), edge_index)
+    assert [(each.name, each.served, each.left) for each in explained.functions] == [("x[index]", 2, 0)]
+    assert str(explained).splitlines()[-1] == "x[index]: 2 of 2 calls fast"
+    assert "x[index]: 2 of 2 calls fast" in explained._repr_html_()
 
 
 def test_no_line_is_longer_than_100_columns_but_in_full(net, edge_index):

@@ -38,9 +38,9 @@ _NODES_AN_EDGE = 8
 def rows() -> list[Row]:
     """The rows of the patch table."""
     return [
-        replacing(InnerProductDecoder, "forward", inner_product),
-        replacing(DistMult, "forward", dist_mult),
-        replacing(ComplEx, "forward", compl_ex),
+        replacing(InnerProductDecoder, "forward", inner_product, told="InnerProductDecoder"),
+        replacing(DistMult, "forward", dist_mult, told="DistMult"),
+        replacing(ComplEx, "forward", compl_ex, told="ComplEx"),
     ]
 
 

@@ -48,10 +48,10 @@ def rows() -> list[Row]:
     """The rows of the patch table: the modules of PyG that define or import the functions."""
     utils = torch_geometric.utils
     return [
-        *replacing_in((utils, glob, base), "scatter", scatter),
-        *replacing_in((utils, base), "segment", segment),
-        *replacing_in((utils, basic, attention, set2set), "softmax", softmax),
-        replacing(utils, "spmm", spmm),
+        *replacing_in((utils, glob, base), "scatter", scatter, told="scatter"),
+        *replacing_in((utils, base), "segment", segment, told="segment"),
+        *replacing_in((utils, basic, attention, set2set), "softmax", softmax, told="softmax"),
+        replacing(utils, "spmm", spmm, told="spmm"),
     ]
 
 

@@ -22,7 +22,7 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Row, counting
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
@@ -57,6 +57,7 @@ def _row(owner: Any, name: str, body: Body) -> Row:
 def _before(theirs: Any, body: Body) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
     is_compiling, modes, bounds = torch.compiler.is_compiling, torch._C._len_torch_function_stack, thresholds
+    told, count = "x[index]" if body is getitem else theirs.__name__, counting
 
     def may_pay(x: Any, index: Any) -> bool:
         # Compilers and modes would see whatever is looked at. A row has at most all numbers of x.
@@ -66,11 +67,14 @@ def _before(theirs: Any, body: Body) -> Any:
             and type(index) is Tensor
             and (type(x) is Tensor or type(x) is Parameter)
             and index.numel() * x.numel() >= bounds.now.index_numbers
+            and x.dtype in FLOATS
         )
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
         if may_pay(args[0] if args else None, args[2] if len(args) > 2 else kwargs.get("index")):
             out = body(*args, **kwargs)
+            if count.counter is not None:
+                count.counter[told, out is not None] += 1
             if out is not None:
                 return out
         return theirs(*args, **kwargs)
@@ -80,6 +84,8 @@ def _before(theirs: Any, body: Body) -> Any:
         first = index[0] if type(index) is tuple and index else index
         if type(first) is Tensor and may_pay(x, first):
             out = body(x, index)
+            if count.counter is not None:
+                count.counter[told, out is not None] += 1
             if out is not None:
                 return out
         return theirs(x, index)
@@ -235,19 +241,12 @@ def _graph(x: Any, index: Tensor) -> Graph | None:
     count, numbers = index.numel(), x.numel()
     if not numbers or count * numbers < thresholds.now.index_numbers * x.size(0) or not count:
         return None
-    if x.dtype not in FLOATS:
-        return None
     return _of(index, x.size(0)) if is_memory(x) and x.is_contiguous() else None
 
 
 def _graph_of_target(x: Any, index: Any, source: Tensor) -> Graph | None:
     """The graph of an index of rows of ``x``, into which ``source`` is reduced; None likewise."""
-    if (
-        type(x) not in _PLAIN
-        or type(index) is not Tensor
-        or x.dtype not in FLOATS
-        or x.dtype is not source.dtype
-    ):
+    if type(x) not in _PLAIN or type(index) is not Tensor or x.dtype is not source.dtype:
         return None
     if index.dim() != 1 or not x.dim() or source.shape != (index.size(0), *x.shape[1:]) or not source.numel():
         return None
