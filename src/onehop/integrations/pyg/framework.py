@@ -15,6 +15,7 @@ from onehop.integrations.pyg import (
     hook,
     hyperedges,
     loaders,
+    negatives,
     pending,
     pna,
     programs,
@@ -75,6 +76,7 @@ class Pyg(Framework):
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
+            *negatives.rows(),
             *loaders.rows(),
         ]
 
