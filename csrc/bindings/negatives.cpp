@@ -12,6 +12,7 @@ void bind_negatives(nb::module_& m) {
   using onehop::SampleArgs;
   Call<EdgePairs>(m, "EdgePairs")
       .field<&EdgePairs::kind>("kind")
+      .field<&EdgePairs::population>("population")
       .field<&EdgePairs::rows>("rows")
       .field<&EdgePairs::cols>("cols")
       .field<&EdgePairs::loops>("loops")
@@ -21,7 +22,6 @@ void bind_negatives(nb::module_& m) {
       .field<&EdgePairs::col_stride>("col_stride")
       .field<&EdgePairs::edges>("edges");
   Call<SampleArgs>(m, "SampleCall")
-      .field<&SampleArgs::population>("population")
       .field<&SampleArgs::size>("size")
       .field<&SampleArgs::pool>("pool")
       .field<&SampleArgs::wanted>("wanted")

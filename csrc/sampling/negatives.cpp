@@ -5,8 +5,8 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <new>
+#include <numeric>
 
 #include "onehop/kernels.hpp"
 #include "onehop/mersenne.hpp"
@@ -18,24 +18,22 @@ constexpr int kSamples = 3;
 // What is known of a pair: it has an edge or is a result already; it is in the sample.
 constexpr unsigned kTaken = 1, kDrawn = 2;
 constexpr int kMarkBits = 2;
-// Pairs are looked up in chunks, and their slots are prefetched so many pairs before.
-constexpr int64_t kChunk = 256;
-constexpr int64_t kAhead = 16;
+// So many pairs before they are looked up, their slots are prefetched.
+constexpr int64_t kAhead = 32;
+
+template <class T>
+Block allocate(int64_t count) {
+  Block block(count * static_cast<int64_t>(sizeof(T)));
+  if (!block) throw std::bad_alloc();
+  return block;
+}
+
+// Bits of a number.
+int width_of(int64_t number) { return static_cast<int>(std::bit_width(static_cast<uint64_t>(number))); }
 
 // Number of pairs above the diagonal in the rows before this one.
 int64_t upper_before(int64_t row, int64_t nodes) {
   return static_cast<int64_t>(static_cast<__int128>(row) * (2 * nodes - 1 - row) / 2);
-}
-
-int64_t population_of(const EdgePairs& kind) {
-  switch (kind.kind) {
-    case PairKind::all:
-      return kind.rows * kind.cols;
-    case PairKind::no_loops:
-      return kind.rows * (kind.cols - 1);
-    default:
-      return upper_before(kind.rows, kind.cols);
-  }
 }
 
 // The number of a pair; -1 if it is not of the kind.
@@ -74,41 +72,21 @@ class Stream {
     state[kMersenneWords] = position_ - block;
   }
 
-  // A number as Random._randbelow draws it: of as many bits as the bound, and again until it is below the bound.
-  int64_t below(int64_t bound) {
-    const int bits = std::bit_width(static_cast<uint64_t>(bound));
-    for (;;) {
+  // Numbers as Random._randbelow draws them: each of as many bits as the bound, and again until it is below the bound.
+  void draw_below(int64_t bound, int64_t* numbers, int64_t count) {
+    const int bits = width_of(bound);
+    for (int64_t i = 0; i < count;) {
       if (end_ - position_ < 2) refill();
-      const int64_t number = number_at(position_, bits);
-      position_ += words_of(bits);
-      if (number < bound) return number;
+      numbers[i] = number_at(position_, bits);
+      position_ += bits > 32 ? 2 : 1;
+      i += numbers[i] < bound;
     }
   }
-
-  // Several such numbers, up to kChunk and at least one, and the position behind each: for move_to().
-  int64_t chunk_below(int64_t bound, int64_t* numbers, int64_t* behind) {
-    const int bits = std::bit_width(static_cast<uint64_t>(bound));
-    int64_t count = 0;
-    while (count == 0) {
-      if (end_ - position_ < 2) refill();
-      while (count < kChunk && end_ - position_ >= 2) {
-        numbers[count] = number_at(position_, bits);
-        position_ += words_of(bits);
-        behind[count] = position_;
-        count += numbers[count] < bound;
-      }
-    }
-    return count;
-  }
-
-  void move_to(int64_t position) { position_ = position; }
 
  private:
   static constexpr int64_t kFresh = 8 * kMersenneWords;
   // Kernels write up to one vector further than they are asked to.
   static constexpr int64_t kSpare = 16;
-
-  static int64_t words_of(int bits) { return bits > 32 ? 2 : 1; }
 
   // As getrandbits: the lowest bits come first, and of the last word its highest bits count.
   int64_t number_at(int64_t position, int bits) const {
@@ -152,17 +130,19 @@ struct ByteSlots {
 // A hash table with linear probing. A slot has the number of a pair, plus one, above its marks; 0 is an empty slot.
 struct HashSlots {
   uint64_t* slots;
-  uint64_t last;
-  int shift;
+  int bits;  // of the number of a slot
 
   // Multiplicative hashing, as in NodeTable.
-  uint64_t place(int64_t pair) const { return static_cast<uint64_t>(pair ^ pair >> 32) * 0x9e3779b97f4a7c15ULL >> shift; }
+  uint64_t place(int64_t pair) const {
+    return static_cast<uint64_t>(pair ^ pair >> 32) * 0x9e3779b97f4a7c15ULL >> (64 - bits);
+  }
 
   void prefetch(int64_t pair) const { __builtin_prefetch(slots + place(pair), 1); }
 
   // The slot of a pair, or the empty one where it belongs.
   uint64_t& find(int64_t pair) const {
     const auto key = static_cast<uint64_t>(pair + 1);
+    const uint64_t last = (uint64_t{1} << bits) - 1;
     uint64_t at = place(pair);
     while (slots[at] != 0 && slots[at] >> kMarkBits != key) at = (at + 1) & last;
     return slots[at];
@@ -177,61 +157,76 @@ struct HashSlots {
   bool is_taken(int64_t pair) const { return (find(pair) & kTaken) != 0; }
 };
 
+// Calls body(pair, its place in the list) for each of the pairs.
+template <class Slots, class Body>
+void visit(const Slots& slots, const int64_t* pairs, int64_t count, const Body& body) {
+  for (int64_t i = 0; i < std::min(kAhead, count); ++i) slots.prefetch(pairs[i]);
+  for (int64_t i = 0; i < count; ++i) {
+    if (i + kAhead < count) slots.prefetch(pairs[i + kAhead]);
+    body(pairs[i], i);
+  }
+}
+
 // A sample, and the pairs in it that are not taken.
 template <class Slots>
 class Sampling {
  public:
-  Sampling(const Slots& slots, const SampleArgs& args, int64_t found) : slots_(slots), args_(args), found_(found) {}
+  Sampling(const Slots& slots, int64_t population, const SampleArgs& args, int64_t found)
+      : slots_(slots), population_(population), args_(args), found_(found) {}
 
   int64_t run(Stream& stream) {
     for (int64_t i = 0; i < found_; ++i) slots_[args_.pairs[i]] |= kTaken;
-    if (args_.population <= args_.size) {
-      for (int64_t pair = 0; pair < args_.population && found_ < args_.wanted; ++pair) take(pair);
+    if (population_ <= args_.size) {
+      for (int64_t pair = 0; pair < population_ && found_ < args_.wanted; ++pair) take(pair);
     } else if (args_.pool) {
       from_pool(stream);
     } else {
       by_repetition(stream);
     }
-    return std::min(found_, args_.wanted);
+    return found_;
   }
 
  private:
-  // Adds a pair to the sample; false if it is there already.
-  bool take(int64_t pair) {
-    auto& slot = slots_[pair];
-    if ((slot & kDrawn) != 0) return false;
-    if ((slot & kTaken) == 0) {
-      if (found_ < args_.wanted) args_.pairs[found_] = pair;
-      ++found_;
-    }
-    slot |= kDrawn;
-    return true;
+  // Adds a pair to the result unless it is taken, or the result is complete.
+  void take(int64_t pair) {
+    if (found_ < args_.wanted && !slots_.is_taken(pair)) args_.pairs[found_++] = pair;
   }
 
   void from_pool(Stream& stream) {
-    const auto pool = std::make_unique_for_overwrite<int64_t[]>(static_cast<size_t>(args_.population));
-    for (int64_t pair = 0; pair < args_.population; ++pair) pool[static_cast<size_t>(pair)] = pair;
-    for (int64_t left = args_.population; left > args_.population - args_.size; --left) {
-      auto& drawn = pool[static_cast<size_t>(stream.below(left))];
-      take(drawn);
-      drawn = pool[static_cast<size_t>(left - 1)];
+    const Block block = allocate<int64_t>(population_);
+    int64_t* pool = block.as<int64_t>();
+    std::iota(pool, pool + population_, 0);
+    for (int64_t left = population_; left > population_ - args_.size; --left) {
+      int64_t at;
+      stream.draw_below(left, &at, 1);
+      take(pool[at]);
+      pool[at] = pool[left - 1];
     }
   }
 
+  // Draws as many pairs as the sample lacks, until none was drawn before.
   void by_repetition(Stream& stream) {
-    int64_t pairs[kChunk], behind[kChunk];
+    const Block block = allocate<int64_t>(args_.size);
+    int64_t* pairs = block.as<int64_t>();
     for (int64_t left = args_.size; left > 0;) {
-      const int64_t count = stream.chunk_below(args_.population, pairs, behind);
-      for (int64_t i = 0; i < std::min(kAhead, count); ++i) slots_.prefetch(pairs[i]);
-      for (int64_t i = 0; i < count && left > 0; ++i) {
-        if (i + kAhead < count) slots_.prefetch(pairs[i + kAhead]);
-        left -= take(pairs[i]);
-        if (left == 0) stream.move_to(behind[i]);
+      const int64_t count = left;
+      stream.draw_below(population_, pairs, count);
+      // What is no result gets the number -1.
+      visit(slots_, pairs, count, [&](int64_t pair, int64_t place) {
+        auto& slot = slots_[pair];
+        left -= (slot & kDrawn) == 0;
+        if (slot & (kDrawn | kTaken)) pairs[place] = -1;
+        slot |= kDrawn;
+      });
+      for (int64_t i = 0; i < count && found_ < args_.wanted; ++i) {
+        args_.pairs[found_] = pairs[i];
+        found_ += pairs[i] >= 0;
       }
     }
   }
 
   Slots slots_;
+  int64_t population_;
   const SampleArgs& args_;
   int64_t found_;
 };
@@ -239,17 +234,14 @@ class Sampling {
 // Marks the edges.
 template <class Slots>
 void mark(const EdgePairs& edges, const Slots& slots) {
-  int64_t pairs[kChunk];
-  for (int64_t begin = 0; begin < edges.edges; begin += kChunk) {
-    int64_t count = 0;
-    for (int64_t e = begin; e < std::min(begin + kChunk, edges.edges); ++e) {
-      const int64_t pair = number_of(edges, edges.row[e * edges.row_stride], edges.col[e * edges.col_stride]);
-      if (pair < 0) continue;
-      slots.prefetch(pair);
-      pairs[count++] = pair;
-    }
-    for (int64_t i = 0; i < count; ++i) slots[pairs[i]] |= kTaken;
+  const Block block = allocate<int64_t>(edges.edges);
+  int64_t* pairs = block.as<int64_t>();
+  int64_t count = 0;
+  for (int64_t e = 0; e < edges.edges; ++e) {
+    pairs[count] = number_of(edges, edges.row[e * edges.row_stride], edges.col[e * edges.col_stride]);
+    count += pairs[count] >= 0;
   }
+  visit(slots, pairs, count, [&](int64_t pair, int64_t) { slots[pair] |= kTaken; });
   for (int64_t node = 0; edges.loops && node < edges.rows; ++node) slots[node * (edges.cols + 1)] |= kTaken;
 }
 
@@ -257,44 +249,38 @@ void mark(const EdgePairs& edges, const Slots& slots) {
 
 template <class Body>
 auto PairTable::with_slots(const Body& body) const {
-  if (capacity_ == 0) return body(ByteSlots{memory_.as<uint8_t>()});
-  const auto capacity = static_cast<uint64_t>(capacity_);
-  return body(HashSlots{memory_.as<uint64_t>(), capacity - 1, 64 - std::countr_zero(capacity)});
+  if (hash_bits_ > 0) return body(HashSlots{memory_.as<uint64_t>(), hash_bits_});
+  return body(ByteSlots{memory_.as<uint8_t>()});
 }
 
 PairTable::PairTable(const EdgePairs& edges, int64_t room) {
-  const int64_t population = population_of(edges);
-  const int64_t held = std::min(edges.edges + (edges.loops ? edges.rows : 0) + room, population);
+  const int64_t held = std::min(edges.edges + (edges.loops ? edges.rows : 0) + room, edges.population);
   // At most three quarters full.
-  const auto slots = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(held + held / 3 + 2)));
-  int64_t bytes = population;
-  if (slots < population / static_cast<int64_t>(sizeof(uint64_t))) {
-    capacity_ = slots;
-    bytes = slots * static_cast<int64_t>(sizeof(uint64_t));
+  const int bits = width_of(held + held / 3 + 1);
+  int64_t bytes = edges.population;
+  if (bytes > static_cast<int64_t>(sizeof(uint64_t)) << bits) {
+    hash_bits_ = bits;
+    bytes = static_cast<int64_t>(sizeof(uint64_t)) << bits;
   }
-  memory_ = Block(bytes);
-  if (!memory_) throw std::bad_alloc();
+  memory_ = allocate<char>(bytes);
   std::memset(memory_.data(), 0, static_cast<size_t>(bytes));
-  with_slots([&](const auto& table) { mark(edges, table); });
+  with_slots([&](const auto& slots) { mark(edges, slots); });
 }
 
 int64_t PairTable::find(const EdgePairs& edges, const int64_t* which, const int64_t* col, int64_t count,
                         int64_t* found) const {
-  return with_slots([&](const auto& slots) {
-    const auto edge = [&](int64_t i) { return which == nullptr ? i : which[i]; };
-    int64_t pairs[kChunk], hits = 0;
-    for (int64_t begin = 0; begin < count; begin += kChunk) {
-      const int64_t size = std::min(kChunk, count - begin);
-      for (int64_t i = 0; i < size; ++i) {
-        pairs[i] = number_of(edges, edges.row[edge(begin + i) * edges.row_stride], col[begin + i]);
-        slots.prefetch(pairs[i]);
-      }
-      for (int64_t i = 0; i < size; ++i) {
-        if (slots.is_taken(pairs[i])) found[hits++] = edge(begin + i);
-      }
-    }
-    return hits;
+  const auto edge = [&](int64_t i) { return which == nullptr ? i : which[i]; };
+  const Block block = allocate<int64_t>(count);
+  int64_t* pairs = block.as<int64_t>();
+  for (int64_t i = 0; i < count; ++i) pairs[i] = number_of(edges, edges.row[edge(i) * edges.row_stride], col[i]);
+  with_slots([&](const auto& slots) {
+    visit(slots, pairs, count, [&](int64_t pair, int64_t place) { pairs[place] = slots.is_taken(pair); });
   });
+  int64_t hits = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (pairs[i]) found[hits++] = edge(i);
+  }
+  return hits;
 }
 
 int64_t count_pairs(const EdgePairs& edges) {
@@ -313,34 +299,27 @@ int64_t draw_pairs(const EdgePairs& edges, const SampleArgs& sample) {
   Stream stream(sample.state);
   int64_t found = 0;
   for (int samples = 0; samples < kSamples && found < sample.wanted; ++samples) {
-    const PairTable table(edges, found + std::min(sample.size, sample.population));
-    found = table.with_slots([&](const auto& slots) { return Sampling(slots, sample, found).run(stream); });
-    // Another sample would be the same.
-    if (sample.population <= sample.size) break;
+    const PairTable table(edges, found + sample.size);
+    found = table.with_slots(
+        [&](const auto& slots) { return Sampling(slots, edges.population, sample, found).run(stream); });
+    if (edges.population <= sample.size) break;  // the next sample is the same
   }
   stream.write(sample.state);
   return found;
 }
 
 void write_pairs(const EdgePairs& kind, const int64_t* pairs, int64_t count, int64_t* row, int64_t* col) {
+  const int64_t width = kind.kind == PairKind::all ? kind.cols : kind.cols - 1;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t pair = pairs[i];
-    switch (kind.kind) {
-      case PairKind::all:
-        row[i] = pair / kind.cols;
-        col[i] = pair % kind.cols;
-        break;
-      case PairKind::no_loops:
-        row[i] = pair / (kind.cols - 1);
-        col[i] = pair % (kind.cols - 1);
-        col[i] += row[i] <= col[i];
-        break;
-      case PairKind::upper:
-        row[i] = upper_row(pair, kind.cols);
-        col[i] = pair - upper_before(row[i], kind.cols) + row[i] + 1;
-        row[count + i] = col[i];
-        col[count + i] = row[i];
-        break;
+    if (kind.kind == PairKind::upper) {
+      const int64_t at = upper_row(pair, kind.cols);
+      row[i] = col[count + i] = at;
+      col[i] = row[count + i] = pair - upper_before(at, kind.cols) + at + 1;
+    } else {
+      const int64_t at = pair / width, rest = pair - at * width;
+      row[i] = at;
+      col[i] = rest + (kind.kind == PairKind::no_loops && at <= rest);
     }
   }
 }

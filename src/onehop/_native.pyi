@@ -91,6 +91,7 @@ class Drawing:
 # Pairs without an edge: csrc/include/onehop/negatives.hpp.
 class EdgePairs:
     kind: int
+    population: int
     rows: int
     cols: int
     loops: bool
@@ -102,7 +103,6 @@ class EdgePairs:
     def __init__(self) -> None: ...
 
 class SampleCall:
-    population: int
     size: int
     pool: bool
     wanted: int

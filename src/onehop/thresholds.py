@@ -70,8 +70,6 @@ class Thresholds:
         direct_numbers: Entries from which on PyG's ``scatter`` over a sorted index runs as an aggregation;
             fewer are summed before their rows are found. A mean of 3.2 million, of an index that is new, ran
             at 0.94 of PyG's speed, forward and backward, and one of 12.8 million at 2.1.
-        negatives: Edges plus pairs to be drawn from which on PyG's negative sampling continues the random
-            numbers natively; below, reading and writing the generator's state takes longer.
         tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
             calls are so short that no plan saves any time.
         dropout_elements: Elements from which on dropout draws torch's numbers itself; below, reading and
@@ -103,7 +101,6 @@ class Thresholds:
     rows_a_node: int = 8
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
-    negatives: int = 1 << 9
     tuned_work: int = 1 << 20
     dropout_elements: int = 1 << 10
     dropout_recorded_elements: int = 3 << 11
@@ -134,7 +131,6 @@ NONE = Thresholds(
     rows_a_node=0,
     degree_rows=3,
     direct_numbers=0,
-    negatives=0,
     tuned_work=0,
     dropout_elements=0,
     dropout_recorded_elements=0,

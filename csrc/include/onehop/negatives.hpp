@@ -14,9 +14,10 @@ enum class PairKind : int {
   upper,     // those whose column is greater than their row
 };
 
-// The edges of a graph as pairs; those that are not of the kind do not count. There are fewer than 2^60 pairs.
+// The edges of a graph as pairs; those that are not of the kind do not count.
 struct EdgePairs {
   PairKind kind;
+  int64_t population;  // pairs of the kind, fewer than 2^60
   int64_t rows, cols;  // nodes; equal numbers, except for PairKind::all
   bool loops;          // of PairKind::all: every pair of a node with itself counts as an edge
   const int64_t* row;
@@ -27,12 +28,11 @@ struct EdgePairs {
 
 // Samples of pairs, as Python's random.sample(range(population), size) draws them.
 struct SampleArgs {
-  int64_t population;  // pairs of the kind
-  int64_t size;        // of a sample; if not below the population, a sample is all pairs in order
-  bool pool;           // draw from a list of the pairs that are left; else draw again what was drawn before
-  int64_t wanted;      // pairs without an edge; up to three samples are drawn until there are so many
-  int64_t* state;      // [625]: the generator's block, and the place in it; is moved on
-  int64_t* pairs;      // [min(wanted, population)]: the numbers of the pairs that were drawn
+  int64_t size;    // of a sample, at most the population: then a sample is all pairs in order
+  bool pool;       // draw from a list of the pairs that are left; else draw again what was drawn before
+  int64_t wanted;  // pairs without an edge; up to three samples are drawn until there are so many
+  int64_t* state;  // [625]: the generator's block, and the place in it; is moved on
+  int64_t* pairs;  // [wanted]: the numbers of the pairs that were drawn
 };
 
 // Number of edges of the kind, with repetitions; -1 if a node is out of range.
@@ -60,7 +60,7 @@ class PairTable {
 
  private:
   Block memory_;
-  int64_t capacity_ = 0;  // of the hash table; 0: there is a byte for each pair
+  int hash_bits_ = 0;  // the hash table has 2^hash_bits_ slots; 0: there is a byte for each pair
 };
 
 }  // namespace onehop

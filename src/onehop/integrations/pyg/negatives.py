@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import _negative_sampling as theirs_module
 
-from onehop import thresholds
 from onehop.integrations.pyg.functions import serves_functions
-from onehop.integrations.pyg.leave import are_numbers, need
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, are_numbers, need
 from onehop.integrations.rows import Function, Leave, Row, replacing_in
 from onehop.kernels.cpu.negatives import LARGEST, Kind, Pairs
 from onehop.native import CPU
@@ -47,7 +46,7 @@ _SEED = 20261126
 # Nodes, edges, wanted pairs, the method, and whether they are undirected: drawn from a list and again, all in
 # order, of two words of the generator, between two sets of nodes, and above the diagonal.
 _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
-    (6, 14, 16, "dense", False),
+    (10, 80, 12, "dense", False),
     (5, 4, 40, "sparse", True),
     (70_000, 9, 700, "sparse", False),
     ((40, 900), 30, 500, "sparse", False),
@@ -55,7 +54,7 @@ _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
 )
 _ATTEMPTS = 3
 
-_lock = threading.Lock()
+_lock = threading.RLock()
 # A process that is forked while another thread draws would wait for ever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
@@ -81,13 +80,13 @@ def negative_sampling(
     force_undirected: Any = False,
 ) -> Tensor | None:
     """Draws pairs without an edge; None where PyG's code has to run."""
-    if not _are_edges(edge_index) or method not in ("sparse", "dense") or type(force_undirected) is not bool:
+    if not _are_edges(edge_index) or type(method) is not str or type(force_undirected) is not bool:
+        return None
+    if method not in ("sparse", "dense"):
         return None
     wanted = _wanted(theirs, edge_index.size(1), num_neg_samples)
-    if wanted is None or edge_index.size(1) + wanted < thresholds.now.negatives:
-        return None
     generator = _generator()
-    if generator is None or not _agrees(theirs, *_parts(theirs)):
+    if wanted is None or generator is None or not _agrees(theirs, *_parts(theirs)):
         return None
     return _drawn(generator, edge_index, num_nodes, wanted, force_undirected)
 
@@ -98,9 +97,7 @@ def structured_negative_sampling(
     """Draws another second node for every edge; None where PyG's code has to run."""
     if not _are_edges(edge_index) or type(contains_neg_self_loops) is not bool:
         return None
-    if edge_index.size(1) < thresholds.now.negatives or torch.get_default_device().type != "cpu":
-        return None
-    if not _structured_agrees(theirs):
+    if torch.get_default_device().type != "cpu" or not _structured_agrees(theirs):
         return None
     return _redrawn(edge_index, num_nodes, contains_neg_self_loops, torch.randint)
 
@@ -146,9 +143,7 @@ def _drawn(
     else:
         rows = cols = _nodes_of(edge_index) if num_nodes is None else num_nodes
         kind = Kind.UPPER if undirected else Kind.NO_LOOPS
-    pairs = _pairs(edge_index, kind, rows, cols)
-    count = pairs.count()
-    need(count is not None)
+    pairs, count = _pairs(edge_index, kind, rows, cols)
     if count >= pairs.population:
         return edge_index.new_empty((2, 0))
     if kind is Kind.UPPER:
@@ -182,21 +177,24 @@ def _redrawn(
         Leave: Nothing was drawn, and PyG's code has to run.
     """
     nodes = _nodes_of(edge_index) if num_nodes is None else num_nodes
-    pairs = _pairs(edge_index, Kind.ALL, nodes, nodes, not loops)
-    need(pairs.count() is not None)
-    table = pairs.table()
+    pairs, _ = _pairs(edge_index, Kind.ALL, nodes, nodes, not loops)
     other = randint(nodes, (edge_index.size(1),), dtype=torch.int64)
-    rest = table.found(other)
+    rest = pairs.edges_with(other)
     while rest.numel() > 0:
         again = randint(nodes, (rest.size(0),), dtype=torch.int64)
         other[rest] = again
-        rest = table.found(again, rest)
+        rest = pairs.edges_with(again, rest)
     return edge_index[0], edge_index[1], other
 
 
-def _pairs(edge_index: Tensor, kind: Kind, rows: Any, cols: Any, loops: bool = False) -> Pairs:
+def _pairs(edge_index: Tensor, kind: Kind, rows: Any, cols: Any, loops: bool = False) -> tuple[Pairs, int]:
+    """The pairs of a kind, and how many edges are among them."""
     need(type(rows) is int and type(cols) is int and min(rows, cols) > 0 and rows * cols < LARGEST)
-    return Pairs(edge_index, kind, rows, cols, loops)
+    pairs = Pairs(edge_index, kind, rows, cols, loops)
+    count = pairs.count()
+    if count is None:
+        raise Leave(OUT_OF_RANGE)
+    return pairs, count
 
 
 def _nodes_of(edge_index: Tensor) -> int:
@@ -206,7 +204,7 @@ def _nodes_of(edge_index: Tensor) -> int:
 def _generator() -> random.Random | None:
     """Python's shared generator; None if it or ``random.sample`` was replaced."""
     shared: Any = getattr(random, "_inst", None)
-    method = random.sample
+    method: Any = random.sample
     if type(shared) is not random.Random or getattr(method, "__self__", None) is not shared:
         return None
     if method.__func__ is not random.Random.sample or vars(shared).keys() != {"gauss_next"}:
@@ -269,7 +267,7 @@ def _within(names: dict[str, Any], function: Function) -> Function:
 
 
 def _proof_edges(edges: int, nodes: int | tuple[int, int]) -> Tensor:
-    """[2, edges]: edges between these nodes, some of them repeated or from a node to itself."""
+    """[2, edges]: edges between these nodes, two of them repeated and some from a node to itself."""
     rows, cols = (nodes, nodes) if isinstance(nodes, int) else nodes
-    number = torch.arange(edges, device=CPU)
-    return torch.stack([number * 7 % rows, number * number % cols])
+    number = torch.arange(edges, device=CPU) % (edges - 2)
+    return torch.stack([number % rows, (number // rows + 2 * number) % cols])

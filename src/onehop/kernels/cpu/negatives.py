@@ -2,6 +2,7 @@
 
 import math
 from enum import IntEnum
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -40,23 +41,24 @@ class Pairs:
             Kind.NO_LOOPS: rows * (rows - 1),
             Kind.UPPER: rows * (rows - 1) // 2,
         }[kind]
-        self._edge_index, self._kind, self._rows, self._cols, self._loops = (
-            edge_index,
-            kind,
-            rows,
-            cols,
-            loops,
-        )
+        self._kind, self._edge_index = kind, edge_index
+        row, col = edge_index
+        self._call = call = extension.EdgePairs()
+        call.kind, call.population, call.loops = kind, self.population, loops
+        call.rows, call.cols, call.edges = rows, cols, row.numel()
+        call.row, call.row_stride = address(row), row.stride(0)
+        call.col, call.col_stride = address(col), col.stride(0)
 
     def count(self) -> int | None:
-        """The number of edges of the kind, with repetitions; None if a node is out of range."""
-        count: int = extension.count_pairs(self._call())
+        """The number of edges of the kind, with repetitions; None if a node is out of range.
+
+        The other methods need nodes in range.
+        """
+        count: int = extension.count_pairs(self._call)
         return None if count < 0 else count
 
     def draw(self, state: Tensor, size: int, wanted: int) -> Tensor:
-        """Draws pairs that are no edges, after :meth:`count` has found all nodes in range.
-
-        Up to three samples of all pairs are drawn, until they have enough pairs that are no edges.
+        """Draws up to three samples of all pairs, until they have enough pairs that are no edges.
 
         Args:
             state: [625], int64, of the generator, as ``random.getstate`` gives it; is moved on.
@@ -65,52 +67,24 @@ class Pairs:
             wanted: The number of pairs to return, at least 1.
 
         Returns:
-            [2, n], int64; n is ``wanted``, or less. For ``Kind.UPPER``, [2, 2 n], with the reverse pairs in
-            the second half.
+            [2, n], int64: the pairs; n is ``wanted``, or less. For ``Kind.UPPER``, [2, 2 n], with the reverse
+            pairs in the second half.
         """
         wanted, size = min(wanted, self.population), min(size, self.population)
         pairs = torch.empty(wanted, dtype=torch.int64, device=CPU)
         sample = extension.SampleCall()
-        sample.population, sample.size, sample.wanted = self.population, size, wanted
-        # As CPython decides it, with the same rounding.
+        sample.size, sample.wanted = size, wanted
+        # CPython's decision, with its rounding.
         sample.pool = self.population <= 21 + (4 ** math.ceil(math.log(size * 3, 4)) if size > 5 else 0)
         sample.state, sample.pairs = address(state), address(pairs)
-        call = self._call()
-        drawn = extension.draw_pairs(call, sample)
+        drawn = extension.draw_pairs(self._call, sample)
         columns = 2 * drawn if self._kind is Kind.UPPER else drawn
         out = torch.empty(2, columns, dtype=torch.int64, device=CPU)
-        extension.write_pairs(
-            call, address(pairs), drawn, address(out), address(out) + columns * out.itemsize
-        )
+        extension.write_pairs(self._call, address(pairs), drawn, address(out[0]), address(out[1]))
         return out
 
-    def table(self) -> "PairTable":
-        """The edges, to be looked up, after :meth:`count` has found all nodes in range."""
-        return PairTable(self._call(), self._edge_index)
-
-    def _call(self) -> extension.EdgePairs:
-        row, col = self._edge_index
-        call = extension.EdgePairs()
-        call.kind, call.rows, call.cols, call.loops = self._kind, self._rows, self._cols, self._loops
-        call.row, call.col = address(row), address(col)
-        call.row_stride, call.col_stride, call.edges = row.stride(0), col.stride(0), row.numel()
-        return call
-
-
-class PairTable:
-    """The edges of a graph, to find out which pairs are edges.
-
-    Args:
-        call: The edges, of ``Kind.ALL``.
-        edge_index: The tensor that they are in.
-    """
-
-    def __init__(self, call: extension.EdgePairs, edge_index: Tensor) -> None:
-        self._call, self._edge_index = call, edge_index
-        self._table = extension.PairTable(call, 0)
-
-    def found(self, col: Tensor, which: Tensor | None = None) -> Tensor:
-        """The numbers of the edges that are edges again after they got other second nodes.
+    def edges_with(self, col: Tensor, which: Tensor | None = None) -> Tensor:
+        """The numbers of the edges that, with another second node, are edges of the graph as well.
 
         Args:
             col: [n], int64, contiguous: the second nodes, in range.
@@ -120,3 +94,7 @@ class PairTable:
         of_edges = 0 if which is None else address(which)
         hits = self._table.find(self._call, of_edges, address(col), col.numel(), address(found))
         return found[:hits]
+
+    @cached_property
+    def _table(self) -> extension.PairTable:
+        return extension.PairTable(self._call, 0)
