@@ -54,8 +54,8 @@ class PairTable {
   template <class Body>
   auto with_slots(const Body& body) const;
 
-  // Replaces the columns of some edges: which of them have an edge after that? Writes their numbers, returns how many.
-  // `which`, [count], gives the number of each of the edges; null means all in order.
+  // Gives other columns to some edges. Writes the numbers of those that are edges of the graph as well; returns how
+  // many. `which`, [count], has the numbers of the edges; null means all in order.
   int64_t find(const EdgePairs& edges, const int64_t* which, const int64_t* col, int64_t count, int64_t* found) const;
 
  private:

@@ -38,7 +38,7 @@ _MODULES = (
 )
 _MODULES_OF_STRUCTURED = (*_UTILS, "torch_geometric.nn.models.signed_gcn")
 
-# What PyG's function calls, and what it calls of Python's generator.
+# The functions that PyG's function calls, and the methods of Python's generator.
 _HELPERS = ("sample", "edge_index_to_vector", "vector_to_edge_index")
 _METHODS = ("sample", "_randbelow", "getrandbits", "getstate", "setstate")
 
@@ -113,7 +113,7 @@ def _are_edges(edge_index: Any) -> bool:
 
 
 def _wanted(theirs: Function, edges: int, given: Any) -> int | None:
-    """The number of pairs to draw; None if PyG is to report it, or to make of it what it makes."""
+    """The number of pairs to draw; None if PyG's code has to read the argument."""
     if given is None:
         return edges
     if type(given) is float and math.isfinite(given) and "float" in theirs.__code__.co_names:
@@ -213,7 +213,7 @@ def _generator() -> random.Random | None:
 
 
 def _parts(theirs: Function) -> tuple[Any, ...]:
-    """What PyG's function and Python's generator consist of."""
+    """The functions that PyG's function and Python's generator consist of."""
     return (
         *(theirs.__globals__.get(name) for name in _HELPERS),
         *(getattr(random.Random, name) for name in _METHODS),
