@@ -1,14 +1,15 @@
-"""PyG's functions that models call themselves, with and without the patch: read-outs, softmax and spmm.
+"""PyG's functions that models call themselves, with and without the patch.
 
     python -m benchmarks.layers.bench_direct [--rows 8000,200000] [--width 64] [--rounds 9] [--threads N]
                                              [--json FILE]
 
 Read-outs and softmax run over a sorted index, the same in every call ("known") and new in every call
-("fresh"), forward and backward; ``spmm`` over one CSR matrix of 10 entries a row. The two ways take turns,
-after their results were compared; a ratio is PyG's time over the patched one's, with its quartiles over the
-rounds.
+("fresh"), forward and backward; ``spmm`` over one CSR matrix of 10 entries a row. Negative sampling draws as
+many pairs as there are edges, one for each row. The two ways take turns, after their results were compared;
+a ratio is PyG's time over the patched one's, with its quartiles over the rounds.
 """
 
+import random
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -57,7 +58,17 @@ def calls(rows: int, width: int) -> dict[str, Callable[[], list[Tensor]]]:
     }
     for reduce in ("sum", "mean", "max"):
         made[f"spmm {reduce}"] = partial(passed, lambda x, reduce=reduce: utils.spmm(matrix, x, reduce), x)
+    edges = at[:, :rows]
+    made["negative sampling"] = partial(drawn, lambda: [utils.negative_sampling(edges, rows)])
+    made["structured"] = partial(drawn, lambda: list(utils.structured_negative_sampling(edges, rows)))
     return made
+
+
+def drawn(draw: Callable[[], list[Tensor]]) -> list[Tensor]:
+    """What a function draws, the same in every call."""
+    random.seed(0)
+    torch.manual_seed(0)
+    return draw()
 
 
 def rows(options: Options) -> Iterator[Row]:

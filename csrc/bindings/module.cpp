@@ -153,6 +153,7 @@ NB_MODULE(_native, m) {
   bind_generated(m);
   bind_fusedmm(m);
   bind_message(m);
+  bind_negatives(m);
   bind_rows(m);
   bind_sampling(m);
   bind_sddmm(m);

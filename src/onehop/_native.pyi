@@ -92,6 +92,35 @@ class Drawing:
     def write_edges(self, relation: int, src: int, dst: int, edge: int, threads: int) -> None: ...
     def csr(self, relation: int) -> Csr: ...
 
+# Pairs without an edge: csrc/include/onehop/negatives.hpp.
+class EdgePairs:
+    kind: int
+    population: int
+    rows: int
+    cols: int
+    loops: bool
+    row: int
+    col: int
+    row_stride: int
+    col_stride: int
+    edges: int
+    def __init__(self) -> None: ...
+
+class SampleCall:
+    size: int
+    pool: bool
+    wanted: int
+    state: int
+    pairs: int
+    def __init__(self) -> None: ...
+
+class PairTable:
+    def __init__(self, edges: EdgePairs, room: int) -> None: ...
+    def find(self, edges: EdgePairs, which: int, col: int, count: int, found: int) -> int: ...
+
+def count_pairs(edges: EdgePairs) -> int: ...
+def draw_pairs(edges: EdgePairs, sample: SampleCall) -> int: ...
+def write_pairs(kind: EdgePairs, pairs: int, count: int, row: int, col: int) -> None: ...
 def running_sums(rowptr: int, rows: int, weight: int, running: int, threads: int) -> None: ...
 
 # Calls of kernels: enumerations by their numbers, addresses of operands; all fields begin at 0, "left out".

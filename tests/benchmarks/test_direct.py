@@ -14,6 +14,6 @@ def test_every_function_is_printed_and_written(tmp_path: Path) -> None:
     done = run_python([*SCRIPT, *options])
     assert done.returncode == 0, done.stderr
     rows = json.loads(file.read_text())["results"]
-    assert len(rows) == 11
+    assert len(rows) == 13
     assert not any(row["wrong"] for row in rows)
     assert "softmax (fresh)" in done.stdout

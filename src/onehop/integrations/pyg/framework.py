@@ -16,6 +16,7 @@ from onehop.integrations.pyg import (
     hook,
     hyperedges,
     loaders,
+    negatives,
     pending,
     pna,
     programs,
@@ -79,6 +80,7 @@ class Pyg(Framework):
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
             *decoders.rows(),
+            *negatives.rows(),
             *loaders.rows(),
         ]
 

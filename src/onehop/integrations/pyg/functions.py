@@ -148,15 +148,13 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
 
 def applies(x: Tensor, index: Any = None) -> bool:
     """Return whether the patch, the context, the features and an index, if given, allow it."""
+    return serves_functions() and are_features(x, dims=None) and (index is None or are_numbers(index))
+
+
+def serves_functions() -> bool:
+    """Return whether the patch and the context allow functions of PyG to run ours."""
     now = session.now
-    return (
-        now.pyg
-        and now.layers is None
-        and not (now.backend or now.machine)
-        and context_reason() is None
-        and are_features(x, dims=None)
-        and (index is None or are_numbers(index))
-    )
+    return now.pyg and now.layers is None and not (now.backend or now.machine) and context_reason() is None
 
 
 # Rows that belong together

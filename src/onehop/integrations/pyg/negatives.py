@@ -1,0 +1,278 @@
+"""PyG's negative sampling, with the same pairs and the same states of the random number generators.
+
+``negative_sampling`` draws with Python's ``random.sample``, whose generator is continued natively, and
+``structured_negative_sampling`` with torch's own functions. What was drawn is looked up in a table of the
+edges. PyG and Python may draw otherwise in other releases, so both functions are compared with PyG's at first
+use, with private generators.
+"""
+
+import math
+import os
+import random
+import sys
+import threading
+from functools import lru_cache, partial
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import _negative_sampling as theirs_module
+
+from onehop.integrations.pyg.functions import serves_functions
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, are_numbers, need
+from onehop.integrations.rows import Function, Leave, Row, replacing_in
+from onehop.kernels.cpu.negatives import LARGEST, Kind, Pairs
+from onehop.native import CPU
+
+_UTILS = ("torch_geometric.utils._negative_sampling", "torch_geometric.utils")
+_MODULES = (
+    *_UTILS,
+    "torch_geometric.utils.augmentation",
+    "torch_geometric.nn.conv.supergat_conv",
+    "torch_geometric.nn.models.autoencoder",
+    "torch_geometric.nn.models.signed_gcn",
+    "torch_geometric.transforms.random_link_split",
+    "torch_geometric.graphgym.loader",
+    "torch_geometric.graphgym.models.transform",
+)
+_MODULES_OF_STRUCTURED = (*_UTILS, "torch_geometric.nn.models.signed_gcn")
+
+# The functions that PyG's function calls, and the methods of Python's generator.
+_HELPERS = ("sample", "edge_index_to_vector", "vector_to_edge_index")
+_METHODS = ("sample", "_randbelow", "getrandbits", "getstate", "setstate")
+
+_SEED = 20261126
+# Nodes, edges, wanted pairs, the method, and whether they are undirected: drawn from a list and again, all in
+# order, of two words of the generator, between two sets of nodes, and above the diagonal.
+_PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
+    (10, 80, 12, "dense", False),
+    (5, 4, 40, "sparse", True),
+    (70_000, 9, 700, "sparse", False),
+    ((40, 900), 30, 500, "sparse", False),
+    (300, 40, 300, "dense", True),
+)
+_ATTEMPTS = 3
+
+_lock = threading.RLock()
+# A process that is forked while another thread draws would wait for ever.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table: the modules of PyG that define the functions, or have imported them."""
+    drawing, structured = (
+        [sys.modules[name] for name in names if name in sys.modules]
+        for names in (_MODULES, _MODULES_OF_STRUCTURED)
+    )
+    return [
+        *replacing_in(drawing, "negative_sampling", negative_sampling, told="negative_sampling"),
+        *replacing_in(
+            structured,
+            "structured_negative_sampling",
+            structured_negative_sampling,
+            told="structured_negative_sampling",
+        ),
+    ]
+
+
+def negative_sampling(
+    theirs: Function,
+    edge_index: Any,
+    num_nodes: Any = None,
+    num_neg_samples: Any = None,
+    method: Any = "sparse",
+    force_undirected: Any = False,
+) -> Tensor | None:
+    """Draws pairs without an edge; None where PyG's code has to run."""
+    if not _are_edges(edge_index) or type(method) is not str or type(force_undirected) is not bool:
+        return None
+    if method not in ("sparse", "dense"):
+        return None
+    wanted = _wanted(theirs, edge_index.size(1), num_neg_samples)
+    generator = _generator()
+    if wanted is None or generator is None or not _agrees(theirs, *_parts(theirs)):
+        return None
+    return _drawn(generator, edge_index, num_nodes, wanted, force_undirected)
+
+
+def structured_negative_sampling(
+    theirs: Function, edge_index: Any, num_nodes: Any = None, contains_neg_self_loops: Any = True
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Draws another second node for every edge; None where PyG's code has to run."""
+    if not _are_edges(edge_index) or type(contains_neg_self_loops) is not bool:
+        return None
+    if torch.get_default_device().type != "cpu" or not _structured_agrees(theirs):
+        return None
+    return _redrawn(edge_index, num_nodes, contains_neg_self_loops, torch.randint)
+
+
+def _are_edges(edge_index: Any) -> bool:
+    return (
+        serves_functions()
+        and are_numbers(edge_index)
+        and edge_index.dim() == 2
+        and edge_index.size(0) == 2
+        and edge_index.size(1) > 0
+    )
+
+
+def _wanted(theirs: Function, edges: int, given: Any) -> int | None:
+    """The number of pairs to draw; None if PyG's code has to read the argument."""
+    if given is None:
+        return edges
+    if type(given) is float and math.isfinite(given) and "float" in theirs.__code__.co_names:
+        return int(given * edges)
+    return given if type(given) is int else None
+
+
+def _drawn(
+    generator: random.Random, edge_index: Tensor, num_nodes: Any, wanted: int, undirected: bool
+) -> Tensor:
+    """Draws pairs without an edge, as PyG's function does.
+
+    Args:
+        generator: The generator, which is moved on.
+        edge_index: [2, E], of numbers.
+        num_nodes: The number of nodes, or those of either row; None means one more than the greatest.
+        wanted: The number of pairs.
+        undirected: Whether each pair counts in both directions.
+
+    Raises:
+        Leave: Nothing was drawn, and PyG's code has to run.
+    """
+    if type(num_nodes) in (tuple, list):
+        need(len(num_nodes) == 2)
+        rows, cols = num_nodes
+        kind = Kind.ALL
+    else:
+        rows = cols = _nodes_of(edge_index) if num_nodes is None else num_nodes
+        kind = Kind.UPPER if undirected else Kind.NO_LOOPS
+    pairs, count = _pairs(edge_index, kind, rows, cols)
+    if count >= pairs.population:
+        return edge_index.new_empty((2, 0))
+    if kind is Kind.UPPER:
+        wanted //= 2
+    need(wanted > 0)
+    size = int(1.1 * wanted / (1.0 - count / pairs.population))
+    with _lock:
+        for _ in range(_ATTEMPTS):
+            before = version, words, gauss = generator.getstate()
+            state = torch.tensor(words, dtype=torch.int64, device=CPU)
+            out = pairs.draw(state, size, wanted)
+            # Another thread may have drawn meanwhile: none of its numbers may come again.
+            if generator.getstate() == before:
+                generator.setstate((version, tuple(state.tolist()), gauss))
+                return out
+    raise Leave("other threads draw from Python's generator all the time")
+
+
+def _redrawn(
+    edge_index: Tensor, num_nodes: Any, loops: bool, randint: Function
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Draws another second node for every edge, as PyG's function does.
+
+    Args:
+        edge_index: [2, E], of numbers.
+        num_nodes: The number of nodes; None means one more than the greatest.
+        loops: Whether the other node may be the first one.
+        randint: Draws integers, as ``torch.randint``.
+
+    Raises:
+        Leave: Nothing was drawn, and PyG's code has to run.
+    """
+    nodes = _nodes_of(edge_index) if num_nodes is None else num_nodes
+    pairs, _ = _pairs(edge_index, Kind.ALL, nodes, nodes, not loops)
+    other = randint(nodes, (edge_index.size(1),), dtype=torch.int64)
+    rest = pairs.edges_with(other)
+    while rest.numel() > 0:
+        again = randint(nodes, (rest.size(0),), dtype=torch.int64)
+        other[rest] = again
+        rest = pairs.edges_with(again, rest)
+    return edge_index[0], edge_index[1], other
+
+
+def _pairs(edge_index: Tensor, kind: Kind, rows: Any, cols: Any, loops: bool = False) -> tuple[Pairs, int]:
+    """The pairs of a kind, and how many edges are among them."""
+    need(type(rows) is int and type(cols) is int and min(rows, cols) > 0 and rows * cols < LARGEST)
+    pairs = Pairs(edge_index, kind, rows, cols, loops)
+    count = pairs.count()
+    if count is None:
+        raise Leave(OUT_OF_RANGE)
+    return pairs, count
+
+
+def _nodes_of(edge_index: Tensor) -> int:
+    return int(edge_index.max()) + 1
+
+
+def _generator() -> random.Random | None:
+    """Python's shared generator; None if it or ``random.sample`` was replaced."""
+    shared: Any = getattr(random, "_inst", None)
+    method: Any = random.sample
+    if type(shared) is not random.Random or getattr(method, "__self__", None) is not shared:
+        return None
+    if method.__func__ is not random.Random.sample or vars(shared).keys() != {"gauss_next"}:
+        return None
+    return shared
+
+
+def _parts(theirs: Function) -> tuple[Any, ...]:
+    """The functions that PyG's function and Python's generator consist of."""
+    return (
+        *(theirs.__globals__.get(name) for name in _HELPERS),
+        *(getattr(random.Random, name) for name in _METHODS),
+    )
+
+
+@lru_cache
+def _agrees(theirs: Function, *parts: Any) -> bool:
+    """Return whether ours draws what PyG's function draws; found out once for these parts of it."""
+    if not _are_own(theirs, *parts[: len(_HELPERS)]):
+        return False
+    one, other = random.Random(_SEED), random.Random(_SEED)
+    names = {**theirs.__globals__, "random": other}
+    names["sample"] = _within(names, names["sample"])
+    sampling = _within(names, theirs)
+    for nodes, edges, wanted, method, undirected in _PROOFS:
+        edge_index = _proof_edges(edges, nodes)
+        expected = sampling(edge_index, nodes, wanted, method, undirected)
+        if not torch.equal(_drawn(one, edge_index, nodes, wanted, undirected), expected):
+            return False
+    return one.getstate() == other.getstate()
+
+
+@lru_cache
+def _structured_agrees(theirs: Function) -> bool:
+    """Return whether ours draws what PyG's function draws; found out once."""
+    if not _are_own(theirs):
+        return False
+    one, other = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))
+    own_torch = SimpleNamespace(**{**vars(torch), "randint": partial(torch.randint, generator=other)})
+    sampling = _within({**theirs.__globals__, "torch": own_torch}, theirs)
+    edge_index = _proof_edges(30, 11)
+    for nodes, loops in ((None, True), (12, False)):
+        expected = sampling(edge_index, nodes, loops)
+        found = _redrawn(edge_index, nodes, loops, partial(torch.randint, generator=one))
+        if not all(map(torch.equal, found, expected)):
+            return False
+    return torch.equal(one.get_state(), other.get_state())
+
+
+def _are_own(*functions: Any) -> bool:
+    """Return whether these are functions of PyG's module, and none that replaces or wraps them."""
+    return all(type(each) is FunctionType and each.__globals__ is vars(theirs_module) for each in functions)
+
+
+def _within(names: dict[str, Any], function: Function) -> Function:
+    """The function with other global names."""
+    return FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+
+
+def _proof_edges(edges: int, nodes: int | tuple[int, int]) -> Tensor:
+    """[2, edges]: edges between these nodes, two of them repeated and some from a node to itself."""
+    rows, cols = (nodes, nodes) if isinstance(nodes, int) else nodes
+    number = torch.arange(edges, device=CPU) % (edges - 2)
+    return torch.stack([number % rows, (number // rows + 2 * number) % cols])
