@@ -11,8 +11,8 @@
 
 #include "arguments.hpp"
 #include "onehop/csr.hpp"
-#include "onehop/index_rows.hpp"
 #include "onehop/fingerprint.hpp"
+#include "onehop/index_rows.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
 #include "onehop/process_memory.hpp"

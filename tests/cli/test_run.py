@@ -245,12 +245,12 @@ def test_shares_are_those_of_the_samples():
         outside = sampler.samples + 2
         while sampler.samples < outside:
             time.sleep(0.001)
-    first, *others = watched(tally, sampler)
-    assert first.row.kind == "Waiting"
-    assert first.row.calls == 2
-    assert first.share is not None
-    assert 0 < first.share < 1
-    assert {each.row.kind for each in others} == {"GATConv", "GCNConv"}
+    rows = {each.row.kind: each for each in watched(tally, sampler)}
+    assert rows.keys() == {"Waiting", "GATConv", "GCNConv"}
+    assert rows["Waiting"].row.calls == 2
+    shares = [each.share or 0 for each in rows.values()]
+    assert shares == sorted(shares, reverse=True)
+    assert 0 < (rows["Waiting"].share or 0) < 1
 
 
 def test_attention_that_shares_its_wrapper_is_told_apart():
