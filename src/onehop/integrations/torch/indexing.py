@@ -239,7 +239,7 @@ _IN_PLACE: dict[str, Body] = {
 def _graph(x: Any, index: Tensor) -> Graph | None:
     """The graph of an index into the rows of ``x``; None where torch's code has to run."""
     count, numbers = index.numel(), x.numel()
-    if not numbers or count * numbers < thresholds.now.index_numbers * x.size(0) or not count:
+    if not x.dim() or not numbers or count * numbers < thresholds.now.index_numbers * x.size(0) or not count:
         return None
     return _of(index, x.size(0)) if is_memory(x) and x.is_contiguous() else None
 

@@ -1,0 +1,99 @@
+"""torch's own samples of arguments for indexing, gathers and scatters, and of arguments that are errors."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import onehop
+from onehop import thresholds
+
+# It imports packages that torch's tests need.
+invocations = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+
+NAMES = {"__getitem__", "index_select", "gather", "index_add", "scatter_add", "scatter_reduce"}
+INFOS = {
+    f"{each.name} {each.variant_test_name}".strip(): each for each in invocations.op_db if each.name in NAMES
+}
+
+
+def outcome(function: Callable[..., Tensor], sample: Any) -> list[Tensor]:
+    """The result, and the gradients to the operands that need one."""
+    values = (sample.input, *sample.args, *sample.kwargs.values())
+    wanted = [each for each in values if isinstance(each, Tensor) and each.requires_grad]
+    out = function(sample.input, *sample.args, **sample.kwargs)
+    found = [out.detach().clone()]
+    if out.requires_grad and wanted:
+        factor = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view(out.shape)
+        grads = torch.autograd.grad((out * factor).sum(), wanted, allow_unused=True)
+        found += [torch.zeros(0) if each is None else each for each in grads]
+    return found
+
+
+def compare(function: Callable[..., Tensor], samples: Callable[[], list[Any]], tolerance: float) -> None:
+    expected = [outcome(function, sample) for sample in samples()]
+    assert expected
+    with onehop.patch(), thresholds.lifted():
+        found = [outcome(function, sample) for sample in samples()]
+    for ours, theirs in zip(found, expected, strict=True):
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def runs(info: Any) -> Callable[..., Tensor]:
+    """The function by its name, which is looked up under the patch too."""
+    if info.name == "__getitem__":
+        return lambda x, *args, **kwargs: x.__getitem__(*args, **kwargs)
+    return lambda *args, **kwargs: getattr(torch, info.name)(*args, **kwargs)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("needs", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64], ids=str)
+@pytest.mark.parametrize("name", INFOS)
+def test_samples(name: str, dtype: torch.dtype, needs: bool) -> None:
+    info = INFOS[name]
+    if not info.supports_dtype(dtype, "cpu") or (needs and not dtype.is_floating_point):
+        return
+
+    def samples() -> list[Any]:
+        torch.manual_seed(0)
+        return list(info.sample_inputs("cpu", dtype, requires_grad=needs))
+
+    tolerance = {torch.float64: 1e-12, torch.float32: 1e-5}.get(dtype, 3e-2)
+    compare(runs(info), samples, tolerance)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name, info in INFOS.items() if info.inplace_variant])
+def test_samples_in_place(name: str) -> None:
+    info = INFOS[name]
+    method = f"{info.name}_"
+
+    def samples() -> list[Any]:
+        torch.manual_seed(0)
+        every = info.sample_inputs("cpu", torch.float64, requires_grad=True)
+        return [each for each in every if not each.broadcasts_input]
+
+    compare(lambda x, *args, **kwargs: getattr(x.mul(1), method)(*args, **kwargs), samples, 1e-12)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name, info in INFOS.items() if info.error_inputs_func])
+def test_errors(name: str) -> None:
+    info = INFOS[name]
+
+    def told() -> list[str]:
+        torch.manual_seed(0)
+        sentences = []
+        for each in info.error_inputs(torch.device("cpu")):
+            with pytest.raises(each.error_type) as error:
+                runs(info)(each.sample_input.input, *each.sample_input.args, **each.sample_input.kwargs)
+            sentences.append(str(error.value))
+        return sentences
+
+    expected = told()
+    with onehop.patch(), thresholds.lifted():
+        assert told() == expected
