@@ -89,8 +89,8 @@ def test_errors(name: str) -> None:
         torch.manual_seed(0)
         sentences = []
         for each in info.error_inputs(torch.device("cpu")):
+            sample = each.sample_input
             with pytest.raises(each.error_type) as error:
-                sample = each.sample_input
                 getattr(torch, info.name)(sample.input, *sample.args, **sample.kwargs)
             sentences.append(str(error.value))
         return sentences
