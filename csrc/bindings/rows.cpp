@@ -17,6 +17,7 @@ void bind_rows(nanobind::module_& m) {
       .field<&RowsArgs::dtype>("dtype")
       .field<&RowsArgs::threads>("threads")
       .field<&RowsArgs::prefetch>("prefetch")
+      .field<&RowsArgs::nontemporal>("nontemporal")
       .field<&RowsArgs::index>("index")
       .field<&RowsArgs::count>("count")
       .field<&RowsArgs::wide_index>("wide_index")

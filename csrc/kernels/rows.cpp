@@ -20,6 +20,14 @@ ONEHOP_INLINE void copy_row(char* to, const char* from, int64_t bytes) {
   store_raw<uint8_t, kVectorBytes>(to + at, load_raw<uint8_t, kVectorBytes>(from + at));
 }
 
+// The same of a row of whole vectors, past the caches.
+ONEHOP_INLINE void copy_row_past_caches(char* to, const char* from, int64_t bytes) {
+  constexpr int kLanes = kVectorBytes / 4;
+  for (int64_t at = 0; at < bytes; at += kVectorBytes) {
+    store_past_caches<float, kLanes>(reinterpret_cast<float*>(to + at), load_raw<float, kLanes>(from + at));
+  }
+}
+
 // Rows of a single element are copied without a call for each.
 template <class Number, class Index>
 void copy_numbers(const RowsArgs& args, const Index* index, int64_t begin, int64_t end) {
@@ -37,11 +45,16 @@ void copy_rows(const RowsArgs& args, int64_t begin, int64_t end) {
   if (args.row_bytes == 8) return copy_numbers<uint64_t>(args, index, begin, end);
   const auto* from = static_cast<const char*>(args.matrix);
   auto* to = static_cast<char*>(args.rows);
+  const bool past =
+      args.nontemporal && args.row_bytes % kVectorBytes == 0 && reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
   for (int64_t i = begin; i < end; ++i) {
     const char* coming = from + static_cast<int64_t>(index[smaller(i + args.prefetch, end - 1)]) * args.stride;
     for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, kKeepRows);
-    copy_row(to + i * args.row_bytes, from + static_cast<int64_t>(index[i]) * args.stride, args.row_bytes);
+    const char* row = from + static_cast<int64_t>(index[i]) * args.stride;
+    past ? copy_row_past_caches(to + i * args.row_bytes, row, args.row_bytes)
+         : copy_row(to + i * args.row_bytes, row, args.row_bytes);
   }
+  if (past) settle_stores();
 }
 
 template <class T, int kLanes = kFullLanes<T>>

@@ -264,6 +264,7 @@ class RowsCall:
     dtype: int
     threads: int
     prefetch: int
+    nontemporal: bool
     index: int
     count: int
     row_bytes: int

@@ -161,7 +161,8 @@ struct FusedmmArgs {
 struct RowsArgs {
   int threads;
   int prefetch;
-  DType dtype;  // for addition
+  bool nontemporal;  // write copies past the caches, where their lines allow
+  DType dtype;       // for addition
   int64_t count;
   const void* index;  // int32 or int64 [count]
   bool wide_index;

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from onehop import native
 from onehop.native import DTYPE_CODES, address, extension
+from onehop.processor import last_level_cache_bytes
 
 # Rows are asked for so many ahead.
 _PREFETCH = 16
@@ -89,6 +90,8 @@ def _dense(matrix: Tensor) -> bool:
 def _call(matrix: Tensor, index: Tensor, rows: Tensor) -> extension.RowsCall:
     call = extension.RowsCall()
     call.threads, call.prefetch = native.threads(), _PREFETCH
+    # A copy that the caches cannot hold should not displace what they have.
+    call.nontemporal = rows.nbytes > last_level_cache_bytes() > 0
     call.index, call.count, call.wide_index = address(index), index.numel(), index.dtype == torch.int64
     call.row_bytes = rows.nbytes // rows.size(0)
     call.matrix, call.stride = address(matrix), matrix.stride(0) * matrix.element_size()
