@@ -10,6 +10,7 @@ from torch_geometric.nn.conv import gcn_conv, hgt_conv
 from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
+    edge_functions,
     functions,
     hgt,
     hook,
@@ -75,6 +76,7 @@ class Pyg(Framework):
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *functions.rows(),
+            *edge_functions.rows(),
             *loaders.rows(),
         ]
 

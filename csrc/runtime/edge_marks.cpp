@@ -1,0 +1,95 @@
+// Edges chosen by marks of their nodes, and nodes marked by their edges.
+
+#include <algorithm>
+#include <atomic>
+
+#include "edge_columns.hpp"
+
+namespace onehop {
+namespace {
+
+constexpr int64_t kEdgesPerBlock = 1024;
+
+// Several threads may mark one place. What is marked is not written again, which would take it from other caches.
+void mark(bool& place) {
+  std::atomic_ref shared(place);
+  if (!shared.load(std::memory_order_relaxed)) shared.store(true, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, bool* edge_mask, int threads) {
+  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  std::atomic<int64_t> total{0};
+  with_columns(edges, [&](const auto* row, const auto* col) {
+    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+      int64_t count = 0;
+      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+        edge_mask[e] = static_cast<bool>(node_mask[row[e]] & node_mask[col[e]]);
+        count += edge_mask[e];
+      }
+      total.fetch_add(count, std::memory_order_relaxed);
+    });
+  });
+  return total.load();
+}
+
+void mark_reached(const EdgeColumns& edges, const bool* from, bool* reached, bool* edge_mask, int threads) {
+  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  with_columns(edges, [&](const auto* row, const auto* col) {
+    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+        if (!from[row[e]]) continue;
+        edge_mask[e] = true;
+        mark(reached[col[e]]);
+      }
+    });
+  });
+}
+
+void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads) {
+  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  with_columns(edges, [&](const auto* row, const auto* col) {
+    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+        if (row[e] == col[e]) continue;
+        mark(node_mask[row[e]]);
+        mark(node_mask[col[e]]);
+      }
+    });
+  });
+}
+
+void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, void* row, void* col,
+                  int threads) {
+  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  std::vector<int64_t> first(static_cast<size_t>(chunks.chunks) + 1, 0);
+  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    first[static_cast<size_t>(chunk) + 1] =
+        std::count(edge_mask + chunks.begin(chunk), edge_mask + chunks.begin(chunk + 1), true);
+  });
+  for (size_t chunk = 1; chunk < first.size(); ++chunk) first[chunk] += first[chunk - 1];
+  with_columns(edges, [&](const auto* from_row, const auto* from_col) {
+    using Index = std::remove_cvref_t<decltype(*from_row)>;
+    const auto* number = static_cast<const Index*>(mapping);
+    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+      auto* to_row = static_cast<Index*>(row) + first[static_cast<size_t>(chunk)];
+      auto* to_col = static_cast<Index*>(col) + first[static_cast<size_t>(chunk)];
+      for (int64_t begin = chunks.begin(chunk); begin < chunks.begin(chunk + 1); begin += kEdgesPerBlock) {
+        const int64_t end = std::min(begin + kEdgesPerBlock, chunks.begin(chunk + 1));
+        int64_t marked[kEdgesPerBlock], count = 0;
+        for (int64_t e = begin; e < end; ++e) {
+          marked[count] = e;
+          count += edge_mask[e];
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          const Index r = from_row[marked[i]], c = from_col[marked[i]];
+          *to_row++ = number == nullptr ? r : number[r];
+          *to_col++ = number == nullptr ? c : number[c];
+        }
+      }
+    });
+  });
+}
+
+}  // namespace onehop
