@@ -45,11 +45,11 @@ void bind_edges(nb::module_& m) {
   m.def("are_paired", &SortedEdges::are_paired, "edges"_a, "ends"_a, "threads"_a, Released());
   m.def(
       "mark_inner_edges",
-      [](const EdgeColumns& edges, Address node_mask, Address edge_mask, int threads) {
-        return onehop::mark_inner_edges(edges, static_cast<const bool*>(at(node_mask)),
+      [](const EdgeColumns& edges, Address node_mask, int64_t nodes, Address edge_mask, int threads) {
+        return onehop::mark_inner_edges(edges, static_cast<const bool*>(at(node_mask)), nodes,
                                         static_cast<bool*>(at(edge_mask)), threads);
       },
-      "edges"_a, "node_mask"_a, "edge_mask"_a, "threads"_a, Released());
+      "edges"_a, "node_mask"_a, "nodes"_a, "edge_mask"_a, "threads"_a, Released());
   m.def(
       "mark_reached",
       [](const EdgeColumns& edges, Address from, Address reached, Address edge_mask, int threads) {

@@ -18,31 +18,39 @@ void mark(bool& place) {
 
 }  // namespace
 
-int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, bool* edge_mask, int threads) {
+int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads) {
   const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
   std::atomic<int64_t> total{0};
+  std::atomic<bool> in_range{true};
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
       int64_t count = 0;
-      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-        edge_mask[e] = static_cast<bool>(node_mask[row[e]] & node_mask[col[e]]);
+      const int64_t end = chunks.begin(chunk + 1);
+      for (int64_t e = chunks.begin(chunk); e < end; ++e) {
+        // Without their sign, negative numbers are out of range too.
+        const auto r = static_cast<uint64_t>(row[e]), c = static_cast<uint64_t>(col[e]);
+        if (std::max(r, c) >= static_cast<uint64_t>(nodes)) {
+          in_range.store(false, std::memory_order_relaxed);
+          return;
+        }
+        edge_mask[e] = static_cast<bool>(node_mask[r] & node_mask[c]);
         count += edge_mask[e];
       }
       total.fetch_add(count, std::memory_order_relaxed);
     });
   });
-  return total.load();
+  return in_range.load() ? total.load() : -1;
 }
 
 void mark_reached(const EdgeColumns& edges, const bool* from, bool* reached, bool* edge_mask, int threads) {
   const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-        if (!from[row[e]]) continue;
+      for_chunk(chunks, chunk, [=](int64_t e) {
+        if (!from[row[e]]) return;
         edge_mask[e] = true;
         mark(reached[col[e]]);
-      }
+      });
     });
   });
 }
@@ -51,11 +59,11 @@ void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads) {
   const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-        if (row[e] == col[e]) continue;
+      for_chunk(chunks, chunk, [=](int64_t e) {
+        if (row[e] == col[e]) return;
         mark(node_mask[row[e]]);
         mark(node_mask[col[e]]);
-      }
+      });
     });
   });
 }
@@ -72,11 +80,14 @@ void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* m
   with_columns(edges, [&](const auto* from_row, const auto* from_col) {
     using Index = std::remove_cvref_t<decltype(*from_row)>;
     const auto* number = static_cast<const Index*>(mapping);
+    want_huge_pages(static_cast<Index*>(row), first.back());
+    want_huge_pages(static_cast<Index*>(col), first.back());
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
       auto* to_row = static_cast<Index*>(row) + first[static_cast<size_t>(chunk)];
       auto* to_col = static_cast<Index*>(col) + first[static_cast<size_t>(chunk)];
-      for (int64_t begin = chunks.begin(chunk); begin < chunks.begin(chunk + 1); begin += kEdgesPerBlock) {
-        const int64_t end = std::min(begin + kEdgesPerBlock, chunks.begin(chunk + 1));
+      const int64_t last = chunks.begin(chunk + 1);
+      for (int64_t begin = chunks.begin(chunk); begin < last; begin += kEdgesPerBlock) {
+        const int64_t end = std::min(begin + kEdgesPerBlock, last);
         int64_t marked[kEdgesPerBlock], count = 0;
         for (int64_t e = begin; e < end; ++e) {
           marked[count] = e;

@@ -17,8 +17,9 @@ using WideWord = unsigned __int128;
 
 constexpr int kMostBucketBits = 11;
 constexpr int64_t kEdgesPerBucket = int64_t{1} << 11;
-// A sort by comparison takes less time than the counters of a pass.
 constexpr int64_t kFewWords = 64;
+// Passes of 9 bits took 27 ms where passes of 8 took 33, of 5 million words in buckets.
+constexpr int kMostDigitBits = 9;
 
 int bits_below(int64_t count) { return count > 1 ? std::bit_width(static_cast<uint64_t>(count - 1)) : 0; }
 
@@ -32,13 +33,13 @@ void sort_words(Word* words, Word* spare, int64_t count, int first_bit, int bits
     return;
   }
   if (bits == 0) return;
-  const int passes = (bits + 7) / 8, width = (bits + passes - 1) / passes;
+  const int passes = (bits + kMostDigitBits - 1) / kMostDigitBits, width = (bits + passes - 1) / passes;
   const uint64_t mask = mask_of(width);
   Word *from = words, *to = spare;
   for (int pass = 0; pass < passes; ++pass) {
     const int shift = first_bit + pass * width;
     const auto digit = [shift, mask](Word word) { return static_cast<uint64_t>(word >> shift) & mask; };
-    int64_t place[256] = {};
+    int64_t place[1 << kMostDigitBits] = {};
     for (int64_t i = 0; i < count; ++i) ++place[digit(from[i])];
     int64_t running = 0;
     for (uint64_t d = 0; d <= mask; ++d) running += std::exchange(place[d], running);
@@ -60,11 +61,11 @@ EdgeEnds edge_ends(const EdgeColumns& edges, int threads) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
       auto most_row = static_cast<std::remove_cvref_t<decltype(*row)>>(-1), most_col = most_row;
       decltype(most_row) all = 0;  // negative once a number was
-      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+      for_chunk(chunks, chunk, [&](int64_t e) {
         most_row = std::max(most_row, row[e]);
         most_col = std::max(most_col, col[e]);
         all |= row[e] | col[e];
-      }
+      });
       limits[static_cast<size_t>(chunk)] = {most_row, most_col, all};
     });
   });
@@ -119,8 +120,7 @@ bool SortedEdges::are_paired(const EdgeColumns& edges, EdgeEnds ends, int thread
   SortedEdges sorted({nodes, nodes}, edges.count, 1);
   with_columns(edges, [&](const auto* row, const auto* col) {
     const auto key_of = [=, shift = sorted.col_bits_](int64_t e) {
-      const auto [small, large] = std::minmax(row[e], col[e]);
-      return static_cast<uint64_t>(small) << shift | static_cast<uint64_t>(large);
+      return static_cast<uint64_t>(std::min(row[e], col[e])) << shift | static_cast<uint64_t>(std::max(row[e], col[e]));
     };
     sorted.sort(key_of, [=](int64_t e) { return static_cast<uint64_t>(row[e] < col[e]); }, threads);
   });
@@ -157,7 +157,7 @@ void SortedEdges::sort_as(const KeyOf& key_of, const NoteOf& note_of, int thread
   std::vector<int64_t> place(static_cast<size_t>(chunks.chunks * buckets), 0);
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* counter = place.data() + chunk * buckets;
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) ++counter[key_of(e) >> low_bits_];
+    for_chunk(chunks, chunk, [=, low = low_bits_](int64_t e) { ++counter[key_of(e) >> low]; });
   });
   int64_t running = 0;
   for (int64_t bucket = 0; bucket < buckets; ++bucket) {
@@ -168,11 +168,10 @@ void SortedEdges::sort_as(const KeyOf& key_of, const NoteOf& note_of, int thread
   }
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* next = place.data() + chunk * buckets;
-    const uint64_t low = mask_of(low_bits_);
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
+    for_chunk(chunks, chunk, [=, low = low_bits_, mask = mask_of(low_bits_), note = note_bits_](int64_t e) {
       const uint64_t key = key_of(e);
-      words[next[key >> low_bits_]++] = static_cast<Word>(key & low) << note_bits_ | note_of(e);
-    }
+      words[next[key >> low]++] = static_cast<Word>(key & mask) << note | note_of(e);
+    });
   });
 
   std::vector<Block> spare(static_cast<size_t>(std::max(threads, 1)));
@@ -209,6 +208,8 @@ void SortedEdges::for_buckets(int threads, const Body& body) const {
 
 template <class Index>
 void SortedEdges::write_ends_as(Index* row, Index* col, bool once, int threads) const {
+  want_huge_pages(row, once ? distinct() : count());
+  want_huge_pages(col, once ? distinct() : count());
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const auto b = static_cast<size_t>(bucket);
     const int64_t count = first_[b + 1] - first_[b];
@@ -229,6 +230,7 @@ void SortedEdges::write_ends(void* row, void* col, bool once, int threads) const
 }
 
 void SortedEdges::write_numbers(int64_t* number, int threads) const {
+  want_huge_pages(number, count());
   const uint64_t mask = mask_of(note_bits_);
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const int64_t begin = first_[static_cast<size_t>(bucket)], end = first_[static_cast<size_t>(bucket) + 1];
@@ -237,6 +239,7 @@ void SortedEdges::write_numbers(int64_t* number, int threads) const {
 }
 
 void SortedEdges::write_groups(int64_t* group, int threads) const {
+  want_huge_pages(group, count());
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const int64_t begin = first_[static_cast<size_t>(bucket)], end = first_[static_cast<size_t>(bucket) + 1];
     int64_t before = first_distinct_[static_cast<size_t>(bucket)];

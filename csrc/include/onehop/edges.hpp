@@ -63,10 +63,11 @@ class SortedEdges {
   Block words_;
 };
 
-// Below, every mask of nodes has a place for every end, which must not be negative.
+// Marks the edges whose ends are both marked, and writes false for the others. Returns how many are marked, or -1 if an
+// end is not in [0, nodes).
+int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads);
 
-// Marks the edges whose ends are both marked, and writes false for the others. Returns how many are marked.
-int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, bool* edge_mask, int threads);
+// Below, every mask of nodes has a place for every end, which must not be negative.
 
 // Marks the columns of edges whose rows are marked, and these edges. Other marks stay.
 void mark_reached(const EdgeColumns& edges, const bool* from, bool* reached, bool* edge_mask, int threads);

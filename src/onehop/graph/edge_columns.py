@@ -1,6 +1,7 @@
 """Edges as two columns of node numbers: sorted, and chosen by marks of their nodes."""
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,14 +17,12 @@ _MOST_NODES = 2**31
 class EdgeColumns:
     """The rows and columns of edges.
 
-    Masks of nodes are contiguous and have at least ``num_nodes`` entries.
-
-    Attributes:
-        num_nodes: One more than the largest node number; 0 if a number is negative.
+    Masks of nodes are contiguous tensors of bool. All methods but :meth:`mark_inner` need valid edges, and masks
+    of at least ``num_nodes`` entries.
     """
 
     def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
-        """Reads the numbers once.
+        """Keeps the columns.
 
         Args:
             edge_index: [2, E], int32 or int64, on the CPU; E is at least 1.
@@ -36,16 +35,24 @@ class EdgeColumns:
         columns = native.extension.EdgeColumns()
         columns.row, columns.col = read_address(self._row), read_address(self._col)
         columns.count, columns.is_wide = len(self), edge_index.dtype == torch.int64
-        self._columns, self._ends = columns, native.extension.edge_ends(columns, native.threads())
-        self.num_nodes: int = max(self._ends.rows, self._ends.cols, 0)
+        self._columns = columns
 
     def __len__(self) -> int:
         """E, the number of edges."""
         return self._row.numel()
 
+    @cached_property
+    def _ends(self) -> Any:
+        return native.extension.edge_ends(self._columns, native.threads())
+
+    @property
+    def num_nodes(self) -> int:
+        """One more than the largest node number; 0 if a number is negative."""
+        return max(self._ends.rows, self._ends.cols, 0)
+
     @property
     def are_valid(self) -> bool:
-        """Whether no number is negative or takes more than 31 bits, which every method needs."""
+        """Whether no number is negative or takes more than 31 bits."""
         return 0 < self.num_nodes <= _MOST_NODES
 
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
@@ -63,15 +70,15 @@ class EdgeColumns:
         return native.extension.are_paired(self._columns, self._ends, native.threads())
 
     def mark_ends(self, node_mask: Tensor) -> None:
-        """Marks both ends of all edges that are no loops in ``node_mask``, bool."""
+        """Marks both ends of all edges that are no loops in ``node_mask``."""
         native.extension.mark_ends(self._columns, node_mask.data_ptr(), native.threads())
 
     def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> None:
-        """Marks the columns of edges whose rows are marked in ``node_mask``, bool.
+        """Marks the columns of edges whose rows are marked in ``node_mask``.
 
         Args:
-            node_mask: bool.
-            reached: bool; where the columns are marked.
+            node_mask: The marks.
+            reached: A mask of nodes, where the columns are marked.
             edge_mask: [E], bool; where these edges are marked.
         """
         native.extension.mark_reached(
@@ -82,13 +89,20 @@ class EdgeColumns:
             native.threads(),
         )
 
-    def inner(self, node_mask: Tensor) -> Tensor:
-        """[E], bool: the edges whose ends are both marked in ``node_mask``, bool."""
-        edge_mask = torch.empty(len(self), dtype=torch.bool, device="cpu")
-        native.extension.mark_inner_edges(
-            self._columns, read_address(node_mask), edge_mask.data_ptr(), native.threads()
+    def mark_inner(self, node_mask: Tensor, edge_mask: Tensor) -> bool:
+        """Marks the edges whose ends are both marked in ``node_mask``, and no others.
+
+        Args:
+            node_mask: The marks.
+            edge_mask: [E], bool; where the edges are marked.
+
+        Returns:
+            Whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
+        """
+        count = native.extension.mark_inner_edges(
+            self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
         )
-        return edge_mask
+        return count >= 0
 
     def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor:
         """The marked edges: [2, E'], of the edges' dtype.

@@ -39,8 +39,12 @@ def _at_every_size(bounds) -> None:
 @pytest.fixture(autouse=True)
 def _stable(monkeypatch) -> None:
     """Equal edges keep their order in PyG at every size, as they do in both at the sizes that are ours."""
+
+    def index_sort(inputs: Tensor, max_value: int | None = None) -> tuple[Tensor, Tensor]:
+        return inputs.sort(stable=True)
+
     for module in (_coalesce, _sort_edge_index):
-        monkeypatch.setattr(module, "index_sort", lambda keys, max_value=None: keys.sort(stable=True))
+        monkeypatch.setattr(module, "index_sort", index_sort)
 
 
 @pytest.fixture
@@ -224,15 +228,14 @@ def test_the_results_of_pyg(kind, without_pyg, monkeypatch):
     assert torch.equal(edges, given)
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", [*LEFT, "random", "distinct, in order", "int32"])
 def test_what_pyg_is_left_to_do(kind):
     edges = {**EDGES, **LEFT}[kind]()
-    calls = {
-        **SORTS,
-        **OTHERS,
-        **MASKED,
-        **(NODEWISE if "overflowing" not in kind and "31" not in kind else {}),
-    }
+    calls = {**SORTS, **OTHERS, **NODEWISE, **MASKED}
+    if kind in ("above 31 bits", "overflowing"):
+        # PyG's masks would be as long as the largest number.
+        calls = {name: call for name, call in calls.items() if "subgraph" not in name}
     expected = {name: outcome(partial(call, edges)) for name, call in calls.items()}
     with onehop.patch():
         for name, call in calls.items():
@@ -370,7 +373,7 @@ def test_modes_and_programs(sorts):
     expected = utils.to_undirected(edges)
     with onehop.patch():
         assert torch.equal(torch.jit.script(scripted)(edges, numbers(edges)), expected)
-        traced = torch.jit.trace(program, edges)
+        traced = torch.jit.trace(program, edges, check_trace=False)
         compiled = torch.compile(program, backend="eager", fullgraph=True)(edges)
     assert torch.equal(traced(edges), utils.sort_edge_index(edges))
     assert torch.equal(compiled, utils.sort_edge_index(edges))
@@ -396,7 +399,7 @@ def test_functions_that_pyg_imported(without_pyg, sorts):
         assert transforms.ToUndirected()(data.clone()).num_edges > 300
         assert transforms.RemoveDuplicatedEdges()(data.clone()).num_edges < 300
         assert data.coalesce().num_edges < 300
-        assert data.contains_isolated_nodes()
+        assert data.has_isolated_nodes()
         assert data.subgraph(torch.arange(9)).num_nodes == 9
         assert not Data(edge_index=edges, num_nodes=NODES).is_undirected()
     assert len(sorts) == 6

@@ -132,19 +132,16 @@ def subgraph(
     is_mask = isinstance(subset, Tensor) and subset.dtype == torch.bool
     if not are_dense(subset, dtype=torch.bool if is_mask else torch.int64, dims=1):
         return None
-    edges = _edges(edge_index, subset.numel() if is_mask else num_nodes)
-    if edges is None:
-        return None
-    num_nodes = subset.numel() if is_mask else edges.num_nodes if num_nodes is None else num_nodes
-    if relabel_nodes and num_nodes > _MOST_MAPPED:
-        return None
+    edges = EdgeColumns(edge_index)
     if is_mask:
-        node_mask = subset.contiguous()
-    elif _are_below(subset, num_nodes):
-        node_mask = _marks(subset, num_nodes)
-    else:
+        num_nodes = subset.numel()
+    elif num_nodes is None:
+        num_nodes = edges.num_nodes
+    if (relabel_nodes and num_nodes > _MOST_MAPPED) or not (is_mask or _are_below(subset, num_nodes)):
         return None
-    edge_mask = edges.inner(node_mask)
+    edge_mask = torch.empty(len(edges), dtype=torch.bool, device="cpu")
+    if not edges.mark_inner(subset.contiguous() if is_mask else _marks(subset, num_nodes), edge_mask):
+        return None
     mapping = None
     if relabel_nodes:
         mapping = _places(subset.nonzero().view(-1) if is_mask else subset, num_nodes, edge_index.dtype)
@@ -185,7 +182,7 @@ def k_hop_subgraph(
         frontier = reached
         node_mask |= reached
     if not directed:
-        edge_mask = edges.inner(node_mask)
+        edges.mark_inner(node_mask, edge_mask)
     subset = node_mask.nonzero().view(-1)
     mapping = _places(subset, num_nodes, torch.int64) if relabel_nodes else None
     return (
@@ -201,9 +198,11 @@ def k_hop_subgraph(
 
 def _suits(edge_index: Any, num_nodes: Any) -> bool:
     """Return whether the patch, the context, and the kind and the number of edges allow it."""
-    if type(edge_index) is not Tensor or edge_index.dim() != _LINES or edge_index.size(0) != _LINES:
+    # While a program is traced, sizes are tensors.
+    if type(edge_index) is not Tensor or context_reason() is not None or edge_index.dim() != _LINES:
         return False
-    if edge_index.size(1) < max(thresholds.now.sorted_edges, 1) or edge_index.dtype not in _INTEGERS:
+    lines, count = edge_index.shape
+    if count < max(thresholds.now.sorted_edges, 1) or lines != _LINES or edge_index.dtype not in _INTEGERS:
         return False
     now = session.now
     return (
@@ -211,7 +210,6 @@ def _suits(edge_index: Any, num_nodes: Any) -> bool:
         and now.pyg
         and now.layers is None
         and not (now.backend or now.machine)
-        and context_reason() is None
         and are_dense(edge_index, dtype=edge_index.dtype)
     )
 
