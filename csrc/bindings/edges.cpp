@@ -52,11 +52,11 @@ void bind_edges(nb::module_& m) {
       "edges"_a, "node_mask"_a, "nodes"_a, "edge_mask"_a, "threads"_a, Released());
   m.def(
       "mark_reached",
-      [](const EdgeColumns& edges, Address from, Address reached, Address edge_mask, int threads) {
-        onehop::mark_reached(edges, static_cast<const bool*>(at(from)), static_cast<bool*>(at(reached)),
-                             static_cast<bool*>(at(edge_mask)), threads);
+      [](const EdgeColumns& edges, Address from, int64_t nodes, Address reached, Address edge_mask, int threads) {
+        return onehop::mark_reached(edges, static_cast<const bool*>(at(from)), nodes, static_cast<bool*>(at(reached)),
+                                    static_cast<bool*>(at(edge_mask)), threads);
       },
-      "edges"_a, "from_"_a, "reached"_a, "edge_mask"_a, "threads"_a, Released());
+      "edges"_a, "from_"_a, "nodes"_a, "reached"_a, "edge_mask"_a, "threads"_a, Released());
   m.def(
       "mark_ends",
       [](const EdgeColumns& edges, Address node_mask, int threads) {

@@ -16,42 +16,49 @@ void mark(bool& place) {
   if (!shared.load(std::memory_order_relaxed)) shared.store(true, std::memory_order_relaxed);
 }
 
-}  // namespace
+// Whether a number is in [0, nodes): without its sign, a negative one is not.
+template <class Index>
+bool inside(Index number, int64_t nodes) {
+  return static_cast<uint64_t>(number) < static_cast<uint64_t>(nodes);
+}
 
-int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads) {
+// Runs body(edge, rows, columns) until it returns false. Returns whether it never did.
+template <class Body>
+bool for_edges_in_range(const EdgeColumns& edges, int threads, const Body& body) {
   const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
-  std::atomic<int64_t> total{0};
   std::atomic<bool> in_range{true};
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      int64_t count = 0;
       const int64_t end = chunks.begin(chunk + 1);
       for (int64_t e = chunks.begin(chunk); e < end; ++e) {
-        // Without their sign, negative numbers are out of range too.
-        const auto r = static_cast<uint64_t>(row[e]), c = static_cast<uint64_t>(col[e]);
-        if (std::max(r, c) >= static_cast<uint64_t>(nodes)) {
-          in_range.store(false, std::memory_order_relaxed);
-          return;
-        }
-        edge_mask[e] = static_cast<bool>(node_mask[r] & node_mask[c]);
-        count += edge_mask[e];
+        if (body(e, row, col)) continue;
+        in_range.store(false, std::memory_order_relaxed);
+        return;
       }
-      total.fetch_add(count, std::memory_order_relaxed);
     });
   });
-  return in_range.load() ? total.load() : -1;
+  return in_range.load();
 }
 
-void mark_reached(const EdgeColumns& edges, const bool* from, bool* reached, bool* edge_mask, int threads) {
-  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
-  with_columns(edges, [&](const auto* row, const auto* col) {
-    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      for_chunk(chunks, chunk, [=](int64_t e) {
-        if (!from[row[e]]) return;
-        edge_mask[e] = true;
-        mark(reached[col[e]]);
-      });
-    });
+}  // namespace
+
+bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads) {
+  return for_edges_in_range(edges, threads, [=](int64_t e, auto row, auto col) {
+    if (!inside(row[e], nodes) || !inside(col[e], nodes)) return false;
+    edge_mask[e] = static_cast<bool>(node_mask[row[e]] & node_mask[col[e]]);
+    return true;
+  });
+}
+
+bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
+                  int threads) {
+  return for_edges_in_range(edges, threads, [=](int64_t e, auto row, auto col) {
+    if (!inside(row[e], nodes)) return false;
+    if (!from[row[e]]) return true;
+    if (!inside(col[e], nodes)) return false;
+    edge_mask[e] = true;
+    mark(reached[col[e]]);
+    return true;
   });
 }
 
@@ -80,8 +87,6 @@ void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* m
   with_columns(edges, [&](const auto* from_row, const auto* from_col) {
     using Index = std::remove_cvref_t<decltype(*from_row)>;
     const auto* number = static_cast<const Index*>(mapping);
-    want_huge_pages(static_cast<Index*>(row), first.back());
-    want_huge_pages(static_cast<Index*>(col), first.back());
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
       auto* to_row = static_cast<Index*>(row) + first[static_cast<size_t>(chunk)];
       auto* to_col = static_cast<Index*>(col) + first[static_cast<size_t>(chunk)];

@@ -15,7 +15,7 @@ namespace {
 
 using WideWord = unsigned __int128;
 
-constexpr int kMostBucketBits = 11;
+constexpr int kMostBucketBits = 12;
 constexpr int64_t kEdgesPerBucket = int64_t{1} << 11;
 constexpr int64_t kFewWords = 64;
 // Passes of 9 bits took 27 ms where passes of 8 took 33, of 5 million words in buckets.
@@ -85,7 +85,8 @@ SortedEdges::SortedEdges(EdgeEnds ends, int64_t count, int note_bits)
   first_.assign(buckets + 1, 0);
   first_distinct_.assign(buckets + 1, 0);
   first_.back() = count;
-  words_are_wide_ = low_bits_ + note_bits_ > 64;
+  const int word_bits = low_bits_ + note_bits_;
+  word_bytes_ = word_bits <= 32 ? 4 : word_bits <= 64 ? 8 : 16;
 }
 
 SortedEdges::SortedEdges(const EdgeColumns& edges, EdgeEnds ends, bool mirrored, bool numbered, int threads)
@@ -142,7 +143,9 @@ bool SortedEdges::are_paired(const EdgeColumns& edges, EdgeEnds ends, int thread
 
 template <class KeyOf, class NoteOf>
 void SortedEdges::sort(const KeyOf& key_of, const NoteOf& note_of, int threads) {
-  words_are_wide_ ? sort_as<WideWord>(key_of, note_of, threads) : sort_as<uint64_t>(key_of, note_of, threads);
+  if (word_bytes_ == 4) return sort_as<uint32_t>(key_of, note_of, threads);
+  if (word_bytes_ == 8) return sort_as<uint64_t>(key_of, note_of, threads);
+  sort_as<WideWord>(key_of, note_of, threads);
 }
 
 template <class Word, class KeyOf, class NoteOf>
@@ -170,7 +173,7 @@ void SortedEdges::sort_as(const KeyOf& key_of, const NoteOf& note_of, int thread
     int64_t* next = place.data() + chunk * buckets;
     for_chunk(chunks, chunk, [=, low = low_bits_, mask = mask_of(low_bits_), note = note_bits_](int64_t e) {
       const uint64_t key = key_of(e);
-      words[next[key >> low]++] = static_cast<Word>(key & mask) << note | note_of(e);
+      words[next[key >> low]++] = static_cast<Word>(static_cast<Word>(key & mask) << note | note_of(e));
     });
   });
 
@@ -202,14 +205,14 @@ template <class Body>
 void SortedEdges::for_buckets(int threads, const Body& body) const {
   for_tasks(static_cast<int64_t>(first_.size()) - 1, threads, [&](int64_t bucket, int) {
     const int64_t begin = first_[static_cast<size_t>(bucket)];
-    words_are_wide_ ? body(words_.as<WideWord>() + begin, bucket) : body(words_.as<uint64_t>() + begin, bucket);
+    if (word_bytes_ == 4) return body(words_.as<uint32_t>() + begin, bucket);
+    if (word_bytes_ == 8) return body(words_.as<uint64_t>() + begin, bucket);
+    body(words_.as<WideWord>() + begin, bucket);
   });
 }
 
 template <class Index>
 void SortedEdges::write_ends_as(Index* row, Index* col, bool once, int threads) const {
-  want_huge_pages(row, once ? distinct() : count());
-  want_huge_pages(col, once ? distinct() : count());
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const auto b = static_cast<size_t>(bucket);
     const int64_t count = first_[b + 1] - first_[b];
@@ -230,7 +233,6 @@ void SortedEdges::write_ends(void* row, void* col, bool once, int threads) const
 }
 
 void SortedEdges::write_numbers(int64_t* number, int threads) const {
-  want_huge_pages(number, count());
   const uint64_t mask = mask_of(note_bits_);
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const int64_t begin = first_[static_cast<size_t>(bucket)], end = first_[static_cast<size_t>(bucket) + 1];
@@ -239,7 +241,6 @@ void SortedEdges::write_numbers(int64_t* number, int threads) const {
 }
 
 void SortedEdges::write_groups(int64_t* group, int threads) const {
-  want_huge_pages(group, count());
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const int64_t begin = first_[static_cast<size_t>(bucket)], end = first_[static_cast<size_t>(bucket) + 1];
     int64_t before = first_distinct_[static_cast<size_t>(bucket)];

@@ -24,8 +24,8 @@ struct EdgeEnds {
 EdgeEnds edge_ends(const EdgeColumns& edges, int threads);
 
 // Edges sorted by row, then by column; equal edges keep their order. Of mirrored edges, the same edges with rows and
-// columns swapped follow. Memory: 8 bytes an edge, 16 if the edges are numbered and an edge's number does not fit beside
-// what tells it from its neighbours; while sorting, at most as much again.
+// columns swapped follow. Memory: 4, 8 or 16 bytes an edge, whatever holds the edge's number, if it is asked for, and what
+// tells the edge from its neighbours; while sorting, at most as much again.
 class SortedEdges {
  public:
   // `numbered`: whether write_numbers() is called. Throws std::bad_alloc.
@@ -57,22 +57,24 @@ class SortedEdges {
   void write_ends_as(Index* row, Index* col, bool once, int threads) const;
 
   // A key is the row, then the column. Its upper bits are the bucket's number. A word has the lower bits, then the note.
-  int col_bits_, low_bits_, note_bits_;
-  bool are_wide_ = true, words_are_wide_ = false;
+  int col_bits_, low_bits_, note_bits_, word_bytes_;
+  bool are_wide_ = true;
   std::vector<int64_t> first_, first_distinct_;  // of each bucket, and the total
   Block words_;
 };
 
-// Marks the edges whose ends are both marked, and writes false for the others. Returns how many are marked, or -1 if an
-// end is not in [0, nodes).
-int64_t mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads);
+// Below, marks that are there already stay, except in mark_inner_edges(). Masks of nodes have `nodes` places.
 
-// Below, every mask of nodes has a place for every end, which must not be negative.
+// Marks the edges whose ends are both marked, and no others. Returns false if an end is not in [0, nodes); then the
+// marks have no meaning.
+bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads);
 
-// Marks the columns of edges whose rows are marked, and these edges. Other marks stay.
-void mark_reached(const EdgeColumns& edges, const bool* from, bool* reached, bool* edge_mask, int threads);
+// Marks the columns of edges whose rows are marked, and these edges. Returns false if a row, or one of these columns, is
+// not in [0, nodes).
+bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
+                  int threads);
 
-// Marks both ends of all edges that are no loops. Other marks stay.
+// Marks both ends of all edges that are no loops. Every end must have a place.
 void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads);
 
 // Writes rows and columns of marked edges. `mapping`, which may be null, has the number to write for each node.

@@ -17,8 +17,8 @@ _MOST_NODES = 2**31
 class EdgeColumns:
     """The rows and columns of edges.
 
-    Masks of nodes are contiguous tensors of bool. All methods but :meth:`mark_inner` need valid edges, and masks
-    of at least ``num_nodes`` entries.
+    Masks of nodes are contiguous tensors of bool. :meth:`sorted`, :meth:`are_paired` and :meth:`mark_ends`
+    need valid edges.
     """
 
     def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
@@ -70,20 +70,25 @@ class EdgeColumns:
         return native.extension.are_paired(self._columns, self._ends, native.threads())
 
     def mark_ends(self, node_mask: Tensor) -> None:
-        """Marks both ends of all edges that are no loops in ``node_mask``."""
+        """Marks both ends of all edges that are no loops in ``node_mask``: [num_nodes or more]."""
         native.extension.mark_ends(self._columns, node_mask.data_ptr(), native.threads())
 
-    def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> None:
+    def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> bool:
         """Marks the columns of edges whose rows are marked in ``node_mask``.
 
         Args:
             node_mask: The marks.
-            reached: A mask of nodes, where the columns are marked.
+            reached: A mask of as many nodes, where the columns are marked.
             edge_mask: [E], bool; where these edges are marked.
+
+        Returns:
+            Whether every row, and every one of these columns, has an entry in ``node_mask``; if not, the
+            marks have no meaning.
         """
-        native.extension.mark_reached(
+        return native.extension.mark_reached(
             self._columns,
             read_address(node_mask),
+            node_mask.numel(),
             reached.data_ptr(),
             edge_mask.data_ptr(),
             native.threads(),
@@ -99,10 +104,9 @@ class EdgeColumns:
         Returns:
             Whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
         """
-        count = native.extension.mark_inner_edges(
+        return native.extension.mark_inner_edges(
             self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
         )
-        return count >= 0
 
     def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor:
         """The marked edges: [2, E'], of the edges' dtype.

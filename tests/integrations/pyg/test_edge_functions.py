@@ -151,7 +151,7 @@ NODEWISE: dict[str, Callable[[Any], Any]] = {
 }
 MASKED: dict[str, Callable[[Any], Any]] = {
     "subgraph of a mask": lambda e: utils.subgraph(torch.arange(NODES) % 2 == 0, e),
-    "subgraph of a strided mask": lambda e: utils.subgraph(
+    "subgraph of a strided mask, relabelled": lambda e: utils.subgraph(
         (torch.arange(2 * NODES) % 3 == 0)[::2], e, relabel_nodes=True
     ),
     "contains_isolated_nodes of all": lambda e: utils.contains_isolated_nodes(e, NODES - 1),
@@ -169,6 +169,10 @@ MASKED: dict[str, Callable[[Any], Any]] = {
     "subgraph of a short mask": lambda e: utils.subgraph(torch.ones(3, dtype=torch.bool), e),
     "k_hop_subgraph of a node from the end": lambda e: utils.k_hop_subgraph(-1, 1, e),
     "k_hop_subgraph of a node out of range": lambda e: utils.k_hop_subgraph(NODES + 9, 1, e),
+    "k_hop_subgraph of fewer nodes": lambda e: utils.k_hop_subgraph(2, 1, e, num_nodes=3),
+    "k_hop_subgraph of fewer nodes, directed": lambda e: utils.k_hop_subgraph(
+        2, 1, e, num_nodes=3, directed=True
+    ),
     "k_hop_subgraph of no node": lambda e: utils.k_hop_subgraph([], 1, e),
     "k_hop_subgraph of a scalar": lambda e: utils.k_hop_subgraph(torch.tensor(1), 1, e),
     "k_hop_subgraph of another flow": lambda e: utils.k_hop_subgraph(1, 1, e, flow="both"),
@@ -236,6 +240,9 @@ def test_what_pyg_is_left_to_do(kind):
     if kind in ("above 31 bits", "overflowing"):
         # PyG's masks would be as long as the largest number.
         calls = {name: call for name, call in calls.items() if "subgraph" not in name}
+    if kind == "negative":
+        # PyG returns memory without content.
+        calls = {name: call for name, call in calls.items() if "relabelled" not in name}
     expected = {name: outcome(partial(call, edges)) for name, call in calls.items()}
     with onehop.patch():
         for name, call in calls.items():
