@@ -16,16 +16,16 @@ struct EdgeColumns {
   bool is_wide;
 };
 
-// One more than the largest row and column, or -1 for both if a number is negative. Both must be below 2^31 for what
-// follows.
+// One more than the largest row and column, or -1 for both if a number is negative. Edges that are sorted need numbers
+// below 2^31.
 struct EdgeEnds {
   int64_t rows, cols;
 };
 EdgeEnds edge_ends(const EdgeColumns& edges, int threads);
 
 // Edges sorted by row, then by column; equal edges keep their order. Of mirrored edges, the same edges with rows and
-// columns swapped follow. Memory: 4, 8 or 16 bytes an edge, whatever holds the edge's number, if it is asked for, and what
-// tells the edge from its neighbours; while sorting, at most as much again.
+// columns swapped follow. Memory: 4, 8 or 16 bytes an edge, as the lower bits of its key, and its number if edges are
+// numbered, need; while sorting, at most as much again.
 class SortedEdges {
  public:
   // `numbered`: whether write_numbers() is called. Throws std::bad_alloc.

@@ -29,7 +29,6 @@ class EdgeColumns:
             flipped: Whether the second line has the rows, not the first.
         """
         self._flipped = flipped
-        self._options = {"dtype": edge_index.dtype, "device": "cpu"}
         # Kept as long as their addresses are.
         self._row, self._col = (each.contiguous() for each in self.lines(edge_index))
         columns = native.extension.EdgeColumns()
@@ -42,7 +41,7 @@ class EdgeColumns:
         return self._row.numel()
 
     @cached_property
-    def _ends(self) -> Any:
+    def _ends(self) -> "native.extension.EdgeEnds":
         return native.extension.edge_ends(self._columns, native.threads())
 
     @property
@@ -60,7 +59,7 @@ class EdgeColumns:
 
         Args:
             mirrored: Whether the same edges with rows and columns swapped follow the edges.
-            numbered: Whether :meth:`SortedEdges.numbers` is called.
+            numbered: Whether :attr:`SortedEdges.numbers` is needed.
         """
         made = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
         return SortedEdges(self, made)
@@ -130,7 +129,7 @@ class EdgeColumns:
 
     def empty(self, count: int) -> Tensor:
         """[2, count], of the edges' dtype, without content."""
-        return torch.empty((2, count), **self._options)
+        return torch.empty((2, count), dtype=self._row.dtype, device="cpu")
 
     def lines(self, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         """The rows and the columns of [2, E']."""
@@ -160,10 +159,12 @@ class SortedEdges:
         self._native.write_ends(row.data_ptr(), col.data_ptr(), once, native.threads())
         return out
 
+    @cached_property
     def numbers(self) -> Tensor:
         """[E], int64: the place of each sorted edge in the given order."""
         return self._written(self._native.write_numbers)
 
+    @cached_property
     def groups(self) -> Tensor:
         """[E], int64: how many distinct edges come before each sorted edge."""
         return self._written(self._native.write_groups)

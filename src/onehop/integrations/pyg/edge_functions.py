@@ -7,6 +7,7 @@ gradients, and its errors, are the same.
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -47,7 +48,7 @@ def rows() -> list[Row]:
     return [
         replace(first[id(value)], owner=module, attribute=attribute)
         for name, module in list(sys.modules.items())
-        if name.partition(".")[0] == "torch_geometric"
+        if name.partition(".")[0] == "torch_geometric" and isinstance(module, ModuleType)
         for attribute, value in list(vars(module).items())
         if id(value) in first
     ]
@@ -253,15 +254,14 @@ def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool =
     found = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
     edge_index, edge_attr = found.edge_index(once=True), _in_order(found, edge_attr)
     if found.has_duplicates and _has_values(edge_attr):
-        groups, count = found.groups(), edge_index.size(1)
-        edge_attr = _of_values(edge_attr, lambda each: scatter(each, groups, 0, count, reduce))
+        count = edge_index.size(1)
+        edge_attr = _of_values(edge_attr, lambda each: scatter(each, found.groups, 0, count, reduce))
     return _with_values(edge_index, edge_attr)
 
 
 def _in_order(found: SortedEdges, edge_attr: Any) -> Any:
     """The attributes of sorted edges."""
-    numbers = found.numbers() if _has_values(edge_attr) else None
-    return _of_values(edge_attr, lambda each: _gathered(each, numbers))
+    return _of_values(edge_attr, lambda each: _gathered(each, found.numbers))
 
 
 def _has_values(edge_attr: Any) -> bool:
