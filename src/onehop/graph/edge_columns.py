@@ -51,7 +51,7 @@ class EdgeColumns:
 
     @property
     def are_valid(self) -> bool:
-        """Whether no number is negative or takes more than 31 bits."""
+        """True if no number is negative or takes more than 31 bits."""
         return 0 < self.num_nodes <= _MOST_NODES
 
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
@@ -145,7 +145,7 @@ class SortedEdges:
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether an edge is repeated."""
+        """True if an edge is repeated."""
         return bool(self._native.distinct < self._native.count)
 
     def edge_index(self, *, once: bool) -> Tensor:

@@ -269,7 +269,7 @@ def _has_values(edge_attr: Any) -> bool:
 
 
 def _of_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
-    """What a function makes of a tensor, or of each of a list; what is neither stays."""
+    """Applies a function to a tensor, or to each of a list; what is neither stays."""
     if isinstance(edge_attr, Tensor):
         return function(edge_attr)
     return [function(each) for each in edge_attr] if isinstance(edge_attr, list | tuple) else edge_attr
