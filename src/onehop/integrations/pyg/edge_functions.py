@@ -171,7 +171,8 @@ def k_hop_subgraph(
         return None
     edges = EdgeColumns(edge_index, flipped=flow == "source_to_target")
     num_nodes = edges.num_nodes if num_nodes is None else num_nodes
-    if not _are_below(node_idx, num_nodes):
+    # Of more nodes than edges have ends, PyG lists what is reached in less time than marks are searched.
+    if num_nodes > _LINES * len(edges) or not _are_below(node_idx, num_nodes):
         return None
     frontier = _marks(node_idx, num_nodes)
     node_mask, edge_mask = frontier.clone(), torch.zeros(len(edges), dtype=torch.bool, device="cpu")
