@@ -236,7 +236,7 @@ void SortedEdges::write_numbers(int64_t* number, int threads) const {
   const uint64_t mask = mask_of(note_bits_);
   for_buckets(threads, [&](const auto* words, int64_t bucket) {
     const int64_t begin = first_[static_cast<size_t>(bucket)], end = first_[static_cast<size_t>(bucket) + 1];
-    for (int64_t i = begin; i < end; ++i) number[i] = static_cast<int64_t>(static_cast<uint64_t>(words[i - begin]) & mask);
+    for (int64_t i = begin; i < end; ++i) number[i] = static_cast<int64_t>(words[i - begin] & mask);
   });
 }
 

@@ -56,7 +56,8 @@ class SortedEdges {
   template <class Index>
   void write_ends_as(Index* row, Index* col, bool once, int threads) const;
 
-  // A key is the row, then the column. Its upper bits are the bucket's number. A word has the lower bits, then the note.
+  // A key is the row, then the column. Its upper bits are the number of the bucket. A word has the lower bits, then the
+  // note.
   int col_bits_, low_bits_, note_bits_, word_bytes_;
   bool are_wide_ = true;
   std::vector<int64_t> first_, first_distinct_;  // of each bucket, and the total
@@ -69,8 +70,8 @@ class SortedEdges {
 // marks have no meaning.
 bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads);
 
-// Marks the columns of edges whose rows are marked, and these edges. Returns false if a row, or one of these columns, is
-// not in [0, nodes).
+// Marks the columns of edges whose rows are marked, and these edges. Returns false if a row, or one of these columns,
+// is not in [0, nodes).
 bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
                   int threads);
 
