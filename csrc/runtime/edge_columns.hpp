@@ -13,6 +13,12 @@ auto with_columns(const EdgeColumns& edges, const Body& body) {
   return body(static_cast<const int32_t*>(edges.row), static_cast<const int32_t*>(edges.col));
 }
 
+// Pieces that threads which are done can take from others.
+inline Chunks pieces_of(const EdgeColumns& edges) {
+  constexpr int64_t kEdgesPerPiece = int64_t{1} << 16;
+  return {edges.count, edges.count / kEdgesPerPiece + 1};
+}
+
 // Runs body(edge) for the edges of a chunk, which is found once: what the body writes could be numbers of chunks.
 template <class Body>
 void for_chunk(Chunks chunks, int64_t chunk, const Body& body) {

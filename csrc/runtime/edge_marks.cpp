@@ -25,7 +25,7 @@ bool inside(Index number, int64_t nodes) {
 // Runs body(edge, rows, columns) until it returns false. Returns whether it never did.
 template <class Body>
 bool for_edges_in_range(const EdgeColumns& edges, int threads, const Body& body) {
-  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  const Chunks chunks = pieces_of(edges);
   std::atomic<bool> in_range{true};
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
@@ -63,7 +63,7 @@ bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, boo
 }
 
 void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads) {
-  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  const Chunks chunks = pieces_of(edges);
   with_columns(edges, [&](const auto* row, const auto* col) {
     for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
       for_chunk(chunks, chunk, [=](int64_t e) {
@@ -77,7 +77,7 @@ void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads) {
 
 void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, void* row, void* col,
                   int threads) {
-  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  const Chunks chunks = pieces_of(edges);
   std::vector<int64_t> first(static_cast<size_t>(chunks.chunks) + 1, 0);
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     first[static_cast<size_t>(chunk) + 1] =

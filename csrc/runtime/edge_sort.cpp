@@ -53,7 +53,7 @@ void sort_words(Word* words, Word* spare, int64_t count, int first_bit, int bits
 }  // namespace
 
 EdgeEnds edge_ends(const EdgeColumns& edges, int threads) {
-  const Chunks chunks{edges.count, chunk_count(edges.count, threads)};
+  const Chunks chunks = pieces_of(edges);
   struct Limits {
     int64_t row = -1, col = -1, all = 0;
   };
