@@ -7,8 +7,8 @@ Every case runs under ``onehop.patch()``, with the threshold as it is and with a
 decision the other way. The two ways take turns; a ratio is the median of the rounds' ratios, the time with
 the other value over the time with the threshold. A threshold whose cases all have ratios below 1.03 does not
 pay. Not measured: ``wide_edges``, which is a limit of a format; ``compiled_edges``, a switch for tests;
-``block_bytes``, ``block_edges`` and ``product_block_rows``, which are sizes; and ``awaited_numbers``, which
-needs a GPU.
+``block_bytes``, ``block_edges`` and ``product_block_rows``, which are sizes; ``sorted_edges``, below which
+PyG's order is another; and ``awaited_numbers``, which needs a GPU.
 """
 
 from collections.abc import Callable, Iterator

@@ -150,6 +150,7 @@ NB_MODULE(_native, m) {
   bind_attention(m);
   bind_dropout(m);
   bind_edge_softmax(m);
+  bind_edges(m);
   bind_generated(m);
   bind_fusedmm(m);
   bind_message(m);

@@ -72,6 +72,9 @@ class Thresholds:
             at 0.94 of PyG's speed, forward and backward, and one of 12.8 million at 2.1.
         index_numbers: Numbers that torch's own indexing gathers or scatters from which on it runs as
             aggregation over the graph of the index.
+        sorted_edges: Edges from which on PyG's functions of edges run as ours. Fewer are sorted by comparison
+            in torch, in which equal edges change their order; from 32,768 on torch sorts by radix, and they
+            keep it, as here.
         tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
             calls are so short that no plan saves any time.
         dropout_elements: Elements from which on dropout draws torch's numbers itself; below, reading and
@@ -104,6 +107,7 @@ class Thresholds:
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
     index_numbers: int = 1 << 16
+    sorted_edges: int = 1 << 15
     tuned_work: int = 1 << 20
     dropout_elements: int = 1 << 10
     dropout_recorded_elements: int = 3 << 11
@@ -135,6 +139,7 @@ NONE = Thresholds(
     degree_rows=3,
     direct_numbers=0,
     index_numbers=0,
+    sorted_edges=0,
     tuned_work=0,
     dropout_elements=0,
     dropout_recorded_elements=0,

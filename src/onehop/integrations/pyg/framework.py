@@ -11,6 +11,7 @@ from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
     decoders,
+    edge_functions,
     functions,
     hgt,
     hook,
@@ -81,6 +82,7 @@ class Pyg(Framework):
             *functions.rows(),
             *decoders.rows(),
             *negatives.rows(),
+            *edge_functions.rows(),
             *loaders.rows(),
         ]
 

@@ -1,0 +1,85 @@
+// Edges as two columns of numbers: sorted, and chosen by marks of their nodes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "onehop/block.hpp"
+
+namespace onehop {
+
+// The rows and columns of `count` edges, as int32 or int64, without gaps.
+struct EdgeColumns {
+  const void* row;
+  const void* col;
+  int64_t count;
+  bool is_wide;
+};
+
+// One more than the largest row and column, or -1 for both if a number is negative. Edges that are sorted need numbers
+// below 2^31.
+struct EdgeEnds {
+  int64_t rows, cols;
+};
+EdgeEnds edge_ends(const EdgeColumns& edges, int threads);
+
+// Edges sorted by row, then by column; equal edges keep their order. Of mirrored edges, the same edges with rows and
+// columns swapped follow. Memory: 4, 8 or 16 bytes an edge, as the lower bits of its key, and its number if edges are
+// numbered, need; while sorting, at most as much again.
+class SortedEdges {
+ public:
+  // `numbered`: whether write_numbers() is called. Throws std::bad_alloc.
+  SortedEdges(const EdgeColumns& edges, EdgeEnds ends, bool mirrored, bool numbered, int threads);
+
+  int64_t count() const { return first_.back(); }
+  int64_t distinct() const { return first_distinct_.back(); }
+
+  // Writes rows and columns, of the width that the edges had; with `once`, of equal edges only the first.
+  void write_ends(void* row, void* col, bool once, int threads) const;
+  // Writes the place of each sorted edge in the given order.
+  void write_numbers(int64_t* number, int threads) const;
+  // Writes how many distinct edges come before each sorted edge.
+  void write_groups(int64_t* group, int threads) const;
+
+  // Returns whether the edges, without loops, are as many times in one direction as in the other.
+  static bool are_paired(const EdgeColumns& edges, EdgeEnds ends, int threads);
+
+ private:
+  SortedEdges(EdgeEnds ends, int64_t count, int note_bits);
+  template <class KeyOf, class NoteOf>
+  void sort(const KeyOf& key_of, const NoteOf& note_of, int threads);
+  template <class Word, class KeyOf, class NoteOf>
+  void sort_as(const KeyOf& key_of, const NoteOf& note_of, int threads);
+  // Runs body(words of a bucket, bucket).
+  template <class Body>
+  void for_buckets(int threads, const Body& body) const;
+  template <class Index>
+  void write_ends_as(Index* row, Index* col, bool once, int threads) const;
+
+  // A key is the row, then the column. Its upper bits are the number of the bucket. A word has the lower bits, then the
+  // note.
+  int col_bits_, low_bits_, note_bits_, word_bytes_;
+  bool are_wide_ = true;
+  std::vector<int64_t> first_, first_distinct_;  // of each bucket, and the total
+  Block words_;
+};
+
+// Below, marks that are there already stay, except in mark_inner_edges(). Masks of nodes have `nodes` places.
+
+// Marks the edges whose ends are both marked, and no others. Returns false if an end is not in [0, nodes); then the
+// marks have no meaning.
+bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads);
+
+// Marks the columns of edges whose rows are marked, and these edges. Returns false if a row, or one of these columns,
+// is not in [0, nodes).
+bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
+                  int threads);
+
+// Marks both ends of all edges that are no loops. Every end must have a place.
+void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads);
+
+// Writes rows and columns of marked edges. `mapping`, which may be null, has the number to write for each node.
+void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, void* row, void* col,
+                  int threads);
+
+}  // namespace onehop

@@ -1,0 +1,175 @@
+"""Edges as two columns of node numbers: sorted, and chosen by marks of their nodes."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.graph.lending import read_address
+
+# Two node numbers and the place of an edge are sorted as one number.
+_MOST_NODES = 2**31
+
+
+class EdgeColumns:
+    """The rows and columns of edges.
+
+    Masks of nodes are contiguous tensors of bool. :meth:`sorted`, :meth:`are_paired` and :meth:`mark_ends`
+    need valid edges.
+    """
+
+    def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
+        """Keeps the columns.
+
+        Args:
+            edge_index: [2, E], int32 or int64, on the CPU; E is at least 1.
+            flipped: Whether the second line has the rows, not the first.
+        """
+        self._flipped = flipped
+        # Kept as long as their addresses are.
+        self._row, self._col = (each.contiguous() for each in self.lines(edge_index))
+        columns = native.extension.EdgeColumns()
+        columns.row, columns.col = read_address(self._row), read_address(self._col)
+        columns.count, columns.is_wide = len(self), edge_index.dtype == torch.int64
+        self._columns = columns
+
+    def __len__(self) -> int:
+        """E, the number of edges."""
+        return self._row.numel()
+
+    @cached_property
+    def _ends(self) -> "native.extension.EdgeEnds":
+        return native.extension.edge_ends(self._columns, native.threads())
+
+    @property
+    def num_nodes(self) -> int:
+        """One more than the largest node number; 0 if a number is negative."""
+        return max(self._ends.rows, self._ends.cols, 0)
+
+    @property
+    def are_valid(self) -> bool:
+        """True if no number is negative or takes more than 31 bits."""
+        return 0 < self.num_nodes <= _MOST_NODES
+
+    def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
+        """The edges sorted by row, then by column; equal edges keep their order.
+
+        Args:
+            mirrored: Whether the same edges with rows and columns swapped follow the edges.
+            numbered: Whether :attr:`SortedEdges.numbers` is needed.
+        """
+        made = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
+        return SortedEdges(self, made)
+
+    def are_paired(self) -> bool:
+        """Return whether every edge occurs as many times as the edge in the other direction."""
+        return native.extension.are_paired(self._columns, self._ends, native.threads())
+
+    def mark_ends(self, node_mask: Tensor) -> None:
+        """Marks both ends of all edges that are no loops in ``node_mask``: [num_nodes or more]."""
+        native.extension.mark_ends(self._columns, node_mask.data_ptr(), native.threads())
+
+    def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> bool:
+        """Marks the columns of edges whose rows are marked in ``node_mask``.
+
+        Args:
+            node_mask: The marks.
+            reached: A mask of as many nodes, where the columns are marked.
+            edge_mask: [E], bool; where these edges are marked.
+
+        Returns:
+            Whether every row, and every one of these columns, has an entry in ``node_mask``; if not, the
+            marks have no meaning.
+        """
+        return native.extension.mark_reached(
+            self._columns,
+            read_address(node_mask),
+            node_mask.numel(),
+            reached.data_ptr(),
+            edge_mask.data_ptr(),
+            native.threads(),
+        )
+
+    def mark_inner(self, node_mask: Tensor, edge_mask: Tensor) -> bool:
+        """Marks the edges whose ends are both marked in ``node_mask``, and no others.
+
+        Args:
+            node_mask: The marks.
+            edge_mask: [E], bool; where the edges are marked.
+
+        Returns:
+            Whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
+        """
+        return native.extension.mark_inner_edges(
+            self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
+        )
+
+    def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor:
+        """The marked edges: [2, E'], of the edges' dtype.
+
+        Args:
+            edge_mask: [E], bool.
+            mapping: [num_nodes or more], of the edges' dtype: the number to write for each node; None means
+                the node's own.
+        """
+        out = self.empty(int(edge_mask.count_nonzero()))
+        row, col = self.lines(out)
+        native.extension.write_marked(
+            self._columns,
+            read_address(edge_mask),
+            0 if mapping is None else mapping.data_ptr(),
+            row.data_ptr(),
+            col.data_ptr(),
+            native.threads(),
+        )
+        return out
+
+    def empty(self, count: int) -> Tensor:
+        """[2, count], of the edges' dtype, without content."""
+        return torch.empty((2, count), dtype=self._row.dtype, device="cpu")
+
+    def lines(self, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows and the columns of [2, E']."""
+        first, second = edge_index[0], edge_index[1]
+        return (second, first) if self._flipped else (first, second)
+
+
+class SortedEdges:
+    """Edges sorted by row, then by column."""
+
+    def __init__(self, edges: EdgeColumns, made: Any) -> None:
+        self._edges, self._native = edges, made
+
+    @property
+    def has_duplicates(self) -> bool:
+        """True if an edge is repeated."""
+        return bool(self._native.distinct < self._native.count)
+
+    def edge_index(self, *, once: bool) -> Tensor:
+        """The edges: [2, E'], of their dtype.
+
+        Args:
+            once: Whether a repeated edge is there once.
+        """
+        out = self._edges.empty(self._native.distinct if once else self._native.count)
+        row, col = self._edges.lines(out)
+        self._native.write_ends(row.data_ptr(), col.data_ptr(), once, native.threads())
+        return out
+
+    @cached_property
+    def numbers(self) -> Tensor:
+        """[E], int64: the place of each sorted edge in the given order."""
+        return self._written(self._native.write_numbers)
+
+    @cached_property
+    def groups(self) -> Tensor:
+        """[E], int64: how many distinct edges come before each sorted edge."""
+        return self._written(self._native.write_groups)
+
+    def _written(self, write: Callable[[int, int], None]) -> Tensor:
+        out = torch.empty(self._native.count, dtype=torch.int64, device="cpu")
+        write(out.data_ptr(), native.threads())
+        return out

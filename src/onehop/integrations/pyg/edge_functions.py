@@ -1,0 +1,304 @@
+"""PyG's functions of edges: sorted, coalesced, in both directions, and chosen by their nodes.
+
+Edges are sorted by radix; what belongs to them is gathered and reduced by torch, as PyG does it, so that its
+gradients, and its errors, are the same.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch_geometric.utils
+from torch import Tensor
+from torch_geometric.utils._scatter import scatter
+
+from onehop import thresholds
+from onehop.graph.edge_columns import EdgeColumns, SortedEdges
+from onehop.integrations import session
+from onehop.integrations.pyg.leave import are_dense, is_plain
+from onehop.integrations.rows import Row, replacing
+from onehop.ops.contexts import context_reason
+
+_LINES = 2
+_INTEGERS = (torch.int64, torch.int32)
+# What PyG takes for edges without attributes.
+_MISSING = "???"
+# Above, PyG joins tables in pandas.
+_MOST_MAPPED = 10_000_000
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table: every module of PyG that defines or imports the functions, by any name."""
+    utils = torch_geometric.utils
+    first = {
+        id(getattr(utils, body.__name__)): replacing(utils, body.__name__, body, told=body.__name__)
+        for body in (
+            coalesce,
+            sort_edge_index,
+            to_undirected,
+            is_undirected,
+            contains_isolated_nodes,
+            subgraph,
+            k_hop_subgraph,
+        )
+    }
+    return [
+        replace(first[id(value)], owner=module, attribute=attribute)
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "torch_geometric" and isinstance(module, ModuleType)
+        for attribute, value in list(vars(module).items())
+        if id(value) in first
+    ]
+
+
+def coalesce(
+    _: Any,
+    edge_index: Any,
+    edge_attr: Any = _MISSING,
+    num_nodes: Any = None,
+    reduce: Any = "sum",
+    is_sorted: Any = False,
+    sort_by_row: Any = True,
+) -> Any:
+    """Sorts edges and merges equal ones; None where PyG's code has to run."""
+    if is_sorted is not False:
+        return None
+    edges = _sortable(edge_index, num_nodes, sort_by_row)
+    return None if edges is None else _coalesced(edges, edge_attr, reduce)
+
+
+def to_undirected(
+    _: Any, edge_index: Any, edge_attr: Any = _MISSING, num_nodes: Any = None, reduce: Any = "add"
+) -> Any:
+    """Adds the edges in the other direction and coalesces them; None where PyG's code has to run."""
+    if isinstance(edge_attr, int):
+        edge_attr, num_nodes = _MISSING, edge_attr
+    edges = _sortable(edge_index, num_nodes)
+    return None if edges is None else _coalesced(edges, edge_attr, reduce, mirrored=True)
+
+
+def sort_edge_index(
+    _: Any, edge_index: Any, edge_attr: Any = _MISSING, num_nodes: Any = None, sort_by_row: Any = True
+) -> Any:
+    """Sorts edges; None where PyG's code has to run."""
+    edges = _sortable(edge_index, num_nodes, sort_by_row)
+    if edges is None:
+        return None
+    found = edges.sorted(numbered=_has_values(edge_attr))
+    return _with_values(found.edge_index(once=False), _in_order(found, edge_attr))
+
+
+def is_undirected(_: Any, edge_index: Any, edge_attr: Any = None, num_nodes: Any = None) -> bool | None:
+    """Return whether every edge without attributes is there in both directions.
+
+    None where PyG's code has to run, with attributes too, which it sorts by :func:`sort_edge_index`.
+    """
+    if isinstance(edge_attr, Tensor | list | tuple):
+        return None
+    edges = _sortable(edge_index, num_nodes)
+    return None if edges is None else edges.are_paired()
+
+
+def contains_isolated_nodes(_: Any, edge_index: Any, num_nodes: Any = None) -> bool | None:
+    """Return whether a node has no edge to another one; None where PyG's code has to run."""
+    edges = _edges(edge_index, num_nodes)
+    if edges is None:
+        return None
+    num_nodes = edges.num_nodes if num_nodes is None else num_nodes
+    if num_nodes > _LINES * len(edges):
+        return True
+    seen = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
+    edges.mark_ends(seen)
+    return not seen.all()
+
+
+def subgraph(
+    _: Any,
+    subset: Any,
+    edge_index: Any,
+    edge_attr: Any = None,
+    relabel_nodes: Any = False,
+    num_nodes: Any = None,
+    *,
+    return_edge_mask: Any = False,
+) -> Any:
+    """The edges among some nodes; None where PyG's code has to run."""
+    if not _suits(edge_index, num_nodes):
+        return None
+    if isinstance(subset, list | tuple):
+        subset = torch.tensor(subset, dtype=torch.long, device="cpu")
+    is_mask = isinstance(subset, Tensor) and subset.dtype == torch.bool
+    if not are_dense(subset, dtype=torch.bool if is_mask else torch.int64, dims=1):
+        return None
+    edges = EdgeColumns(edge_index)
+    if is_mask:
+        num_nodes = subset.numel()
+    elif num_nodes is None:
+        num_nodes = edges.num_nodes
+    if (relabel_nodes and num_nodes > _MOST_MAPPED) or not (is_mask or _are_below(subset, num_nodes)):
+        return None
+    edge_mask = torch.empty(len(edges), dtype=torch.bool, device="cpu")
+    if not edges.mark_inner(subset.contiguous() if is_mask else _marks(subset, num_nodes), edge_mask):
+        return None
+    mapping = None
+    if relabel_nodes:
+        mapping = _places(subset.nonzero().view(-1) if is_mask else subset, num_nodes, edge_index.dtype)
+    out = edges.marked(edge_mask, mapping), None if edge_attr is None else edge_attr[edge_mask]
+    return (*out, edge_mask) if return_edge_mask else out
+
+
+def k_hop_subgraph(
+    _: Any,
+    node_idx: Any,
+    num_hops: Any,
+    edge_index: Any,
+    relabel_nodes: Any = False,
+    num_nodes: Any = None,
+    flow: Any = "source_to_target",
+    directed: Any = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """The nodes and edges around some nodes; None where PyG's code has to run."""
+    if not _suits(edge_index, num_nodes) or edge_index.dtype != torch.int64:
+        return None
+    if type(num_hops) is not int or flow not in ("source_to_target", "target_to_source"):
+        return None
+    if type(node_idx) is int or (isinstance(node_idx, list | tuple) and len(node_idx) > 0):
+        node_idx = torch.tensor([node_idx] if type(node_idx) is int else node_idx, device="cpu")
+    if not are_dense(node_idx, dtype=torch.int64, dims=1):
+        return None
+    edges = EdgeColumns(edge_index, flipped=flow == "source_to_target")
+    num_nodes = edges.num_nodes if num_nodes is None else num_nodes
+    # Of more nodes than edges have ends, PyG lists what is reached in less time than marks are searched.
+    if num_nodes > _LINES * len(edges) or not _are_below(node_idx, num_nodes):
+        return None
+    frontier = _marks(node_idx, num_nodes)
+    node_mask, edge_mask = frontier.clone(), torch.zeros(len(edges), dtype=torch.bool, device="cpu")
+    for _hop in range(num_hops):
+        reached = torch.zeros_like(frontier)
+        if not edges.mark_reached(frontier, reached, edge_mask):
+            return None
+        frontier = reached
+        node_mask |= reached
+    if not (directed or edges.mark_inner(node_mask, edge_mask)):
+        return None
+    subset = node_mask.nonzero().view(-1)
+    mapping = _places(subset, num_nodes, torch.int64) if relabel_nodes else None
+    return (
+        subset,
+        edges.marked(edge_mask, mapping),
+        torch.searchsorted(subset, node_idx.contiguous()),
+        edge_mask,
+    )
+
+
+# Edges that are ours
+
+
+def _suits(edge_index: Any, num_nodes: Any) -> bool:
+    """Return whether the patch, the context, and the kind and the number of edges allow it."""
+    # While a program is traced, sizes are tensors.
+    if type(edge_index) is not Tensor or context_reason() is not None or edge_index.dim() != _LINES:
+        return False
+    lines, count = edge_index.shape
+    if count < max(thresholds.now.sorted_edges, 1) or lines != _LINES or edge_index.dtype not in _INTEGERS:
+        return False
+    now = session.now
+    return (
+        (num_nodes is None or type(num_nodes) is int)
+        and now.pyg
+        and now.layers is None
+        and not (now.backend or now.machine)
+        and are_dense(edge_index, dtype=edge_index.dtype)
+    )
+
+
+def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns | None:
+    """The edges of an ``edge_index``; None where PyG's code has to run, for a number out of range too."""
+    if not _suits(edge_index, num_nodes):
+        return None
+    edges = EdgeColumns(edge_index, flipped=not by_row)
+    return edges if edges.are_valid and (num_nodes is None or edges.num_nodes <= num_nodes) else None
+
+
+def _sortable(edge_index: Any, num_nodes: Any, by_row: Any = True) -> EdgeColumns | None:
+    """The same of edges whose sorting does not overflow in PyG, which numbers them in their dtype."""
+    edges = _edges(edge_index, num_nodes, by_row) if type(by_row) is bool else None
+    if edges is None:
+        return None
+    num_nodes = edges.num_nodes if num_nodes is None else num_nodes
+    return edges if num_nodes**2 <= torch.iinfo(edge_index.dtype).max else None
+
+
+# What belongs to edges
+
+
+def _gathered(values: Any, numbers: Tensor) -> Any:
+    """``values[numbers]``; ``index_select`` takes half the time, but autograd records it differently."""
+    if (
+        is_plain(values)
+        and are_dense(values, dtype=values.dtype)
+        and values.is_contiguous()
+        and not values.requires_grad
+        and values.dim() > 0
+        and values.size(0) >= numbers.numel()
+    ):
+        return values.index_select(0, numbers)
+    return values[numbers]
+
+
+def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool = False) -> Any:
+    if mirrored:
+        edge_attr = _of_values(edge_attr, lambda each: torch.cat([each, each], dim=0))
+    found = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
+    edge_index, edge_attr = found.edge_index(once=True), _in_order(found, edge_attr)
+    if found.has_duplicates and _has_values(edge_attr):
+        count = edge_index.size(1)
+        edge_attr = _of_values(edge_attr, lambda each: scatter(each, found.groups, 0, count, reduce))
+    return _with_values(edge_index, edge_attr)
+
+
+def _in_order(found: SortedEdges, edge_attr: Any) -> Any:
+    """The attributes of sorted edges."""
+    return _of_values(edge_attr, lambda each: _gathered(each, found.numbers))
+
+
+def _has_values(edge_attr: Any) -> bool:
+    return isinstance(edge_attr, Tensor) or (isinstance(edge_attr, list | tuple) and len(edge_attr) > 0)
+
+
+def _of_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
+    """Applies a function to a tensor, or to each of a list; what is neither stays."""
+    if isinstance(edge_attr, Tensor):
+        return function(edge_attr)
+    return [function(each) for each in edge_attr] if isinstance(edge_attr, list | tuple) else edge_attr
+
+
+def _with_values(edge_index: Tensor, edge_attr: Any) -> Any:
+    """The result: a pair, unless no attributes were given."""
+    has_place = edge_attr is None or isinstance(edge_attr, Tensor | list | tuple)
+    return (edge_index, edge_attr) if has_place else edge_index
+
+
+# Nodes
+
+
+def _are_below(nodes: Tensor, num_nodes: int) -> bool:
+    """Return whether numbers of nodes, int64, are all in range."""
+    return bool(((nodes >= 0) & (nodes < num_nodes)).all())
+
+
+def _marks(nodes: Tensor, num_nodes: int) -> Tensor:
+    """[num_nodes], bool: the nodes of these numbers."""
+    mask = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
+    mask[nodes] = True
+    return mask
+
+
+def _places(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
+    """[num_nodes]: the place of each of these nodes among them; other nodes have no value."""
+    places = torch.empty(num_nodes, dtype=dtype, device="cpu")
+    places[nodes] = torch.arange(nodes.numel(), dtype=dtype, device="cpu")
+    return places
