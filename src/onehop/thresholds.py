@@ -70,6 +70,7 @@ class Thresholds:
         direct_numbers: Entries from which on PyG's ``scatter`` over a sorted index runs as an aggregation;
             fewer are summed before their rows are found. A mean of 3.2 million, of an index that is new, ran
             at 0.94 of PyG's speed, forward and backward, and one of 12.8 million at 2.1.
+        index_entries: Entries of an index below which torch's own indexing runs, whatever else is there.
         index_numbers: Numbers that torch's own indexing gathers or scatters from which on it runs as
             aggregation over the graph of the index.
         sorted_edges: Edges from which on PyG's functions of edges run as ours. Fewer are sorted by comparison
@@ -106,6 +107,7 @@ class Thresholds:
     rows_a_node: int = 8
     degree_rows: int = 1 << 7
     direct_numbers: int = 1 << 22
+    index_entries: int = 1 << 10
     index_numbers: int = 1 << 16
     sorted_edges: int = 1 << 15
     tuned_work: int = 1 << 20
@@ -138,6 +140,7 @@ NONE = Thresholds(
     rows_a_node=0,
     degree_rows=3,
     direct_numbers=0,
+    index_entries=0,
     index_numbers=0,
     sorted_edges=0,
     tuned_work=0,

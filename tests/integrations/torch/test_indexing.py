@@ -387,8 +387,11 @@ def test_small_sizes_are_torchs(monkeypatch, served):
     with onehop.patch():
         step(X, V)
         assert not served
-        wide = torch.randn(ROWS, 2000)
+        wide, many = torch.randn(ROWS, 2000), ANY.repeat(20)
         wide[ANY]
+        X.float()[many]
+        assert not served
+        wide[many]
         assert served == ["gathered"]
 
 

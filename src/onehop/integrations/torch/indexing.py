@@ -60,18 +60,20 @@ def _before(theirs: Any, body: Body) -> Any:
     told, count = "x[index]" if body is getitem else theirs.__name__, counting
 
     def may_pay(x: Any, index: Any) -> bool:
-        # Compilers and modes would see whatever is looked at. A row has at most all numbers of x.
+        # A row has at most all numbers of x.
         return (
             not is_compiling()
-            and not modes()
-            and type(index) is Tensor
             and (type(x) is Tensor or type(x) is Parameter)
             and index.numel() * x.numel() >= bounds.now.index_numbers
             and x.dtype in FLOATS
+            and index.dtype in _INTEGERS
         )
 
+    # In both, types come first, and modes before sizes: they would see whatever is looked at.
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
-        if may_pay(args[0] if args else None, args[2] if len(args) > 2 else kwargs.get("index")):
+        index = args[2] if len(args) > 2 else kwargs.get("index")
+        enough = type(index) is Tensor and not modes() and index.numel() >= bounds.now.index_entries
+        if enough and may_pay(args[0] if args else None, index):
             out = body(*args, **kwargs)
             if count.counter is not None:
                 count.counter[told, out is not None] += 1
@@ -80,9 +82,9 @@ def _before(theirs: Any, body: Body) -> Any:
         return theirs(*args, **kwargs)
 
     def item(x, index):  # type: ignore[no-untyped-def]
-        # Most are slices and numbers.
         first = index[0] if type(index) is tuple and index else index
-        if type(first) is Tensor and may_pay(x, first):
+        enough = type(first) is Tensor and not modes() and first.numel() >= bounds.now.index_entries
+        if enough and may_pay(x, first):
             out = body(x, index)
             if count.counter is not None:
                 count.counter[told, out is not None] += 1
@@ -208,7 +210,7 @@ def scatter_reduce(
 
 
 def _plus(x: Tensor, total: Tensor, in_place: bool) -> Tensor:
-    return x.add_(total) if in_place else x + total
+    return x.add_(total) if in_place else total.add_(x)
 
 
 def _in_place(body: Body) -> Body:
@@ -281,7 +283,7 @@ def _of_rows(x: Any, index: Tensor) -> Tensor | None:
 
 
 def _of(index: Tensor, count: int) -> Graph | None:
-    if index.dtype not in _INTEGERS or not is_memory(index) or running.specification:
+    if not is_memory(index) or running.specification:
         return None
     # Not that gradients come in batches: checkpoints run a forward pass again then, as it ran before.
     if context_reason() is not None:
