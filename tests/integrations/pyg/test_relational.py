@@ -287,6 +287,15 @@ def test_few_edges_stay_with_pyg(edge_index, edge_type, ran, monkeypatch):
         assert not ran(layer, x, edge_index, edge_type)
 
 
+@pytest.mark.parametrize(("more", "runs"), [(0, True), (1, False)])
+def test_the_work_is_that_of_the_columns_that_come_out(more, runs, edge_index, edge_type, ran, bounds):
+    bounds(few_edges=2 * EDGES, few_work=EDGES * OUT + more)
+    assert OUT != RELATIONS
+    layer, x = RGCNConv(WIDTH, OUT, RELATIONS), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        assert ran(layer, x, edge_index, edge_type) == runs
+
+
 def test_with_pyg_lib_it_stays_with_pyg(edge_index, edge_type, ran, monkeypatch):
     monkeypatch.setattr(torch_geometric.typing, "WITH_SEGMM", True)
     monkeypatch.setattr(torch_geometric.backend, "use_segment_matmul", False)

@@ -190,6 +190,16 @@ def test_refusals(name, edges, took_fast_path, monkeypatch):
         torch.testing.assert_close(layer(x, **given), expected)
 
 
+def test_autocast_is_pygs(edges, took_fast_path):
+    layer, x = layer_of().float(), torch.randn(NODES, WIDTH).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        expected = layer(x, *edges)
+        with onehop.patch():
+            (reason,) = took_fast_path(layer, x, *edges)
+            assert reason == "autocast decides on the dtypes of its scores"
+            torch.testing.assert_close(layer(x, *edges), expected)
+
+
 @pytest.mark.parametrize("wrong", ["type", "node", "no types", "widths"])
 def test_errors_are_pygs(wrong, edges):
     layer, x = layer_of(), torch.randn(NODES, WIDTH)
