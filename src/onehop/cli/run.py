@@ -69,7 +69,7 @@ class Options:
 
 @command
 def run(options: Options) -> None:
-    """Runs an unedited script under the patch, and then says what its layers did and where its time went.
+    """Runs an unedited script under the patch, and then says what each class of its layers did.
 
     Output, errors and exit code are the script's own; the tables go to standard error, when Python ends:
     layers, functions of torch and PyG that the patch serves, and the three largest parts of the time that
@@ -176,7 +176,7 @@ def _functions(seen: Seen) -> Table:
 
 
 def _largest(seen: Seen) -> list[str]:
-    """What takes most of the time and is not onehop's, in a sentence."""
+    """A sentence of the largest parts of the time that are not onehop's; none where there are none."""
     named = ", ".join(f"{name} {100 * share:.0f} %" for name, share in seen.others)
     return [f"Largest parts that onehop does not run: {named}."] if named else []
 

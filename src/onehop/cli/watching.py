@@ -1,4 +1,4 @@
-"""Where a script's time goes: its layers, the functions that the patch serves, and other large parts."""
+"""The parts of a script's time: its layers, the functions that the patch serves, and other large ones."""
 
 import _thread
 import gc
@@ -140,7 +140,7 @@ class Sampler:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What ran outside of layers.
+    """The calls and the time outside of layers.
 
     Attributes:
         sampler: The samples, which are not all taken before Python ends.

@@ -108,9 +108,9 @@ def patch(
     """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them torch's dropout, linear steps and indexing, which take much of an epoch.
-    Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which and why,
-    and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again changes
+    been imported, and with them torch's dropout, linear steps, gathers and scatters, which take much of an
+    epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which and
+    why, and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again changes
     ``only`` and the other settings that are given; None leaves a setting as it is.
 
     Args:
@@ -149,9 +149,9 @@ def patch(
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
             ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
             (default: where neither pyg-lib nor torch-sparse is installed, as PyG needs one of them).
-        indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``index_add``,
-            ``scatter_add``, ``scatter_reduce``, ``gather``) run as :func:`onehop.gather` and
-            :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value (default: yes).
+        indexing: Whether large gathers and scatters of torch (``index_select``, ``gather``, ``index_add``,
+            ``scatter_add``, ``scatter_reduce``) run as :func:`onehop.gather` and :func:`onehop.scatter`.
+            ``ONEHOP_INDEXING`` has the initial value (default: yes).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is

@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import threading
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
@@ -104,7 +104,7 @@ def structured_negative_sampling(
         return None
     if torch.get_default_device().type != "cpu" or not _structured_agrees(theirs):
         return None
-    return _redrawn(edge_index, num_nodes, contains_neg_self_loops, torch.randint)
+    return _redrawn(edge_index, num_nodes, contains_neg_self_loops)
 
 
 def _are_edges(edge_index: Any) -> bool:
@@ -168,7 +168,7 @@ def _drawn(
 
 
 def _redrawn(
-    edge_index: Tensor, num_nodes: Any, loops: bool, randint: Function
+    edge_index: Tensor, num_nodes: Any, loops: bool, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Draws another second node for every edge, as PyG's function does.
 
@@ -176,17 +176,21 @@ def _redrawn(
         edge_index: [2, E], of numbers.
         num_nodes: The number of nodes; None means one more than the greatest.
         loops: Whether the other node may be the first one.
-        randint: Draws integers, as ``torch.randint``.
+        generator: The generator; None means torch's own.
 
     Raises:
         Leave: Nothing was drawn, and PyG's code has to run.
     """
     nodes = _nodes_of(edge_index) if num_nodes is None else num_nodes
     pairs, _ = _pairs(edge_index, Kind.ALL, nodes, nodes, not loops)
-    other = randint(nodes, (edge_index.size(1),), dtype=torch.int64)
+
+    def drawn(count: int) -> Tensor:
+        return torch.randint(nodes, (count,), dtype=torch.int64, device=CPU, generator=generator)
+
+    other = drawn(edge_index.size(1))
     rest = pairs.edges_with(other)
     while rest.numel() > 0:
-        again = randint(nodes, (rest.size(0),), dtype=torch.int64)
+        again = drawn(rest.size(0))
         other[rest] = again
         rest = pairs.edges_with(again, rest)
     return edge_index[0], edge_index[1], other
@@ -248,12 +252,16 @@ def _structured_agrees(theirs: Function) -> bool:
     if not _are_own(theirs):
         return False
     one, other = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))
-    own_torch = SimpleNamespace(**{**vars(torch), "randint": partial(torch.randint, generator=other)})
+
+    def randint(*args: Any, **kwargs: Any) -> Tensor:
+        return torch.randint(*args, **kwargs, device=CPU, generator=other)
+
+    own_torch = SimpleNamespace(**{**vars(torch), "randint": randint})
     sampling = _within({**theirs.__globals__, "torch": own_torch}, theirs)
     edge_index = _proof_edges(30, 11)
     for nodes, loops in ((None, True), (12, False)):
         expected = sampling(edge_index, nodes, loops)
-        found = _redrawn(edge_index, nodes, loops, partial(torch.randint, generator=one))
+        found = _redrawn(edge_index, nodes, loops, one)
         if not all(map(torch.equal, found, expected)):
             return False
     return torch.equal(one.get_state(), other.get_state())

@@ -93,7 +93,7 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if is_compiling() or state.as_program:
             return traced(theirs, place, self, args, kwargs)
-        return ours(theirs, names, scores, self, args, kwargs)
+        return ours(theirs, names, place, scores, self, args, kwargs)
 
     return stand_in(theirs, forward)
 
@@ -101,6 +101,7 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
 def _forward(
     theirs: Function,
     names: list[str],
+    place: int,
     scores: Function | None,
     layer: Any,
     args: tuple[Any, ...],
@@ -113,11 +114,9 @@ def _forward(
         and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
     ):
         return theirs(layer, *args, **kwargs)
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    requested, score = given.get(_REQUEST), None
-    # Of arguments that do not fit, PyG's error appears.
-    if scores is not None and requested is None and len(given) == len(args) + len(kwargs):
-        score, args, kwargs = _with_score(scores, layer, given, edge_index)
+    requested, score = args[place] if len(args) > place else kwargs.get(_REQUEST), None
+    if scores is not None and requested is None and type(args[0] if args else kwargs.get("x")) is tuple:
+        score, args, kwargs = _with_score(scores, layer, names, args, kwargs)
     before = _running.set((layer, requested is not None, score))
     try:
         result = theirs(layer, *args, **kwargs)
@@ -132,15 +131,19 @@ def _forward(
 
 
 def _with_score(
-    scores: Function, layer: Any, given: dict[str, Any], edge_index: Any
-) -> tuple[Tensor | None, tuple[()], dict[str, Any]]:
+    scores: Function, layer: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Tensor | None, tuple[Any, ...], dict[str, Any]]:
     """The scores of the destinations, or None, and the arguments of PyG's ``forward`` beside them."""
-    if type(edge_index) is not Tensor or edge_index.layout is not torch.strided:
-        return None, (), given
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
+    edge_index = given.get("edge_index")
+    # Of arguments that do not fit, PyG's error appears.
+    fits = len(given) == len(args) + len(kwargs) and type(edge_index) is Tensor
+    if not fits or edge_index.layout is not torch.strided:
+        return None, args, kwargs
     try:
-        score = scores(layer, given.get("x"))
+        score = scores(layer, given["x"])
     except Leave:
-        return None, (), given
+        return None, args, kwargs
     source, target = given["x"]
     size = given.get("size")
     size = (source.size(0), target.size(0)) if size is None else size

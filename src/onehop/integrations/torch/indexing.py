@@ -1,9 +1,10 @@
 """torch's own gathers and scatters: rows by an index, and back, over the graph of the index.
 
-Served are ``x[index]``, ``index_select``, ``gather``, ``index_add``, ``scatter_add`` and ``scatter_reduce``,
-as functions and as methods, in place and not, along the first dimension. Where torch takes an index of
-entries, it must be an index of rows that is expanded. The methods of ``torch.Tensor`` are replaced, so calls
-from C++ run torch's code.
+Served are ``index_select``, ``gather``, ``index_add``, ``scatter_add`` and ``scatter_reduce``, as functions
+and as methods, in place and not, along the first dimension. Where torch takes an index of entries, it must be
+an index of rows that is expanded. The methods of ``torch.Tensor`` are replaced, so calls from C++ run torch's
+code. ``x[index]`` is torch's: a ``__getitem__`` in Python makes a sequence of every tensor, and then
+``torch.tensor`` refuses lists of numbers that are tensors.
 
 Checks delay every call, so those of types come first, then those of sizes, then all others.
 """
@@ -30,16 +31,14 @@ from onehop.reference.independent import running
 
 _PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
-_ALL = slice(None)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
-_unsafe_view = torch.ops.aten._unsafe_view.default
 
 Body = Callable[..., Tensor | None]
 
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    found = [_row(Tensor, "__getitem__", getitem)]
+    found = []
     for name, body in _FUNCTIONS.items():
         found += [_row(owner, name, body) for owner in (Tensor, torch)]
     for name, body in _IN_PLACE.items():
@@ -57,7 +56,7 @@ def _row(owner: Any, name: str, body: Body) -> Row:
 def _before(theirs: Any, body: Body) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
     is_compiling, modes, bounds = torch.compiler.is_compiling, torch._C._len_torch_function_stack, thresholds
-    told, count = "x[index]" if body is getitem else theirs.__name__, counting
+    told, count = theirs.__name__, counting
 
     def may_pay(x: Any, index: Any) -> bool:
         # A row has at most all numbers of x.
@@ -67,10 +66,14 @@ def _before(theirs: Any, body: Body) -> Any:
             and index.numel() * x.numel() >= bounds.now.index_numbers
             and x.dtype in FLOATS
             and index.dtype in _INTEGERS
+            # Before anything is computed, which a trace would see. Not whether gradients come in batches:
+            # checkpoints run a forward pass again then, as it ran before.
+            and context_reason() is None
+            and not running.specification
         )
 
-    # In both, types come first, and modes before sizes: they would see whatever is looked at.
-    def function(*args, **kwargs):  # type: ignore[no-untyped-def]
+    # Types come first, and modes before sizes: they would see whatever is looked at.
+    def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
         index = args[2] if len(args) > 2 else kwargs.get("index")
         enough = type(index) is Tensor and not modes() and index.numel() >= bounds.now.index_entries
         if enough and may_pay(args[0] if args else None, index):
@@ -81,23 +84,11 @@ def _before(theirs: Any, body: Body) -> Any:
                 return out
         return theirs(*args, **kwargs)
 
-    def item(x, index):  # type: ignore[no-untyped-def]
-        first = index[0] if type(index) is tuple and index else index
-        enough = type(first) is Tensor and not modes() and first.numel() >= bounds.now.index_entries
-        if enough and may_pay(x, first):
-            out = body(x, index)
-            if count.counter is not None:
-                count.counter[told, out is not None] += 1
-            if out is not None:
-                return out
-        return theirs(x, index)
-
-    ours: Any = item if body is getitem else function
     # Where it is found, as pickle looks it up.
     place = "Tensor." if inspect.ismethoddescriptor(theirs) else ""
     ours.__module__, ours.__qualname__ = "torch", place + theirs.__name__
     ours.__name__, ours.__doc__ = theirs.__name__, theirs.__doc__
-    ours.onehop_theirs = theirs
+    ours.onehop_theirs = theirs  # type: ignore[attr-defined]
     # TorchScript finds a builtin operator by the function.
     operator = _builtins._find_builtin(theirs)
     if operator is not None:
@@ -106,20 +97,6 @@ def _before(theirs: Any, body: Body) -> Any:
 
 
 # Gathers
-
-
-def getitem(x: Any, index: Any) -> Tensor | None:
-    """``x[index]``, and ``x[index, :]`` or ``x[index, ...]``."""
-    if type(index) is tuple:
-        index, *rest = index
-        if rest and not (len(rest) == 1 and (rest[0] is Ellipsis or (rest[0] == _ALL and x.dim() > 1))):
-            return None
-    # torch makes a view of one row where the index is a number.
-    graph = _graph(x, index) if index.dim() else None
-    if graph is None:
-        return None
-    out = gathered(graph, x)
-    return out if index.dim() == 1 else _unsafe_view(out, (*index.shape, *x.shape[1:]))
 
 
 def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
@@ -283,12 +260,8 @@ def _of_rows(x: Any, index: Tensor) -> Tensor | None:
 
 
 def _of(index: Tensor, count: int) -> Graph | None:
-    if not is_memory(index) or running.specification:
+    if not is_memory(index):
         return None
-    # Not that gradients come in batches: checkpoints run a forward pass again then, as it ran before.
-    if context_reason() is not None:
-        return None
-    index = index if index.dim() == 1 else index.reshape(-1)
     try:
         found = graph_of_index(index, count)
     except IndexRangeError:
