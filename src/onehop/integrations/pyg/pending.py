@@ -135,7 +135,7 @@ def _with_score(
 ) -> tuple[Tensor | None, tuple[Any, ...], dict[str, Any]]:
     """The scores of the destinations, or None, and the arguments of PyG's ``forward`` beside them."""
     given = {**dict(zip(names, args, strict=False)), **kwargs}
-    edge_index = given.get("edge_index")
+    edge_index: Any = given.get("edge_index")
     # Of arguments that do not fit, PyG's error appears.
     fits = len(given) == len(args) + len(kwargs) and type(edge_index) is Tensor
     if not fits or edge_index.layout is not torch.strided:
