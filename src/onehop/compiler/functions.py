@@ -273,7 +273,7 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
     methods = {each.__name__ for each in listed[Tensor]}
     return (
-        frozenset(_replaced_by(each) for owner in owners for each in listed[owner]),
+        frozenset(replaced_by(each) for owner in owners for each in listed[owner]),
         _OF_TENSORS.union(name for name in methods if not name.startswith("_")),
     )
 
@@ -289,11 +289,11 @@ def _is_known(value: Any, trusted: bool) -> bool:
 def _is_computing(value: Any) -> bool:
     if not isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         return False
-    value, (functions, _) = _replaced_by(value), _of_torch()
+    value, (functions, _) = replaced_by(value), _of_torch()
     return value in functions or value in _BUILTINS or _module_of(value) in _COMPUTING_MODULES
 
 
-def _replaced_by(value: Any) -> Any:
+def replaced_by(value: Any) -> Any:
     """The function that a wrapper of the patch replaces; any other value as it is."""
     if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
         return getattr(value, "onehop_theirs", getattr(value, "__wrapped__", value))

@@ -27,6 +27,7 @@ from onehop.compiler.functions import (
     is_plain,
     is_trusted,
     known,
+    replaced_by,
 )
 
 _STORES = ("_parameters", "_buffers", "_modules")
@@ -152,6 +153,7 @@ class Guard:
         self._methods = attrgetter("shape", "dtype", *(name for name in reach.names if hasattr(Tensor, name)))
         self._values = self._methods(Tensor)
         for each in (*self._called, *self._values):
+            each = replaced_by(each)
             if isinstance(each, types.FunctionType) and not is_trusted(each):
                 raise Opaque
         reach.add_others(others)

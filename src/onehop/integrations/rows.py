@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import inspect
+import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -18,26 +19,19 @@ from onehop.ops import contexts
 Function = Callable[..., Any]
 
 
-class _Counting:
-    """Counts calls of functions: by name, and by whether our code ran. None where nothing is counted."""
-
-    __slots__ = ("counter",)
-
-    def __init__(self) -> None:
-        self.counter: Counter[tuple[str, bool]] | None = None
-
-
-counting = _Counting()
+counter: Counter[tuple[str, bool]] | None = None
+"""Counts calls of functions: by name, and by whether our code ran. None where nothing is counted."""
 
 
 @contextlib.contextmanager
 def counted() -> Iterator[Counter[tuple[str, bool]]]:
     """Counts the calls of replaced functions inside the block: (name, whether our code ran) -> number."""
-    before, counting.counter = counting.counter, Counter()
+    global counter
+    before, counter = counter, Counter()
     try:
-        yield counting.counter
+        yield counter
     finally:
-        counting.counter = before
+        counter = before
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +111,7 @@ def replacing(
     held = inspect.getattr_static(owner, attribute)
     theirs, leave = getattr(owner, attribute), Leave
     # As ops.contexts.compiling, without a call.
-    is_compiling, state, count = torch.compiler.is_compiling, contexts, counting
+    is_compiling, state, this = torch.compiler.is_compiling, contexts, sys.modules[__name__]
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
         ours = traced if is_compiling() or state.as_program else body
@@ -125,8 +119,8 @@ def replacing(
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:
             out = None
-        if count.counter is not None and told:
-            count.counter[told, out is not None] += 1
+        if this.counter is not None and told:
+            this.counter[told, out is not None] += 1
         return theirs(*args, **kwargs) if out is None else out
 
     def function_where(*args, **kwargs):  # type: ignore[no-untyped-def]

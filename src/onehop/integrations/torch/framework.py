@@ -23,7 +23,8 @@ from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
 from onehop import thresholds
-from onehop.integrations.rows import Row, counting
+from onehop.integrations import rows as patch_table
+from onehop.integrations.rows import Row
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
 from onehop.integrations.torch import indexing, sparse_features
 from onehop.integrations.torch.products import linear_step
@@ -99,8 +100,8 @@ def _rows_of_dropout() -> list[Row]:
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    if counting.counter is not None and train:
-        counting.counter["dropout", serves(input, p)] += 1
+    if patch_table.counter is not None and train:
+        patch_table.counter["dropout", serves(input, p)] += 1
     if train and serves(input, p):
         return dropped(input, p)
     if train and _has_tag and applies(input, p):
@@ -136,8 +137,8 @@ def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
                 )
                 added = None if bias is _OMITTED else bias
                 if large and not others and context_reason() is None and _suits(input, weight, added):
-                    if counting.counter is not None:
-                        counting.counter["linear", True] += 1
+                    if patch_table.counter is not None:
+                        patch_table.counter["linear", True] += 1
                     return linear_step(input, weight, added, fastest=True)
         # Subclasses and tracers see the arguments, so an omitted bias stays omitted.
         if bias is _OMITTED:

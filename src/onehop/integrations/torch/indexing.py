@@ -23,7 +23,8 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph
-from onehop.integrations.rows import Row, counting
+from onehop.integrations import rows as patch_table
+from onehop.integrations.rows import Row
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
@@ -56,7 +57,7 @@ def _row(owner: Any, name: str, body: Body) -> Row:
 def _before(theirs: Any, body: Body) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
     is_compiling, modes, bounds = torch.compiler.is_compiling, torch._C._len_torch_function_stack, thresholds
-    told, count = theirs.__name__, counting
+    told, count = theirs.__name__, patch_table
 
     def may_pay(x: Any, index: Any) -> bool:
         # A row has at most all numbers of x.
