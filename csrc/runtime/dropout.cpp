@@ -16,7 +16,7 @@ constexpr int64_t kPiece = 2496;
 static_assert(2 * kPiece % kMersenneWords == 0 && kPiece % 64 == 0);
 // Elements of a task of a product alone.
 constexpr int64_t kTask = int64_t{1} << 16;
-// Kernels write up to one vector further than they are asked to.
+// Kernels write up to one vector past the end.
 constexpr int64_t kSpare = 16;
 
 // The state as torch's get_state lays it out, from ATen/CPUGeneratorImpl.cpp: CPUGeneratorImplStateLegacy, and behind

@@ -21,7 +21,7 @@ namespace {
 constexpr int kDegree = 19937;
 constexpr int kWords = (kDegree + 63) / 64;  // of 64 coefficients each, the lowest first
 constexpr size_t kKept = 64;                 // distances whose polynomial is kept
-// Kernels write up to one vector further than they are asked to.
+// Kernels write up to one vector past the end.
 constexpr int64_t kSpare = 16;
 
 using Polynomial = std::array<uint64_t, kWords>;

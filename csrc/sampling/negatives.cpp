@@ -85,7 +85,7 @@ class Stream {
 
  private:
   static constexpr int64_t kFresh = 8 * kMersenneWords;
-  // Kernels write up to one vector further than they are asked to.
+  // Kernels write up to one vector past the end.
   static constexpr int64_t kSpare = 16;
 
   // As getrandbits: the lowest bits come first, and of the last word its highest bits count.

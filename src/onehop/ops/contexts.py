@@ -65,7 +65,7 @@ _PLAIN = _plain_keys()
 def is_memory(x: torch.Tensor) -> bool:
     """Return whether a tensor is numbers in the CPU's memory, of no class of a user's."""
     kind = type(x)
-    # Also the device, the layout, names, and bits that say that numbers are to be negated or are none.
+    # The keys also tell the device, the layout, names, pending negation, and tensors without numbers.
     return (kind is torch.Tensor or kind is torch.nn.Parameter) and _keys(x).raw_repr() in _PLAIN
 
 

@@ -26,6 +26,7 @@ from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing, replacing_in
+from onehop.integrations.torch.indexing import is_recorded, pays
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import context_reason
@@ -61,7 +62,8 @@ def scatter(
     """Reduces the rows of an index; None where PyG's code has to run."""
     if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    if src.numel() < thresholds.now.index_numbers or src.dim() < _MATRIX:
+    is_extremum = _OF_SCATTER[reduce] in ("max", "min")
+    if not pays(src.numel(), is_extremum and is_recorded(src)) or src.dim() < _MATRIX:
         return None
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None

@@ -34,6 +34,9 @@ _PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
+# torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
+_COST = 4
+
 Body = Callable[..., Tensor | None]
 
 
@@ -64,7 +67,7 @@ def _before(theirs: Any, body: Body) -> Any:
         return (
             not is_compiling()
             and (type(x) is Tensor or type(x) is Parameter)
-            and index.numel() * x.numel() >= bounds.now.index_numbers
+            and index.numel() * x.numel() * _COST >= bounds.now.index_numbers
             and x.dtype in FLOATS
             and index.dtype in _INTEGERS
             # Before anything is computed, which a trace would see. Not whether gradients come in batches:
@@ -97,6 +100,21 @@ def _before(theirs: Any, body: Body) -> Any:
     return ours
 
 
+def pays(numbers: int, costly: bool = False) -> bool:
+    """Return whether a gather or scatter of so many numbers is worth the graph of a new index.
+
+    Args:
+        numbers: How many are gathered or scattered.
+        costly: Whether torch would differentiate a gather, a mean or an extremum.
+    """
+    return numbers * (_COST if costly else 1) >= thresholds.now.index_numbers
+
+
+def is_recorded(x: Tensor) -> bool:
+    """Return whether a gradient to the tensor is wanted."""
+    return x.requires_grad and torch.is_grad_enabled()
+
+
 # Gathers
 
 
@@ -110,7 +128,7 @@ def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> T
 
 def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
     """``x.gather(0, index)``, for an index of rows that is expanded."""
-    if others or dim != 0 or type(index) is not Tensor or index.numel() < thresholds.now.index_numbers:
+    if others or dim != 0 or type(index) is not Tensor or not pays(index.numel(), is_recorded(x)):
         return None
     of_rows = _of_rows(x, index)
     return None if of_rows is None else index_select(x, 0, of_rows)
@@ -132,7 +150,7 @@ def index_add(
     """``x.index_add(0, index, source)``."""
     if others or dim != 0 or type(source) not in _PLAIN:
         return None
-    if source.numel() < thresholds.now.index_numbers or type(alpha) is not int or alpha != 1:
+    if not pays(source.numel()) or type(alpha) is not int or alpha != 1:
         return None
     graph = _graph_of_target(x, index, source)
     return None if graph is None else _plus(x, scattered(graph, source, "sum"), in_place)
@@ -142,7 +160,7 @@ def scatter_add(
     x: Any, dim: Any = None, index: Any = None, src: Any = None, *, in_place: bool = False, **others: Any
 ) -> Tensor | None:
     """``x.scatter_add(0, index, src)``, for an index of rows that is expanded."""
-    if others or dim != 0 or type(src) not in _PLAIN or src.numel() < thresholds.now.index_numbers:
+    if others or dim != 0 or type(src) not in _PLAIN or not pays(src.numel()):
         return None
     graph = _graph_of_entries(x, index, src)
     return None if graph is None else _plus(x, scattered(graph, src, "sum"), in_place)
@@ -160,7 +178,12 @@ def scatter_reduce(
     **others: Any,
 ) -> Tensor | None:
     """``x.scatter_reduce(0, index, src, reduce)``, likewise; its products are torch's."""
-    if others or dim != 0 or type(src) not in _PLAIN or src.numel() < thresholds.now.index_numbers:
+    if (
+        others
+        or dim != 0
+        or type(src) not in _PLAIN
+        or not pays(src.numel(), reduce != "sum" and is_recorded(src))
+    ):
         return None
     if type(reduce) is not str or reduce not in _REDUCE or type(include_self) is not bool:
         return None
@@ -219,7 +242,7 @@ _IN_PLACE: dict[str, Body] = {
 def _graph(x: Any, index: Tensor) -> Graph | None:
     """The graph of an index into the rows of ``x``; None where torch's code has to run."""
     count, numbers = index.numel(), x.numel()
-    if not x.dim() or not numbers or count * numbers < thresholds.now.index_numbers * x.size(0) or not count:
+    if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(0), is_recorded(x)):
         return None
     return _of(index, x.size(0)) if is_memory(x) and x.is_contiguous() else None
 
