@@ -29,6 +29,13 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 REDUCE = ("sum", "mean", "max", "min")
 
 
+@pytest.fixture(autouse=True)
+def _forgets():
+    """The indices live as long as this module, and so would what is kept of them."""
+    yield
+    onehop.clear_cache()
+
+
 def made(count: int, shape: tuple[int, ...], seed: int = 3) -> Tensor:
     """Small whole numbers, so that extrema tie."""
     generator = torch.Generator().manual_seed(seed)

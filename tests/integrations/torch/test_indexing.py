@@ -26,6 +26,13 @@ SORTED = ANY.sort().values
 EDGES = torch.stack([SORTED, ANY])
 
 
+@pytest.fixture(autouse=True)
+def _forgets():
+    """The indices live as long as this module, and so would what is kept of them."""
+    yield
+    onehop.clear_cache()
+
+
 def numbers(*shape: int, seed: int = 1) -> Tensor:
     """Whole numbers, so that extrema tie, also at 0."""
     generator = torch.Generator().manual_seed(seed)
