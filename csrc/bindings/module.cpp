@@ -158,6 +158,7 @@ NB_MODULE(_native, m) {
   bind_rows(m);
   bind_sampling(m);
   bind_sddmm(m);
+  bind_subscript(m);
   bind_reorder(m);
 
   m.def(

@@ -13,6 +13,8 @@ GATHERS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "select": lambda x, at: x.index_select(0, at),
     "gather": lambda x, at: x.gather(0, _entries(at, x)),
     "view": lambda x, at: x.view(len(x), 2, -1)[at].flatten(1),
+    "columns": lambda x, at: x.t().contiguous()[:, at].t(),
+    "in the middle": lambda x, at: x.view(1, len(x), -1)[..., at, :].squeeze(0),
 }
 SCATTERS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "add": lambda out, at, rows: out.index_add(0, at, rows),

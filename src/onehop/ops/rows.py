@@ -118,8 +118,14 @@ def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "") -> Ten
     return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
 
 
-def graph_of_index(index: Tensor, rows: int) -> Graph | GraphInProgram:
+def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphInProgram:
     """The graph of an index: found, or made; in a program and under a mode its handle.
+
+    Args:
+        index: [E].
+        rows: The number of rows.
+        blocks: How many blocks of as many rows follow each other, to all of which the index applies: 1 in a
+            program.
 
     Raises:
         ArgumentError, IndexRangeError: As :meth:`onehop.Graph.from_index`.
@@ -127,7 +133,15 @@ def graph_of_index(index: Tensor, rows: int) -> Graph | GraphInProgram:
     if torch.compiler.is_compiling() or _length_of_modes():
         handle = torch.ops.onehop.find_index(index, rows)
         return GraphInProgram(handle, index.size(0), rows, index.size(0))
-    return remembered(index, key=("index", rows), make=lambda: Graph.from_index(index, rows))
+    return remembered(index, key=("index", rows, blocks), make=lambda: _made(index, rows, blocks))
+
+
+def _made(index: Tensor, rows: int, blocks: int) -> Graph:
+    if blocks == 1:
+        return Graph.from_index(index, rows)
+    # Numbers that are out of range in the first and in the last block are so in the whole.
+    firsts = torch.arange(blocks, dtype=torch.int64, device=index.device).mul_(rows)
+    return Graph.from_index((firsts.unsqueeze(1) + index).flatten(), blocks * rows)
 
 
 def _as_matrix(rows: Tensor) -> Tensor:
@@ -148,7 +162,7 @@ def _check(name: str, rows: Tensor, index: Tensor) -> None:
 
 def _find_index(index: Tensor, rows: int) -> Tensor:
     """Finds or makes the graph when a program runs."""
-    return handle_of(remembered(index, key=("index", rows), make=lambda: Graph.from_index(index, rows)))
+    return handle_of(remembered(index, key=("index", rows, 1), make=lambda: _made(index, rows, 1)))
 
 
 LIBRARY.define("find_index(Tensor index, SymInt rows) -> Tensor")

@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 import onehop
 from onehop import thresholds
+from onehop.graph import build
 from onehop.integrations.torch import indexing
 from tests.pairs import pairwise
 
@@ -51,31 +52,50 @@ def served(monkeypatch):
     return found
 
 
+def entries(index: Tensor, like: Tensor, dim: int = 0) -> Tensor:
+    """An index of rows along a dimension, expanded to an index of entries."""
+    shape = list(like.shape)
+    shape[dim] = -1
+    return index.view(-1, *[1] * (like.dim() - dim - 1)).expand(shape)
+
+
 def columns(index: Tensor, *shape: int) -> Tensor:
-    """An index of rows, expanded to an index of entries."""
-    return index.view(-1, *[1] * len(shape)).expand(-1, *shape)
+    return entries(index, torch.empty(0, *shape))
+
+
+def behind(x: Tensor, dim: int, *key) -> Tensor:
+    return x[(*[slice(None)] * dim, *key)]
 
 
 GATHERS = {
-    "method": lambda x, i: x.index_select(0, i),
-    "by name": lambda x, i: x.index_select(dim=0, index=i),
-    "function": lambda x, i: torch.index_select(x, 0, i),
-    "gather": lambda x, i: x.gather(0, columns(i, *x.shape[1:])),
-    "gather function": lambda x, i: torch.gather(x, 0, columns(i, *x.shape[1:])),
+    "x[i]": lambda x, i, dim: behind(x, dim, i) if dim else x[i],
+    "x[i,]": lambda x, i, dim: behind(x, dim, i),
+    "x[i, :]": lambda x, i, dim: behind(x, dim, i, *[slice(None)] * (x.dim() - dim - 1)),
+    "x[i, ...]": lambda x, i, dim: behind(x, dim, i, ...),
+    "x[..., i, :]": lambda x, i, dim: x[(..., i, *[slice(None)] * (x.dim() - dim - 1))],
+    "x[a matrix]": lambda x, i, dim: behind(x, dim, i.contiguous().view(6, 10)),
+    "x[two rows of edges]": lambda x, i, dim: behind(x, dim, EDGES),
+    "method": lambda x, i, dim: x.index_select(dim, i),
+    "from the end": lambda x, i, dim: x.index_select(dim - x.dim(), i),
+    "by name": lambda x, i, dim: x.index_select(dim=dim, index=i),
+    "function": lambda x, i, dim: torch.index_select(x, dim, i),
+    "gather": lambda x, i, dim: x.gather(dim, entries(i, x, dim)),
+    "gather function": lambda x, i, dim: torch.gather(x, dim, entries(i, x, dim)),
 }
 SCATTERS = {
-    "index_add": lambda x, i, v: x.index_add(0, i, v),
-    "index_add function": lambda x, i, v: torch.index_add(x, 0, i, v),
-    "index_add by name": lambda x, i, v: x.index_add(dim=0, index=i, source=v),
-    "index_add_": lambda x, i, v: x.mul(1).index_add_(0, i, v),
-    "scatter_add": lambda x, i, v: x.scatter_add(0, columns(i, *v.shape[1:]), v),
-    "scatter_add function": lambda x, i, v: torch.scatter_add(x, 0, columns(i, *v.shape[1:]), v),
-    "scatter_add_": lambda x, i, v: x.mul(1).scatter_add_(0, columns(i, *v.shape[1:]), v),
+    "index_add": lambda x, i, v, dim: x.index_add(dim, i, v),
+    "index_add from the end": lambda x, i, v, dim: x.index_add(dim - x.dim(), i, v),
+    "index_add function": lambda x, i, v, dim: torch.index_add(x, dim, i, v),
+    "index_add by name": lambda x, i, v, dim: x.index_add(dim=dim, index=i, source=v),
+    "index_add_": lambda x, i, v, dim: x.mul(1).index_add_(dim, i, v),
+    "scatter_add": lambda x, i, v, dim: x.scatter_add(dim, entries(i, v, dim), v),
+    "scatter_add function": lambda x, i, v, dim: torch.scatter_add(x, dim, entries(i, v, dim), v),
+    "scatter_add_": lambda x, i, v, dim: x.mul(1).scatter_add_(dim, entries(i, v, dim), v),
     **{
         f"scatter_reduce{'_' * in_place} {reduce} {'with' if own else 'without'} its own": (
-            lambda x, i, v, reduce=reduce, own=own, in_place=in_place: getattr(
+            lambda x, i, v, dim, reduce=reduce, own=own, in_place=in_place: getattr(
                 x.mul(1), f"scatter_reduce{'_' * in_place}"
-            )(0, columns(i, *v.shape[1:]), v, reduce=reduce, include_self=own)
+            )(dim, entries(i, v, dim), v, reduce=reduce, include_self=own)
         )
         for reduce in ("sum", "mean", "amax", "amin")
         for own in (True, False)
@@ -89,7 +109,20 @@ INDICES = {
     "a row of edges": EDGES[1],
     "strided": torch.stack([ANY, SORTED], 1)[:, 0],
 }
-SHAPES = {"numbers": (), "matrix": (4,), "cube": (2, 3)}
+# The dimension of the rows, and all others.
+SHAPES = {
+    "numbers": (0, ()),
+    "matrix": (0, (4,)),
+    "cube": (0, (2, 3)),
+    "columns": (1, (4,)),
+    "in the middle": (1, (2, 3)),
+    "last": (2, (2, 3)),
+}
+
+
+def operand(shape: str, rows: int, seed: int = 1) -> Tensor:
+    dim, others = SHAPES[shape]
+    return numbers(*others[:dim], rows, *others[dim:], seed=seed)
 
 
 def outcome(function, *operands: Tensor) -> list[Tensor]:
@@ -112,12 +145,12 @@ def same(found: list[Tensor], expected: list[Tensor]) -> None:
 
 @pairwise(name=list(GATHERS), index=list(INDICES), shape=list(SHAPES), needs=[True, False])
 def test_gathers(name, index, shape, needs, served):
-    i, x = INDICES[index], numbers(ROWS, *SHAPES[shape]).requires_grad_(needs)
+    i, x, dim = INDICES[index], operand(shape, ROWS).requires_grad_(needs), SHAPES[shape][0]
     if index == "int32" and "gather" in name:
         return
-    expected = outcome(lambda x: GATHERS[name](x, i), x)
+    expected = outcome(lambda x: GATHERS[name](x, i, dim), x)
     with onehop.patch(), thresholds.lifted():
-        same(outcome(lambda x: GATHERS[name](x, i), x), expected)
+        same(outcome(lambda x: GATHERS[name](x, i, dim), x), expected)
     assert served == ["gathered"]
 
 
@@ -129,15 +162,15 @@ def test_gathers(name, index, shape, needs, served):
     zero=[True, False],
 )
 def test_scatters(name, index, shape, needs, zero, served):
-    i, values = INDICES[index], numbers(ENTRIES, *SHAPES[shape])
-    x = numbers(ROWS, *SHAPES[shape], seed=2) * (0 if zero else 1)
+    i, values, dim = INDICES[index], operand(shape, ENTRIES), SHAPES[shape][0]
+    x = operand(shape, ROWS, seed=2) * (0 if zero else 1)
     if index == "int32" and "scatter" in name:
         return
     x.requires_grad_(needs == "both")
     values.requires_grad_(needs != "none")
-    expected = outcome(lambda x, v: SCATTERS[name](x, i, v), x, values)
+    expected = outcome(lambda x, v: SCATTERS[name](x, i, v, dim), x, values)
     with onehop.patch(), thresholds.lifted():
-        same(outcome(lambda x, v: SCATTERS[name](x, i, v), x, values), expected)
+        same(outcome(lambda x, v: SCATTERS[name](x, i, v, dim), x, values), expected)
     left = " am" in name and (needs == "both" or (needs == "values" and not zero))
     assert served == ([] if left else ["scattered"])
 
@@ -163,7 +196,6 @@ class Sub(Tensor):
 
 
 LEFT = {
-    "an index": lambda: X[ANY],
     "a list of numbers that are tensors": lambda: torch.tensor([X[0, 0], X[1, 1]]),
     "an integer": lambda: X[3],
     "a slice": lambda: X[2:5],
@@ -173,27 +205,31 @@ LEFT = {
     "two indices": lambda: X[ANY[:4], ANY[:4] % 4],
     "an index and a number": lambda: X[ANY, 0],
     "an index and a slice": lambda: X[ANY, 1:],
-    "behind a slice": lambda: X[:, ANY % 4],
-    "behind an ellipsis": lambda: X[..., ANY % 4],
+    "an index twice": lambda: X[ANY % 4, ANY % 4],
+    "behind a part": lambda: X[1:, ANY % 4],
+    "behind a new dimension": lambda: X[None, ANY],
+    "before a new dimension": lambda: X[ANY, None],
+    "a matrix turned": lambda: X[EDGES.t()],
     "negative": lambda: X[ANY - ROWS],
+    "negative, of columns": lambda: X[:, ANY % 4 - 4],
+    "out of one block": lambda: X.view(1, ROWS, 4)[:, ANY - ROWS],
     "a number as a tensor": lambda: X[torch.tensor(2)],
-    "integers": lambda: X.long().index_select(0, ANY),
-    "complex": lambda: X.to(torch.complex64).index_select(0, ANY),
-    "turned": lambda: numbers(4, ROWS).t().index_select(0, ANY),
-    "empty": lambda: X.index_select(0, ANY[:0]),
+    "integers": lambda: X.long()[ANY],
+    "complex": lambda: X.to(torch.complex64)[ANY],
+    "turned": lambda: numbers(4, ROWS).t()[ANY],
+    "empty": lambda: X[ANY[:0]],
     "no rows": lambda: X[:0].index_select(0, ANY[:0]),
-    "another dimension": lambda: X.index_select(1, ANY % 4),
-    "the last dimension": lambda: X.index_select(-1, ANY % 4),
     "an index of entries": lambda: X.gather(0, torch.stack([ANY, SORTED, ANY, ANY], 1)),
     "fewer columns": lambda: X.gather(0, columns(ANY, 3)),
     "an index of other entries": lambda: X.scatter_add(0, torch.stack([ANY, SORTED, ANY, ANY], 1), V),
     "a factor": lambda: X.index_add(0, ANY, V, alpha=2),
     "products": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "prod"),
     "along columns": lambda: X.scatter_add(1, columns(ANY[:ROWS] % 4, 4), V[:ROWS]),
+    "along fewer rows": lambda: X.scatter_add(1, (ANY % 4).expand(9, -1), numbers(9, ENTRIES)),
     "fewer entries": lambda: X.scatter_add(0, columns(ANY, 4)[:9], V),
-    "a subclass": lambda: X.as_subclass(Sub).index_select(0, ANY).as_subclass(Tensor),
-    "conjugated": lambda: X.to(torch.complex64).conj().index_select(0, ANY).resolve_conj(),
-    "meta": lambda: torch.zeros(X.to("meta").index_select(0, ANY.to("meta")).shape),
+    "a subclass": lambda: X.as_subclass(Sub)[ANY].as_subclass(Tensor),
+    "conjugated": lambda: X.to(torch.complex64).conj()[ANY].resolve_conj(),
+    "meta": lambda: torch.zeros(X.to("meta")[ANY.to("meta")].shape),
     "sparse": lambda: X.to_sparse().index_select(0, ANY).to_dense(),
     "out": lambda: torch.index_select(X, 0, ANY, out=torch.empty(ENTRIES, 4, dtype=X.dtype)),
 }
@@ -218,6 +254,10 @@ def leaf() -> Tensor:
 ERRORS = {
     "too large": lambda: X[ANY + ROWS],
     "too small": lambda: X[ANY - 2 * ROWS],
+    "too large, of columns": lambda: X[:, ANY],
+    "no such dimension": lambda: X.index_select(2, ANY),
+    "a dimension of a number": lambda: torch.tensor(1.0).index_select(0, ANY[:1] * 0 + 1),
+    "two ellipses too many": lambda: X[..., ..., ANY, ANY, ANY],
     "index_select, negative": lambda: X.index_select(0, ANY - 1 - ROWS),
     "scatter_add, too large": lambda: X.scatter_add(0, columns(ANY + ROWS, 4), V),
     "floats": lambda: X[ANY.double()],
@@ -254,7 +294,7 @@ def test_errors_are_torchs(name, served):
 
 
 def step(x: Tensor, v: Tensor) -> Tensor:
-    out = torch.zeros(ROWS, 4, dtype=x.dtype).scatter_add(0, columns(ANY, 4), x.index_select(0, ANY) * v)
+    out = torch.zeros(ROWS, 4, dtype=x.dtype).scatter_add(0, columns(ANY, 4), x[ANY] * v)
     return out.scatter_reduce(0, columns(SORTED, 4), v, "mean").index_select(0, ANY)
 
 
@@ -320,7 +360,7 @@ def _in_forward_mode() -> Tensor:
 
 
 def _scripted(x: Tensor, i: Tensor) -> Tensor:
-    return torch.index_add(x, 0, i, x.index_select(0, i)).index_select(0, i)
+    return torch.index_add(x, 0, i, x[i]).index_select(0, i)
 
 
 class _Module(torch.nn.Module):
@@ -364,7 +404,8 @@ def test_contexts(name):
 
 
 def test_the_patch_is_reversible():
-    known = {name: getattr(Tensor, name) for name in ("gather", "index_select", "scatter_add_")}
+    names = ("__getitem__", "gather", "index_select", "scatter_add_")
+    known = {name: getattr(Tensor, name) for name in names}
     functions = (torch.index_select, torch.gather)
     assert not known.keys() & vars(Tensor).keys()
     with onehop.patch():
@@ -385,22 +426,69 @@ def test_the_environment_leaves_indexing_alone(monkeypatch, served):
     assert not served
 
 
+def test_tensors_are_no_sequences():
+    with onehop.patch(), thresholds.lifted():
+        assert torch.tensor([X[0, 0], X[1, 1]]).tolist() == [float(X[0, 0]), float(X[1, 1])]
+        assert not vars(Tensor).get("__getitem__")
+
+
+def test_classes_made_under_the_patch_are_torchs(served):
+    with onehop.patch(), thresholds.lifted():
+        made = type("Made", (Tensor,), {})
+        inside = X.as_subclass(made)[ANY]
+    assert torch.equal(inside, X.as_subclass(made)[ANY])
+    assert type(inside) is made
+    assert not served
+
+
+def test_a_getitem_that_others_set_stays(served):
+    def theirs(self, key):
+        return "theirs"
+
+    with onehop.patch(), thresholds.lifted():
+        Tensor.__getitem__ = theirs
+        try:
+            assert X[ANY] == "theirs"
+            with onehop.patch(indexing=False):
+                assert X[ANY] == "theirs"
+        finally:
+            del Tensor.__getitem__
+    assert torch.equal(X[ANY], X.index_select(0, ANY))
+
+
+def test_an_error_in_between_reaches_the_user(monkeypatch):
+    def fails(*args):
+        raise RuntimeError("here")
+
+    monkeypatch.setattr(indexing, "gathered", fails)
+    with onehop.patch(), thresholds.lifted(), pytest.raises(RuntimeError, match="here"):
+        X[ANY]
+
+
+def test_rows_beyond_31_bits_are_torchs(monkeypatch, served):
+    monkeypatch.setattr(build, "MOST_NODES", 40)
+    with onehop.patch(), thresholds.lifted():
+        assert torch.equal(X[ANY], X.index_select(0, ANY))
+        assert torch.equal(X[:, SORTED[:20] % 4], X.t()[SORTED[:20] % 4].t())
+    assert not served
+
+
 def test_small_sizes_are_torchs(monkeypatch, served):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     with onehop.patch():
         step(X, V)
         assert not served
         wide, many = torch.randn(ROWS, 2000), ANY.repeat(20)
-        wide.index_select(0, ANY)
-        X.float().index_select(0, many)
+        wide[ANY]
+        X.float()[many]
         assert not served
-        wide.index_select(0, many)
+        wide[many]
         assert served == ["gathered"]
 
 
 def test_a_write_to_the_index_is_noticed():
     x, i = X.clone(), ANY.clone()
     with onehop.patch(), thresholds.lifted():
-        x.index_select(0, i)
+        x[i], x[:, i % 4]
         i[5] = 7
-        assert torch.equal(x.index_select(0, i), x[i])
+        assert torch.equal(x[i], x.index_select(0, i.clone()))

@@ -1,18 +1,20 @@
 """torch's own gathers and scatters: rows by an index, and back, over the graph of the index.
 
-Served are ``index_select``, ``gather``, ``index_add``, ``scatter_add`` and ``scatter_reduce``, as functions
-and as methods, in place and not, along the first dimension. Where torch takes an index of entries, it must be
-an index of rows that is expanded. The methods of ``torch.Tensor`` are replaced, so calls from C++ run torch's
-code. ``x[index]`` is torch's: a ``__getitem__`` in Python makes a sequence of every tensor, and then
-``torch.tensor`` refuses lists of numbers that are tensors.
+Served are ``x[index]`` with one index in any position, ``index_select``, ``gather``, ``index_add``,
+``scatter_add`` and ``scatter_reduce``, as functions and as methods, in place and not, along any dimension.
+Where torch takes an index of entries, it must be an index of rows that is expanded. The methods of
+``torch.Tensor`` are replaced, and of ``x[index]`` the slot of the type (csrc/bindings/subscript.cpp). Calls
+from C++ run torch's code.
 
 Checks delay every call, so those of types come first, then those of sizes, then all others.
 """
 
 import functools
 import inspect
+import logging
 import math
 from collections.abc import Callable
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -20,9 +22,9 @@ from torch import Tensor
 from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
-from onehop import thresholds
+from onehop import native, thresholds
 from onehop.errors import IndexRangeError
-from onehop.graph import Graph
+from onehop.graph import Graph, build
 from onehop.integrations import rows as patch_table
 from onehop.integrations.rows import Row
 from onehop.ops.checks import FLOATS
@@ -32,17 +34,35 @@ from onehop.reference.independent import running
 
 _PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
+_ALL = slice(None)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 # torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
 _COST = 4
 
+# A reshape that autograd does not treat as a view.
+_unsafe_view = torch.ops.aten._unsafe_view.default
+_LOG = logging.getLogger("onehop")
+
 Body = Callable[..., Tensor | None]
+
+
+class _Subscripts(Row):
+    """The row of ``x[index]``, for tensors and parameters, not for classes of a user's."""
+
+    def install(self) -> None:
+        """Replaces the slots."""
+        if not native.extension.replace_subscripts(list(_PLAIN), self.ours):
+            _LOG.info("x[index] is torch's own: this Python keeps the slots of its types elsewhere.")
+
+    def restore(self) -> None:
+        """Restores the slots, unless other code has replaced them since."""
+        native.extension.restore_subscripts()
 
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    found = []
+    found: list[Row] = [_Subscripts(Tensor, "__getitem__", _subscript, Tensor.__getitem__, inherited=True)]
     for name, body in _FUNCTIONS.items():
         found += [_row(owner, name, body) for owner in (Tensor, torch)]
     for name, body in _IN_PLACE.items():
@@ -56,25 +76,26 @@ def _row(owner: Any, name: str, body: Body) -> Row:
     return Row(owner, name, _before(getattr(owner, name), body), held, inherited)
 
 
+def _may_pay(x: Any, index: Tensor) -> bool:
+    # A row has at most all numbers of x.
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in _PLAIN
+        and index.numel() * x.numel() * _COST >= thresholds.now.index_numbers
+        and x.dtype in FLOATS
+        and index.dtype in _INTEGERS
+        # Before anything is computed, which a trace would see. Not whether gradients come in batches:
+        # checkpoints run a forward pass again then, as it ran before.
+        and context_reason() is None
+        and not running.specification
+    )
+
+
 @functools.cache  # TorchScript knows it by its id, so it must never be freed
 def _before(theirs: Any, body: Body) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
-    is_compiling, modes, bounds = torch.compiler.is_compiling, torch._C._len_torch_function_stack, thresholds
+    modes, bounds, may_pay = torch._C._len_torch_function_stack, thresholds, _may_pay
     told, count = theirs.__name__, patch_table
-
-    def may_pay(x: Any, index: Any) -> bool:
-        # A row has at most all numbers of x.
-        return (
-            not is_compiling()
-            and (type(x) is Tensor or type(x) is Parameter)
-            and index.numel() * x.numel() * _COST >= bounds.now.index_numbers
-            and x.dtype in FLOATS
-            and index.dtype in _INTEGERS
-            # Before anything is computed, which a trace would see. Not whether gradients come in batches:
-            # checkpoints run a forward pass again then, as it ran before.
-            and context_reason() is None
-            and not running.specification
-        )
 
     # Types come first, and modes before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -100,6 +121,19 @@ def _before(theirs: Any, body: Body) -> Any:
     return ours
 
 
+def _subscript(x: Any, key: Any) -> Tensor | None:
+    """``x[key]`` for a tensor, or a tuple with one; None where torch's code has to run."""
+    index = key if type(key) is Tensor else next(each for each in key if type(each) is Tensor)
+    if torch._C._len_torch_function_stack() or index.numel() < thresholds.now.index_entries:
+        return None
+    if not _may_pay(x, index):
+        return None
+    out = subscript(x, key, index)
+    if patch_table.counter is not None:
+        patch_table.counter["x[index]", out is not None] += 1
+    return out
+
+
 def pays(numbers: int, costly: bool = False) -> bool:
     """Return whether a gather or scatter of so many numbers is worth the graph of a new index.
 
@@ -118,20 +152,63 @@ def is_recorded(x: Tensor) -> bool:
 # Gathers
 
 
+def subscript(x: Tensor, key: Any, index: Tensor) -> Tensor | None:
+    """``x[key]`` for a key of one index, and of whole dimensions else, such as ``x[:, index]``."""
+    dim = 0
+    if type(key) is tuple:
+        dim = next(place for place, each in enumerate(key) if each is index)
+        kinds = [type(each) for each in (*key[:dim], *key[dim + 1 :])]
+        slices = [each for each in key if type(each) is slice]
+        # Of the others each is a slice, but for one ellipsis.
+        if len(kinds) - len(slices) > kinds.count(EllipsisType) or kinds.count(EllipsisType) > 1:
+            return None
+        if len(slices) >= x.dim() or any(each != _ALL for each in slices):
+            return None
+        if EllipsisType in kinds[:dim]:
+            dim += x.dim() - len(key)
+    # torch makes a view of one row where the index is a number.
+    return _taken(x, dim, index) if index.dim() else None
+
+
 def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
-    """``x.index_select(0, index)``."""
-    if others or dim != 0 or type(index) is not Tensor or index.dim() != 1:
+    """``x.index_select(dim, index)``."""
+    place = _place(x, dim)
+    if others or place is None or type(index) is not Tensor or index.dim() != 1:
         return None
-    graph = _graph(x, index)
-    return None if graph is None else gathered(graph, x)
+    return _taken(x, place, index)
 
 
 def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
-    """``x.gather(0, index)``, for an index of rows that is expanded."""
-    if others or dim != 0 or type(index) is not Tensor or not pays(index.numel(), is_recorded(x)):
+    """``x.gather(dim, index)``, for an index of rows that is expanded."""
+    place = _place(x, dim)
+    if others or place is None or type(index) is not Tensor or not pays(index.numel(), is_recorded(x)):
         return None
-    of_rows = _of_rows(x, index)
-    return None if of_rows is None else index_select(x, 0, of_rows)
+    of_rows = _of_rows(x, place, index)
+    return None if of_rows is None else _taken(x, place, of_rows)
+
+
+def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
+    """The rows along a dimension at an index of any shape; None where torch's code has to run."""
+    count, numbers = index.numel(), x.numel()
+    if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(dim), is_recorded(x)):
+        return None
+    if not (is_memory(x) and x.is_contiguous()):
+        return None
+    graph = _graph(index, x, dim)
+    if graph is None:
+        return None
+    out = gathered(graph, x.flatten(0, dim) if dim else x)
+    if not dim and index.dim() == 1:
+        return out
+    taken: Tensor = _unsafe_view(out, (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]))
+    return taken
+
+
+def _place(x: Any, dim: Any) -> int | None:
+    """A dimension of a tensor, counted from the first; None if it is not one."""
+    if type(dim) is not int or type(x) not in _PLAIN or not -x.dim() <= dim < x.dim():
+        return None
+    return dim % x.dim()
 
 
 # Scatters
@@ -147,23 +224,25 @@ def index_add(
     in_place: bool = False,
     **others: Any,
 ) -> Tensor | None:
-    """``x.index_add(0, index, source)``."""
-    if others or dim != 0 or type(source) not in _PLAIN:
+    """``x.index_add(dim, index, source)``."""
+    place = _place(x, dim)
+    if others or place is None or type(source) not in _PLAIN:
         return None
     if not pays(source.numel()) or type(alpha) is not int or alpha != 1:
         return None
-    graph = _graph_of_target(x, index, source)
-    return None if graph is None else _plus(x, scattered(graph, source, "sum"), in_place)
+    graph = _graph_of_target(x, place, index, source)
+    return None if graph is None else _plus(x, _reduced(graph, source, place, "sum"), in_place)
 
 
 def scatter_add(
     x: Any, dim: Any = None, index: Any = None, src: Any = None, *, in_place: bool = False, **others: Any
 ) -> Tensor | None:
-    """``x.scatter_add(0, index, src)``, for an index of rows that is expanded."""
-    if others or dim != 0 or type(src) not in _PLAIN or not pays(src.numel()):
+    """``x.scatter_add(dim, index, src)``, for an index of rows that is expanded."""
+    place = _place(x, dim)
+    if others or place is None or type(src) not in _PLAIN or not pays(src.numel()):
         return None
-    graph = _graph_of_entries(x, index, src)
-    return None if graph is None else _plus(x, scattered(graph, src, "sum"), in_place)
+    graph = _graph_of_entries(x, place, index, src)
+    return None if graph is None else _plus(x, _reduced(graph, src, place, "sum"), in_place)
 
 
 def scatter_reduce(
@@ -177,30 +256,31 @@ def scatter_reduce(
     in_place: bool = False,
     **others: Any,
 ) -> Tensor | None:
-    """``x.scatter_reduce(0, index, src, reduce)``, likewise; its products are torch's."""
+    """``x.scatter_reduce(dim, index, src, reduce)``, likewise; its products are torch's."""
+    place = _place(x, dim)
     if (
         others
-        or dim != 0
+        or place is None
         or type(src) not in _PLAIN
         or not pays(src.numel(), reduce != "sum" and is_recorded(src))
     ):
         return None
     if type(reduce) is not str or reduce not in _REDUCE or type(include_self) is not bool:
         return None
-    graph = _graph_of_entries(x, index, src)
+    graph = _graph_of_entries(x, place, index, src)
     if graph is None:
         return None
     if reduce == "sum" and include_self:
-        return _plus(x, scattered(graph, src, "sum"), in_place)
+        return _plus(x, _reduced(graph, src, place, "sum"), in_place)
     is_extremum = reduce in ("amax", "amin")
     # The gradient of an extremum is shared with what is in x, and our kernels know of zeros alone.
     if is_extremum and torch.is_grad_enabled() and (x.requires_grad or (src.requires_grad and bool(x.any()))):
         return None
-    entries = graph.in_degrees.view(-1, *[1] * (x.dim() - 1))
+    entries = graph.in_degrees.view(*x.shape[: place + 1], *[1] * (x.dim() - place - 1))
     if reduce == "mean" and include_self:
-        out = (x + scattered(graph, src, "sum")) / (entries + 1)
+        out = (x + _reduced(graph, src, place, "sum")) / (entries + 1)
     else:
-        out = scattered(graph, src, _REDUCE[reduce])
+        out = _reduced(graph, src, place, _REDUCE[reduce])
         stays = entries == 0
         if is_extremum and include_self:
             # NaN stays too.
@@ -208,6 +288,17 @@ def scatter_reduce(
         out = torch.where(stays, x, out)
     result: Tensor = x.copy_(out) if in_place else out
     return result
+
+
+def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str) -> Tensor:
+    """Reduces values along a dimension."""
+    if not dim:
+        return scattered(graph, values, reduce)
+    shape = values.shape
+    out: Tensor = _unsafe_view(
+        scattered(graph, values.flatten(0, dim), reduce), (*shape[:dim], -1, *shape[dim + 1 :])
+    )
+    return out
 
 
 def _plus(x: Tensor, total: Tensor, in_place: bool) -> Tensor:
@@ -239,55 +330,50 @@ _IN_PLACE: dict[str, Body] = {
 # The graph of an index
 
 
-def _graph(x: Any, index: Tensor) -> Graph | None:
-    """The graph of an index into the rows of ``x``; None where torch's code has to run."""
-    count, numbers = index.numel(), x.numel()
-    if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(0), is_recorded(x)):
+def _graph_of_target(x: Any, dim: int, index: Any, source: Tensor) -> Graph | None:
+    """The graph of an index along a dimension of ``x``, into which ``source`` is reduced; None likewise."""
+    if type(index) is not Tensor or x.dtype is not source.dtype or index.dim() != 1 or not source.numel():
         return None
-    return _of(index, x.size(0)) if is_memory(x) and x.is_contiguous() else None
-
-
-def _graph_of_target(x: Any, index: Any, source: Tensor) -> Graph | None:
-    """The graph of an index of rows of ``x``, into which ``source`` is reduced; None likewise."""
-    if type(x) not in _PLAIN or type(index) is not Tensor or x.dtype is not source.dtype:
-        return None
-    if index.dim() != 1 or not x.dim() or source.shape != (index.size(0), *x.shape[1:]) or not source.numel():
+    if source.shape != (*x.shape[:dim], index.size(0), *x.shape[dim + 1 :]):
         return None
     if not (is_memory(x) and is_memory(source) and x.is_contiguous()):
         return None
     # torch refuses tensors that overlap.
     overlaps = x.untyped_storage()._cdata == source.untyped_storage()._cdata
-    return None if overlaps else _of(index, x.size(0))
+    return None if overlaps else _graph(index, x, dim)
 
 
-def _graph_of_entries(x: Any, index: Any, src: Tensor) -> Graph | None:
+def _graph_of_entries(x: Any, dim: int, index: Any, src: Tensor) -> Graph | None:
     """The same of an index of entries."""
-    if type(x) not in _PLAIN or type(index) is not Tensor or index.shape != src.shape:
+    if type(index) is not Tensor or index.shape != src.shape:
         return None
-    of_rows = _of_rows(x, index)
-    return None if of_rows is None else _graph_of_target(x, of_rows, src)
+    of_rows = _of_rows(x, dim, index)
+    return None if of_rows is None else _graph_of_target(x, dim, of_rows, src)
 
 
-def _of_rows(x: Any, index: Tensor) -> Tensor | None:
-    """The index of rows that an index of entries repeats in each column; None if it is another one."""
-    dims = index.dim()
-    if not dims or type(x) not in _PLAIN or index.shape[1:] != x.shape[1:]:
+def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
+    """The index along a dimension that an index of entries repeats in the others; None if it is none."""
+    if index.dim() != x.dim():
         return None
-    if dims == 1:
-        return index
-    shape, strides = index.shape[1:], index.stride()[1:]
-    if any(size > 1 and stride for size, stride in zip(shape, strides, strict=True)) or not math.prod(shape):
-        return None
+    for other, (size, stride) in enumerate(zip(index.shape, index.stride(), strict=True)):
+        if other != dim and (size != x.size(other) or not size or (size > 1 and stride)):
+            return None
+    for _ in range(dim):
+        index = index.select(0, 0)
     while index.dim() > 1:
         index = index.select(1, 0)
     return index
 
 
-def _of(index: Tensor, count: int) -> Graph | None:
-    if not is_memory(index):
+def _graph(index: Tensor, x: Tensor, dim: int) -> Graph | None:
+    """The graph of an index along a dimension; None where torch's code has to run."""
+    blocks, rows = math.prod(x.shape[:dim]), x.size(dim)
+    if not is_memory(index) or max(rows, index.numel()) * blocks > build.MOST_NODES:
+        return None
+    if index.dim() != 1 and not index.is_contiguous():
         return None
     try:
-        found = graph_of_index(index, count)
+        found = graph_of_index(index.flatten(), rows, blocks)
     except IndexRangeError:
         return None  # negative numbers count from the end, and others are torch's error
     return found if isinstance(found, Graph) else None
