@@ -80,7 +80,7 @@ class FunctionReport:
     """A function of torch or PyG that the patch replaces, outside of layers' messages.
 
     Attributes:
-        name: Its name, such as "index_select".
+        name: Its name, such as "index_select"; "x[index]" for indexing.
         served: Number of calls that onehop ran.
         left: Number of calls of a size for onehop that torch or PyG ran.
     """

@@ -149,9 +149,10 @@ def patch(
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
             ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
             (default: where neither pyg-lib nor torch-sparse is installed, as PyG needs one of them).
-        indexing: Whether large gathers and scatters of torch (``index_select``, ``gather``, ``index_add``,
-            ``scatter_add``, ``scatter_reduce``) run as :func:`onehop.gather` and :func:`onehop.scatter`.
-            ``ONEHOP_INDEXING`` has the initial value (default: yes).
+        indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
+            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``) run as
+            :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
+            (default: yes).
 
     Returns:
         A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is

@@ -128,7 +128,10 @@ def operand(shape: str, rows: int, seed: int = 1) -> Tensor:
 def outcome(function, *operands: Tensor) -> list[Tensor]:
     """The result and all gradients of operands that need one, twice differentiated."""
     leaves = [each.detach().clone().requires_grad_(each.requires_grad) for each in operands]
-    out = function(*leaves)
+    return outcome_of(function(*leaves), *leaves)
+
+
+def outcome_of(out: Tensor, *leaves: Tensor) -> list[Tensor]:
     wanted = [each for each in leaves if each.requires_grad]
     if not wanted:
         return [out]
@@ -173,6 +176,36 @@ def test_scatters(name, index, shape, needs, zero, served):
         same(outcome(lambda x, v: SCATTERS[name](x, i, v, dim), x, values), expected)
     left = " am" in name and (needs == "both" or (needs == "values" and not zero))
     assert served == ([] if left else ["scattered"])
+
+
+LENGTHS = torch.bincount(SORTED, minlength=ROWS)
+SEGMENTS = {
+    "lengths": {"lengths": LENGTHS},
+    "offsets": {"offsets": torch.nn.functional.pad(LENGTHS.cumsum(0), (1, 0))},
+    "int32": {"lengths": LENGTHS.int()},
+    "strided": {"lengths": torch.stack([LENGTHS, LENGTHS], 1)[:, 0], "unsafe": True},
+}
+
+
+@pairwise(
+    reduce=["sum", "mean", "max", "min"],
+    shape=["numbers", "matrix", "cube"],
+    segments=list(SEGMENTS),
+    needs=[True, False],
+)
+def test_segments(reduce, shape, segments, needs, served):
+    values, given = operand(shape, ENTRIES).requires_grad_(needs), SEGMENTS[segments]
+    values.data[7] = torch.nan
+
+    def run(v):
+        out = torch.segment_reduce(v, reduce, **given)
+        return outcome_of(out.nan_to_num(7, 8, 9), v)
+
+    expected = run(values)
+    with onehop.patch(), thresholds.lifted():
+        same(run(values), expected)
+    # torch divides a gradient among several that are largest only where it is positive.
+    assert served == ([] if needs and reduce in ("max", "min") else ["scattered"])
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -229,6 +262,13 @@ LEFT = {
     "fewer entries": lambda: X.scatter_add(0, columns(ANY, 4)[:9], V),
     "a subclass": lambda: X.as_subclass(Sub)[ANY].as_subclass(Tensor),
     "conjugated": lambda: X.to(torch.complex64).conj()[ANY].resolve_conj(),
+    "segments with an initial value": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS, initial=2),
+    "segments of some entries": lambda: torch.segment_reduce(V, "max", offsets=torch.tensor([0, 3, 9])),
+    "segments from later on": lambda: torch.segment_reduce(V, "max", offsets=torch.tensor([2, 30, ENTRIES])),
+    "segments of columns": lambda: torch.segment_reduce(
+        V, "sum", lengths=torch.tensor([[1, 3]]).repeat(ENTRIES, 1), axis=1
+    ),
+    "products of segments": lambda: torch.segment_reduce(V, "prod", lengths=LENGTHS),
     "meta": lambda: torch.zeros(X.to("meta")[ANY.to("meta")].shape),
     "sparse": lambda: X.to_sparse().index_select(0, ANY).to_dense(),
     "out": lambda: torch.index_select(X, 0, ANY, out=torch.empty(ENTRIES, 4, dtype=X.dtype)),
@@ -270,6 +310,9 @@ ERRORS = {
     "a leaf that is reduced into": lambda: leaf().scatter_reduce_(0, columns(ANY, 4), V, "mean"),
     "itself": lambda: _overlapping(),
     "an expanded target": lambda: torch.zeros(1, 4).double().expand(ROWS, 4).index_add_(0, ANY, V),
+    "segments that are too long": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS + 1),
+    "segments of negative lengths": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS - 4),
+    "segments without lengths": lambda: torch.segment_reduce(V, "sum"),
     "no index": lambda: X.index_select(0),
     "a wrong name": lambda: X.index_select(0, ANY, columns=3),
     "another reduction": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "median"),

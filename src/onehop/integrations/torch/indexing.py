@@ -1,10 +1,10 @@
 """torch's own gathers and scatters: rows by an index, and back, over the graph of the index.
 
 Served are ``x[index]`` with one index in any position, ``index_select``, ``gather``, ``index_add``,
-``scatter_add`` and ``scatter_reduce``, as functions and as methods, in place and not, along any dimension.
-Where torch takes an index of entries, it must be an index of rows that is expanded. The methods of
-``torch.Tensor`` are replaced, and of ``x[index]`` the slot of the type (csrc/bindings/subscript.cpp). Calls
-from C++ run torch's code.
+``scatter_add`` and ``scatter_reduce``, as functions and as methods, in place and not, along any dimension,
+and ``segment_reduce``. Where torch takes an index of entries, it must be an index of rows that is expanded.
+The methods of ``torch.Tensor`` are replaced, and of ``x[index]`` the slot of the type
+(csrc/bindings/subscript.cpp). Calls from C++ run torch's code.
 
 Checks delay every call, so those of types come first, then those of sizes, then all others.
 """
@@ -25,6 +25,7 @@ from torch.nn.parameter import Parameter
 from onehop import native, thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
+from onehop.graph.identity import remembered
 from onehop.integrations import rows as patch_table
 from onehop.integrations.rows import Row
 from onehop.ops.checks import FLOATS
@@ -35,6 +36,8 @@ from onehop.reference.independent import running
 _PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
 _ALL = slice(None)
+# What torch's segments without entries are reduced to.
+_OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 # torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
@@ -67,13 +70,14 @@ def rows() -> list[Row]:
         found += [_row(owner, name, body) for owner in (Tensor, torch)]
     for name, body in _IN_PLACE.items():
         found.append(_row(Tensor, f"{name}_", body))
+    found.append(_row(torch, "segment_reduce", segment_reduce, ("lengths", "offsets")))
     return found
 
 
-def _row(owner: Any, name: str, body: Body) -> Row:
+def _row(owner: Any, name: str, body: Body, of_index: tuple[str, str] = ("index", "index")) -> Row:
     held = inspect.getattr_static(owner, name)
     inherited = isinstance(owner, type) and name not in vars(owner)
-    return Row(owner, name, _before(getattr(owner, name), body), held, inherited)
+    return Row(owner, name, _before(getattr(owner, name), body, *of_index), held, inherited)
 
 
 def _may_pay(x: Any, index: Tensor) -> bool:
@@ -92,14 +96,19 @@ def _may_pay(x: Any, index: Tensor) -> bool:
 
 
 @functools.cache  # TorchScript knows it by its id, so it must never be freed
-def _before(theirs: Any, body: Body) -> Any:
-    """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None."""
+def _before(theirs: Any, body: Body, name: str, other: str) -> Any:
+    """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None.
+
+    Its index is the third argument, or has one of the names.
+    """
     modes, bounds, may_pay = torch._C._len_torch_function_stack, thresholds, _may_pay
     told, count = theirs.__name__, patch_table
 
     # Types come first, and modes before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
-        index = args[2] if len(args) > 2 else kwargs.get("index")
+        index = args[2] if len(args) > 2 else kwargs.get(name)
+        if index is None:
+            index = kwargs.get(other)
         enough = type(index) is Tensor and not modes() and index.numel() >= bounds.now.index_entries
         if enough and may_pay(args[0] if args else None, index):
             out = body(*args, **kwargs)
@@ -288,6 +297,49 @@ def scatter_reduce(
         out = torch.where(stays, x, out)
     result: Tensor = x.copy_(out) if in_place else out
     return result
+
+
+def segment_reduce(
+    data: Any,
+    reduce: Any = None,
+    *,
+    lengths: Any = None,
+    offsets: Any = None,
+    axis: Any = 0,
+    unsafe: Any = False,
+    initial: Any = None,
+    **others: Any,
+) -> Tensor | None:
+    """``torch.segment_reduce(data, reduce)`` along the first dimension, without an initial value.
+
+    Extrema are differentiated by torch, whose entries that tie share a positive gradient alone.
+    """
+    bounds = offsets if lengths is None else lengths
+    if others or type(reduce) is not str or reduce not in _OF_NOTHING or axis != 0 or initial is not None:
+        return None
+    if (lengths is None) == (offsets is None) or type(unsafe) is not bool or bounds.dim() != 1:
+        return None
+    if not pays(data.numel()) or (reduce in ("max", "min") and is_recorded(data)):
+        return None
+    if not (data.dim() and data.numel() and bounds.numel() and is_memory(data) and is_memory(bounds)):
+        return None
+    key = "segments", lengths is None, data.size(0)
+    graph = remembered(bounds, key=key, make=lambda: _graph_of_segments(bounds, *key[1:]))
+    if graph is None:
+        return None
+    out = scattered(graph, data, reduce)
+    empty = graph.in_degrees.view(-1, *[1] * (data.dim() - 1)) == 0
+    return out if reduce == "sum" else torch.where(empty, _OF_NOTHING[reduce], out)
+
+
+def _graph_of_segments(bounds: Tensor, are_offsets: bool, entries: int) -> Graph | None:
+    """The graph of segments; None if these are not all entries one after another."""
+    lengths = bounds.diff() if are_offsets else bounds
+    starts = int(bounds[0]) if are_offsets else 0
+    if starts or lengths.numel() == 0 or int(lengths.min()) < 0 or int(lengths.sum()) != entries:
+        return None
+    segments = torch.arange(lengths.numel(), dtype=torch.int64, device=lengths.device)
+    return Graph.from_index(torch.repeat_interleave(segments, lengths), lengths.numel())
 
 
 def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str) -> Tensor:
