@@ -80,7 +80,7 @@ def _row(owner: Any, name: str, body: Body, of_index: tuple[str, str] = ("index"
     return Row(owner, name, _before(getattr(owner, name), body, *of_index), held, inherited)
 
 
-def _may_pay(x: Any, index: Tensor) -> bool:
+def _may_pay(x: Any, index: Any) -> bool:
     # A row has at most all numbers of x.
     return (
         not torch.compiler.is_compiling()
@@ -215,9 +215,10 @@ def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
 
 def _place(x: Any, dim: Any) -> int | None:
     """A dimension of a tensor, counted from the first; None if it is not one."""
-    if type(dim) is not int or type(x) not in _PLAIN or not -x.dim() <= dim < x.dim():
+    if type(dim) is not int or type(x) not in _PLAIN:
         return None
-    return dim % x.dim()
+    dims: int = x.dim()
+    return dim % dims if -dims <= dim < dims else None
 
 
 # Scatters
