@@ -14,6 +14,9 @@ BUILD = ROOT / "build" / "sanitize-address"
 
 TESTS = (
     "tests/native",
+    "tests/integrations/pyg/test_edge_functions.py",
+    "tests/integrations/pyg/test_negative_sampling.py",
+    "tests/integrations/torch/test_indexing.py",
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
@@ -38,6 +41,7 @@ TESTS = (
     "tests/ops/test_fusedmm.py",
     "tests/ops/test_message.py",
     "tests/ops/test_processes.py",
+    "tests/ops/test_rows.py",
     "tests/ops/test_semiring.py",
     "tests/ops/test_streaming.py",
 )
