@@ -19,12 +19,12 @@ import onehop
 from onehop.integrations import reports, rows
 from onehop.integrations.explain import FunctionReport, LayerReport
 from onehop.integrations.patch import silence
-from onehop.integrations.torch import indexing
+from onehop.integrations.torch import indexing_rows
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD, _OURS = str(Path(os.__file__).parent), str(Path(onehop.__file__).parent)
 # The files whose functions replace others.
-_REPLACING = {rows.__file__, indexing.__file__}
+_REPLACING = {rows.__file__, indexing_rows.__file__}
 
 _PARTS, _LEAST_SHARE = 3, 0.01
 

@@ -26,7 +26,7 @@ from onehop import thresholds
 from onehop.integrations import rows as patch_table
 from onehop.integrations.rows import Row
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
-from onehop.integrations.torch import indexing, sparse_features
+from onehop.integrations.torch import indexing_rows, sparse_features
 from onehop.integrations.torch.products import linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
@@ -59,7 +59,7 @@ class Torch(Framework):
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
             *([Row(F, "linear", _linear(F.linear), F.linear)] if settings.products else ()),
-            *(indexing.rows() if settings.indexing else ()),
+            *(indexing_rows.rows() if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:

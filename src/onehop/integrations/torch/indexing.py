@@ -3,15 +3,10 @@
 Served are ``x[index]`` with one index in any position, ``index_select``, ``gather``, ``index_add``,
 ``scatter_add`` and ``scatter_reduce``, as functions and as methods, in place and not, along any dimension,
 and ``segment_reduce``. Where torch takes an index of entries, it must be an index of rows that is expanded.
-The methods of ``torch.Tensor`` are replaced, and of ``x[index]`` the slot of the type
-(csrc/bindings/subscript.cpp). Calls from C++ run torch's code.
-
-Checks delay every call, so those of types come first, then those of sizes, then all others.
+Each function here has the arguments of torch's, and returns None where torch's code has to run.
+:mod:`onehop.integrations.torch.indexing_rows` calls them.
 """
 
-import functools
-import inspect
-import logging
 import math
 from collections.abc import Callable
 from types import EllipsisType
@@ -19,21 +14,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
-from onehop import native, thresholds
+from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
 from onehop.graph.identity import remembered
-from onehop.integrations import rows as patch_table
-from onehop.integrations.rows import Row
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
 from onehop.reference.independent import running
 
-_PLAIN = (Tensor, Parameter)
+PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
 _ALL = slice(None)
 # What torch's segments without entries are reduced to.
@@ -45,46 +37,16 @@ _COST = 4
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
-_LOG = logging.getLogger("onehop")
 
 Body = Callable[..., Tensor | None]
 
 
-class _Subscripts(Row):
-    """The row of ``x[index]``, for tensors and parameters, not for classes of a user's."""
-
-    def install(self) -> None:
-        """Replaces the slots."""
-        if not native.extension.replace_subscripts(list(_PLAIN), self.ours):
-            _LOG.info("x[index] is torch's own: this Python keeps the slots of its types elsewhere.")
-
-    def restore(self) -> None:
-        """Restores the slots, unless other code has replaced them since."""
-        native.extension.restore_subscripts()
-
-
-def rows() -> list[Row]:
-    """The rows of the patch table."""
-    found: list[Row] = [_Subscripts(Tensor, "__getitem__", _subscript, Tensor.__getitem__, inherited=True)]
-    for name, body in _FUNCTIONS.items():
-        found += [_row(owner, name, body) for owner in (Tensor, torch)]
-    for name, body in _IN_PLACE.items():
-        found.append(_row(Tensor, f"{name}_", body))
-    found.append(_row(torch, "segment_reduce", segment_reduce, ("lengths", "offsets")))
-    return found
-
-
-def _row(owner: Any, name: str, body: Body, of_index: tuple[str, str] = ("index", "index")) -> Row:
-    held = inspect.getattr_static(owner, name)
-    inherited = isinstance(owner, type) and name not in vars(owner)
-    return Row(owner, name, _before(getattr(owner, name), body, *of_index), held, inherited)
-
-
-def _may_pay(x: Any, index: Any) -> bool:
+def may_pay(x: Any, index: Any) -> bool:
+    """Return whether a call may be served: what is seen at once, by types first."""
     # A row has at most all numbers of x.
     return (
         not torch.compiler.is_compiling()
-        and type(x) in _PLAIN
+        and type(x) in PLAIN
         and index.numel() * x.numel() * _COST >= thresholds.now.index_numbers
         and x.dtype in FLOATS
         and index.dtype in _INTEGERS
@@ -93,54 +55,6 @@ def _may_pay(x: Any, index: Any) -> bool:
         and context_reason() is None
         and not running.specification
     )
-
-
-@functools.cache  # TorchScript knows it by its id, so it must never be freed
-def _before(theirs: Any, body: Body, name: str, other: str) -> Any:
-    """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None.
-
-    Its index is the third argument, or has one of the names.
-    """
-    modes, bounds, may_pay = torch._C._len_torch_function_stack, thresholds, _may_pay
-    told, count = theirs.__name__, patch_table
-
-    # Types come first, and modes before sizes: they would see whatever is looked at.
-    def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
-        index = args[2] if len(args) > 2 else kwargs.get(name)
-        if index is None:
-            index = kwargs.get(other)
-        enough = type(index) is Tensor and not modes() and index.numel() >= bounds.now.index_entries
-        if enough and may_pay(args[0] if args else None, index):
-            out = body(*args, **kwargs)
-            if count.counter is not None:
-                count.counter[told, out is not None] += 1
-            if out is not None:
-                return out
-        return theirs(*args, **kwargs)
-
-    # Where it is found, as pickle looks it up.
-    place = "Tensor." if inspect.ismethoddescriptor(theirs) else ""
-    ours.__module__, ours.__qualname__ = "torch", place + theirs.__name__
-    ours.__name__, ours.__doc__ = theirs.__name__, theirs.__doc__
-    ours.onehop_theirs = theirs  # type: ignore[attr-defined]
-    # TorchScript finds a builtin operator by the function.
-    operator = _builtins._find_builtin(theirs)
-    if operator is not None:
-        _builtins._register_builtin(ours, operator)
-    return ours
-
-
-def _subscript(x: Any, key: Any) -> Tensor | None:
-    """``x[key]`` for a tensor, or a tuple with one; None where torch's code has to run."""
-    index = key if type(key) is Tensor else next(each for each in key if type(each) is Tensor)
-    if torch._C._len_torch_function_stack() or index.numel() < thresholds.now.index_entries:
-        return None
-    if not _may_pay(x, index):
-        return None
-    out = subscript(x, key, index)
-    if patch_table.counter is not None:
-        patch_table.counter["x[index]", out is not None] += 1
-    return out
 
 
 def pays(numbers: int, costly: bool = False) -> bool:
@@ -215,7 +129,7 @@ def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
 
 def _place(x: Any, dim: Any) -> int | None:
     """A dimension of a tensor, counted from the first; None if it is not one."""
-    if type(dim) is not int or type(x) not in _PLAIN:
+    if type(dim) is not int or type(x) not in PLAIN:
         return None
     dims: int = x.dim()
     return dim % dims if -dims <= dim < dims else None
@@ -236,7 +150,7 @@ def index_add(
 ) -> Tensor | None:
     """``x.index_add(dim, index, source)``."""
     place = _place(x, dim)
-    if others or place is None or type(source) not in _PLAIN:
+    if others or place is None or type(source) not in PLAIN:
         return None
     if not pays(source.numel()) or type(alpha) is not int or alpha != 1:
         return None
@@ -249,7 +163,7 @@ def scatter_add(
 ) -> Tensor | None:
     """``x.scatter_add(dim, index, src)``, for an index of rows that is expanded."""
     place = _place(x, dim)
-    if others or place is None or type(src) not in _PLAIN or not pays(src.numel()):
+    if others or place is None or type(src) not in PLAIN or not pays(src.numel()):
         return None
     graph = _graph_of_entries(x, place, index, src)
     return None if graph is None else _plus(x, _reduced(graph, src, place, "sum"), in_place)
@@ -271,7 +185,7 @@ def scatter_reduce(
     if (
         others
         or place is None
-        or type(src) not in _PLAIN
+        or type(src) not in PLAIN
         or not pays(src.numel(), reduce != "sum" and is_recorded(src))
     ):
         return None
@@ -361,22 +275,22 @@ def _plus(x: Tensor, total: Tensor, in_place: bool) -> Tensor:
 def _in_place(body: Body) -> Body:
     def function(x: Any, *args: Any, **kwargs: Any) -> Tensor | None:
         # A leaf that needs a gradient must not be written to: torch says so.
-        if type(x) not in _PLAIN or (x.requires_grad and x.is_leaf and torch.is_grad_enabled()):
+        if type(x) not in PLAIN or (x.requires_grad and x.is_leaf and torch.is_grad_enabled()):
             return None
         return body(x, *args, **kwargs, in_place=True)
 
     return function
 
 
-_FUNCTIONS: dict[str, Body] = {
+FUNCTIONS: dict[str, Body] = {
     "index_select": index_select,
     "gather": gather,
     "index_add": index_add,
     "scatter_add": scatter_add,
     "scatter_reduce": scatter_reduce,
 }
-_IN_PLACE: dict[str, Body] = {
-    name: _in_place(_FUNCTIONS[name]) for name in ("index_add", "scatter_add", "scatter_reduce")
+IN_PLACE: dict[str, Body] = {
+    name: _in_place(FUNCTIONS[name]) for name in ("index_add", "scatter_add", "scatter_reduce")
 }
 
 
