@@ -48,14 +48,21 @@ def rows() -> list[Row]:
 
 
 def wanted() -> bool:
-    """Return whether onehop draws: by the patch's setting, or, without one, where PyG cannot."""
+    """Return whether onehop draws neighbours: by the patch's setting, or, without one, without pyg-lib."""
+    return _chosen(otherwise=not torch_geometric.typing.WITH_PYG_LIB)
+
+
+def needed() -> bool:
+    """Return the same of what torch-sparse does as well: without a setting, where PyG has neither of them."""
+    typing = torch_geometric.typing
+    return _chosen(otherwise=not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE))
+
+
+def _chosen(otherwise: bool) -> bool:
     if session.now.selection is None:
         return False
     setting = session.now.settings.sampler
-    if setting is not None:
-        return setting
-    typing = torch_geometric.typing
-    return not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE)
+    return otherwise if setting is None else setting
 
 
 class _Typing:
@@ -190,6 +197,9 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     if is_backward and is_hetero:
         edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
     out: Any = heterogeneous(batch, types, edge_types) if is_hetero else homogeneous(batch)
+    if session.now.settings.sampler is None and torch_geometric.typing.WITH_TORCH_SPARSE:
+        # Batches have the fields that torch-sparse gives them.
+        out.num_sampled_nodes = out.num_sampled_edges = None
     if is_backward:
         out.row, out.col = out.col, out.row
     return out
