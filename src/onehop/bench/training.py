@@ -1,9 +1,9 @@
 """Training of a node classifier, the same for every way of aggregating.
 
 An epoch is one step over the whole graph, or goes over mini-batches, which are the same for every way too.
-PyG's ``NeighborLoader`` draws them with pyg-lib if that is installed, with and without the patch, from torch's
-generator. Otherwise onehop's sampler is given to PyG's loader, with a seed: the same nodes have the same
-neighbours, patched or not.
+PyG's ``NeighborLoader`` draws them with pyg-lib if that is installed, with and without the patch, from
+torch's generator. Otherwise onehop's sampler is given to PyG's loader, with a seed: the same nodes have the
+same neighbours, patched or not.
 """
 
 import contextlib

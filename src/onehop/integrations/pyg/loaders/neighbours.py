@@ -49,7 +49,7 @@ def rows() -> list[Row]:
 
 
 def wanted() -> bool:
-    """Return whether onehop draws neighbours: by the patch's setting, or, without one, if there is no pyg-lib."""
+    """Return whether onehop draws neighbours: by the patch's setting; without one, if there is no pyg-lib."""
     return _chosen(otherwise=not torch_geometric.typing.WITH_PYG_LIB)
 
 
