@@ -11,9 +11,15 @@ import pytest
 import torch
 import torch_geometric
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import LinkNeighborLoader, NeighborLoader, NodeLoader, utils
+from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader, utils
 from torch_geometric.nn import SAGEConv
-from torch_geometric.sampler import NegativeSampling, NeighborSampler, NodeSamplerInput, neighbor_sampler
+from torch_geometric.sampler import (
+    NegativeSampling,
+    NeighborSampler,
+    NodeSamplerInput,
+    hgt_sampler,
+    neighbor_sampler,
+)
 
 import onehop
 from onehop.graph import Graph
@@ -471,6 +477,15 @@ def test_batches_of_several_types_have_the_fields_of_torch_sparse(
                     [batch[end].n_id[row] for end, row in zip(kind[::2], batch[kind].edge_index, strict=True)]
                 )
                 assert torch.equal(found, hetero[kind].edge_index[:, batch[kind].e_id])
+
+
+def test_other_loaders_stay_with_torch_sparse(
+    hetero: HeteroData, pyg_has: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyg_has("torch-sparse")
+    monkeypatch.setattr(hgt_sampler, "WITH_TORCH_SPARSE", True)
+    with onehop.patch(), pytest.raises(AssertionError, match="the package draws"):
+        next(iter(HGTLoader(hetero, [4], input_nodes="paper")))
 
 
 def test_torch_sparse_draws_if_told_to(data: Data, pyg_has: Callable[[str], None]) -> None:

@@ -167,6 +167,7 @@ LEFT = {
     "out": lambda package, x: package.scatter_sum(x, ANY, 0, torch.ones(ROWS, 4).double()),
     "columns": lambda package, x: package.scatter_sum(x, torch.tensor([1, 0, 0, 1])),
     "an index for each column": lambda package, x: package.scatter_sum(x, x.long().abs(), 0),
+    "an index without columns": lambda package, x: package.scatter_sum(x, ANY.view(-1, 1)[:, :0], 0),
     "numbers": lambda package, x: package.scatter_mean(x[:, 0], ANY),
     "too few rows": lambda package, x: package.gather_csr(x[:2].clone(), BOUNDS[:1]),
     "some rows": lambda package, x: package.segment_csr(x, torch.tensor([2, 5, 9])),

@@ -3,8 +3,8 @@
 Served are ``scatter_sum``, ``scatter_mean``, ``scatter_max``, ``scatter_min``, the sums and means of
 ``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, and what calls these in torch_scatter,
 such as ``scatter`` and ``scatter_softmax``. They are replaced where torch_scatter has been imported when the
-patch is made; PyG imports it. Everything else is torch_scatter's: single numbers in a row, ``out``, an index
-that is not the same for all columns, and extrema of segments, which it does not define where all are NaN.
+patch is made; PyG imports it. Everything else is torch_scatter's: tensors of one dimension, ``out``, an index
+that differs between columns, and extrema of segments, whose entries it leaves undefined where all are NaN.
 """
 
 import sys
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
     modules = [module for name, module in sys.modules.items() if name.split(".")[0] == _PACKAGE]
     found = []
     for name, body in _FUNCTIONS.items():
-        # Older releases have compiled functions of TorchScript, which stay.
+        # Functions that TorchScript compiled, as in older releases, stay.
         having = [each for each in modules if type(vars(each).get(name)) is FunctionType]
         found += replacing_in(having, name, body, told=f"{_PACKAGE}.{name}") if having else []
     return found
@@ -141,7 +141,7 @@ def _graph_of_entries(src: Tensor, index: Any, dim: Any, num_rows: Any) -> Graph
     if type(index) is not Tensor or not 1 <= index.dim() <= src.dim() or index.size(0) != src.size(0):
         return None
     repeats = zip(index.shape[1:], index.stride()[1:], src.shape[1:], strict=False)
-    if any(size > 1 and (stride or size != want) for size, stride, want in repeats):
+    if any(size != 1 and (stride or size != want) for size, stride, want in repeats):
         return None
     while index.dim() > 1:
         index = index.select(1, 0)
