@@ -30,6 +30,7 @@ _PACKAGE = "torch_scatter"
 _PLAIN = (Tensor, Parameter)
 _EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
+_OF_SEGMENTS = {"sum": "sum", "add": "sum", "mean": "mean"}
 
 
 def rows() -> list[Row]:
@@ -49,7 +50,8 @@ def rows() -> list[Row]:
 def _scatter(
     reduce: str, _: Any, src: Any, index: Any, dim: Any = -1, out: Any = None, dim_size: Any = None
 ) -> Tensor | None:
-    if out is not None or not _are_rows(src) or not pays(src.numel(), reduce != "sum" and is_recorded(src)):
+    # Without a size, torch_scatter looks for the largest entry of an index of all numbers, which costs more.
+    if out is not None or not _suits(src, costly=dim_size is None):
         return None
     graph = _graph_of_entries(src, index, dim, dim_size)
     return None if graph is None else scattered(graph, src, reduce)
@@ -58,9 +60,9 @@ def _scatter(
 def _extremum(
     reduce: str, _: Any, src: Any, index: Any, dim: Any = -1, out: Any = None, dim_size: Any = None
 ) -> tuple[Tensor, Tensor] | None:
-    if out is not None or not _are_rows(src) or not pays(src.numel(), costly=True):
+    if out is not None or not _suits(src, costly=True) or src.dtype not in _EXACT:
         return None
-    graph = _graph_of_entries(src, index, dim, dim_size) if src.dtype in _EXACT else None
+    graph = _graph_of_entries(src, index, dim, dim_size)
     if graph is None:
         return None
     found, winner = with_winners(graph, src, reduce=reduce)
@@ -74,33 +76,31 @@ def _extremum(
 def _segment_coo(
     reduce: str, _: Any, src: Any, index: Any, out: Any = None, dim_size: Any = None
 ) -> Tensor | None:
-    if out is not None or not _are_rows(src) or not pays(src.numel(), is_recorded(src)):
+    if out is not None or not _suits(src) or not _is_vector(index) or not ascends(index):
         return None
-    graph = _graph_of_entries(src, index, 0, dim_size) if _is_vector(index) and ascends(index) else None
+    graph = _graph_of_entries(src, index, 0, dim_size)
     return None if graph is None else scattered(graph, src, reduce)
 
 
 def _segment_csr(reduce: str, _: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _are_rows(src) or not pays(src.numel(), is_recorded(src)):
+    if out is not None or not _suits(src) or not _is_vector(indptr):
         return None
-    graph = graph_of_bounds(indptr, src.size(0)) if _is_vector(indptr) else None
+    graph = graph_of_bounds(indptr, src.size(0))
     return None if graph is None else scattered(graph, src, reduce)
 
 
 def _gather_coo(_: Any, src: Any, index: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _are_rows(src) or not _is_vector(index):
+    if out is not None or not _is_vector(index) or not _suits(src, entries=index.numel()):
         return None
-    if not pays(index.numel() * src.numel() // src.size(0), is_recorded(src)) or not ascends(index):
-        return None
-    graph = graph_of_rows(index, src.size(0))
+    graph = graph_of_rows(index, src.size(0)) if ascends(index) else None
     return None if graph is None else gathered(graph, src)
 
 
 def _gather_csr(_: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _are_rows(src) or not _is_vector(indptr) or indptr.numel() != src.size(0) + 1:
+    if out is not None or not _is_vector(indptr) or not indptr.numel():
         return None
     entries = int(indptr[-1])
-    if not pays(entries * src.numel() // src.size(0), is_recorded(src)):
+    if not _suits(src, entries=entries) or src.size(0) != indptr.numel() - 1:
         return None
     graph = graph_of_bounds(indptr, entries)
     return None if graph is None else gathered(graph, src)
@@ -109,23 +109,29 @@ def _gather_csr(_: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{f"scatter_{each}": partial(_scatter, each) for each in ("sum", "mean")},
     **{f"scatter_{each}": partial(_extremum, each) for each in ("max", "min")},
-    "segment_sum_coo": partial(_segment_coo, "sum"),
-    "segment_add_coo": partial(_segment_coo, "sum"),
-    "segment_mean_coo": partial(_segment_coo, "mean"),
-    "segment_sum_csr": partial(_segment_csr, "sum"),
-    "segment_add_csr": partial(_segment_csr, "sum"),
-    "segment_mean_csr": partial(_segment_csr, "mean"),
+    **{f"segment_{name}_coo": partial(_segment_coo, reduce) for name, reduce in _OF_SEGMENTS.items()},
+    **{f"segment_{name}_csr": partial(_segment_csr, reduce) for name, reduce in _OF_SEGMENTS.items()},
     "gather_coo": _gather_coo,
     "gather_csr": _gather_csr,
 }
 
 
-def _are_rows(src: Any) -> bool:
-    """Return whether rows of several numbers are in memory, and nothing observes what is done with them."""
+def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
+    """Return whether rows of several numbers are in memory, enough of them, and nothing observes their use.
+
+    Args:
+        src: The rows.
+        costly: As for :func:`.pays`; it is so where a gradient is wanted.
+        entries: How many are gathered; None means that all are scattered.
+    """
     return (
         type(src) in _PLAIN
         and src.dim() >= _MATRIX
         and src.numel() > 0
+        and pays(
+            src.numel() if entries is None else entries * src.numel() // src.size(0),
+            costly or is_recorded(src),
+        )
         and src.dtype in FLOATS
         and context_reason() is None
         and is_memory(src)
