@@ -18,8 +18,8 @@ variable                       meaning                                          
 ``ONEHOP_DROPOUT``             ``0``: the patch leaves torch's dropout alone              ``1``
 ``ONEHOP_PRODUCTS``            ``0``: the patch leaves torch's products alone             ``1``
 ``ONEHOP_INDEXING``           ``0``: the patch leaves torch's gathers and scatters alone ``1``
-``ONEHOP_SAMPLER``             ``1``: patched loaders draw neighbours with onehop's       where PyG has none
-                               sampler; ``0``: never
+``ONEHOP_SAMPLER``             ``1``: patched loaders draw neighbours with onehop's       where PyG has no
+                               sampler; ``0``: never                                      pyg-lib
 ``ONEHOP_DISABLE``             ``1``: ``patch()`` does nothing                            ``0``
 ``ONEHOP_CHECK``               ``full``: the patch compares the contents of every         ``version``
                                ``edge_index`` with the cached ones, not only the version
@@ -92,7 +92,7 @@ def indexing() -> bool:
 
 
 def sampler() -> bool | None:
-    """Return whether patched loaders draw with onehop's sampler; None: where PyG has none of its own."""
+    """Return whether patched loaders draw with onehop's sampler; None: where PyG has no pyg-lib."""
     if os.environ.get("ONEHOP_SAMPLER", "") == "":
         return None
     return _flag("ONEHOP_SAMPLER", default=True)

@@ -162,8 +162,8 @@ def test_mini_batches_are_compared_and_have_no_floor(monkeypatch):
     assert result.breakdown.of_floor is None
 
 
-def test_without_a_sampler_of_pygs_both_sides_have_onehops(pyg_has, monkeypatch):
-    pyg_has(None)
+def test_without_pyg_lib_both_sides_have_onehops_sampler(pyg_has, monkeypatch):
+    pyg_has("torch-sparse")
     monkeypatch.setattr(trainings, "SEEDS", 16)
     result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped, result.sampler) == ({}, {}, "onehop")
@@ -190,12 +190,12 @@ def test_onehops_sampler_draws_the_same_for_both_sides_and_anew_in_each_epoch(py
     assert drawn(patched=True) == [first, second]
 
 
-@pytest.mark.parametrize("name", ["pyg-lib", "torch-sparse"])
-def test_pygs_own_sampler_draws_where_there_is_one(pyg_has, name):
+@pytest.mark.parametrize(
+    ("name", "drawn_by"), [("pyg-lib", "pyg-lib"), ("torch-sparse", "onehop"), (None, "onehop")]
+)
+def test_pygs_own_sampler_draws_where_the_patch_leaves_it(pyg_has, name, drawn_by):
     pyg_has(name)
-    assert trainings.drawn_by() == name
-    pyg_has(None)
-    assert trainings.drawn_by() == "onehop"
+    assert trainings.drawn_by() == drawn_by
 
 
 def test_the_whole_graph_at_once_is_drawn_by_nobody():
@@ -207,8 +207,8 @@ def test_the_whole_graph_at_once_is_drawn_by_nobody():
 
 
 def test_loaders_of_pygs_own_sampler(monkeypatch):
-    pytest.importorskip("torch_sparse")
+    pytest.importorskip("pyg_lib")
     monkeypatch.setattr(trainings, "SEEDS", 16)
     result = measure_model(ModelCase(task(), simple_workload(), "loader-sage", 16), [ONEHOP, PYG], rounds=1)
     assert (result.wrong, result.skipped) == ({}, {})
-    assert result.sampler in ("pyg-lib", "torch-sparse")
+    assert result.sampler == "pyg-lib"

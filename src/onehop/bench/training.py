@@ -1,13 +1,12 @@
 """Training of a node classifier, the same for every way of aggregating.
 
 An epoch is one step over the whole graph, or goes over mini-batches, which are the same for every way too.
-PyG's ``NeighborLoader`` draws them with pyg-lib or torch-sparse if it has one of them, with and without the
-patch, from torch's generator. If it has neither, onehop's sampler is given to PyG's loader, with a seed: the
-same nodes have the same neighbours, patched or not.
+PyG's ``NeighborLoader`` draws them with pyg-lib if that is installed, with and without the patch, from
+torch's generator. Otherwise onehop's sampler is given to PyG's loader, with a seed: the same nodes have the
+same neighbours, patched or not.
 """
 
 import contextlib
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -115,18 +114,11 @@ def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Traini
     return kind(model, task, hidden, **options)
 
 
-def pygs_sampler() -> str | None:
-    """The package that PyG draws neighbours with here; None if it has none."""
+def drawn_by() -> str:
+    """The sampler of the batches: pyg-lib, which the patch leaves to PyG, or else onehop."""
     from torch_geometric import typing
 
-    if typing.WITH_PYG_LIB:
-        return "pyg-lib"
-    return "torch-sparse" if typing.WITH_TORCH_SPARSE else None
-
-
-def drawn_by() -> str:
-    """The sampler of the batches: PyG's own package where there is one, as for its users, or else onehop."""
-    return pygs_sampler() or ONEHOP
+    return "pyg-lib" if typing.WITH_PYG_LIB else ONEHOP
 
 
 def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:
@@ -138,18 +130,15 @@ def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:
 
     data = Data(x=task.x, edge_index=task.edge_index, y=task.y)
     sampler = None
-    if pygs_sampler() is None:
+    if drawn_by() == ONEHOP:
         graph = onehop.Graph.from_edge_index(task.edge_index, task.x.size(0))
         sampler = onehop.NeighborSampler(graph, fan_out, seed=_DRAWS_SEED)
-    with warnings.catch_warnings():
-        # PyG would rather have pyg-lib draw the neighbours; torch_sparse draws them as well.
-        warnings.simplefilter("ignore", UserWarning)
-        loader: Iterable[Any] = NeighborLoader(
-            data,
-            list(fan_out),
-            input_nodes=task.train_mask.nonzero().view(-1)[: MOST_BATCHES * SEEDS],
-            neighbor_sampler=sampler,
-            batch_size=SEEDS,
-            shuffle=True,
-        )
+    loader: Iterable[Any] = NeighborLoader(
+        data,
+        list(fan_out),
+        input_nodes=task.train_mask.nonzero().view(-1)[: MOST_BATCHES * SEEDS],
+        neighbor_sampler=sampler,
+        batch_size=SEEDS,
+        shuffle=True,
+    )
     return loader

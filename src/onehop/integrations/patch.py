@@ -148,10 +148,10 @@ def patch(
             ``ONEHOP_PRODUCTS`` has the initial value (default: yes).
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
             ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
-            (default: where neither pyg-lib nor torch-sparse is installed, as PyG needs one of them).
+            (default: the first where pyg-lib is not installed, the second where torch-sparse is not either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
-            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``) run as
-            :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
+            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``) and of torch_scatter run
+            as :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
             (default: yes).
 
     Returns:

@@ -20,9 +20,9 @@ TUNE_MODES = ("auto", "never")
 class Settings:
     """The choices of a patch: the arguments of :func:`onehop.patch` with the same names.
 
-    None for ``sampler`` means that onehop draws where PyG has neither pyg-lib nor torch-sparse. ``backend``
-    names the machine that sums and means run on, or the backend that everything runs on; empty means the
-    first that takes the tensors.
+    None for ``sampler`` means that onehop draws neighbours where PyG has no pyg-lib, and what other loaders
+    draw where it has no torch-sparse either. ``backend`` names the machine that sums and means run on, or the
+    backend that everything runs on; empty means the first that takes the tensors.
     """
 
     keep_memory: bool = False

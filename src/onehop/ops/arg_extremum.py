@@ -44,6 +44,23 @@ def arg_extremum(
         [num_dst, F] or [num_dst, H, D]; minus infinity (plus, for min) where nothing wins. The gradient to
         such an entry goes nowhere.
     """
+    return with_winners(graph, x, weight, reduce, last, backend)[0]
+
+
+def with_winners(
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None = None,
+    reduce: str = "max",
+    last: bool = False,
+    backend: str = "",
+) -> tuple[Tensor, Tensor]:
+    """Runs :func:`arg_extremum` and returns the winners too.
+
+    Returns:
+        The extrema, and the place of each entry's edge in the graph's order, int32, of the same shape; -1
+        where nothing wins.
+    """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
     call = ArgExtremum(
         x=flat,
@@ -54,8 +71,8 @@ def arg_extremum(
         last=last,
         backend=backend,
     )
-    out: Tensor = ARG_EXTREMUM(call, graph)[0]
-    return out.view(graph.num_dst, *x.shape[1:])
+    out, winner = (each.view(graph.num_dst, *x.shape[1:]) for each in ARG_EXTREMUM(call, graph))
+    return out, winner
 
 
 def check_one_winner(graph: Graph, x: Tensor, weight: Tensor | None, ties: str) -> None:

@@ -17,9 +17,7 @@ from torch_geometric.nn.aggr import attention, base, basic, set2set
 from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
-from onehop.errors import ArgumentError, IndexRangeError
 from onehop.graph import Graph
-from onehop.graph.identity import remembered
 from onehop.integrations import session
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
@@ -27,10 +25,10 @@ from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.torch.indexing import is_recorded, pays
+from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import context_reason
-from onehop.ops.rows import graph_of_index
 
 _PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
@@ -41,8 +39,6 @@ _MATRIX = 2
 # PyG spends at least as much time on an entry of a softmax, or of a differentiated extremum, as on this many
 # entries of a sum.
 _COST = 8
-# A few entries tell most other indices from those that ascend.
-_SAMPLES = 1000
 
 
 def rows() -> list[Row]:
@@ -67,7 +63,7 @@ def scatter(
         return None
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None
-    graph = _rows_of(index, dim_size)
+    graph = graph_of_rows(index, dim_size)
     return None if graph is None else _reduced(graph, src, _OF_SCATTER[reduce])
 
 
@@ -81,7 +77,7 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     # Its gradient differs from that of scatter where entries tie at 0.
     if (extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
-    graph = _segments_between(ptr, src.size(0))
+    graph = graph_of_bounds(ptr, src.size(0))
     if graph is None:
         return None
     out = _reduced(graph, src, reduce)
@@ -98,11 +94,12 @@ def softmax(
     if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
         return None
     if ptr is None:
-        graph = _segments_of(index, num_nodes) if _has_index(src, index, num_nodes) else None
+        suits = _has_index(src, index, num_nodes) and ascends(index)
+        graph = graph_of_rows(index, num_nodes) if suits else None
     else:
         # PyG takes infinite extrema of segments for 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
-        graph = _segments_between(ptr, src.size(0)) if suits else None
+        graph = graph_of_bounds(ptr, src.size(0)) if suits else None
     return None if graph is None else edge_softmax(graph, src)
 
 
@@ -157,57 +154,3 @@ def serves_functions() -> bool:
     """Return whether the patch and the context allow functions of PyG to run ours."""
     now = session.now
     return now.pyg and now.layers is None and not (now.backend or now.machine) and context_reason() is None
-
-
-# Rows that belong together
-
-
-def _rows_of(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The graph of an index: found, or made.
-
-    Args:
-        index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
-        num_rows: Number of rows of the result; None means one more than the largest number in the index.
-
-    Returns:
-        None if a number is out of range.
-    """
-    if num_rows is None:
-        num_rows = remembered(index, key="rows of an index", make=lambda: int(index.max()) + 1)
-    try:
-        found = graph_of_index(index, num_rows)
-    except (ArgumentError, IndexRangeError):
-        return None
-    return found if isinstance(found, Graph) else None
-
-
-def _segments_of(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The same of an index that ascends, whose edges are in its order; None if it does not."""
-    ascends = remembered(index, key="an index ascends", make=lambda: _ascends(index))
-    return _rows_of(index, num_rows) if ascends else None
-
-
-def _segments_between(ptr: Tensor, rows: int) -> Graph | None:
-    """The graph of segments of rows, whose edge e goes from row e to the segment that has it: found, or made.
-
-    Args:
-        ptr: [segments + 1], int64, on the CPU, not made in inference mode: where each segment begins, and the
-            last one ends; at least one segment.
-        rows: E, the number of rows; at least 1.
-
-    Returns:
-        None if ``ptr`` does not ascend from 0 to E.
-    """
-    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr.clone(), rows))
-
-
-def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
-    try:
-        return Graph.from_csr(ptr, torch.arange(rows, device="cpu"), rows)
-    except ArgumentError:
-        return None
-
-
-def _ascends(index: Tensor) -> bool:
-    parts = index[:: max(index.size(0) // _SAMPLES, 1)], index
-    return all(bool((part[1:] >= part[:-1]).all()) for part in parts)

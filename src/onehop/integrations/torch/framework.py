@@ -8,7 +8,8 @@ rows that replace ``torch.nn.functional.dropout`` itself, such as those for divi
 and restored in any order. ``torch.dropout``, the same function by another name, is not replaced.
 
 Linear steps are ``torch.nn.functional.linear``: large float32 products on the CPU run in the fastest library.
-Gathers and scatters are in :mod:`onehop.integrations.torch.indexing`.
+Gathers and scatters are in :mod:`onehop.integrations.torch.indexing`, and those of torch_scatter in
+:mod:`onehop.integrations.torch.scatters`.
 """
 
 import functools
@@ -26,7 +27,7 @@ from onehop import thresholds
 from onehop.integrations import rows as patch_table
 from onehop.integrations.rows import Row
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
-from onehop.integrations.torch import indexing_rows, sparse_features
+from onehop.integrations.torch import indexing_rows, scatters, sparse_features
 from onehop.integrations.torch.products import linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
@@ -59,7 +60,7 @@ class Torch(Framework):
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
             *([Row(F, "linear", _linear(F.linear), F.linear)] if settings.products else ()),
-            *(indexing_rows.rows() if settings.indexing else ()),
+            *([*indexing_rows.rows(), *scatters.rows()] if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:

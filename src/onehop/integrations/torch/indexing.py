@@ -19,7 +19,7 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
-from onehop.graph.identity import remembered
+from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
@@ -238,23 +238,12 @@ def segment_reduce(
         return None
     if not (data.dim() and data.numel() and bounds.numel() and is_memory(data) and is_memory(bounds)):
         return None
-    key = "segments", lengths is None, data.size(0)
-    graph = remembered(bounds, key=key, make=lambda: _graph_of_segments(bounds, *key[1:]))
+    graph = (graph_of_bounds if lengths is None else graph_of_lengths)(bounds, data.size(0))
     if graph is None:
         return None
     out = scattered(graph, data, reduce)
     empty = graph.in_degrees.view(-1, *[1] * (data.dim() - 1)) == 0
     return out if reduce == "sum" else torch.where(empty, _OF_NOTHING[reduce], out)
-
-
-def _graph_of_segments(bounds: Tensor, are_offsets: bool, entries: int) -> Graph | None:
-    """The graph of segments; None if these are not all entries one after another."""
-    lengths = bounds.diff() if are_offsets else bounds
-    starts = int(bounds[0]) if are_offsets else 0
-    if starts or lengths.numel() == 0 or int(lengths.min()) < 0 or int(lengths.sum()) != entries:
-        return None
-    segments = torch.arange(lengths.numel(), dtype=torch.int64, device=lengths.device)
-    return Graph.from_index(torch.repeat_interleave(segments, lengths), lengths.numel())
 
 
 def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str) -> Tensor:

@@ -4,7 +4,7 @@ from typing import Any
 
 from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
 
-from onehop.integrations.pyg.loaders.neighbours import course_of, numbered_by_caller, relations_of, wanted
+from onehop.integrations.pyg.loaders.neighbours import course_of, needed, numbered_by_caller, relations_of
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.keys import batch_key
 from onehop.loaders.layerwise import LayerwiseEngine
@@ -17,8 +17,8 @@ def rows() -> list[Row]:
     has_sampler = hgt_sampler.WITH_TORCH_SPARSE
     return [
         Row(hgt_sampler, "WITH_TORCH_SPARSE", _HasSampler(has_sampler), has_sampler),
-        replacing(HGTSampler, "sample_from_nodes", _sample_from_nodes, where=wanted),
-        numbered_by_caller(HGTSampler),
+        replacing(HGTSampler, "sample_from_nodes", _sample_from_nodes, where=needed),
+        numbered_by_caller(HGTSampler, needed),
     ]
 
 
@@ -29,7 +29,7 @@ class _HasSampler:
         self._theirs = theirs
 
     def __bool__(self) -> bool:
-        return self._theirs or wanted()
+        return self._theirs or needed()
 
 
 def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput:

@@ -2,6 +2,7 @@
 
 PyG's ``NeighborSampler`` keeps its graph, its arguments and its way of drawing negative edges. Only the step
 that calls pyg-lib or torch-sparse is replaced, and its constructor no longer refuses to work without them.
+torch-sparse is replaced by default, as it is many times slower, and pyg-lib only on request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +41,7 @@ def rows() -> list[Row]:
         Row(neighbor_sampler, "torch_geometric", _Package(), torch_geometric),
         replacing(NeighborSampler, "_sample", _sample, where=wanted),
         replacing(NeighborSampler, "sample_from_edges", _sample_from_edges, where=wanted),
-        numbered_by_caller(NeighborSampler),
+        numbered_by_caller(NeighborSampler, wanted),
         replacing(utils, "filter_edge_store_", _filter_edge_store),
         replacing(NodeLoader, "__iter__", _iterate),
         replacing(LinkLoader, "__iter__", _iterate),
@@ -48,14 +49,21 @@ def rows() -> list[Row]:
 
 
 def wanted() -> bool:
-    """Return whether onehop draws: by the patch's setting, or, without one, where PyG cannot."""
+    """Return whether onehop draws neighbours: by the patch's setting; without one, if there is no pyg-lib."""
+    return _chosen(otherwise=not torch_geometric.typing.WITH_PYG_LIB)
+
+
+def needed() -> bool:
+    """Return whether onehop draws for other loaders: likewise, if there is no torch-sparse either."""
+    typing = torch_geometric.typing
+    return _chosen(otherwise=not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE))
+
+
+def _chosen(otherwise: bool) -> bool:
     if session.now.selection is None:
         return False
     setting = session.now.settings.sampler
-    if setting is not None:
-        return setting
-    typing = torch_geometric.typing
-    return not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE)
+    return otherwise if setting is None else setting
 
 
 class _Typing:
@@ -76,12 +84,12 @@ class _Package:
         return getattr(torch_geometric, name)
 
 
-def numbered_by_caller(kind: type) -> Row:
-    """The row of a sampler's ``edge_permutation``, which is None where the batch has the caller's numbers."""
+def numbered_by_caller(kind: type, ours: Callable[[], bool]) -> Row:
+    """The row of a sampler's ``edge_permutation``: None where ours draws, which has the caller's numbers."""
     theirs: property = vars(kind)["edge_permutation"]
 
     def edge_permutation(self: Any) -> Any:
-        return None if wanted() else theirs.fget(self)  # type: ignore[misc]
+        return None if ours() else theirs.fget(self)  # type: ignore[misc]
 
     return Row(kind, "edge_permutation", property(edge_permutation, doc=theirs.__doc__), theirs)
 
@@ -190,6 +198,9 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     if is_backward and is_hetero:
         edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
     out: Any = heterogeneous(batch, types, edge_types) if is_hetero else homogeneous(batch)
+    if session.now.settings.sampler is None and torch_geometric.typing.WITH_TORCH_SPARSE:
+        # Batches have the fields that torch-sparse gives them.
+        out.num_sampled_nodes = out.num_sampled_edges = None
     if is_backward:
         out.row, out.col = out.col, out.row
     return out
@@ -282,7 +293,7 @@ def _course_of_loader(loader: Any) -> Course | None:
     """The epochs of a loader's sampler; None if onehop does not draw for it."""
     sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
     if isinstance(sampler, NeighborSampler | HGTSampler):
-        if not wanted():
+        if not (wanted() if isinstance(sampler, NeighborSampler) else needed()):
             return None
         sampler.__dict__.setdefault(_INHERITED, Inherited())
         sampler.__dict__.setdefault(_COURSE, Course())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.loader import ClusterData, graph_saint
 
 from onehop.graph import Graph
-from onehop.integrations.pyg.loaders.neighbours import wanted
+from onehop.integrations.pyg.loaders.neighbours import needed
 from onehop.integrations.rows import Row, replacing
 
 
@@ -107,11 +107,11 @@ def rows() -> list[Row]:
     theirs: Any = graph_saint.SparseTensor
 
     def adjacency(**arguments: Any) -> Any:
-        return Adjacency(**arguments) if wanted() else theirs(**arguments)
+        return Adjacency(**arguments) if needed() else theirs(**arguments)
 
     return [
         Row(graph_saint, "SparseTensor", adjacency, theirs),
-        replacing(ClusterData, "_metis", _metis, where=wanted),
+        replacing(ClusterData, "_metis", _metis, where=needed),
     ]
 
 

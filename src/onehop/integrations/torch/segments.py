@@ -1,0 +1,81 @@
+"""Rows that belong together, by an index or between bounds, as graphs that are remembered.
+
+Edge e of such a graph goes from row e to the segment that has it (:mod:`onehop.graph.index`).
+"""
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.graph import Graph, build
+from onehop.graph.identity import remembered
+from onehop.ops.rows import graph_of_index
+
+# A few entries tell most other indices from those that ascend.
+_SAMPLES = 1000
+
+
+def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
+    """The graph of an index: found, or made.
+
+    Args:
+        index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
+        num_rows: Number of rows of the result; None means one more than the largest number in the index.
+
+    Returns:
+        None if a number is out of range.
+    """
+    if num_rows is None:
+        num_rows = remembered(index, key="rows of an index", make=lambda: int(index.max()) + 1)
+    try:
+        found = graph_of_index(index, num_rows)
+    except (ArgumentError, IndexRangeError):
+        return None
+    return found if isinstance(found, Graph) else None
+
+
+def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
+    """The graph of segments of rows, whose edge e goes from row e to the segment that has it: found, or made.
+
+    Args:
+        ptr: [segments + 1], int32 or int64, on the CPU, not made in inference mode: where each segment
+            begins, and the last one ends.
+        rows: E, the number of rows; at least 1.
+
+    Returns:
+        None if there is no segment, or ``ptr`` does not ascend from 0 to E.
+    """
+    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr, rows))
+
+
+def graph_of_lengths(lengths: Tensor, rows: int) -> Graph | None:
+    """The same of segments whose lengths are given.
+
+    Args:
+        lengths: [segments], int32 or int64, on the CPU, not made in inference mode.
+        rows: E, the number of rows; at least 1.
+
+    Returns:
+        None if the lengths are not numbers of rows that add up to E.
+    """
+    return remembered(lengths, key=("segments of", rows), make=lambda: _from_lengths(lengths, rows))
+
+
+def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
+    return _from_lengths(ptr.diff(), rows) if ptr.numel() and not int(ptr[0]) else None
+
+
+def _from_lengths(lengths: Tensor, rows: int) -> Graph | None:
+    if rows > build.MOST_NODES or bool((lengths < 0).any()) or int(lengths.sum()) != rows:
+        return None
+    return Graph.from_index(torch.repeat_interleave(lengths), lengths.numel())
+
+
+def ascends(index: Tensor) -> bool:
+    """Return whether no entry is smaller than the one before."""
+    return remembered(index, key="an index ascends", make=lambda: _ascends(index))
+
+
+def _ascends(index: Tensor) -> bool:
+    parts = index[:: max(index.size(0) // _SAMPLES, 1)], index
+    return all(bool((part[1:] >= part[:-1]).all()) for part in parts)
