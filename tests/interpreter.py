@@ -1,9 +1,10 @@
 """Triton's interpreter, faster than it comes and with the rounding of a GPU."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import FunctionType
+from typing import Any
 
 import pytest
 import torch
@@ -30,6 +31,23 @@ def rounding_as_gpus() -> Iterator[None]:
         yield
 
 
+def made_once(cls: type, key: Callable[..., Any], *own: str) -> Callable[..., None]:
+    """An ``__init__`` that copies the attributes of the first object with the same key, except its ``own``.
+
+    Most of an interpreter's time goes into types and shapes of values, which are the same again and again.
+    """
+    make, kept = cls.__init__, dict[Any, dict[str, Any]]()
+
+    def init(self, *args):
+        if (found := kept.get(name := key(*args))) is None:
+            make(self, *args)
+            kept[name] = dict(self.__dict__)
+        else:
+            self.__dict__.update(found, **dict(zip(own, args, strict=False)))
+
+    return init
+
+
 @contextlib.contextmanager
 def patched_once() -> Iterator[None]:
     """Within it, triton's language is patched once, and not anew for every call of a device function."""
@@ -47,7 +65,11 @@ def patched_once() -> Iterator[None]:
         patch.setattr(interpreter, "_patch_lang", lambda _: nothing())
         # Each sum of integers is computed once more in 64 bits to be compared. Compilers do not, and what
         # needs 64 bits has tests of its own, on numbers that the interpreter does not reach.
-        builder = interpreter.interpreter_builder
+        builder, core = interpreter.interpreter_builder, language.core
+        patch.setattr(core.tensor, "__init__", made_once(core.tensor, lambda _, kind: str(kind), "handle"))
+        patch.setattr(
+            core.block_type, "__init__", made_once(core.block_type, lambda of, shape: (str(of), str(shape)))
+        )
         patch.setattr(builder, "options", replace(builder.options, sanitize_overflow=False))
         yield
     if scope is not None:

@@ -47,36 +47,24 @@ def test_ops_ends_with_code_1_where_onehop_is_wrong(monkeypatch, edge_list):
     assert "onehop is WRONG" in result.stdout
 
 
-def test_models_prints_and_writes_every_case(tmp_path, edge_list):
+def test_models_prints_and_writes_every_case_and_the_parts_of_an_epoch(tmp_path, edge_list):
     pytest.importorskip("torch_geometric")
-    path, plot = tmp_path / "models.json", tmp_path / "models.png"
-    result = onehop(
-        *("bench", "models", "--graphs", edge_list, "--models", "gcn", "--hidden", 4, "--rounds", 1),
-        *("--ablation", "keep_memory", "--json", path, "--plot", plot),
-    )
-    assert result.exit_code == 0
-    (row,) = json.loads(path.read_text())["results"]
-    assert (row["model"], row["hidden"]) == ("gcn", 4)
-    assert "onehop-fresh-memory" in row["times"]
-    assert "pyg-edge_index" in row["speedup_over"]
-    assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-
-
-def test_models_shows_the_parts_of_an_epoch(tmp_path, edge_list):
-    pytest.importorskip("torch_geometric")
-    path, plot = tmp_path / "models.json", tmp_path / "parts.png"
+    path, plots = tmp_path / "models.json", [tmp_path / "models.png", tmp_path / "parts.png"]
     result = onehop(
         *("bench", "models", "--graphs", edge_list, "--models", "products-gcn", "--hidden", 8, "--rounds", 1),
-        *("--peers", "pyg-edge_index", "--variants", "pyg-bf16", "--json", path, "--parts-plot", plot),
+        *("--peers", "pyg-edge_index", "--variants", "pyg-bf16", "--ablation", "keep_memory"),
+        *("--json", path, "--plot", plots[0], "--parts-plot", plots[1]),
     )
     assert result.exit_code == 0
     assert "Parts of onehop's epoch" in result.stdout
     assert "it has no features" in result.stdout
     (row,) = json.loads(path.read_text())["results"]
-    assert set(row["times"]) == {"onehop", "pyg-bf16", "pyg-edge_index"}
+    assert (row["model"], row["hidden"]) == ("products-gcn", 8)
+    assert set(row["times"]) == {"onehop", "onehop-fresh-memory", "pyg-bf16", "pyg-edge_index"}
+    assert "pyg-edge_index" in row["speedup_over"]
     assert sum(row["breakdown"]["seconds"].values()) == pytest.approx(row["times"]["onehop"]["median_s"])
     assert row["breakdown"]["x_of_floor"] > 0
-    assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert all(plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" for plot in plots)
 
 
 def test_limits_prints_and_writes_the_roofs(tmp_path, edge_list):

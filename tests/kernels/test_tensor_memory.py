@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.pairs import rounds
+
 START = """
 import gc, json, os, threading, torch, onehop
 from onehop import native
@@ -166,7 +168,7 @@ tell([info()["in_use_bytes"], extension.resident_bytes() - before < 102 * MEGABY
 
 
 # What a program holds that keeps nothing is the naive twin: the bytes of its tensors, in pages.
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2 * rounds()))
 def test_blocks_together_never_hold_more_than_tensors_asked_for_at_once(seed: int):
     most_over, most_resident, wrong, reused = told(f"""
 import random

@@ -26,7 +26,7 @@ WHOLE = """
     Transformer edges; Simple sum; Simple max; AGNN; FA; SG; TAG; Cheb; Graph mean; Graph min; SuperGAT MX
 """
 # Nodes and edges of their graphs.
-SMALL = (6, 18)
+SMALL = (4, 12)
 BLOCKS = ["GINE", "CG", "PNA", "PNA towers", "GEN softmax", "Mine mean", "Mine max"]
 
 Layer = tuple[torch.nn.Module, Callable[..., Tensor], dict[str, Tensor]]

@@ -11,7 +11,7 @@ from onehop.calls import attention_grad
 from onehop.plans import TritonPlan
 from tests.kernels.triton.traffic import counted
 
-NODES, EDGES, HUB = 24, 800, 200
+NODES, EDGES, HUB = 16, 480, 120
 # Rows share programs, which is what an interpreter is fastest with; what is read does not depend on it.
 PLAN = TritonPlan(split_edges=64, short_edges=64, rows_per_program=32, block_features=256, num_warps=1)
 

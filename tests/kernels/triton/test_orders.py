@@ -111,16 +111,18 @@ SUMMED_OVER_ROWS = {"gatv2"}
 
 
 @pytest.mark.parametrize(
-    ("name", "mapping", "order"),
+    ("name", "mapping", "order", "names"),
     [
-        ("one_hub", "neighbour", "degree"),
-        ("bipartite_tall", "neighbour", "community"),
-        ("bipartite_tall", "feature", "rcm"),
+        ("one_hub", "neighbour", "degree", ["sum", "gat"]),
+        ("bipartite_tall", "neighbour", "community", ["sum", "mean", "softmax", "gatv2"]),
+        ("bipartite_tall", "feature", "rcm", ["max", "sddmm", "gat", "attention"]),
     ],
 )
-def test_results_and_gradients_do_not_depend_on_the_order(name, mapping, order, use, generator):
+def test_results_and_gradients_do_not_depend_on_the_order(name, mapping, order, names, use, generator):
     graph = graph_of(name)
-    for operator, (call, tensors) in operators(graph, generator).items():
+    calls = operators(graph, generator)
+    for operator in names:
+        call, tensors = calls[operator]
         use(PLANS[mapping])
         expected = run(call, tensors)
         use(dataclasses.replace(PLANS[mapping], ordering=order))

@@ -90,8 +90,13 @@ CALLS = {
 
 # NumPy's, for items that are left over: what they compute of no edges goes into a slot that nobody reads.
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
-@pytest.mark.parametrize("name", ["one_hub", "bipartite_wide", "empty_rows", "no_edges"])
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        *((name, call) for name in ("one_hub", "no_edges") for call in CALLS),
+        *((name, call) for name in ("bipartite_wide", "empty_rows") for call in ("sum", "gatv2")),
+    ],
+)
 def test_results_and_gradients_are_those_of_exact_work(call, name):
     found = []
     for graph in graphs_of(name):
