@@ -74,8 +74,8 @@ def test_functions_are_listed_with_how_often_they_are_served(edge_index):
         explained = onehop.explain(Decoder(), torch.randn(20, 4), edge_index)
     found = [(each.name, each.served, each.left) for each in explained.functions]
     assert found == [("x[index]", 3, 0), ("index_add", 1, 0)]
-    assert str(explained).splitlines()[-2:] == ["x[index]: 3 of 3 calls fast", "index_add: 1 of 1 calls fast"]
-    assert "index_add: 1 of 1 calls fast" in explained._repr_html_()
+    assert str(explained).splitlines()[-2:] == ["x[index]: 3 of 3 calls fast", "index_add: 1 of 1 call fast"]
+    assert "index_add: 1 of 1 call fast" in explained._repr_html_()
 
 
 def test_no_line_is_longer_than_100_columns_but_in_full(net, edge_index):
