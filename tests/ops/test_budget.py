@@ -50,7 +50,7 @@ def test_the_page_cache_of_a_control_group_is_free_but_for_libraries(
     # More is mapped than is cached, as memory that is shared is.
     group(own, "1000000", 900_000, 50_000, 100_000)
     assert budget.default_bytes() == int(0.6 * 100_000)
-    # What a system does not count is 0: a byte less would take the count below a whole number.
-    group(own, "1000000", 900_000, 0, 0)
-    (own / "memory.stat").write_text(f"{hierarchy.prefix}active_file 5\n")
+    # What a system does not count is 0, to the byte.
+    told = [f"{hierarchy.prefix}active_file 5", f"{hierarchy.prefix}{hierarchy.mapped} 0"]
+    (own / "memory.stat").write_text("\n".join(told))
     assert budget.default_bytes() == int(0.6 * 100_005)
