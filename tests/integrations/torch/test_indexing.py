@@ -443,6 +443,15 @@ def test_contexts(name):
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
+def test_a_trace_sees_nothing_of_ours():
+    with onehop.patch(), thresholds.lifted(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(lambda x: x[ANY].index_select(0, SORTED), X, check_trace=False)
+    names = [node.kind() for node in traced.graph.nodes()]
+    assert {"aten::index", "aten::index_select"} < set(names)
+    assert not {"aten::numel", "aten::size"} & set(names)
+
+
 # The patch
 
 

@@ -21,6 +21,7 @@ from onehop.integrations import rows as patch_table
 from onehop.integrations.rows import Row
 from onehop.integrations.torch import indexing
 
+_modes, _is_tracing = torch._C._len_torch_function_stack, torch._C._is_tracing
 _LOG = logging.getLogger("onehop")
 
 
@@ -60,16 +61,20 @@ def _before(theirs: Any, body: indexing.Body, name: str, other: str) -> Any:
 
     Its index is the third argument, or has one of the names.
     """
-    modes, bounds, may_pay = torch._C._len_torch_function_stack, thresholds, indexing.may_pay
+    modes, is_tracing, bounds, may_pay = _modes, _is_tracing, thresholds, indexing.may_pay
     told, count = theirs.__name__, patch_table
 
-    # Types come first, and modes before sizes: they would see whatever is looked at.
+    # Types come first, and modes and traces before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
         index = args[2] if len(args) > 2 else kwargs.get(name)
         if index is None:
             index = kwargs.get(other)
-        enough = type(index) is Tensor and not modes() and index.numel() >= bounds.now.index_entries
-        if enough and may_pay(args[0] if args else None, index):
+        seen = type(index) is not Tensor or modes() or is_tracing()
+        if (
+            not seen
+            and index.numel() >= bounds.now.index_entries
+            and may_pay(args[0] if args else None, index)
+        ):
             out = body(*args, **kwargs)
             if count.counter is not None:
                 count.counter[told, out is not None] += 1
@@ -93,7 +98,7 @@ def _subscript(x: Any, key: Any) -> Tensor | None:
     """``x[key]`` for a tensor, or a tuple with one; None where torch's code has to run."""
     told = "x[index]"
     index = key if type(key) is Tensor else next(each for each in key if type(each) is Tensor)
-    if torch._C._len_torch_function_stack() or index.numel() < thresholds.now.index_entries:
+    if _modes() or _is_tracing() or index.numel() < thresholds.now.index_entries:
         return None
     if not indexing.may_pay(x, index):
         return None

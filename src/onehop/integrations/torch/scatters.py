@@ -126,6 +126,8 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
     """
     return (
         type(src) in _PLAIN
+        # Before sizes, which a trace would see.
+        and context_reason() is None
         and src.dim() >= _MATRIX
         and src.numel() > 0
         and pays(
@@ -133,7 +135,6 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
             costly or is_recorded(src),
         )
         and src.dtype in FLOATS
-        and context_reason() is None
         and is_memory(src)
     )
 
