@@ -66,15 +66,12 @@ def _before(theirs: Any, body: indexing.Body, name: str, other: str) -> Any:
 
     # Types come first, and modes and traces before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
-        index = args[2] if len(args) > 2 else kwargs.get(name)
+        index: Any = args[2] if len(args) > 2 else kwargs.get(name)
         if index is None:
             index = kwargs.get(other)
-        seen = type(index) is not Tensor or modes() or is_tracing()
-        if (
-            not seen
-            and index.numel() >= bounds.now.index_entries
-            and may_pay(args[0] if args else None, index)
-        ):
+        unseen = type(index) is Tensor and not (modes() or is_tracing())
+        enough = unseen and index.numel() >= bounds.now.index_entries
+        if enough and may_pay(args[0] if args else None, index):
             out = body(*args, **kwargs)
             if count.counter is not None:
                 count.counter[told, out is not None] += 1
