@@ -112,12 +112,14 @@ def _excused(
     if plain.error is not None and any(each in plain.message for each in _NEEDLESS):
         # If both raise, then perhaps not at the same place: the patch may come to a later error of PyG's.
         return patched.error in (None, plain.error) or not patched.ours
+    raised, other = (patched, plain) if plain.error is None else (plain, patched)
     if (
-        plain.error is None
-        and patched.error is not None
-        and any(each in patched.message for each in (_NARROW_EDGES, _HELD))
+        raised.error is not None
+        and other.error is None
+        and any(each in raised.message for each in (_NARROW_EDGES, _HELD))
     ):
-        # PyG's code ran, as it should; it got wider edges in the run without the patch, and held those.
+        # PyG's code ran, as it should, and got wider edges in the other run, and held those; or ours ran,
+        # which takes edges of 32 bits.
         return any(graph.dtype == "int32" for graph in program.graphs)
     if patched.error is not None and _WRITTEN in patched.message:
         # We keep the operands, where PyG keeps copies of them, one row an edge.
