@@ -38,7 +38,7 @@ def _forgets():
 
 @pytest.fixture
 def package(monkeypatch):
-    """torch_scatter, or what stands for it where it is not installed."""
+    """torch_scatter, or a replacement if it is not installed."""
     try:
         import torch_scatter
     except ImportError:
