@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from onehop.distributed import add_gradients
 from onehop.distributed.sums import AllRows, sum_over_processes
 from onehop.errors import ArgumentError
 
@@ -68,3 +69,22 @@ def test_the_gradient_of_a_sum():
     assert out.data_ptr() != values.data_ptr()
     (out * torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).sum().backward()
     assert torch.equal(values.grad, torch.tensor([[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]]))
+
+
+def test_gradients_become_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three processes with the same gradients: what the message brings back is three times each."""
+    monkeypatch.setattr(dist, "all_reduce", lambda values, group: values.mul_(3))
+    weight, bias = (
+        torch.ones(2, 3, requires_grad=True),
+        torch.ones(2, dtype=torch.float64, requires_grad=True),
+    )
+    unused, fixed = torch.ones(4, requires_grad=True), torch.ones(5)
+    weight.grad, bias.grad = X[:2].repeat(1, 2)[:, :3].clone(), torch.tensor([4.0, 5.0], dtype=torch.float64)
+    kept = weight.grad
+    add_gradients([weight, fixed, bias, unused])
+    assert weight.grad is kept
+    assert weight.grad.tolist() == [[0.0, 3.0, 0.0], [6.0, 9.0, 6.0]]
+    assert bias.grad.tolist() == [12.0, 15.0]
+    assert unused.grad is not None
+    assert unused.grad.tolist() == [0.0] * 4
+    assert fixed.grad is None

@@ -96,9 +96,7 @@ def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
 
 
 _ROWS, _EDGES = 0, 1
-_TURNS = 10
-# Nodes that found their goal full look for another so many times in a turn.
-_TRIES = 4
+_TURNS = 20
 
 
 def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
@@ -124,10 +122,7 @@ def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
         if least <= 1:
             break
         for kind in (_ROWS, _EDGES):
-            for _ in range(_TRIES):
-                part, moved = _relieved(both, part, parts, kind, float(most[kind]))
-                if not moved:
-                    break
+            part = _relieved(both, part, parts, kind, float(most[kind]))
         fullest = _fullest(both, part, parts, most)
         if fullest < least:
             best, least = part, fullest
@@ -139,13 +134,13 @@ def _fullest(both: BothWays, part: Tensor, parts: int, most: Tensor) -> float:
     return float((loads(both.graph, part, parts) / most).max())
 
 
-def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) -> tuple[Tensor, int]:
-    """Moves nodes out of parts that have too many rows, or edges; returns the parts and how many moved."""
+def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) -> Tensor:
+    """The parts after nodes have left those that have too many rows, or edges."""
     graph = both.graph
     load = loads(graph, part, parts)[:, kind]
     over = load > most
     if not bool(over.any()):
-        return part, 0
+        return part
     typical = graph.num_edges / graph.num_dst
     work = loads_of(graph.in_degrees)[:, kind]
     degrees = graph.in_degrees
@@ -168,7 +163,7 @@ def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) 
     fits = admitted(wanted, work[nodes[order], None], load[:, None], limit)
     part = part.clone()
     part[nodes[order[fits]]] = wanted[fits].int()
-    return part, int(fits.sum())
+    return part
 
 
 METHODS = ("auto", "metis", "greedy", "streamed")

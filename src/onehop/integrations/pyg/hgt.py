@@ -111,7 +111,7 @@ def _runs_as_it_is(module: Any, kind: type) -> bool:
 def _check_layer(layer: Any) -> None:
     """Leaves a layer that is not PyG's, as it is set up now."""
     record = with_own_forward(layer, HGTConv, "_cat", "_construct_src_node_feat")
-    need(record.reason is None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
+    need(record.rule is not None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     columns = layer.out_channels // layer.heads
     for each in (layer.k_rel, layer.v_rel):
         need(_runs_as_it_is(each, HeteroLinear) and each.is_sorted and each.bias is None)

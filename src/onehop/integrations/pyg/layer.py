@@ -7,6 +7,7 @@ names of module and class. Where that fails, PyG says nothing, and layers run th
 where there is no source.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Sequence, Set
 from operator import attrgetter
@@ -20,7 +21,7 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
-from onehop.integrations.pyg.leave import OTHER_OPERANDS, Leave, leave_if, need
+from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import OwnMessage
@@ -33,7 +34,7 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
-_LEFT_OUT = "patch(only=...) leaves its class out"
+LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
 OVERRIDES = "this instance overrides"
 HOOKED = "message passing hooks are registered on it"
@@ -63,7 +64,7 @@ def rule_of(kind: Any) -> Rule:
     Raises:
         Leave: It has none.
     """
-    need(not is_left_out(kind), _LEFT_OUT)
+    need(not is_left_out(kind), LEFT_OUT)
     rule = rules().get(kind.message)
     if rule is None:
         raise Leave("its message function is its own, and onehop knows only those of PyG")
@@ -80,7 +81,7 @@ def rule_of(kind: Any) -> Rule:
 def block_class_reason(kind: Any) -> str | None:
     """Return why layers of a class cannot run their own messages; None if the class is not in the way."""
     if is_left_out(kind):
-        return _LEFT_OUT
+        return LEFT_OUT
     for name in (*STEPS, *PLAIN_STEPS):
         # An update of its own runs as it is, on the reduced messages.
         if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
@@ -142,7 +143,6 @@ class ClassRecord:
 
     Attributes:
         rule: That of its messages; None without one.
-        reason: Why there is none.
         block_reason: Why its layers cannot run their own messages; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
         plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
@@ -160,7 +160,6 @@ class ClassRecord:
         "names",
         "own",
         "plain",
-        "reason",
         "rule",
         "selection",
         "told",
@@ -175,14 +174,10 @@ class ClassRecord:
         self.plain = is_plain(theirs)
         operands, misfit = None if self.plain else _operands_of(theirs), rendering_reason(kind, theirs)
         self.rule: Rule | None = None
-        self.reason: str | None = None
-        try:
+        with contextlib.suppress(Leave):
             rule = rule_of(kind)
-            need(misfit is None, misfit or "")
-            need(operands is None or operands == rule.operands.keys(), OTHER_OPERANDS)
-            self.rule = rule
-        except Leave as why:
-            self.reason = why.sentence
+            if misfit is None and (operands is None or operands == rule.operands.keys()):
+                self.rule = rule
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
         self.own = OwnMessage(kind, self.names, self.plain)
@@ -347,7 +342,7 @@ def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = Fals
     if record is None:
         raise Leave("its propagate is its own")
     leave_if(context_reason() or layer_reason(layer, fuses))
-    need(not is_left_out(kind), _LEFT_OUT)
+    need(not is_left_out(kind), LEFT_OUT)
     for name in functions:
         need(getattr(kind, name) is getattr(owner, name), f"its class overrides {name}")
     need(layer.flow == "source_to_target", "its messages flow from target to source")

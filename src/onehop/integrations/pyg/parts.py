@@ -24,7 +24,7 @@ from onehop.errors import ArgumentError
 from onehop.integrations import memory, reports
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
-from onehop.integrations.pyg.layer import ClassRecord, is_left_out, layer_reason, reduction_of
+from onehop.integrations.pyg.layer import LEFT_OUT, ClassRecord, is_left_out, layer_reason, reduction_of
 from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
@@ -64,8 +64,7 @@ def propagate_part(
     operands = {name: value for name, value in kwargs.items() if name != "size"}
     try:
         leave_if(context_reason() or layer_reason(layer, record.fuses))
-        if is_left_out(type(layer)):
-            leave_if(record.reason)
+        need(not is_left_out(type(layer)), LEFT_OUT)
         need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
         edges = PartEdges(edge_index, kwargs.get("size"))
         _keep_memory_for(operands)

@@ -26,6 +26,7 @@ from onehop.integrations.pyg.layer import (
     reduction_of,
 )
 from onehop.integrations.pyg.leave import (
+    LEFT_TO_PYG,
     OTHER_OPERANDS,
     OWN_PRODUCT,
     TOO_SMALL,
@@ -220,7 +221,7 @@ def by_rule(
     """
     rule, names = record.rule, record.names
     if rule is None:
-        raise Leave(record.reason or "")
+        raise Leave(LEFT_TO_PYG)
     reduce = _reduction(record, layer)
     if args or (kwargs.keys() != names and kwargs.keys() - _SIZE != names):
         raise Leave(OTHER_OPERANDS)

@@ -31,7 +31,7 @@ def of_target(layer: Any, x: Any) -> Tensor:
     need(lin is not None and lin is not layer.lin_src and layer.lin is None)
     need(type(x) is tuple and len(x) == 2 and is_plain(x[0]) and x[0].dim() == 2)
     record = with_own_forward(layer, GATConv, "message", "edge_update")
-    need(record.reason is None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
+    need(record.rule is not None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     need(replaced(type(layer).edge_updater) is not None and "edge_updater" not in layer.__dict__)
     # What skips the layer is another product of the destinations.
     need(getattr(layer, "res", None) is None)
