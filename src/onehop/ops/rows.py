@@ -112,9 +112,24 @@ def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
     return out if x.dim() == 2 else _unsafe_view(out, (graph.num_src, *x.shape[1:]))
 
 
-def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "") -> Tensor:
-    """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient."""
-    out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)
+def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, widen: bool = False) -> Tensor:
+    """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient.
+
+    ``widen`` leaves sums and means of 16-bit values in float32.
+    """
+    out: Tensor
+    if reduce in ("sum", "mean"):
+        call = Aggregate(
+            x=_as_matrix(values),
+            graph=graph.number,
+            rows=graph.num_dst,
+            mean=reduce == "mean",
+            widen=widen,
+            backend=backend,
+        )
+        out = AGGREGATE(call, graph)
+    else:
+        out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)
     return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
 
 

@@ -155,7 +155,7 @@ def index_add(
     if not pays(source.numel()) or type(alpha) is not int or alpha != 1:
         return None
     graph = _graph_of_target(x, place, index, source)
-    return None if graph is None else _plus(x, _reduced(graph, source, place, "sum"), in_place)
+    return None if graph is None else _plus(x, graph, source, place, in_place)
 
 
 def scatter_add(
@@ -166,7 +166,7 @@ def scatter_add(
     if others or place is None or type(src) not in PLAIN or not pays(src.numel()):
         return None
     graph = _graph_of_entries(x, place, index, src)
-    return None if graph is None else _plus(x, _reduced(graph, src, place, "sum"), in_place)
+    return None if graph is None else _plus(x, graph, src, place, in_place)
 
 
 def scatter_reduce(
@@ -195,14 +195,14 @@ def scatter_reduce(
     if graph is None:
         return None
     if reduce == "sum" and include_self:
-        return _plus(x, _reduced(graph, src, place, "sum"), in_place)
+        return _plus(x, graph, src, place, in_place)
     is_extremum = reduce in ("amax", "amin")
     # The gradient of an extremum is shared with what is in x, and our kernels know of zeros alone.
     if is_extremum and torch.is_grad_enabled() and (x.requires_grad or (src.requires_grad and bool(x.any()))):
         return None
     entries = graph.in_degrees.view(*x.shape[: place + 1], *[1] * (x.dim() - place - 1))
     if reduce == "mean" and include_self:
-        out = (x + _reduced(graph, src, place, "sum")) / (entries + 1)
+        out = _plus(x, graph, src, place, entries=entries + 1)
     else:
         out = _reduced(graph, src, place, _REDUCE[reduce])
         stays = entries == 0
@@ -246,19 +246,33 @@ def segment_reduce(
     return out if reduce == "sum" else torch.where(empty, _OF_NOTHING[reduce], out)
 
 
-def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str) -> Tensor:
+def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str, widen: bool = False) -> Tensor:
     """Reduces values along a dimension."""
     if not dim:
-        return scattered(graph, values, reduce)
+        return scattered(graph, values, reduce, widen=widen)
     shape = values.shape
-    out: Tensor = _unsafe_view(
-        scattered(graph, values.flatten(0, dim), reduce), (*shape[:dim], -1, *shape[dim + 1 :])
-    )
+    rows = scattered(graph, values.flatten(0, dim), reduce, widen=widen)
+    out: Tensor = _unsafe_view(rows, (*shape[:dim], -1, *shape[dim + 1 :]))
     return out
 
 
-def _plus(x: Tensor, total: Tensor, in_place: bool) -> Tensor:
-    return x.add_(total) if in_place else total.add_(x)
+def _plus(
+    x: Tensor,
+    graph: Graph,
+    values: Tensor,
+    dim: int,
+    in_place: bool = False,
+    entries: Tensor | None = None,
+) -> Tensor:
+    """Adds sums along a dimension to ``x``, divided by a number of entries if given.
+
+    16-bit results are rounded once, at the end.
+    """
+    total = _reduced(graph, values, dim, "sum", widen=True)
+    if in_place:
+        return x.add_(total)
+    total = total.add_(x)
+    return (total if entries is None else total / entries).to(x.dtype)
 
 
 def _in_place(body: Body) -> Body:
