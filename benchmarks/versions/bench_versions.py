@@ -6,7 +6,8 @@
 ``--other`` is the Python of an environment in which the other version is installed. Every version works in a
 process of its own, which waits while the others have their turns, so that a slow moment of the machine meets
 all alike. A case is a model and its hidden width, or an operator and the width of its features: ``sum`` and
-``weighted``, ``max`` and ``min``, forward, and ``sum+grad``, forward and backward. Beside sums, "PyG" is
+``weighted``, ``max`` and ``min``, forward, and ``sum+grad``, forward and backward. ``gcn:64:1500`` is a model
+on 1,500 of the graph's edges, which come as a new tensor each time, as mini-batches do. Beside sums, "PyG" is
 torch's CSR product; extrema are measured with ``--no-pyg`` alone. Models have two layers without dropout, of
 128 features, or of 3 for reddit-mini. The losses, or the sums of the results, must agree.
 """

@@ -23,8 +23,16 @@ CLASSES = 40
 TURN_S = 0.2
 
 
-def model_call(name: str, width: int, edge_index: torch.Tensor, features: int) -> Callable[[], float]:
-    """An epoch of a two-layer model: forward, backward, Adam; it returns the loss."""
+def model_call(
+    name: str, width: int, edge_index: torch.Tensor, features: int, batch: int | None
+) -> Callable[[], float]:
+    """An epoch of a two-layer model: forward, backward, Adam; it returns the loss.
+
+    With a number of edges for a batch, only so many of the edges are used, as a tensor that is new each time.
+    """
+    if batch is not None:
+        of_batch = edge_index[:, torch.randperm(edge_index.size(1), generator=seeded(0))[:batch]]
+        edge_index = of_batch.unique(return_inverse=True)[1]
     spec = importlib.util.spec_from_file_location("plain_models", MODELS)
     if spec is None or spec.loader is None:
         raise FileNotFoundError(MODELS)
@@ -42,12 +50,17 @@ def model_call(name: str, width: int, edge_index: torch.Tensor, features: int) -
 
     def epoch() -> float:
         optimiser.zero_grad()
-        loss = F.cross_entropy(model(x, edge_index), y)
+        loss = F.cross_entropy(model(x, edge_index if batch is None else edge_index.clone()), y)
         loss.backward()
         optimiser.step()
         return loss.item()
 
     return epoch
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator of that seed."""
+    return torch.Generator().manual_seed(seed)
 
 
 def operator_call(name: str, width: int, edge_index: torch.Tensor, by_torch: bool) -> Callable[[], float]:
@@ -86,14 +99,15 @@ def serve() -> None:
         if request["do"] == "load":
             stack.close()
             torch.set_num_threads(request["threads"])
-            name, width = request["case"].split(":")
+            name, width, *batch = request["case"].split(":")
             edge_index = torch.load(request["edges"])
             if name.split("+")[0] in ("sum", "weighted", "max", "min"):
                 call = operator_call(name, int(width), edge_index, request["pyg"])
             else:
                 if not request["pyg"]:
                     stack.enter_context(onehop.patch())
-                call = model_call(name, int(width), edge_index, request["features"])
+                edges = int(batch[0]) if batch else None
+                call = model_call(name, int(width), edge_index, request["features"], edges)
             answer = {"values": [call() for _ in range(3)]}
         else:
             call()
