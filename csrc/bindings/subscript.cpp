@@ -5,6 +5,7 @@
 // tensors that are numbers. So the slot of subscripts alone is replaced here.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace nb = nanobind;
@@ -74,11 +75,16 @@ bool replace(const nb::list& kinds, nb::object function) {
   Py_XDECREF(body);
   body = function.release().ptr();
   for (nb::handle each : kinds) {
-    auto* kind = reinterpret_cast<PyTypeObject*>(each.inc_ref().ptr());
+    auto* kind = reinterpret_cast<PyTypeObject*>(each.ptr());
     binaryfunc& slot = slot_of(kind);
     if (slot == subscript) continue;
-    std::erase_if(replaced, [&](const Replaced& old) { return old.kind == kind; });
-    replaced.push_back({kind, slot});
+    const auto known = std::ranges::find(replaced, kind, &Replaced::kind);
+    if (known == replaced.end()) {
+      each.inc_ref();
+      replaced.push_back({kind, slot});
+    } else {
+      known->theirs = slot;
+    }
     slot = subscript;
   }
   return true;

@@ -30,7 +30,7 @@ def test_nan_is_passed_over_and_infinities_compete(last, reduce):
     for dtype in (torch.float32, torch.float64):
         leaf = x.to(dtype, copy=True).requires_grad_()
         if dtype is torch.float32:
-            out = arg_extremum(graph, leaf, None, reduce, last)
+            out = arg_extremum(graph, leaf, None, reduce, last)[0]
         else:
             out = reference(edge_index, leaf, num_dst, None, reduce, last)[0]
         grad = multiples(*out.shape, dtype=dtype, seed=3)

@@ -27,7 +27,7 @@ def arg_extremum(
     reduce: str = "max",
     last: bool = False,
     backend: str = "",
-) -> Tensor:
+) -> tuple[Tensor, Tensor]:
     """Takes the max or min over each destination's edges, passing over NaN; operands were checked.
 
     Args:
@@ -41,25 +41,9 @@ def arg_extremum(
         backend: Name of the backend; empty means the best that can.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D]; minus infinity (plus, for min) where nothing wins. The gradient to
-        such an entry goes nowhere.
-    """
-    return with_winners(graph, x, weight, reduce, last, backend)[0]
-
-
-def with_winners(
-    graph: Graph,
-    x: Tensor,
-    weight: Tensor | None = None,
-    reduce: str = "max",
-    last: bool = False,
-    backend: str = "",
-) -> tuple[Tensor, Tensor]:
-    """Runs :func:`arg_extremum` and returns the winners too.
-
-    Returns:
-        The extrema, and the place of each entry's edge in the graph's order, int32, of the same shape; -1
-        where nothing wins.
+        The extrema, [num_dst, F] or [num_dst, H, D]: minus infinity (plus, for min) where nothing wins. The
+        gradient to such an entry goes nowhere. And the place of each one's edge in the graph's order, int32,
+        of the same shape; -1 where nothing wins.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
     call = ArgExtremum(

@@ -61,7 +61,7 @@ def extremum(
     check_factors(graph, x, weight, None, None)
     if ties != "share":
         check_one_winner(graph, x, weight, ties)
-        return arg_extremum(graph, x, weight, reduce, ties == "last", backend or "")
+        return arg_extremum(graph, x, weight, reduce, ties == "last", backend or "")[0]
     x, weight, _, _, widen = promoted(x, weight, None, None)
     out = extremum_of_rows(
         graph, x.flatten(1), weight, reduce, adds=False, widen=widen, backend=backend or ""

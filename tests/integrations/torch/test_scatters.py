@@ -51,7 +51,7 @@ def package(monkeypatch):
 def served(monkeypatch):
     """Has an entry for each call that onehop runs."""
     found = []
-    for name in ("gathered", "scattered", "with_winners"):
+    for name in ("gathered", "scattered", "arg_extremum"):
         real = getattr(scatters, name)
         monkeypatch.setattr(
             scatters,
@@ -110,7 +110,7 @@ SCATTERS = {
 def test_scatters(name, index, shape, counted, size, package, served):
     x, i = numbers(ENTRIES, *SHAPES[shape]), INDICES[index](SHAPES[shape])
     dim = -x.dim() if counted else 0
-    call = "with_winners" if "m" in name and "mean" not in name else "scattered"
+    call = "arg_extremum" if "m" in name and "mean" not in name else "scattered"
     check(lambda x: SCATTERS[name](package, x, i, dim, None, size), x, served, [call])
 
 
@@ -160,7 +160,7 @@ def test_what_nothing_beats_is_no_entry(name, dtype, package, served):
     with onehop.patch(), thresholds.lifted():
         found = getattr(package, name)(x, index, 0)
     same([*found], [*expected])
-    assert served == ["with_winners"]
+    assert served == ["arg_extremum"]
 
 
 LEFT = {

@@ -39,7 +39,7 @@ def outcome(run, *leaves):
 def assert_same(edges, size, x, weight, reduce, last):
     """Bit for bit: what is added up is exact."""
     graph = Graph.from_edge_index(edges, size=size)
-    ours = outcome(lambda x, w: arg_extremum(graph, x, w, reduce, last, backend="triton"), x, weight)
+    ours = outcome(lambda x, w: arg_extremum(graph, x, w, reduce, last, backend="triton")[0], x, weight)
     wide = [None if each is None else each.double() for each in (x, weight)]
     exact = outcome(lambda x, w: reference(edges, x, size[1], w, reduce, last)[0], *wide)
     for name, found, expected in zip(("out", "of x", "of weight"), ours, exact, strict=False):
@@ -112,7 +112,7 @@ def test_an_edge_that_did_not_win_passes_nothing_on_though_its_weight_is_infinit
     graph = Graph.from_edge_index(edges, size=(3, 1))
     x, weight = torch.tensor([[1.0], [-1.0], [NAN]]), torch.tensor([2.0, INF, 1.0])
     leaf = x.requires_grad_()
-    arg_extremum(graph, leaf, weight, backend="triton").sum().backward()
+    arg_extremum(graph, leaf, weight, backend="triton")[0].sum().backward()
     assert leaf.grad.tolist() == [[2.0], [0.0], [0.0]]
 
 
@@ -123,7 +123,7 @@ def test_gradients_can_be_differentiated_again():
     weight = torch.rand(edges.size(1), dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 
     def finite(x, w):
-        out = arg_extremum(graph, x, w, backend="triton")
+        out = arg_extremum(graph, x, w, backend="triton")[0]
         return out.masked_fill(out.isinf(), 0)
 
     operands = (x.requires_grad_(), weight.requires_grad_())

@@ -136,7 +136,9 @@ CALLS = {
     "mean": lambda g, x, w: onehop.aggregate(g, x, reduce="mean", backend="triton"),
     "max": lambda g, x, w: onehop.aggregate(g, x, reduce="max", backend="triton"),
     "min, weighted": lambda g, x, w: onehop.aggregate(g, x, w, "min", backend="triton"),
-    "max with one winner": lambda g, x, w: arg_extremum(g, x.view(6, 1, -1), w.view(-1, 1), backend="triton"),
+    "max with one winner": lambda g, x, w: arg_extremum(g, x.view(6, 1, -1), w.view(-1, 1), backend="triton")[
+        0
+    ],
     "edge_softmax": lambda g, x, w: onehop.edge_softmax(g, w, backend="triton"),
     "gat": lambda g, x, w: onehop.gat(g, x.view(6, 2, -1), x[:, :2], x[:, 2:4], backend="triton"),
     "gatv2": lambda g, x, w: onehop.gatv2(g, *[x.view(6, 2, -1)] * 2, x[:2, :3], backend="triton"),

@@ -60,7 +60,7 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     if x.is_cpu:
         tuning.saw(graph, reduce_op, width, x.dtype, torch.is_grad_enabled() and x.requires_grad)
     if winners:
-        out = arg_extremum(graph, x, weight, reduce_op, _last_wins(x, alike))
+        out = arg_extremum(graph, x, weight, reduce_op, _last_wins(x, alike))[0]
     else:
         out = aggregate(graph, x, weight, reduce_op)
         fill = _OF_EMPTY.get(reduce_op)

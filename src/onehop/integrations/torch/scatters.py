@@ -21,7 +21,7 @@ from onehop.graph import Graph
 from onehop.integrations.rows import Row, replacing_in
 from onehop.integrations.torch.indexing import is_recorded, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
-from onehop.ops.arg_extremum import with_winners
+from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, scattered
@@ -65,7 +65,7 @@ def _extremum(
     graph = _graph_of_entries(src, index, dim, dim_size)
     if graph is None:
         return None
-    found, winner = with_winners(graph, src, reduce=reduce)
+    found, winner = arg_extremum(graph, src, reduce=reduce)
     # Where torch_scatter begins: what is no better counts as no entry.
     bound = torch.finfo(src.dtype)
     is_empty = found <= bound.min if reduce == "max" else found >= bound.max

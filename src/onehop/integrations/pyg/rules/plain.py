@@ -132,7 +132,7 @@ class Aggregation:
             # Batches become columns: each edge is read once for all of them.
             x = x.transpose(0, 1)
         if self.first:
-            found = arg_extremum(self.graph, x, self.weight, self.reduce)
+            found = arg_extremum(self.graph, x, self.weight, self.reduce)[0]
             return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
         out = self._reduced(x)
         if batched:
