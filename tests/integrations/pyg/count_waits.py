@@ -1,12 +1,11 @@
 """Counts what a host waits for in steps of mini-batches on another device: a program of its own.
 
-Every step has a fresh ``edge_index``, as a loader's batches have. Kernels are launched by triton on a
-driver that
-runs nothing; everything else runs on the device's contents. Prints the operations for which the host of a
-graphics
-card would wait, step by step.
+Every step has a fresh ``edge_index``, as a loader's batches have. Kernels are launched by triton on a driver
+that runs nothing; everything else runs on the device's contents. Prints the operations for which the host of
+a GPU would wait, for each layer and step, as JSON.
 """
 
+import json
 import sys
 
 import torch
@@ -22,10 +21,11 @@ from tests.kernels.triton import stub_driver
 
 WIDTH, CLASSES, STEPS = 6, 3, 3
 LAYERS = {
+    # First, because the others set where edges are made.
+    "by the host": SAGEConv,
     "SAGE": SAGEConv,
     "SAGE max": lambda i, o: SAGEConv(i, o, aggr="max"),
     "Graph": GraphConv,
-    "by the host": SAGEConv,
     "GATv2": lambda i, o: GATv2Conv(i, o, heads=2, concat=False, add_self_loops=False),
     "Transformer": lambda i, o: TransformerConv(i, o, heads=2, concat=False),
 }
@@ -51,26 +51,27 @@ def batch(step):
     return far(torch.randn(nodes, WIDTH, generator=generator)), far(edge_index)
 
 
-def main(name):
-    """Prints for every step what was waited for; raises if no kernel was launched."""
+def waits(name):
+    """The operations that are waited for, step by step; raises if no kernel is launched."""
     if name != "by the host":
         placed.MADE_ON.add("far")
-    # So small that the hub is merged in levels.
-    merges.MOST_SLOTS, work._LONGEST_PART = 2, 1
     model = Model(LAYERS[name])
     move(model)
-    batches = [batch(step) for step in range(STEPS)]
-    with onehop.patch(), thresholds.changed(few_edges=0, few_work=0):
-        for x, edge_index in batches:
-            far_device.WAITS.clear()
-            launched = len(stub_driver.LAUNCHED)
-            out = model(x, edge_index)
-            out.sum().backward()
-            found = stub_driver.LAUNCHED[launched:]
-            assert len(found) >= 4, found
-            assert not ATTENTION & {name} or found.count("merge_kernel") > 2, found
-            sys.stdout.write(" ".join(far_device.WAITS) + "\n")
+    steps = []
+    for x, edge_index in [batch(step) for step in range(STEPS)]:
+        far_device.WAITS.clear()
+        launched = len(stub_driver.LAUNCHED)
+        out = model(x, edge_index)
+        out.sum().backward()
+        found = stub_driver.LAUNCHED[launched:]
+        assert len(found) >= 4, found
+        assert not ATTENTION & {name} or found.count("merge_kernel") > 2, found
+        steps.append(list(far_device.WAITS))
+    return steps
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    # So small that the hub is merged in levels.
+    merges.MOST_SLOTS, work._LONGEST_PART = 2, 1
+    with onehop.patch(), thresholds.changed(few_edges=0, few_work=0):
+        json.dump({name: waits(name) for name in LAYERS}, sys.stdout)
