@@ -82,6 +82,9 @@ class Forked:
     """A process that is forked; with what is used of ``subprocess.Popen``.
 
     ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at.
+
+    Attributes:
+        pid: Its number.
     """
 
     def __init__(
@@ -108,7 +111,7 @@ class Forked:
         socket.send_fds(forking()[1], [json.dumps(request).encode()], [*streams, given])
         os.close(given)
         self._answers = os.fdopen(answers)
-        self._number = int(self._answers.readline())
+        self.pid = int(self._answers.readline())
 
     def wait(self, timeout: float | None = None) -> int:
         """Waits for its end; returns its exit code, or minus the signal that killed it."""
@@ -122,7 +125,7 @@ class Forked:
     def kill(self) -> None:
         """Kills it, unless it has ended."""
         if self.returncode is None:
-            os.kill(self._number, signal.SIGKILL)
+            os.kill(self.pid, signal.SIGKILL)
             self.wait()
 
 

@@ -5,10 +5,13 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from tests.processes import run_together
+from tests.processes import Forked, run_together, text
 
 WORKERS = Path(__file__).resolve().parent
 # Workers are scripts, and import what lies beside them as tests do.
@@ -47,6 +50,26 @@ def environment_of(processes: int, address: str = "127.0.0.1") -> dict[str, str]
     }
 
 
+class Rank(Forked):
+    """A process that starts with its imports done. Its input ends when it is waited for."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._said = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 - closed with the process
+        read, write = os.pipe()
+        self._input = os.fdopen(write, "w")
+        with os.fdopen(read) as stdin:
+            super().__init__(command, None, environment, stdin, *self._said)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Ends its input and waits for it; returns what it wrote to standard output and standard error."""
+        self._input.close()
+        self.wait(timeout)
+        output, errors = map(text, self._said)
+        for stream in self._said:
+            stream.close()
+        return output, errors
+
+
 def start(
     script: str,
     processes: int,
@@ -54,26 +77,33 @@ def start(
     prefixes: list[list[str]] | None = None,
     address: str = "127.0.0.1",
     interface: str | None = None,
-    stdin: int | None = None,
-) -> list[subprocess.Popen[str]]:
-    """One process a rank; ``prefixes`` are commands to run each under, such as ``ip netns exec``."""
+) -> list[Any]:
+    """One process a rank, with what is used of ``subprocess.Popen``; most start with their imports done.
+
+    ``prefixes`` are commands to run each under, such as ``ip netns exec``.
+    """
     environment = environment_of(processes, address)
     if interface:
         environment["GLOO_SOCKET_IFNAME"] = interface
+    ranks = [environment | {"RANK": str(rank)} for rank in range(processes)]
+    command = [str(WORKERS / script), *arguments]
+    # A recording of what programs execute begins where a process does.
+    if prefixes is None and "COVERAGE_PROCESS_START" not in environment:
+        return [Rank(command, each) for each in ranks]
     return [
         subprocess.Popen(
-            [*(prefixes[rank] if prefixes else []), sys.executable, str(WORKERS / script), *arguments],
-            env=environment | {"RANK": str(rank)},
-            stdin=stdin,
+            [*prefix, sys.executable, *command],
+            env=each,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(processes)
+        for prefix, each in zip(prefixes or [[]] * processes, ranks, strict=True)
     ]
 
 
-def ended(processes: list[subprocess.Popen[str]], timeout: float = 1800) -> list[Ended]:
+def ended(processes: Sequence[Any], timeout: float = 1800) -> list[Ended]:
     """Waits for all; kills those that do not end."""
     results = []
     try:
@@ -82,7 +112,7 @@ def ended(processes: list[subprocess.Popen[str]], timeout: float = 1800) -> list
             results.append(Ended(process.returncode, output, errors))
     finally:
         for process in processes:
-            if process.poll() is None:
+            if process.returncode is None:
                 process.kill()
                 process.communicate()
     return results
