@@ -1,9 +1,11 @@
-"""Puts reproductions into docs/reproduce.md, between its markers, tables and pictures.
+"""Puts reproductions into docs/reproduce.md and the page of each work, between their markers.
 
     python -m benchmarks.render_reproductions
 
-Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them; pictures lie in
-docs/images/reproduce. A work without a file keeps a sentence on how to make one.
+Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them; pictures are in
+docs/images/reproduce. docs/reproduce.md has the figures that the works are known for, and docs/reproduce/WORK.md
+what else they publish; all other rows are in the JSON files alone. A work without a file keeps a sentence on
+how to make one.
 """
 
 import json
@@ -12,58 +14,80 @@ from pathlib import Path
 from typing import Any
 
 from onehop.reproduce import WORKS
-from onehop.reproduce.tables import table
+from onehop.reproduce.tables import headlines, table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("docs") / "reproduce.md"
+PAGES = Path("docs") / "reproduce"
 RESULTS = Path("benchmarks") / "results" / "reproduce"
 PICTURES = Path("docs") / "images" / "reproduce"
 
 
-def section(root: Path, work: str) -> str:
-    """The text of a work: its source, when and where it was computed, the table, the pictures."""
+def found(root: Path, work: str) -> dict[str, Any] | None:
+    """What was computed of a work; None where nothing was."""
     file = root / RESULTS / f"{work}.json"
-    if not file.exists():
+    return json.loads(file.read_text()) if file.exists() else None
+
+
+def summary(root: Path) -> str:
+    """The table of the figures that the works are known for."""
+    rows = [
+        {"work": f"[{work}](reproduce/{work}.md)", **row}
+        for work in WORKS
+        for row in (found(root, work) or {"rows": []})["rows"]
+        if row["headline"]
+    ]
+    return headlines(rows).markdown()
+
+
+def section(root: Path, work: str) -> str:
+    """The text of a work: its source, when and where it was computed, the pictures, a table."""
+    computed = found(root, work)
+    if computed is None:
         return f"Not computed yet: `make figures WORKS={work}`."
-    found: dict[str, Any] = json.loads(file.read_text())
-    stamp = found["stamp"]
-    size = "on parts of the twins (`--quick`)" if found["quick"] else "at full size"
+    stamp = computed["stamp"]
+    size = "on parts of the twins (`--quick`)" if computed["quick"] else "at full size"
     threads = f"{stamp['threads']} thread{'' if stamp['threads'] == 1 else 's'}"
     lines = [
-        found["source"],
+        computed["source"],
         "",
         f"Computed on {stamp['date'][:10]} {size}; {stamp['machine']['processor']}, "
         f"{threads}, torch {stamp['versions']['torch']}.",
-        "",
-        table(found["rows"]).markdown(),
     ]
-    for chart in found["charts"]:
+    for chart in computed["charts"]:
         picture = PICTURES / f"{work}_{chart}.png"
         if not (root / picture).exists():
             raise SystemExit(f"{picture}: missing; run make figures WORKS={work}.")
-        lines += ["", f"![{work}, {chart.replace('_', ' ')}]({picture.relative_to('docs')})"]
+        lines += ["", f"![{work}, {chart.replace('_', ' ')}](../{picture.relative_to('docs')})"]
+    others = [row for row in computed["rows"] if row["paper"] is not None and not row["headline"]]
+    if others:
+        lines += ["", "What else is published, beside ours:", "", table(others).markdown()]
+    count = len(computed["rows"])
+    lines += ["", f"All {count} rows, with intervals and notes: `{RESULTS / work}.json`."]
     return "\n".join(lines)
 
 
-def rendered(root: Path, page: str) -> str:
-    """The page with all sections.
+def rendered(root: Path) -> dict[Path, str]:
+    """The pages with their tables and pictures.
 
     Raises:
         SystemExit: A marker is missing, or a picture.
     """
-    for work in WORKS:
-        pattern = re.compile(f"(<!-- {work}: begin -->\n).*?(\n<!-- {work}: end -->)", flags=re.DOTALL)
-        if len(pattern.findall(page)) != 1:
-            raise SystemExit(f"{PAGE}: expected the markers of {work} once.")
-        content = section(root, work)
-        page = pattern.sub(lambda match, content=content: match[1] + content + match[2], page)
-    return page
+    contents = {PAGE: summary(root), **{PAGES / f"{work}.md": section(root, work) for work in WORKS}}
+    pages = {}
+    for page, content in contents.items():
+        pattern = re.compile("(<!-- computed: begin -->\n).*?(\n<!-- computed: end -->)", flags=re.DOTALL)
+        text = (root / page).read_text()
+        if len(pattern.findall(text)) != 1:
+            raise SystemExit(f"{page}: expected the markers of what is computed once.")
+        pages[page] = pattern.sub(lambda match, content=content: match[1] + content + match[2], text)
+    return pages
 
 
 def main(root: Path = ROOT) -> None:
-    """Rewrites the page."""
-    page = root / PAGE
-    page.write_text(rendered(root, page.read_text()))
+    """Rewrites the pages."""
+    for page, text in rendered(root).items():
+        (root / page).write_text(text)
 
 
 if __name__ == "__main__":

@@ -36,15 +36,32 @@ def test_rows_are_printed_and_written(tmp_path: Path, quick: bool) -> None:
         "high": 5.0,
         "unit": "x",
         "note": "On twins.",
+        "headline": True,
+        "verdict": "agrees",
     }
     assert [name for name, value in second.items() if value is None] == ["ours", "ratio", "low", "high"]
+    assert (second["headline"], second["verdict"]) == (False, "open")
     assert (folder / "isplib_bars.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_of_all_works_the_headlines_are_printed_with_verdicts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in WORKS:
+        monkeypatch.setitem(WORKS, name, "tests.reproduce.fake_work")
+    file = tmp_path / "all.json"
+    result = onehop("reproduce", "all", "--quick", "--json", file)
+    assert result.exit_code == 0, result.output
+    assert result.output.count("speed [best]") == result.output.count("agrees") == len(WORKS)
+    assert "Needs a GPU." not in result.output
+    written = json.loads(file.read_text())
+    assert [len(each["rows"]) for each in written["works"]] == [2] * len(WORKS)
 
 
 def test_unknown_works_are_one_sentence() -> None:
     result = onehop("reproduce", "pigym")
     assert result.exit_code == 2
-    assert "work: expected one of pygim, grande, io-aware, isplib, got 'pigym'" in result.output
+    assert "work: expected one of pygim, grande, io-aware, isplib, or all, got 'pigym'" in result.output
 
 
 def test_pictures_need_a_folder(tmp_path: Path) -> None:

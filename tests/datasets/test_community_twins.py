@@ -14,22 +14,26 @@ from onehop.datasets.community_twins import COMMUNITY_TWINS, CommunityTwin
 
 SIZES = {
     "amazon": (410_236, 4_878_874, 96, 22),
+    "amazonproducts": (1_569_960, 264_339_468, 200, 107),
     "arxiv-communities": (169_343, 2_315_598, 128, 40),
     "mag": (736_389, 10_792_672, 128, 349),
     "papers": (111_059_956, 3_228_124_712, 128, 172),
     "products": (2_449_029, 123_718_152, 100, 47),
     "proteins": (132_534, 79_122_504, 8, 112),
     "reddit": (232_965, 114_615_892, 602, 41),
+    "reddit2": (232_965, 23_213_838, 602, 41),
 }
 TABLE = [line.split() for line in twin.__doc__.splitlines()]
 SCALES = {
     "amazon": 0.02,
+    "amazonproducts": 0.002,
     "arxiv-communities": 0.1,
     "mag": 0.02,
     "papers": 1e-4,
     "products": 0.01,
     "proteins": 0.04,
     "reddit": 0.02,
+    "reddit2": 0.01,
 }
 
 

@@ -5,8 +5,9 @@ import contextlib
 import pytest
 import torch
 
+from onehop import native
 from onehop.bench.models import ModelResult
-from onehop.bench.timing import Times
+from onehop.bench.timing import Ratio, Times
 from onehop.reproduce import io_aware, isplib
 from onehop.reproduce.io_aware import counted, layers
 from onehop.reproduce.twins import Twin, silent
@@ -87,7 +88,18 @@ def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert layers.charts([wrong]) == ()
 
 
+def test_the_largest_saving_of_memory_is_named() -> None:
+    best, middle = counted.savings()
+    size = counted.GRAPHS["hm-categories"]
+    assert best.ours == counted.dgl_bytes(size) / counted.fused_bytes(size)
+    assert "hm-categories, of 460 edges" in best.note
+    assert best.verdict == "agrees"
+    assert middle.low is not None
+    assert middle.low > 6 == middle.paper
+
+
 def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isplib.curve, "measured", lambda quick, progress: [])
     for module in (io_aware, isplib):
         monkeypatch.setattr(module, "import_reason", lambda name: f"{name} cannot be imported (it is gone)")
         rows = module.reproduce(quick=True).rows
@@ -95,23 +107,86 @@ def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatc
         assert rows[-1].ours is None
 
 
+def timed(model: str, graph: str, **seconds: float) -> ModelResult:
+    times = {name.replace("_", "-"): Times((value,)) for name, value in seconds.items()}
+    return ModelResult(
+        graph, model, 32, times={"onehop": Times((1.0,)), "pyg-edge_index": times.pop("pyg"), **times}
+    )
+
+
+def test_published_epochs_are_compared_with_all_that_they_may_be_of() -> None:
+    found = [
+        timed("gcn", "reddit twin x 0.1", pyg=9.0, pyg_torch_csr=4.0),
+        timed("gcn", "proteins twin", pyg=5.0),
+        timed("gcn", "amazonproducts twin", pyg=99.0),
+        timed("gin", "reddit2 twin", pyg=7.0),
+    ]
+    rows = [isplib.headline(each, found) for each in isplib.PUBLISHED]
+    assert [row.paper for row in rows] == [54.0, 32.0, 23.0, 51.0, 93.0, 27.0]
+    assert [row.ours for row in rows] == [99.0, None, None, 7.0, 9.0, 99.0]
+    # Of large graphs Reddit and proteins alone.
+    assert (rows[4].low, rows[4].high) == (4.0, 9.0)
+    assert "gcn over pyg-edge_index on the reddit twin x 0.1" in rows[4].note
+    assert all(row.headline for row in rows)
+
+
 def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(isplib, "TWINS", (Twin("cora", 1.0),))
-    monkeypatch.setattr(isplib, "_QUICK_ROUNDS", 1)
-    found = isplib.reproduce(quick=True)
-    first, *own, last = found.rows
-    assert first.paper == 27.0
-    assert first.ours == max(row.ours for row in own if row.ours is not None)
-    assert [row.figure.split(", ")[1] for row in own] == ["GCN", "SAGE", "GIN"]
-    assert "iSpLib" in last.figure
-    assert found.charts[0].groups[0] == "GCN 32 cora twin"
+    monkeypatch.setattr(isplib.epochs, "TWINS", (Twin("cora", 1.0),))
+    monkeypatch.setattr(isplib.epochs, "_QUICK_ROUNDS", 1)
+    found = isplib.epochs.measured(quick=True)
+    rows = isplib.epochs.rows(found)
+    assert [one.model for one in found] == ["gcn", "sage-sum", "sage", "gin"]
+    assert {row.figure.split(",")[0] for row in rows} >= {
+        "training epoch over pyg-edge_index",
+        "training epoch over pyg-torch-csr",
+    }
+    assert all(row.ours is not None for row in rows if "edge_index" in row.figure)
+    assert isplib.epochs.charts(found)[0].groups[0] == "gcn cora twin"
+    assert "iSpLib" in isplib.over_isplib(found).figure
 
 
 def test_epochs_whose_losses_differ_have_no_ratio() -> None:
-    times = {"pyg-edge_index": Times((4.0,)), "onehop": Times((2.0,))}
     apart = {"onehop": "its losses are 0.25 off those of pyg-edge_index"}
     wrong = ModelResult("cora twin", "gcn", 32, times={"pyg-edge_index": Times((4.0,))}, wrong=apart)
-    assert isplib.rows([wrong])[0].note == f"Not timed: {apart['onehop']}."
-    assert isplib.charts([wrong]) == ()
-    right = ModelResult("cora twin", "gcn", 32, times=times)
-    assert isplib.rows([right])[0].ours == 2.0
+    assert isplib.epochs.rows([wrong])[0].note == f"Not timed: {apart['onehop']}."
+    assert isplib.epochs.charts([wrong]) == ()
+    assert isplib.epochs.rows([timed("gcn", "cora twin", pyg=2.0)])[0].ours == 2.0
+
+
+def width(columns: int, *gains: float) -> isplib.curve.Width:
+    names = ("generated", "built-in", "torch")
+    return isplib.curve.Width(
+        columns,
+        {name: Ratio(gain, gain - 0.1, gain + 0.1) for name, gain in zip(names, gains, strict=True)},
+        "x",
+    )
+
+
+def test_the_peak_of_the_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        width(16, 1.2, 1.0, 0.5),
+        width(32, 1.9, 1.7, 0.5),
+        width(64, 2.0, 1.8, 0.5),
+        width(128, 1.5, 1.5, 0.4),
+    ]
+    monkeypatch.setattr(isplib.curve, "processor_name", lambda: "AMD EPYC")
+    intel, amd = isplib.curve.rows(found)
+    assert (intel.paper, intel.ours, intel.note) == (32, None, "Needs a processor by Intel.")
+    # 32 columns gain as much, as far as the quartiles tell.
+    assert (amd.paper, amd.ours, amd.low, amd.high, amd.verdict) == (64, 64, 32, 64, "agrees")
+    (chart,) = isplib.curve.charts(found)
+    assert chart.groups == ("16", "32", "64", "128")
+    assert isplib.curve.charts([]) == ()
+    assert isplib.curve.rows([])[1].note == "Needs kernels for this processor in the build."
+
+
+def test_gains_at_a_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isplib.curve, "_TWIN", Twin("cora", 1.0))
+    monkeypatch.setattr(isplib.curve, "_QUICK_WIDTHS", (8,))
+    monkeypatch.setattr(isplib.curve, "_QUICK_BUDGET_S", 0.01)
+    before = native.extension.selected_isa()
+    found = isplib.curve.measured(True, silent)
+    assert native.extension.selected_isa() == before
+    for one in found:
+        assert one.columns == 8
+        assert one.gains.keys() == {"generated", "built-in", "torch"}

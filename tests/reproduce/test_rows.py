@@ -8,14 +8,14 @@ from onehop import ArgumentError
 from onehop.reproduce import WORKS, Chart, Row, Series, reproduce, tables
 from onehop.reproduce.tables import number, table
 
-KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note"]
+KEYS = ["figure", "paper", "ours", "ratio", "low", "high", "unit", "note", "headline", "verdict"]
 
 
 def row(**fields: Any) -> Row:
     return Row(**{"figure": "speed", "unit": "x", "note": "On twins.", **fields})
 
 
-def test_a_row_has_its_eight_keys_and_null_where_there_is_none() -> None:
+def test_a_row_has_its_keys_and_null_where_there_is_none() -> None:
     found = row(paper=4.0, ours=3.0, low=2.0, high=5.0).as_dict()
     assert list(found) == KEYS
     assert found["ratio"] == 0.75
@@ -26,6 +26,7 @@ def test_a_row_has_its_eight_keys_and_null_where_there_is_none() -> None:
         "ratio",
         "low",
         "high",
+        "verdict",
     }
     assert row(ours=3.0).ratio is None
     assert row(paper=3.0).ratio is None
@@ -37,6 +38,23 @@ def test_several_values_are_ours_and_an_interval() -> None:
     assert (found.ours, found.low, found.high, found.paper) == (3.0, 2.0, 5.0, 4.0)
     one = tables.row("speed", "x", "On twins.", 3.0)
     assert (one.ours, one.low, one.high, one.paper) == (3.0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict"),
+    [
+        ({"ours": 3.0}, None),
+        ({"paper": 4.0}, "open"),
+        ({"paper": 4.0, "ours": 3.0, "low": 2.0, "high": 4.0}, "agrees"),
+        ({"paper": 4.01, "ours": 3.0, "low": 2.0, "high": 4.0}, "differs"),
+        ({"paper": 1.99, "ours": 3.0, "low": 2.0, "high": 4.0}, "differs"),
+        # Without an interval as near as a paper rounds.
+        ({"paper": 100.0, "ours": 102.0}, "agrees"),
+        ({"paper": 100.0, "ours": 97.9}, "differs"),
+    ],
+)
+def test_verdicts(fields: dict[str, Any], verdict: str | None) -> None:
+    assert row(**fields).verdict == verdict
 
 
 @pytest.mark.parametrize(

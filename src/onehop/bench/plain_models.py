@@ -41,10 +41,10 @@ class GCN(TwoLayers):
 
 
 class SAGE(TwoLayers):
-    """GraphSAGE with the mean: Hamilton, Ying and Leskovec, 2017."""
+    """GraphSAGE, by default with the mean: Hamilton, Ying and Leskovec, 2017."""
 
-    def __init__(self, features: int, hidden: int, classes: int) -> None:
-        super().__init__(SAGEConv(features, hidden, aggr="mean"), SAGEConv(hidden, classes, aggr="mean"))
+    def __init__(self, features: int, hidden: int, classes: int, aggr: str = "mean") -> None:
+        super().__init__(SAGEConv(features, hidden, aggr=aggr), SAGEConv(hidden, classes, aggr=aggr))
 
 
 class GIN(TwoLayers):
@@ -190,7 +190,14 @@ ATTENTION_DROPOUT = 0.1
 
 ATTENTION = {"gat": GAT, "gatv2": GATv2, "transformer": GraphTransformer}
 
-MODELS = {"gcn": GCN, "sage": SAGE, "gin": GIN, "gin-norm": NormalisedGIN, **ATTENTION}
+MODELS: dict[str, Callable[[int, int, int], TwoLayers]] = {
+    "gcn": GCN,
+    "sage": SAGE,
+    "sage-sum": partial(SAGE, aggr="sum"),
+    "gin": GIN,
+    "gin-norm": NormalisedGIN,
+    **ATTENTION,
+}
 
 # The examples for ogbn-products normalise the adjacency matrix before they train; here each layer does, once.
 _cached_gcn = partial(GCNConv, cached=True)

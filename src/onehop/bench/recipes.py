@@ -92,7 +92,7 @@ PUBLISHED: dict[str, Recipe] = {
 
 TWO_LAYER: dict[str, Recipe] = {
     "gcn": Recipe(weighted=True),
-    **dict.fromkeys(("sage", "gin", "gin-norm"), Recipe()),
+    **dict.fromkeys(("sage", "sage-sum", "gin", "gin-norm"), Recipe()),
     **dict.fromkeys(("gat", "gatv2", "transformer"), Recipe(attention=True)),
 }
 """Those of :mod:`onehop.bench.plain_models` that have two layers of any width, without dropout."""

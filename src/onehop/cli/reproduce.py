@@ -12,7 +12,7 @@ from onehop.cli.options import Json, Threads, set_threads
 from onehop.errors import ArgumentError
 from onehop.reproduce import WORKS, reproduce as computed
 from onehop.reproduce.pictures import draw
-from onehop.reproduce.tables import table
+from onehop.reproduce.tables import headlines, table
 
 
 def _folder(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -25,7 +25,7 @@ def _folder(context: typer.Context, option: typer.CallbackParam, path: Path | No
 
 
 def reproduce(
-    work: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKS)}.")],
+    work: Annotated[str, typer.Argument(help=f"One of {', '.join(WORKS)}, or all.")],
     quick: Annotated[
         bool, typer.Option("--quick", help="Smaller graphs and fewer rounds: a few minutes.")
     ] = False,
@@ -39,18 +39,25 @@ def reproduce(
     """Computes the figures of a published work that can be had here, beside the published ones.
 
     Every row has the paper's value, ours, their ratio, an interval where constants are assumed, and one
-    sentence on the difference. What needs a GPU or other hardware says so.
+    sentence on the difference. What needs a GPU or other hardware says so. Of all works, the figures that
+    they are known for are shown, each with a verdict.
     """
-    if work not in WORKS:
-        raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, got {work!r}.")
+    if work not in (*WORKS, "all"):
+        raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, or all, got {work!r}.")
     set_threads(threads)
-    with progress(100, work) as bar:
-        found = computed(work, quick, bar.share)
     console = output()
-    console.print(found.source, markup=False)
-    console.print(table([row.as_dict() for row in found.rows]))
-    name = f"reproduce {work}{' --quick' if quick else ''}"
-    write_json(json, name, {"quick": quick, **found.as_dict()})
+    works = []
+    for name in WORKS if work == "all" else (work,):
+        with progress(100, name) as bar:
+            works.append(computed(name, quick, bar.share))
+    if work == "all":
+        known = [{"work": each.work, **row.as_dict()} for each in works for row in each.rows if row.headline]
+        console.print(headlines(known))
+    else:
+        console.print(works[0].source, markup=False)
+        console.print(table([row.as_dict() for row in works[0].rows]))
+    content = {"works": [each.as_dict() for each in works]} if work == "all" else works[0].as_dict()
+    write_json(json, f"reproduce {work}{' --quick' if quick else ''}", {"quick": quick, **content})
     if plot is not None:
-        for file in draw(found, plot):
+        for file in [file for each in works for file in draw(each, plot)]:
             console.print(f"wrote {file}", markup=False)

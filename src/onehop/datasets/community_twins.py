@@ -95,7 +95,8 @@ def _unpack(arrays: dict[str, Any]) -> Rows:
 
 
 # Nodes and edges. Reddit: W. Hamilton et al., "Inductive representation learning on large graphs" (2017), as
-# PyG's Reddit has it. proteins, products, mag (citations between papers) and papers: W. Hu et al., "Open
+# PyG's Reddit has it. reddit2 and amazonproducts: H. Zeng et al., "GraphSAINT" (2020), as PyG's Reddit2 and
+# AmazonProducts have them. proteins, products, mag (citations between papers) and papers: W. Hu et al., "Open
 # Graph Benchmark" (2020), every edge in both directions: 126.17 M, 11.53 M and 3.34 G with self loops.
 # amazon: amazon0505 of SNAP in both directions, with the features and classes of GNNAdvisor (OSDI 2021).
 # Splits are those of the named graphs but amazon's and papers'; proteins' 112 tasks are 112 classes here.
@@ -105,7 +106,7 @@ def _unpack(arrays: dict[str, Any]) -> Rows:
 # Community sizes and shares bring clustering coefficients near those of the named graphs (products 0.41,
 # amazon 0.41, proteins 0.28, arxiv 0.23, mag 0.10, papers 0.09: Hu et al., and SNAP), and products to the
 # 54.1 % that re-tiling is known to save there with tiles of 128 (GraNDe, IEEE Transactions on Computers
-# 2023). Reddit's are chosen. The figures reached are in docs/reference/datasets.md.
+# 2023). Those of reddit, reddit2 and amazonproducts are chosen. The figures reached are in docs/reference/datasets.md.
 COMMUNITY_TWINS = {
     "arxiv-communities": CommunityTwin(
         model=BlockModel(
@@ -134,6 +135,34 @@ COMMUNITY_TWINS = {
         width=602,
         train=153_431 / 232_965,
         val=23_831 / 232_965,
+    ),
+    "reddit2": CommunityTwin(
+        model=BlockModel(
+            num_nodes=232_965,
+            num_pairs=11_606_919,
+            tail=4.0,
+            largest_degree=4_386,
+            community=400.0,
+            inside=0.7,
+        ),
+        num_classes=41,
+        width=602,
+        train=0.66,
+        val=0.1,
+    ),
+    "amazonproducts": CommunityTwin(
+        model=BlockModel(
+            num_nodes=1_569_960,
+            num_pairs=132_169_734,
+            tail=2.5,
+            largest_degree=50_000,
+            community=400.0,
+            inside=0.7,
+        ),
+        num_classes=107,
+        width=200,
+        train=0.85,
+        val=0.05,
     ),
     "proteins": CommunityTwin(
         model=BlockModel(

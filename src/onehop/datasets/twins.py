@@ -264,6 +264,7 @@ def twin(
     name               nodes        directed edges   features  classes
     =================  ===========  ===============  ========  =======
     amazon             410,236      4,878,874        96        22
+    amazonproducts     1,569,960    264,339,468      200       107
     arxiv              169,343      2,315,598        128       40
     arxiv-communities  169,343      2,315,598        128       40
     cora               2,708        10,556           1,433     7
@@ -274,12 +275,13 @@ def twin(
     pubmed             19,717       88,648           500       3
     reddit             232,965      114,615,892      602       41
     reddit-mini        58,000       11,000,000       128       41
+    reddit2            232,965      23,213,838       602       41
     road               250,000      998,000          16        16
     =================  ===========  ===============  ========  =======
 
     Edges go both ways, without self loops and repeated edges: who wants loops, as GCN's normalisation and the
-    near-rank machines do, adds them. amazon, arxiv-communities, mag, papers, products, proteins and reddit
-    have many small communities (:mod:`onehop.datasets.block_model`); their edges are ordered by destination,
+    near-rank machines do, adds them. amazon, amazonproducts, arxiv-communities, mag, papers, products,
+    proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`); their edges are ordered by destination,
     then by source, which is the order that a graph keeps. Those of the others are ordered by source, then by
     destination.
 

@@ -1,4 +1,4 @@
-"""Rows and pictures of what was timed in turns with PyG alone and under the patch."""
+"""Rows and pictures of what was timed in turns under the patch and in other ways, first PyG's."""
 
 from collections.abc import Mapping
 
@@ -9,19 +9,21 @@ from onehop.reproduce import tables
 from onehop.reproduce.tables import Chart, Row, Series, number
 
 
-def row(figure: str, found: Compared, remark: str) -> Row:
-    """PyG's time over ours, and the quartiles of the rounds; or why they were not timed.
+def row(figure: str, found: Compared, remark: str, over: str = PYG.name) -> Row:
+    """The time of another way over ours, and the quartiles of the rounds; or why they were not timed.
 
     Args:
         figure: Name of the figure.
         found: Times of both.
         remark: The end of the note, after both medians.
+        over: Name of the other way, a variant of PyG.
     """
-    ratio = found.ratio(PYG.name, ONEHOP.name)
+    ratio = found.ratio(over, ONEHOP.name)
     if ratio is None:
-        reasons = "; ".join({**found.skipped, **found.wrong}.values())
+        left = {**found.skipped, **found.wrong}
+        reasons = "; ".join(left[name] for name in (over, ONEHOP.name) if name in left)
         return tables.row(figure, "x", f"Not timed: {reasons}.")
-    ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, PYG.name))
+    ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, over))
     values = (ratio.median, ratio.lower_quartile, ratio.upper_quartile)
     return tables.row(figure, "x", f"{theirs} ms with PyG, {ours} {remark}", values)
 

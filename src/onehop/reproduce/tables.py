@@ -8,6 +8,8 @@ from onehop.errors import ArgumentError
 from onehop.tables import Column, Table
 
 Values = tuple[float | None, ...]
+# How far a published figure may be from the value that it was rounded from.
+_ROUNDED = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +24,7 @@ class Row:
         high: Largest value, likewise.
         unit: Unit of all four; "x" for ratios.
         note: One sentence on the difference, or on what is missing.
+        headline: Whether it is one of the few figures that the work is known for.
 
     Raises:
         ArgumentError: The note is empty, or the interval does not hold the value.
@@ -34,6 +37,7 @@ class Row:
     ours: float | None = None
     low: float | None = None
     high: float | None = None
+    headline: bool = False
 
     def __post_init__(self) -> None:
         """Checks the note and the interval."""
@@ -54,9 +58,26 @@ class Row:
         """Ours over the paper's; None where one of them is missing."""
         return self.ours / self.paper if self.ours is not None and self.paper else None
 
+    @property
+    def verdict(self) -> str | None:
+        """Return "agrees", "differs" or, without a value here, "open"; None where nothing is published.
+
+        A value agrees whose interval holds the published one or, without an interval, which is within
+        :data:`_ROUNDED` of it: papers state two or three digits.
+        """
+        if self.paper is None:
+            return None
+        if self.ours is None:
+            return "open"
+        if self.low is None or self.high is None:
+            agrees = abs(self.ours - self.paper) <= _ROUNDED * abs(self.paper)
+        else:
+            agrees = self.low <= self.paper <= self.high
+        return "agrees" if agrees else "differs"
+
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; null where there is no value."""
-        names = ("figure", "paper", "ours", "ratio", "low", "high", "unit", "note")
+        names = ("figure", "paper", "ours", "ratio", "low", "high", "unit", "note", "headline", "verdict")
         return {name: getattr(self, name) for name in names}
 
 
@@ -66,6 +87,8 @@ def row(
     note: str,
     ours: float | Sequence[float] | None = None,
     paper: float | None = None,
+    *,
+    headline: bool = False,
 ) -> Row:
     """A row of a table.
 
@@ -76,11 +99,14 @@ def row(
         ours: The value here. Several values: ours, then those under other assumptions, whose range is the
             interval. None where it cannot be had.
         paper: The published value; None where none is published or could be read.
+        headline: Whether it is one of the few figures that the work is known for.
     """
-    if ours is None or isinstance(ours, float | int):
-        return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours)
-    low, high = min(ours), max(ours)
-    return Row(figure=figure, unit=unit, note=note, paper=paper, ours=ours[0], low=low, high=high)
+    values: dict[str, float | None] = {"ours": None}
+    if isinstance(ours, float | int):
+        values = {"ours": ours}
+    elif ours is not None:
+        values = {"ours": ours[0], "low": min(ours), "high": max(ours)}
+    return Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +212,11 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(_COLUMNS, rows)
 
 
+def headlines(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Rows of several works, each with its ``work``: the published value, ours, and the verdict."""
+    return Table(_HEADLINE_COLUMNS, rows)
+
+
 def number(value: float | None) -> str:
     """A value with three significant digits, thousands in full; empty for None."""
     if value is None:
@@ -205,4 +236,12 @@ _COLUMNS = (
     Column("interval", _interval),
     Column("unit", "unit", left=True),
     Column("difference", "note", left=True),
+)
+_HEADLINE_COLUMNS = (
+    Column("work", "work", left=True),
+    *_COLUMNS[:3],
+    Column("interval", _interval),
+    Column("unit", "unit", left=True),
+    Column("verdict", "verdict", left=True),
+    Column("why", "note", left=True),
 )

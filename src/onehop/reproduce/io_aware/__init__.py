@@ -18,7 +18,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         quick: Use a part of the twin and three rounds.
         progress: Told how far it is.
     """
-    fixed = (*counted.headlines(), *counted.memory(), *counted.times())
+    fixed = (*counted.headlines(), *counted.savings(), *counted.memory(), *counted.times())
     reason = import_reason("torch_geometric")
     if reason is not None:
         absent = row("layers over PyG on this processor", "x", f"Needs PyG: {reason}.")

@@ -112,7 +112,7 @@ def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> lis
             compared = prior == GRANDE and scheme == PUBLISHED and threads == THREADS[0]
             note = _note(compared, values[0], in_time.get(name)) + open_winner(values)
             in_time.setdefault(name, values[0])
-            found.append(row(figure, "x", note, values, value if compared else None))
+            found.append(row(figure, "x", note, values, value if compared else None, headline=compared))
     return found
 
 

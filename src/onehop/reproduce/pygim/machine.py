@@ -68,7 +68,7 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
             )
             note += " The host draws 70 W on both sides; the paper's is not known." if energy else ""
             figure = f"inference, {quantity} of PyTorch on the host over {PUBLISHED}, {name}"
-            found.append(row(figure, "x", note + open_winner(bounds), bounds, published))
+            found.append(row(figure, "x", note + open_winner(bounds), bounds, published, headline=True))
     for case in own:
         report = case.base.reports.get(PUBLISHED)
         if report is not None:
@@ -77,7 +77,7 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
             note += "the paper's definition could not be read."
             found.append(row(figure, "%", note, 100 * report.utilisation))
     note = "Needs a GPU for the other side."
-    found.append(row("utilisation over PyTorch's on a GPU", "x", note, paper=_PAPER_UTILISATION))
+    found.append(row("utilisation over PyTorch's on a GPU", "x", note, paper=_PAPER_UTILISATION, headline=True))
     return found
 
 

@@ -1,0 +1,122 @@
+"""iSpLib: training epochs of PyG's models on a CPU, and the width at which generated kernels gain most.
+
+The published ratios name a model and a release of PyG or PyTorch, and neither the graph nor which baseline
+of iSpLib's scripts they are over. So each is compared with all of them that can be measured here, and the
+interval is their range.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from onehop.bench.models import ModelResult
+from onehop.bench.peers.base import import_reason
+from onehop.bench.variants import ISPLIB, PYG, TORCH_CSR
+from onehop.reproduce.isplib import curve, epochs
+from onehop.reproduce.tables import Reproduction, Row, row
+from onehop.reproduce.twins import Progress, part, silent
+
+_SOURCE = (
+    "M. S. H. Anik et al., iSpLib, short paper at the Web Conference 2024 (arXiv 2403.14853): its abstract, "
+    "and its author's account of the whole work."
+)
+
+
+_GRAPHS = tuple(twin.name for twin in epochs.TWINS)
+
+
+class Published(NamedTuple):
+    """A published ratio of times of a training epoch.
+
+    Attributes:
+        figure: Its name.
+        paper: The value.
+        models: The models that it may be of.
+        graphs: The twins of the graphs that it may be of.
+        over: The baselines that it may be over; empty for all of iSpLib's scripts.
+    """
+
+    figure: str
+    paper: float
+    models: tuple[str, ...]
+    graphs: tuple[str, ...] = _GRAPHS
+    over: tuple[str, ...] = ()
+
+
+_EPOCH = "training epoch over PyG 2.4"
+PUBLISHED = (
+    Published(f"{_EPOCH}, GCN", 54.0, ("gcn",)),
+    Published(f"{_EPOCH}, GraphSAGE, sum", 32.0, ("sage-sum",)),
+    Published(f"{_EPOCH}, GraphSAGE, mean", 23.0, ("sage",)),
+    Published(f"{_EPOCH}, GIN", 51.0, ("gin",)),
+    Published(
+        "training epoch over PyTorch 2.1, GCN on large graphs, best",
+        93.0,
+        ("gcn",),
+        ("reddit", "proteins"),
+        (PYG.name, TORCH_CSR.name),
+    ),
+    Published("training epoch over PyTorch 2.1 and PyG 2.4, best", 27.0, epochs.MODELS),
+)
+
+
+def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
+    """Computes the figures of iSpLib.
+
+    Args:
+        quick: Use smaller parts of the twins, fewer widths and rounds, and leave out ``torch.compile``.
+        progress: Told how far it is.
+    """
+    widths = curve.measured(quick, part(progress, 0.9, 1.0))
+    peaks, drawn = curve.rows(widths), curve.charts(widths)
+    reason = import_reason("torch_geometric")
+    if reason is not None:
+        absent = [
+            row(each.figure, "x", f"Needs PyG: {reason}.", paper=each.paper, headline=True)
+            for each in PUBLISHED
+        ]
+        return Reproduction(work="isplib", source=_SOURCE, rows=(*peaks, *absent), charts=drawn)
+    found = epochs.measured(quick, part(progress, 0.0, 0.9))
+    return Reproduction(
+        work="isplib",
+        source=_SOURCE,
+        rows=(
+            *(headline(each, found) for each in PUBLISHED),
+            *peaks,
+            over_isplib(found),
+            *epochs.rows(found),
+        ),
+        charts=(*epochs.charts(found), *drawn),
+    )
+
+
+def headline(published: Published, found: Sequence[ModelResult]) -> Row:
+    """A published ratio beside the largest of ours that it may be of, and the range of all these."""
+    ours = sorted(
+        (
+            (ratio.median, f"{one.model} over {name} on the {one.graph}")
+            for one in found
+            if one.model in published.models and one.graph.split(" ")[0] in published.graphs
+            for name in one.times
+            if name in (published.over or epochs.BASELINES) and (ratio := one.speedup(name)) is not None
+        ),
+        reverse=True,
+    )
+    if not ours:
+        return row(published.figure, "x", "Nothing was timed.", paper=published.paper, headline=True)
+    note = (
+        f"The largest of {len(ours)}: {ours[0][1]}, here on {epochs.threads()}. The interval holds all, "
+        "because the source names neither the graph nor the baseline."
+    )
+    values = [value for value, _ in ours]
+    return row(published.figure, "x", note, values, published.paper, headline=True)
+
+
+def over_isplib(found: Sequence[ModelResult]) -> Row:
+    """ISpLib's own time over ours, where it can be imported: the only ratio that no host changes much."""
+    figure = "iSpLib's training epoch over ours"
+    ratios = [ratio.median for one in found if (ratio := one.speedup(ISPLIB.name)) is not None]
+    if not ratios:
+        return row(figure, "x", f"Needs iSpLib: {ISPLIB.available() or 'its losses differ'}.")
+    ratios.sort()
+    middle = ratios[len(ratios) // 2]
+    return row(figure, "x", f"The middle of {len(ratios)}, and their range.", [middle, *ratios])

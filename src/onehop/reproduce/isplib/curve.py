@@ -1,0 +1,142 @@
+"""The gain of kernels for this processor over fallback kernels, by the width of the features.
+
+The fallback are the same kernels compiled for the least processor of this architecture. Generated ones are
+made for one width by ``onehop.tune(codegen=True)``, which uses them where they beat the built-in ones.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from onehop import Graph, aggregate, native, tune
+from onehop.bench.cases import Workload
+from onehop.bench.peers.base import beta_warnings_ignored
+from onehop.bench.peers.sparse import csr_tensor
+from onehop.bench.stamp import machine_line
+from onehop.bench.timing import Ratio, interleave
+from onehop.processor import name as processor_name
+from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.twins import Progress, Twin
+
+_TWIN = Twin("proteins", 0.04, scale=0.2)
+_WIDTHS, _QUICK_WIDTHS = (8, 16, 32, 64, 128, 256, 512), (16, 32, 64, 128)
+_ROUNDS, _QUICK_ROUNDS = 11, 5
+# Seconds of the search and of the compilation, for each width.
+_BUDGET_S, _QUICK_BUDGET_S = 30.0, 8.0
+_FALLBACK = "portable"
+# Maker of the processor -> the published best width.
+_PUBLISHED = {"Intel": 32, "AMD": 64}
+
+
+@dataclass(frozen=True)
+class Width:
+    """The gains at one width.
+
+    Attributes:
+        columns: The width.
+        gains: Time of the fallback over that of "built-in" and "generated" kernels and of "torch".
+        generated: What became of the generated kernels, in words.
+    """
+
+    columns: int
+    gains: dict[str, Ratio]
+    generated: str
+
+
+def measured(quick: bool, progress: Progress) -> list[Width]:
+    """The sum over a twin at every width; empty where this build has no kernels but the fallback."""
+    if native.extension.selected_isa() == _FALLBACK:
+        return []
+    one = _TWIN.of_run(quick)
+    found = one.data(progress)
+    workload = Workload(one.label, found.edge_index, found.num_nodes)
+    with beta_warnings_ignored():
+        matrix = csr_tensor(workload, torch.int32, weighted=False)
+    widths = _QUICK_WIDTHS if quick else _WIDTHS
+    results = []
+    for place, columns in enumerate(widths):
+        progress(f"{one.name}: {columns} columns", place / len(widths))
+        results.append(_at(workload.graph, matrix, columns, quick))
+    return results
+
+
+def _at(graph: Graph, matrix: Tensor, columns: int, quick: bool) -> Width:
+    x = torch.randn(graph.num_src, columns, generator=torch.Generator().manual_seed(0), device="cpu")
+    run = partial(aggregate, graph, x)
+    fallback = partial(_by_fallback, run)
+    gains = _over(fallback, {"built-in": run, "torch": lambda: matrix @ x}, quick)
+    budget_s = _QUICK_BUDGET_S if quick else _BUDGET_S
+    tuned = tune(graph, columns, backward=False, codegen=True, keep=False, again=True, budget_s=budget_s)
+    # From here on this process has the tuned plan.
+    gains |= _over(fallback, {"generated": run}, quick)
+    return Width(columns, gains, tuned.entries[0].codegen)
+
+
+def _over(
+    fallback: Callable[[], object], calls: dict[str, Callable[[], object]], quick: bool
+) -> dict[str, Ratio]:
+    times = interleave({"fallback": fallback, **calls}, _QUICK_ROUNDS if quick else _ROUNDS)
+    return {name: Ratio.of(times["fallback"], times[name]) for name in calls}
+
+
+def _by_fallback(call: Callable[[], object]) -> object:
+    best = native.extension.selected_isa()
+    native.extension.select_isa(_FALLBACK)
+    try:
+        return call()
+    finally:
+        native.extension.select_isa(best)
+
+
+def rows(found: Sequence[Width]) -> list[Row]:
+    """The width at which generated kernels gain most, on each maker's processors; and their gain there."""
+    here = next((maker for maker in _PUBLISHED if maker in processor_name()), None)
+    figure = "width at which generated kernels gain most over fallback kernels"
+    made = []
+    for maker, paper in _PUBLISHED.items():
+        if maker != here or not found:
+            missing = (
+                f"a processor by {maker}" if maker != here else "kernels for this processor in the build"
+            )
+            made.append(row(f"{figure}, {maker}", "columns", f"Needs {missing}.", paper=paper, headline=True))
+            continue
+        best = max(found, key=lambda each: each.gains["generated"].median)
+        gain = best.gains["generated"]
+        # Their quartiles overlap with those of the best.
+        alike = [
+            each.columns for each in found if each.gains["generated"].upper_quartile >= gain.lower_quartile
+        ]
+        note = (
+            f"On {_TWIN.name}, a gain of {gain.median:.2f}x there; the interval holds the widths whose "
+            f"quartiles reach it. {best.generated[:1].upper()}{best.generated[1:]}."
+        )
+        values = [best.columns, *alike]
+        made.append(row(f"{figure}, {maker}", "columns", note, values, paper, headline=True))
+    return made
+
+
+def charts(found: Sequence[Width]) -> tuple[Chart, ...]:
+    """The gains over the widths; none where there is no other kernel than the fallback."""
+    if not found:
+        return ()
+    series = tuple(
+        Series(
+            label=name,
+            values=tuple(each.gains[name].median for each in found),
+            low=tuple(each.gains[name].lower_quartile for each in found),
+            high=tuple(each.gains[name].upper_quartile for each in found),
+        )
+        for name in ("generated", "built-in", "torch")
+    )
+    chart = Chart(
+        name="widths",
+        title="Sum of neighbours, times as fast as the fallback kernels, by width",
+        machine=machine_line(),
+        unit="gain",
+        groups=tuple(str(each.columns) for each in found),
+        series=series,
+    )
+    return (chart,)

@@ -1,0 +1,71 @@
+"""Training epochs of iSpLib's four models over each baseline of its scripts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import torch
+
+from onehop.bench.cases import Workload
+from onehop.bench.models import ModelCase, ModelResult, compared
+from onehop.bench.tasks import LearningTask
+from onehop.bench.variants import FURTHER, ISPLIB, ONEHOP, PYG, SPARSE_TENSOR, TORCH_CSR
+from onehop.reproduce import beside_pyg
+from onehop.reproduce.tables import Chart, Row
+from onehop.reproduce.twins import Progress, Twin, silent
+
+MODELS = ("gcn", "sage-sum", "sage", "gin")
+# The parts of the named graphs that two threads train on within minutes.
+TWINS = (
+    Twin("reddit", 0.02, scale=0.1),
+    Twin("reddit2", 0.05, scale=0.5),
+    Twin("proteins", 0.04, scale=0.2),
+    Twin("amazonproducts", 0.005, scale=0.05),
+)
+_HIDDEN = 32
+_ROUNDS, _QUICK_ROUNDS = 5, 3
+_COMPILED = FURTHER["pyg-compiled"]
+# edge_index, torch's sparse product, torch.compile, torch_sparse's kernels.
+BASELINES = tuple(each.name for each in (PYG, TORCH_CSR, _COMPILED, SPARSE_TENSOR))
+
+
+def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
+    """Every model on every graph, in every way that can be had; compiling takes half a minute a model."""
+    ways = (ONEHOP, PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB, *(() if quick else (_COMPILED,)))
+    found: list[ModelResult] = []
+    total = len(TWINS) * len(MODELS)
+    for one in (each.of_run(quick) for each in TWINS):
+        progress(f"{one.name}: loading", len(found) / total)
+        task = replace(LearningTask.of(one.data(features=True)), name=one.label)
+        workload = Workload(one.name, task.edge_index, task.x.size(0))
+        for model in MODELS:
+            progress(f"{one.name}: {model}", len(found) / total)
+            case = ModelCase(task, workload, model, _HIDDEN)
+            found.append(compared(case, ways, _QUICK_ROUNDS if quick else _ROUNDS)[0])
+    return found
+
+
+def threads() -> str:
+    """The number of threads, in words."""
+    count = torch.get_num_threads()
+    return "one thread" if count == 1 else f"{count} threads"
+
+
+def rows(found: Sequence[ModelResult]) -> list[Row]:
+    """A row for each model, graph and baseline: its time over ours, and the quartiles of the rounds."""
+    return [
+        beside_pyg.row(
+            f"training epoch over {name}, {one.model}, hidden {_HIDDEN}, {one.graph}",
+            one,
+            "ms under the patch; quartiles of the rounds.",
+            name,
+        )
+        for one, name in product(found, BASELINES)
+        if name in {**one.times, **one.skipped, **one.wrong}
+    ]
+
+
+def charts(found: Sequence[ModelResult]) -> tuple[Chart, ...]:
+    """Milliseconds of an epoch, PyG beside ours; none where nothing was timed."""
+    title = f"A training epoch of two-layer models, hidden {_HIDDEN}"
+    return beside_pyg.charts("epochs", title, {f"{one.model} {one.graph}": one for one in found})
