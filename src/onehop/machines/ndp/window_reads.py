@@ -104,7 +104,8 @@ def _sampled(run: LayerRun) -> list[int]:
     counts = run.traffic.pod_reads
     if not counts.sum():
         return []
-    return np.unique(np.linspace(0, len(counts) - 1, _WINDOWS).astype(np.int64)).tolist()
+    windows: list[int] = np.unique(np.linspace(0, len(counts) - 1, _WINDOWS).astype(np.int64)).tolist()
+    return windows
 
 
 def _beginning(run: LayerRun, window: int, rank: int) -> Requests:
