@@ -62,6 +62,10 @@ class Simulation {
       }
     }
     counts_.cycles = last_data_;
+    for (int64_t rank = 0; rank < controller_.ranks; ++rank) {
+      for (uint64_t left = device_.open[rank]; left != 0; left &= left - 1)
+        close_at(rank * kMostBanks + __builtin_ctzll(left), last_data_);
+    }
     return counts_;
   }
 
@@ -141,6 +145,7 @@ class Simulation {
     count(request, counts_.row_misses);
     put_down(kActivate, request.bank, request.row, -1);
     device_.activate(request.bank, request.row, clock_);
+    opened_at_[request.bank] = clock_;
     forget_in_rank(waiting_.openers, request.bank);
     waiting_.row_opened(place);
     ++progress_.opened_in[Device::rank_of(request.bank)];
@@ -165,6 +170,7 @@ class Simulation {
       bank = request.bank;
     }
     put_down(kPrecharge, bank, -1, -1);
+    close_at(bank, clock_);
     device_.precharge(bank, clock_);
     forget_in_rank(waiting_.closers, bank);
     start_row(bank);
@@ -194,6 +200,7 @@ class Simulation {
     forget(waiting_.openers);
     for (uint64_t left = open; left != 0; left &= left - 1) {
       const int64_t bank = rank * kMostBanks + __builtin_ctzll(left);
+      close_at(bank, clock_);
       start_row(bank);
       waiting_.row_closed(bank);
     }
@@ -230,6 +237,7 @@ class Simulation {
     }
     waiting_.served(place);
     if (closes) {
+      close_at(bank, std::max(clock_ + device_.far.cas_pre[kind], opened_at_[bank] + device_.far.act_pre));
       device_.auto_precharge<kind>(bank, clock_);
       start_row(bank);
       waiting_.row_closed(bank);
@@ -237,6 +245,9 @@ class Simulation {
       progress_.used_up[Device::rank_of(bank)] |= Device::bit(bank);
     }
   }
+
+  // The bank's row, open since its ACT, is closed at this clock.
+  void close_at(int64_t bank, int64_t clock) { counts_.open_clocks += clock - opened_at_[bank]; }
 
   // No access of the bank's next row was made yet.
   void start_row(int64_t bank) {
@@ -286,6 +297,7 @@ class Simulation {
   Chooser<one_rank> chooser_;
   const int64_t refresh_every_, refresh_sets_;  // clocks between two refreshes; refreshes that take a rank's banks once
   int64_t accesses_[kMostRanks * kMostBanks] = {};  // of the open row, where rows are closed after some
+  int64_t opened_at_[kMostRanks * kMostBanks] = {};  // the clock of the last ACT
   int64_t clock_ = 0, next_refresh_, last_data_ = 0;
   Counts counts_ = {};
 };

@@ -62,6 +62,7 @@ struct Counts {
   int64_t activations, refreshes;            // refreshes: over all ranks
   int64_t forwarded, coalesced;              // requests that a queued write answered or absorbed
   int64_t read_latency;                      // sum over reads, from arrival to the end of the data
+  int64_t open_clocks;                       // sum over banks, of the clocks in which a row is open
   int64_t accepted_cycles, accepted_served;  // when the queue took the last request, and bursts begun until then
 };
 

@@ -1,4 +1,5 @@
 import json
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -169,9 +170,30 @@ def test_the_timeline_has_every_burst_and_rows_that_are_open_around_it(tmp_path)
     assert max(e["ts"] + e["dur"] for e in spans) * 1e3 <= document["time_ns"] + 1e-3
 
 
+def test_commands_are_those_of_the_run(tmp_path):
+    path = tmp_path / "all.csv"
+    document, output = written(tmp_path / "run.json", "--requests", 300, "--ranks", 2, "--commands", path)
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    commands = document["commands"]
+    assert commands["counts"] == {
+        name: n for name, n in Counter(line[1] for line in lines).items() if name != "END"
+    }
+    assert commands["counts"]["RD"] == document["served"] == commands["bursts"]
+    assert commands["counts"]["ACT"] == document["activations"]
+    assert int(lines[-1][0]) == document["cycles"] == commands["cycles"]
+    assert {line[2] for line in lines} == {"0", "1"}
+    assert "as DRAMPower has them (ACT" in " ".join(output.split())
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["--commands", "all.csv", "--level", "curve"], "expected command, which alone knows"),
+        (["--commands", "all.csv", "--sweep", "faw=32,48"], "commands: a sweep has several"),
+        (["--commands", "all.txt"], "commands: expected the name of a file that ends in"),
+        (["--commands", "all.csv", "--preset", "HBM3_6400"], "HBM3_6400 has two"),
+        (["--commands", "all.csv", "--requests", "11000000"], "would fill up to 0.9 GB"),
+        (["--commands", "."], "commands: cannot write"),
         (["--sweep", "faw=32.5"], "expected integers for faw"),
         (["--sweep", "speed=1,2"], "sweep: expected NAME=A:B"),
         (["--sweep", "faw=32,48", "--trace", "t.json"], "a sweep has no timeline"),

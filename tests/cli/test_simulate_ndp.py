@@ -4,6 +4,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from onehop.bench import sources
+from onehop.graph import Graph
+from onehop.graph.self_loops import with_self_loops
+from onehop.machines.ndp import Machine, NdpPlan
 from tests.cli.running import onehop
 from tests.registries import as_before
 
@@ -321,3 +325,38 @@ def test_a_mapping_of_a_file(tmp_path, monkeypatch):
         "--mapping", "bursts.py:Bursts",
     )  # fmt: skip
     assert sampled["time_ms"] == pytest.approx(content["time_ms"], rel=1e-12)
+
+
+def test_commands_are_a_ranks_feature_reads(tmp_path):
+    path = tmp_path / "reads.trace"
+    content, output = simulated(
+        tmp_path / "ndp.json", *SMALL, "--width", 64, "--mapping", "dimm", "--commands", path
+    )
+    commands = content["commands"]
+    names = [line.split(",")[1] for line in path.read_text().splitlines()[1:]]
+    assert names.count("RD") == commands["counts"]["RD"] == commands["bursts"] > 0
+    assert "WR" not in names
+    # One window: the trace is the whole of what its busiest rank reads.
+    assert commands["windows"] == [0]
+    found = sources.dataset("twin:cora", lambda *_: None, seed=0, scale=0.3, features=False)
+    graph = with_self_loops(Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes))
+    bursts = Machine("grande_16").layers(graph, [64], NdpPlan("dimm"))[0].run.traffic.feature_bursts[0]
+    assert (commands["rank"], commands["bursts"]) == (bursts.argmax(), bursts.max())
+    told = " ".join(output.split())
+    assert (
+        f"commands of a sample, the feature reads of rank {commands['rank']} in windows 0 of layer 1" in told
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--mapping", "baseline"], "expected a mapping of this machine"),
+        (["--sample", 3], "omit --commands or --sample"),
+        (["--sweep", "faw=32,48"], "commands: a sweep has several"),
+    ],
+)
+def test_commands_that_there_are_not_are_refused(arguments, sentence, tmp_path):
+    result = onehop("simulate", "ndp", *SMALL, "--commands", tmp_path / "all.csv", *arguments)
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.output.split())

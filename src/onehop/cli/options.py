@@ -56,6 +56,14 @@ Export = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write the requests to this file as well.", callback=_writable),
 ]
+Commands = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Write every DRAM command: .csv for DRAMPower, .trace as Ramulator 2.1 records them.",
+        callback=_writable,
+    ),
+]
 Report = Annotated[
     Path | None,
     typer.Option(

@@ -51,4 +51,4 @@ def test_the_curves_rows_are_those_that_were_opened(case):
     report = memory.run(access, 200_000, "curve")
     opened = int(row["row_misses"]) + int(row["row_conflicts"])
     assert report.activations == pytest.approx(opened, rel=0.03)
-    assert report.energy["activate"] == pytest.approx(report.activations * 5.9)
+    assert report.energy["activate"] == pytest.approx(report.activations * memory.dram.energy.activate_nj)

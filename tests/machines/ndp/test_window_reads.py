@@ -6,7 +6,7 @@ import torch
 from onehop.graph import Graph
 from onehop.machines.dram import Memory
 from onehop.machines.ndp import Machine, NdpPlan, load
-from onehop.machines.ndp.window_reads import model_error_percent, window_reads
+from onehop.machines.ndp.window_reads import model_error_percent, sampled_reads, window_reads
 from tests.machines.ndp.graphs import random_graph
 
 
@@ -103,3 +103,20 @@ def test_windows_without_reads_are_passed_over():
     run = run_of(graph, 256, "rank", "index")
     assert run.traffic.pod_reads[0].sum() == 0
     assert 0 < abs(model_error_percent(run)) < 10
+
+
+def test_a_sample_is_of_the_rank_that_reads_most():
+    run = run_of(random_graph(900, 9000), 256, "rank", "index")
+    sample, last = sampled_reads(run), len(run.schedule.ends_ns) - 1
+    assert last > 3
+    assert sample.windows == [0, last // 3, 2 * last // 3, last]
+    reads = run.traffic.pod_reads.sum(axis=0)
+    assert reads[sample.rank] == reads.max()
+    wanted = [burst for window in sample.windows for burst in naive(run, window, sample.rank)]
+    assert sample.requests.bursts.tolist() == wanted
+    assert not sample.requests.writes.any()
+
+
+def test_without_reads_the_sample_is_empty():
+    sample = sampled_reads(run_of(random_graph(30, 0), 16, "rank"))
+    assert (sample.windows, len(sample.requests)) == ([], 0)

@@ -9,7 +9,8 @@ import typer
 from onehop.bench import sources
 from onehop.bench.lists import names
 from onehop.cli.console import progress
-from onehop.cli.options import Export, command
+from onehop.cli.options import Commands, Export, command
+from onehop.cli.simulate import command_file
 from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
@@ -101,6 +102,7 @@ class Options(Shared):
     ] = None
     export: Export = None
     export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store"
+    commands: Commands = None
 
     @property
     def requests_given(self) -> bool:
@@ -118,9 +120,11 @@ class Options(Shared):
 def dram(options: Options) -> None:
     """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
     drawn = options.case()
-    if (options.requests_given or options.trace is not None) and options.level != "command":
+    needs_commands = options.requests_given or options.trace is not None or options.commands is not None
+    if needs_commands and options.level != "command":
         raise ArgumentError(
-            f"level: expected command, which alone knows given requests and timelines, got {options.level!r}."
+            "level: expected command, which alone knows given requests, commands and timelines, got "
+            f"{options.level!r}."
         )
     if options.graph is not None and options.replay is not None:
         raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
@@ -133,6 +137,7 @@ def dram(options: Options) -> None:
                 raise ArgumentError(f"{option}: {name} is of drawn traffic, and these requests are given.")
     memory, access = experiment.case.memory, experiment.case.access
     count, seed = options.requests, options.seed
+    command_file.check(options.commands, experiment.swept, memory, 0 if options.replay else count)
     with progress(what="reading requests") as bar:
         loaded = None if options.graph is None else load_graph(options.graph, options, bar)
 
@@ -159,6 +164,10 @@ def dram(options: Options) -> None:
         bar.describe("serving requests")
         report = serve(experiment.case)
         lines = experiment.sweep(line, bar)
+        commands = None
+        if options.commands is not None:
+            served = recorded or memory.requests(access, count, seed)
+            commands = command_file.write(options.commands, memory, served, bar)
 
     def drawn_timeline() -> Trace:
         log = memory.commands(recorded or memory.requests(access, count, seed)).log
@@ -168,6 +177,8 @@ def dram(options: Options) -> None:
     why_not = memory.why_no_limits(access) if recorded is None else "the formula knows no given requests"
     bounds = None if why_not else memory.limits(access)
     rows = [*_rows(report), ("what binds, by formula", why_not if bounds is None else _binding(bounds))]
+    if commands is not None:
+        rows.append(("commands", command_file.told(commands)))
     ranks = f"{memory.ranks} rank" + "s" * (memory.ranks > 1)
     title = f"{report.dram}, {_traffic(options, access)}, {memory.layout}, {ranks}"
     asked: dict[str, Any] = {
@@ -185,6 +196,7 @@ def dram(options: Options) -> None:
         **asdict(report),
         "limits": bounds and {**asdict(bounds), "binds": bounds.binds, "cycles": bounds.cycles},
         "no_limits_because": why_not or None,
+        "commands": commands,
         **lines,
     }
     experiment.finish(

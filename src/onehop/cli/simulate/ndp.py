@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,8 +11,8 @@ from rich.console import RenderableType
 
 from onehop.bench.ndp_models import output_errors
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import command, set_threads
-from onehop.cli.simulate import ndp_sample, ndp_sweep
+from onehop.cli.options import Commands, command, set_threads
+from onehop.cli.simulate import command_file, ndp_sample, ndp_sweep
 from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
@@ -30,8 +31,10 @@ from onehop.machines.ndp import (
     toy,
     whole_report,
 )
+from onehop.machines.ndp.layer import LayerRun
 from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.prior import PriorRun
+from onehop.machines.ndp.window_reads import sampled_reads
 from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
 from onehop.tables import Column, Table
 
@@ -89,6 +92,7 @@ class Options(OfGraphs):
             show_default=False,
         ),
     ] = None
+    commands: Commands = None
     priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False
     gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False
 
@@ -127,6 +131,12 @@ def ndp(options: Options) -> None:
     _one("check", options.check, ("full", "sample"))
     if options.model:
         _one("model", options.model, MODELS)
+    command_file.check(options.commands, experiment.swept, experiment.case.machine.memory.rank)
+    if options.commands is not None and options.compared:
+        raise ArgumentError(
+            f"commands: expected a mapping of this machine, whose ranks send them, got {options.mapping}; "
+            "omit --commands or --mapping."
+        )
     if options.sample is None:
         _whole(options, experiment)
     else:
@@ -135,7 +145,9 @@ def ndp(options: Options) -> None:
 
 def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int) -> None:
     """Estimates from random runs of windows."""
-    needing_all = {name: getattr(options, name) for name in ("sweep", "model", "priors", "trace", "plot")}
+    needing_all = {
+        name: getattr(options, name) for name in ("sweep", "model", "priors", "trace", "plot", "commands")
+    }
     ndp_sample.refuse(**needing_all, mapping=options.compared)
     case = experiment.case
     with progress(what="loading the graph") as bar:
@@ -166,6 +178,8 @@ def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
             bar.describe("timing prior machines")
             content["priors"] = _priors(hardware, structure, widths, plan, sum(one.time_ns for one in found))
         errors = _errors(hardware, structure, plan, found, options.check, bar)
+        if options.commands is not None:
+            content["commands"] = _commands(options.commands, found[0].run, bar)
     content["output_max_abs_error"] = max(errors.values())
     content["output_errors"] = {"check": options.check, **errors}
     content["graph"] = graph_facts(loaded)
@@ -211,6 +225,13 @@ def _priors(
         }
         for one in named_priors(hardware.config, graph, widths, plan.tile)
     ]
+
+
+def _commands(path: Path, run: LayerRun, bar: Bar) -> dict[str, Any]:
+    """Writes a rank's commands in a sample of windows of the first layer; what the JSON says of them."""
+    sample = sampled_reads(run)
+    written = command_file.write(path, run.memory.rank, sample.requests, bar)
+    return {"layer": 1, "rank": sample.rank, "windows": sample.windows, **written}
 
 
 def _errors(
@@ -280,6 +301,13 @@ def _shown(
             f"{prior['name']}: {prior['serial_ms']:.3f} ms, this machine {prior['speedup_over_serial']:.2f}x "
             f"as fast; {prior['overlapped_ms']:.3f} ms and {prior['speedup_over_overlapped']:.2f}x with its "
             f"steps overlapped; without {prior['left_out']}"
+        )
+    if "commands" in content:
+        written = content["commands"]
+        windows = ", ".join(map(str, written["windows"]))
+        yield (
+            f"commands of a sample, the feature reads of rank {written['rank']} in windows {windows} of "
+            f"layer 1, one after another: {command_file.told(written)}"
         )
     yield layer_report(found[0]).table()
     yield (

@@ -61,7 +61,7 @@ def refuse(**options: object) -> None:
         if given:
             raise ArgumentError(
                 f"sample, {option}: a sample estimates times, gains and shared reads, and {option} needs the "
-                f"whole graph; leave --{option} or --sample away."
+                f"whole graph; omit --{option} or --sample."
             )
 
 

@@ -5,6 +5,7 @@
 
 from onehop.machines.dram.access import Access
 from onehop.machines.dram.command import Command, CommandLog, CommandRun
+from onehop.machines.dram.command_file import check_commands, write_commands
 from onehop.machines.dram.device import Dram, Energy, Organisation, Timing
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.limits import Limits
@@ -33,6 +34,7 @@ __all__ = [
     "Timing",
     "Violation",
     "check",
+    "check_commands",
     "from_toml",
     "layout_for",
     "load",
@@ -40,5 +42,6 @@ __all__ = [
     "read_trace",
     "rules",
     "to_toml",
+    "write_commands",
     "write_trace",
 ]

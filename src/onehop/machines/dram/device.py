@@ -15,7 +15,7 @@ _MAY_BE_ZERO = (
     "refsb_refsb",
 )  # fmt: skip
 _MOST_OF = {"command_clocks": 2, "act_clocks": 3, "command_buses": 2, "command_edges": 2}
-_ENERGIES = ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw")
+_ENERGIES = ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw", "closed_mw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +212,13 @@ class Energy:
         read_nj: A burst read.
         write_nj: A burst written.
         refresh_nj: An all-bank REF.
-        standby_mw: Power of the rank with rows open, drawn all the time.
+        standby_mw: Power of the rank with a row open in every bank.
         source: Where the figures come from.
+        closed_mw: Power of the rank with all rows closed; a bank with an open row adds its share of what is
+            missing to ``standby_mw``. 0: as ``standby_mw``.
+
+    The energies of commands are what they add to these: an ACT and its PRE to ``closed_mw`` and one open
+    bank, or to ``standby_mw`` where ``closed_mw`` is 0; bursts and REF to ``standby_mw``.
     """
 
     activate_nj: float
@@ -222,10 +227,21 @@ class Energy:
     refresh_nj: float
     standby_mw: float
     source: str
+    closed_mw: float = 0.0
 
     def __post_init__(self) -> None:
         """Checks every field."""
         check(self, "energy", ArgumentError, least=dict.fromkeys(_ENERGIES, 0))
+        if self.closed_mw > self.standby_mw:
+            raise ArgumentError(
+                f"energy.closed_mw: expected at most standby_mw ({self.standby_mw}), which has open rows, "
+                f"got {self.closed_mw}."
+            )
+
+    @property
+    def idle_mw(self) -> float:
+        """Power of the rank with all rows closed."""
+        return self.closed_mw or self.standby_mw
 
 
 @dataclass(frozen=True, slots=True)

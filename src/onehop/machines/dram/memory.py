@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -32,17 +32,20 @@ class BurstCost:
         cycles: Clocks.
         activations: ACT commands.
         misses: Requests that find their bank closed.
+        open_clocks: Clocks in which a row is open, summed over the banks.
     """
 
     cycles: float
     activations: float
     misses: float
+    open_clocks: float
 
     @classmethod
     def of(cls, counts: CommandCounts) -> "BurstCost":
         """The mean over a run."""
         bursts = counts.reads + counts.writes
-        return cls(counts.cycles / bursts, counts.activations / bursts, counts.row_misses / bursts)
+        each = counts.cycles, counts.activations, counts.row_misses, counts.open_clocks
+        return cls(*(count / bursts for count in each))
 
     def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
         """Counts for a number of bursts.
@@ -65,6 +68,7 @@ class BurstCost:
             row_conflicts=activations - misses,
             activations=activations,
             refreshes=cycles // refi * refreshed_ranks,
+            open_clocks=round(bursts * self.open_clocks),
         )
 
 
@@ -87,12 +91,8 @@ class Curve:
             return self.costs[max(0, right - 1)]
         low, high = self.lengths[right - 1], self.lengths[right]
         share = math.log(length / low) / math.log(high / low)
-        before, after = self.costs[right - 1], self.costs[right]
-        return BurstCost(
-            before.cycles + share * (after.cycles - before.cycles),
-            before.activations + share * (after.activations - before.activations),
-            before.misses + share * (after.misses - before.misses),
-        )
+        ends = zip(astuple(self.costs[right - 1]), astuple(self.costs[right]), strict=True)
+        return BurstCost(*(before + share * (after - before) for before, after in ends))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,22 @@
 Timings are those that Ramulator 2.1 has for JEDEC's bins; ``benchmarks/machines/dram_cases.csv`` and
 ``dram_devices.csv`` compare each device with it.
 
-DDR5's energies: four devices of 16 Gb, from the currents of Micron's sheet as gem5's DDR5 interface has them
-(IDD0 122, 2N 92, 3N 142, 4R 530, 4W 479, 5B 277 mA at 1.1 V; VPP omitted). An ACT is charged 2N + (3N - 2N) /
-32 beside it, one of 32 banks being open: with 3N, as is usual, the difference would be negative.
+Energies are what a command adds to standby, over all devices of the rank. They follow from currents that
+JEDEC defines by loops of commands: IDD0, ACT and PRE of one bank every RC; 2N, all rows closed; 3N, all rows
+open (LPDDR5: one); 4R and 4W, bursts without a pause; 5B, REF after REF. With these energies, each loop draws
+its current again. The formulas are DRAMPower's; ``docs/machines/dram.md`` has both on the same commands.
 
-DDR4's: eight devices of 8 Gb with DRAMsim3's currents (IDD0 48, 2N 34, 3N 43, 4R 135, 4W 123, 5AB 250 mA at
-1.2 V): ACT 1.2 x (48 x 55 - 43 x 39 - 34 x 16) x 8, RD 1.2 x (135 - 43) x 4 x 8, WR 1.2 x (123 - 43) x 4 x 8,
-REF 1.2 x (250 - 43) x 420 x 8, each in V mA clocks, times 0.833 ns; standby 1.2 x 43 x 8.
+* An ACT and its PRE: V (IDD0 RC - IDD3N RAS - IDD2N RP). RD: V (IDD4R - IDD3N) BL. REF: V (IDD5B - IDD3N)
+  RFC.
+* DDR5: four devices of 16 Gb, with the currents of Micron's sheet as gem5's DDR5 interface has them (IDD0
+  122, 2N 92, 3N 142, 4R 530, 4W 479, 5B 277 mA at 1.1 V; VPP omitted). Standby goes from 2N to 3N with the
+  number of open banks. So an ACT adds to 2N + (3N - 2N) / 32 in RAS, one of 32 banks being open: with 3N it
+  would be negative.
+* DDR4: eight devices of 8 Gb, with DRAMsim3's currents (IDD0 48, 2N 34, 3N 43, 4R 135, 4W 123, 5AB 250 mA at
+  1.2 V). Standby is 3N, with one open bank as with all.
+* LPDDR5: one device of 16 Gb, at 1.05 V (IDD0 53, 2N 32.5, 3N 40, 4R 390, 4W 265, 5 205 mA) and at 1.8 V
+  (3.8, 1.5, 2.8, 18, 16.5 mA). These are of 7500 Mb/s, so 4R and 4W add 6400 / 7500 of that to 3N. Standby is
+  3N.
 """
 
 from importlib import resources

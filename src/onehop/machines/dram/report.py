@@ -24,6 +24,7 @@ class CommandCounts:
         coalesced: Writes that a waiting write to the same burst absorbed.
         read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 where it is
             not known.
+        open_clocks: Clocks in which a row is open, summed over the banks of all ranks.
     """
 
     cycles: int
@@ -37,6 +38,7 @@ class CommandCounts:
     forwarded: int = 0
     coalesced: int = 0
     read_latency_cycles: int = 0
+    open_clocks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,12 +148,19 @@ def report(
 def energy_by_command(
     dram: Dram, ranks: int, counts: CommandCounts, refreshed_share: float = 1.0
 ) -> dict[str, float]:
-    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw all the time."""
-    energy, timing = dram.energy, dram.timing
+    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw without commands.
+
+    Standby grows with the banks that have a row open or are being refreshed, as in DRAMPower.
+    """
+    energy, timing, banks = dram.energy, dram.timing, dram.organisation.banks
+    refresh_clocks = timing.rfc if refreshed_share == 1.0 else timing.rfc_sb
+    refreshed = counts.refreshes * refreshed_share * refresh_clocks
+    closed = ranks * counts.cycles - counts.open_clocks / banks - refreshed
+    standby = ranks * counts.cycles * energy.standby_mw - closed * (energy.standby_mw - energy.idle_mw)
     return {
         "activate": counts.activations * energy.activate_nj,
         "read": counts.reads * energy.read_nj,
         "write": counts.writes * energy.write_nj,
         "refresh": counts.refreshes * energy.refresh_nj * refreshed_share,
-        "standby": counts.cycles * timing.clock_ps * 1e-3 * ranks * energy.standby_mw * 1e-3,
+        "standby": standby * timing.clock_ps * 1e-6,
     }

@@ -1,4 +1,6 @@
-"""Feature reads of single windows as requests, to validate the DRAM model at the command level."""
+"""Feature reads of single windows as requests: the command level checks the model of the DRAM with them."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +12,21 @@ from onehop.machines.ndp.mapping import Integers
 
 # Number of windows of a layer that are sampled, and of requests of a window at most.
 _WINDOWS, _REQUESTS = 4, 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class RankReads:
+    """Feature reads of a rank in a sample of windows.
+
+    Attributes:
+        rank: Number of the rank.
+        windows: Numbers of the windows.
+        requests: The bursts that it reads, window by window.
+    """
+
+    rank: int
+    windows: list[int]
+    requests: Requests
 
 
 def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
@@ -56,20 +73,45 @@ def model_error_percent(run: LayerRun) -> float:
     the beginning. 0 where nothing is read.
     """
     counts = run.traffic.pod_reads
-    if not counts.sum():
-        return 0.0
-    windows = np.unique(np.linspace(0, len(counts) - 1, _WINDOWS).astype(np.int64))
     clock_ns, modelled, found = run.memory.device.timing.clock_ps / 1000.0, 0.0, 0.0
-    for window in windows.tolist():
+    for window in _sampled(run):
         rank = int(counts[window].argmax())
-        requests = window_reads(run, window, rank)
+        requests = _beginning(run, window, rank)
         if not len(requests):
             continue
-        requests = Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])
         bursts = int(run.traffic.slice_bursts[rank])
         modelled += len(requests) * read_cost(run.traffic, run.memory, bursts).ns + run.memory.fill_ns
         found += run.memory.rank.commands(requests, log=False).counts.cycles * clock_ns
     return 100.0 * (modelled / found - 1.0) if found else 0.0
+
+
+def sampled_reads(run: LayerRun) -> RankReads:
+    """Feature reads of the rank that reads most in the layer, in a few windows that are spread over it.
+
+    Of very long windows, the beginning.
+
+    Args:
+        run: The layer.
+    """
+    rank, windows = int(run.traffic.pod_reads.sum(axis=0).argmax()), _sampled(run)
+    read = [_beginning(run, window, rank).bursts for window in windows]
+    bursts = np.concatenate([np.zeros(0, dtype=np.int64), *read])
+    return RankReads(rank, windows, Requests(bursts, np.zeros(len(bursts), dtype=np.uint8)))
+
+
+def _sampled(run: LayerRun) -> list[int]:
+    """Numbers of a few windows, spread over the layer; none where nothing is read."""
+    counts = run.traffic.pod_reads
+    if not counts.sum():
+        return []
+    windows: list[int] = np.unique(np.linspace(0, len(counts) - 1, _WINDOWS).astype(np.int64)).tolist()
+    return windows
+
+
+def _beginning(run: LayerRun, window: int, rank: int) -> Requests:
+    """The reads of a window by a rank; of very long ones, the first."""
+    requests = window_reads(run, window, rank)
+    return Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])
 
 
 def _edges(run: LayerRun, targets: Integers, tile: Integers) -> tuple[NDArray[np.int32], NDArray[np.int64]]:

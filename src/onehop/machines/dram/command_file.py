@@ -1,0 +1,206 @@
+"""Commands as text: DRAMPower's command traces, and what Ramulator 2.1's recorder of commands writes.
+
+The ending of the file's name chooses the form. Both have a line for each command, in order of time. Clocks
+are the device's and count from 1, as in :class:`.Command`.
+
+``.csv``, DRAMPower: ``35,RD,0,3,13,77,32,`` is clock, command, rank, bank group, bank, row, column. DRAMPower
+numbers the banks of the whole rank, and columns in transfers of the data bus; its ACT is both halves of an
+ACT of two commands. The eighth field of reads and writes, their data, is empty: data are not simulated. The
+last line, ``END``, has the clock of the last data. There is no header, because DRAMPower reads none.
+
+``.trace``, Ramulator 2.1, ``CmdTraceRecorder``: ``35,RD,0,0,3,1,77,2,0,-1`` is clock, command, channel, rank,
+bank group, bank, row, burst of the row, type (0 read, 1 write) and source; -1 where there is none. The first
+line names the fields.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onehop.errors import ArgumentError
+from onehop.machines.dram.command import COMMANDS, CommandRun
+from onehop.machines.dram.device import Dram
+from onehop.machines.dram.memory import Memory
+from onehop.storage import write_whole
+
+# Requests of a run whose commands are written, at most: their log takes some 3 GB of memory.
+_MOST_REQUESTS = 10_000_000
+# Characters that the commands of a request take: PRE, ACT and RD of a random burst, at late clocks.
+_CHARACTERS = 85
+# Commands that are formatted at a time.
+_CHUNK = 1 << 16
+_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A form of commands as text.
+
+    Attributes:
+        program: The program that it comes from.
+        head: Text before the commands.
+        last: Text after the commands, with the ``cycles`` of the run.
+        names: Returns its names of a device's commands where they differ from ours; empty: it has no line.
+        places: Returns the fields after the command's name, each [N], of commands, [N, 7] as in a log.
+        ends: The ends of the lines of a command; those of others are under "".
+        refuse: Returns why it cannot say a memory's commands; empty where it can.
+    """
+
+    program: str
+    head: str
+    last: str
+    names: Callable[[Dram], dict[str, str]]
+    places: Callable[[NDArray[np.int64], Dram], tuple[NDArray[np.int64], ...]]
+    ends: dict[str, str]
+    refuse: Callable[[Memory], str]
+
+
+def check_commands(path: str | Path, memory: Memory, requests: int) -> None:
+    """Refuses, before a run, what :func:`write_commands` could not write after it.
+
+    Args:
+        path: The file.
+        memory: The memory that serves the requests.
+        requests: Bursts that it serves.
+
+    Raises:
+        ArgumentError: The file's ending is unknown, its form cannot say the memory's commands, or there are
+            too many requests.
+    """
+    why = _form(path).refuse(memory)
+    if why:
+        raise ArgumentError(f"commands: {why}.")
+    if requests > _MOST_REQUESTS:
+        raise ArgumentError(
+            f"commands: expected at most {_MOST_REQUESTS:,} requests, got {requests:,}, whose commands would "
+            f"fill up to {requests * _CHARACTERS / 1e9:.1f} GB; take fewer requests."
+        )
+
+
+def write_commands(
+    path: str | Path, run: CommandRun, memory: Memory, tell: Callable[[float], None] = lambda _done: None
+) -> dict[str, int]:
+    """Writes every command of a run to a file, in DRAMPower's form (``.csv``) or Ramulator's (``.trace``).
+
+    Args:
+        path: The file.
+        run: The run, with its log.
+        memory: The memory that ran.
+        tell: Told the share of the commands that is written, 0 to 1.
+
+    Returns:
+        The number of lines of each command, by the name that it has in the file.
+
+    Raises:
+        ArgumentError: The file's ending is unknown, its form cannot say the memory's commands, or the run has
+            no log.
+        StorageError: The file cannot be written; an earlier one is left unchanged.
+    """
+    check_commands(path, memory, 0)
+    if run.log is None:
+        raise ArgumentError("run: expected a run with its log, got none; pass log=True to Memory.commands.")
+    form, dram, table = _form(path), memory.dram, run.log.table
+    theirs = form.names(dram)
+    names = [theirs.get(name, name) for name in COMMANDS]
+    ends = [form.ends.get(name, form.ends[""]) for name in COMMANDS]
+    table = table[np.array([name != "" for name in names])[table[:, 1]]]
+
+    def write(file: BinaryIO) -> None:
+        file.write(form.head.encode())
+        for begin in range(0, len(table), _CHUNK):
+            part = table[begin : begin + _CHUNK]
+            fields = np.stack(form.places(part, dram), axis=1).tolist()
+            lines = [
+                f"{clock},{names[kind]},{','.join(map(str, place))}{ends[kind]}\n"
+                for (clock, kind), place in zip(part[:, :2].tolist(), fields, strict=True)
+            ]
+            file.write("".join(lines).encode())
+            tell(min(1.0, (begin + _CHUNK) / len(table)))
+        file.write(form.last.format(cycles=run.counts.cycles).encode())
+
+    write_whole("commands", path, write)
+    counted = np.bincount(table[:, 1], minlength=len(COMMANDS)).tolist()
+    return {name: count for name, count in zip(names, counted, strict=True) if count}
+
+
+def program_of(path: str | Path) -> str:
+    """The program whose form the ending of a file's name chooses.
+
+    Raises:
+        ArgumentError: The ending is unknown.
+    """
+    return _form(path).program
+
+
+def _form(path: str | Path) -> _Form:
+    ending = Path(path).suffix
+    if ending not in _FORMS:
+        known = " or ".join(f"{name} ({form.program})" for name, form in _FORMS.items())
+        raise ArgumentError(f"commands: expected the name of a file that ends in {known}, got {path}.")
+    return _FORMS[ending]
+
+
+def _drampower_names(dram: Dram) -> dict[str, str]:
+    one_bank = dram.organisation.refresh_set == 1
+    return {"REF": "REFA", "REFSB": "REFB" if one_bank else "REFSB", "ACT2": ""}
+
+
+def _drampower_places(table: NDArray[np.int64], dram: Dram) -> tuple[NDArray[np.int64], ...]:
+    rank, group, bank, row, column = np.maximum(table[:, 2:], 0).T
+    transfers = dram.timing.bl * dram.organisation.transfers_per_clock
+    return rank, group, group * dram.organisation.banks_per_group + bank, row, column * transfers
+
+
+def _drampower_lacks(memory: Memory) -> str:
+    if memory.dram.timing.command_buses == 1:
+        return ""
+    return (
+        "DRAMPower knows devices with one command bus (DDR4, DDR5, LPDDR4, LPDDR5), and "
+        f"{memory.dram.name} has two; write Ramulator's form, to a file that ends in .trace"
+    )
+
+
+def _ramulator_names(dram: Dram) -> dict[str, str]:
+    act = "ACT1" if dram.timing.aad else "ACT"
+    return {"ACT": act, "PRE": "PREpb", "PREA": "PREab", "REF": "REFab", "REFSB": "REFpb"}
+
+
+def _ramulator_places(table: NDArray[np.int64], _dram: Dram) -> tuple[NDArray[np.int64], ...]:
+    return (np.zeros(len(table), dtype=np.int64), *table[:, 2:].T)
+
+
+def _ramulator_lacks(memory: Memory) -> str:
+    same_bank = memory.refresh and memory.refresh_mode == "same_bank"
+    if not same_bank or memory.dram.organisation.refresh_set == 1:
+        return ""
+    return (
+        "Ramulator 2.1 has no refresh of the same bank of every bank group, which "
+        f"{memory.dram.name} sends; refresh all banks at once, or write DRAMPower's form, to a file that "
+        "ends in .csv"
+    )
+
+
+_FORMS = {
+    ".csv": _Form(
+        program="DRAMPower",
+        head="",
+        last="{cycles},END,0,0,0,0,0\n",
+        names=_drampower_names,
+        places=_drampower_places,
+        ends={"": "", **dict.fromkeys((*_READS, *_WRITES), ",")},
+        refuse=_drampower_lacks,
+    ),
+    ".trace": _Form(
+        program="Ramulator 2.1",
+        head="clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source\n",
+        last="",
+        names=_ramulator_names,
+        places=_ramulator_places,
+        ends={"": ",-1,-1", **dict.fromkeys(_READS, ",0,-1"), **dict.fromkeys(_WRITES, ",1,-1")},
+        refuse=_ramulator_lacks,
+    ),
+}
