@@ -122,3 +122,5 @@ def test_version_is_that_of_the_package() -> None:
     from importlib.metadata import version
 
     assert onehop.__version__ == version("onehop")
+    citation = Path(__file__).parents[1] / "CITATION.cff"
+    assert f"\nversion: {onehop.__version__}\n" in citation.read_text()

@@ -84,32 +84,46 @@ def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
     return found
 
 
-def rows(cases: Sequence[Case]) -> list[Row]:
-    """Whole models by baseline, then aggregation by graph."""
+def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
+    """Whole models by baseline, then aggregation by graph.
+
+    Args:
+        cases: All graphs that the paper's figures are means of.
+        apart: Graphs that have rows of their own alone.
+    """
     found: list[Row] = []
-    for threads in THREADS:
-        own = [case for case in cases if case.threads == threads]
-        for prior, scheme in PAIRS:
-            found += _models(own, prior, scheme, threads)
-    return found + [_aggregation(case, *pair) for case in cases for pair in PAIRS]
+    for prior, scheme in PAIRS:
+        found += _models(cases, prior, scheme)
+    by_graph = _by_graph([*cases, *apart])
+    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in PAIRS]
 
 
-def _models(cases: Sequence[Case], prior: str, scheme: str, threads: int) -> list[Row]:
-    """Mean and best over graphs and models, of time and of energy."""
+def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
+    """The cases of each graph, by its name: one for each number of threads."""
+    found: dict[str, list[Case]] = {}
+    for case in cases:
+        found.setdefault(case.graph, []).append(case)
+    return found
+
+
+def _models(cases: Sequence[Case], prior: str, scheme: str) -> list[Row]:
+    """Mean and best over graphs and models, of time and of energy; the published code's one thread first."""
     found: list[Row] = []
     in_time: dict[str, float] = {}
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
-        collected = list(_collected(cases, prior, scheme, energy))
+        collected = [
+            each
+            for threads in THREADS
+            for each in _collected([case for case in cases if case.threads == threads], prior, scheme, energy)
+        ]
         for (name, over), value in zip(SUMMARIES.items(), paper, strict=True):
             values = [over(each) for each in collected if each]
-            figure = (
-                f"inference, {quantity} of {prior} over {scheme}, merged by {_told(threads)}, {name} of "
-                f"{len(cases) * len(KINDS)}"
-            )
+            of = len(_by_graph(cases)) * len(KINDS)
+            figure = f"inference, {quantity} of {prior} over {scheme}, {name} of {of}"
             if not values:
                 found.append(row(figure, "x", f"{prior} fits no core's memory."))
                 continue
-            compared = prior == GRANDE and scheme == PUBLISHED and threads == THREADS[0]
+            compared = prior == GRANDE and scheme == PUBLISHED
             note = _note(compared, values[0], in_time.get(name)) + open_winner(values)
             in_time.setdefault(name, values[0])
             found.append(row(figure, "x", note, values, value if compared else None, headline=compared))
@@ -166,10 +180,10 @@ def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
     return power.core_w * busy_ns + power.rank_w * config.ranks * total + host
 
 
-def _aggregation(case: Case, prior: str, scheme: str) -> Row:
-    ratios = [one.ratio(prior, scheme) for one in case.outcomes]
+def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
+    ratios = [one.ratio(prior, scheme) for case in cases for one in case.outcomes]
     known = [ratio for ratio in ratios if ratio is not None]
-    figure = f"aggregation, {prior} over {scheme}, merged by {_told(case.threads)}, {case.graph}"
+    figure = f"aggregation, {prior} over {scheme}, {cases[0].graph}"
     if ratios[0] is None:
         return row(figure, "x", f"{prior} fits no core's memory.")
     return row(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
@@ -188,7 +202,7 @@ def _note(compared: bool, gained: float, in_time: float | None) -> str:
     if in_time is None:
         return (
             "Twins and an assumed host; most of the prior scheme's time is its merge, whose rate is assumed "
-            "within a factor of 3."
+            "within a factor of 3 and whose threads (1 to 16) are not published."
         )
     if gained < in_time:
         return "As in the paper, energy gains less than time: host and ranks draw power throughout."
@@ -198,10 +212,6 @@ def _note(compared: bool, gained: float, in_time: float | None) -> str:
 def open_winner(values: Sequence[float]) -> str:
     """The sentence of a note whose interval holds 1; empty for other intervals."""
     return " The winner is open: the interval holds 1." if min(values) < 1 < max(values) else ""
-
-
-def _told(threads: int) -> str:
-    return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
 def winners(cases: Sequence[Case]) -> list[Row]:
@@ -234,20 +244,16 @@ def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
 
 
 def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
-    """Time and energy of one aggregation by merging threads; and the rows with a paper's value.
+    """Time and energy of one aggregation by graph; and the rows with a paper's value.
 
     Args:
         cases: All graphs.
         rows: All rows of the reproduction.
     """
-    found = []
-    for threads in THREADS:
-        own = [case for case in cases if case.threads == threads]
-        for what, unit, of in (
-            ("time", "time, ms", lambda report: report.total_ms),
-            ("energy", "energy, J", lambda report: report.energy_mj / 1e3),
-        ):
-            found.append(_schemes(own, threads, what, unit, of))
+    found = [
+        _schemes(cases, "time", "time, ms", lambda report: report.total_ms),
+        _schemes(cases, "energy", "energy, J", lambda report: report.energy_mj / 1e3),
+    ]
     graphs = ", ".join(dict.fromkeys(case.graph for case in cases))
     compared = [each for each in rows if each.figure.startswith("inference, ") and each.paper is not None]
     found.append(
@@ -263,27 +269,26 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
     return tuple(found)
 
 
-def _schemes(
-    cases: Sequence[Case], threads: int, what: str, unit: str, of: Callable[[PimReport], float]
-) -> Chart:
-    """One aggregation under every scheme, with an interval over the machines."""
+def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimReport], float]) -> Chart:
+    """One aggregation under every scheme, with an interval over the machines and the merging threads."""
     series = []
+    by_graph = _by_graph(cases)
     for scheme in SCHEMES:
         values, low, high = [], [], []
-        for case in cases:
-            known = [of(one.reports[scheme]) for one in case.outcomes if scheme in one.reports]
-            base_report = case.base.reports.get(scheme)
+        for own in by_graph.values():
+            outcomes = [one for case in own for one in case.outcomes]
+            known = [of(one.reports[scheme]) for one in outcomes if scheme in one.reports]
+            base_report = own[0].base.reports.get(scheme)
             values.append(None if base_report is None else of(base_report))
             low.append(min(known) if base_report is not None else None)
             high.append(max(known) if base_report is not None else None)
         series.append(Series(label=scheme, values=tuple(values), low=tuple(low), high=tuple(high)))
     return Chart(
-        name=f"{what}_{threads}_threads",
-        title=f"One aggregation, width {WIDTH}, {DTYPE}, merged by {threads} "
-        f"thread{'' if threads == 1 else 's'}; lines span what is assumed",
+        name=what,
+        title=f"One aggregation, width {WIDTH}, {DTYPE}, merged by one thread; lines span what is assumed",
         machine=named(base().config),
         unit=unit,
-        groups=tuple(case.graph for case in cases),
+        groups=tuple(by_graph),
         series=tuple(series),
         logarithmic=True,
     )
@@ -291,11 +296,7 @@ def _schemes(
 
 def _short(figure: str) -> str:
     """A label of few words."""
-    words = (
-        figure.removeprefix("inference, ")
-        .replace(" over PaF, published", "")
-        .replace(", merged by 1 thread", "")
-    )
+    words = figure.removeprefix("inference, ").replace(" over PaF, published", "")
     what, _, which = words.partition(" of ")
     name, _, how = which.partition(", ")
     return f"{what} {name.replace('PyTorch on the host', 'host')} {how.split()[0]}"
