@@ -21,9 +21,8 @@ def test_everything_that_the_paper_gives_has_a_row() -> None:
     papers = [row.paper for row in found.rows if row.paper is not None]
     assert papers[:6] == [3.01, 4.00, 1.69, 1.98, 1.91, 3.02]
     assert {54.1, 91.0, 1000.0, 2500.0} <= set(papers)
-    for row in found.rows:
-        assert row.ours is not None or "Needs" in row.note
-    assert [chart.name for chart in found.charts] == ["times", "speedups"]
+    assert all(row.ours is not None for row in found.rows)
+    assert [chart.name for chart in found.charts] == ["times", "speedups", "tiles"]
     assert [series.label for series in found.charts[0].series] == [
         "host alone",
         "best prior near-data machine",
@@ -50,6 +49,18 @@ def test_ratios_are_of_the_machines_own_times() -> None:
     assert cached.time_ns == runs[0].time_ns
 
 
+def test_shares_of_aggregation_are_times_of_the_host() -> None:
+    run = grande.Run(SMALL[0], grande.BASE, time_ns=1.0, host_ns=3e5, prior_ns=1.0, nodes=1_000)
+    products = 2 * (16 + 256 + 256) * 256
+    passed = 2 * 4 * (16 + 256 + 256 + 256 + 256)
+    assert grande.combination_ns(run, 1000.0) == pytest.approx(1_000 * (products / 1000 + passed / 200))
+    (row,) = grande.shares([run])
+    assert row.paper == 91.0
+    assert row.ours == pytest.approx(100 * 3e5 / (3e5 + grande.combination_ns(run, 1702.4)))
+    # With faster products more of the time is aggregation.
+    assert row.high == pytest.approx(100 * 3e5 / (3e5 + grande.combination_ns(run, 2432.0)))
+
+
 def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
     half = SMALL[0].of_run(quick=True)
     graph = half.graph(silent)
@@ -64,7 +75,9 @@ def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
     assert whole is not None
     assert doubled == pytest.approx(2 * whole)
     parts, whole_rows = (grande.retiling(way, graph) for way in ways)
-    assert [row.paper for row in parts] == [None, 6.66]
+    assert [row.paper for row in parts] == [None] * 11 + [6.66]
+    saved = [row.ours or 0 for row in parts[:6]]
+    assert saved == sorted(saved)
     for part, complete in zip(parts, whole_rows, strict=True):
         assert part.note == complete.note + (
             " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
