@@ -355,7 +355,7 @@ def sizes(one: PaperGraph, graph: Graph) -> list[Row]:
 def shares(runs: Sequence[Run]) -> list[Row]:
     """Share of aggregation in a GCN's time on the host alone (Figure 2), modelled."""
     note = (
-        "Modelled: the host's reads, and its products at 70 % of the peak of the paper's Xeon Gold 6138 or at "
+        "Modelled: the host's reads, and its products at 70 % of the peak of the paper's Xeon Gold 6138 or "
         "all of it. The interval has both, and the host with and without its cache."
     )
     found = []
