@@ -24,6 +24,8 @@ TWINS = (
 )
 _HIDDEN = 32
 _ROUNDS, _QUICK_ROUNDS = 5, 3
+# Messages of edge_index that a quick run makes at most; such epochs take ten seconds and more.
+_QUICK_BYTES = 1 << 30
 _COMPILED = FURTHER["pyg-compiled"]
 # edge_index, torch's sparse product, torch.compile, torch_sparse's kernels.
 BASELINES = tuple(each.name for each in (PYG, TORCH_CSR, _COMPILED, SPARSE_TENSOR))
@@ -32,6 +34,7 @@ BASELINES = tuple(each.name for each in (PYG, TORCH_CSR, _COMPILED, SPARSE_TENSO
 def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
     """Every model on every graph, in every way that can be had; compiling takes half a minute a model."""
     ways = (ONEHOP, PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB, *(() if quick else (_COMPILED,)))
+    rounds = _QUICK_ROUNDS if quick else _ROUNDS
     found: list[ModelResult] = []
     total = len(TWINS) * len(MODELS)
     for one in (each.of_run(quick) for each in TWINS):
@@ -41,7 +44,7 @@ def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
         for model in MODELS:
             progress(f"{one.name}: {model}", len(found) / total)
             case = ModelCase(task, workload, model, _HIDDEN)
-            found.append(compared(case, ways, _QUICK_ROUNDS if quick else _ROUNDS)[0])
+            found.append(compared(case, ways, rounds, _QUICK_BYTES if quick else None)[0])
     return found
 
 
