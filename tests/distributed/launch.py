@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.processes import Forked, run_together, text
 
+# The operators' suite and that of whole models run on two as well.
+PROCESSES = (1, 2, 4) if os.environ.get("ONEHOP_TESTS") == "all" else (1, 4)
 WORKERS = Path(__file__).resolve().parent
 # Workers are scripts, and import what lies beside them as tests do.
 ROOT = str(WORKERS.parents[1])

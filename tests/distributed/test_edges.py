@@ -2,12 +2,12 @@
 
 import pytest
 
-from tests.distributed.launch import run
+from tests.distributed.launch import PROCESSES, run
 
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-processes")
+@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
 def reports(request: pytest.FixtureRequest) -> list[dict]:
     return run("edges_worker.py", request.param, timeout=600)
 

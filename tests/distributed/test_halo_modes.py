@@ -7,12 +7,12 @@ import pytest
 from onehop.distributed.exchange import PendingExchange
 from onehop.distributed.halo_modes import Halos, Rounded
 from onehop.errors import ArgumentError
-from tests.distributed.launch import run
+from tests.distributed.launch import PROCESSES, run
 
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-processes")
+@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
 def reports(request: pytest.FixtureRequest) -> list[dict]:
     return run("halo_modes_worker.py", request.param)
 

@@ -4,14 +4,14 @@ import itertools
 
 import pytest
 
-from tests.distributed.launch import run
+from tests.distributed.launch import PROCESSES, run
 
 pytest.importorskip("torch_geometric")
 
 NODES = {"author": 40, "paper": 70, "venue": 9}
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-processes")
+@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
 def reports(request: pytest.FixtureRequest) -> list[dict]:
     return run("hetero_worker.py", request.param)
 
