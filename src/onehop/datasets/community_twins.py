@@ -106,7 +106,8 @@ def _unpack(arrays: dict[str, Any]) -> Rows:
 # Community sizes and shares bring clustering coefficients near those of the named graphs (products 0.41,
 # amazon 0.41, proteins 0.28, arxiv 0.23, mag 0.10, papers 0.09: Hu et al., and SNAP), and products to the
 # 54.1 % that re-tiling is known to save there with tiles of 128 (GraNDe, IEEE Transactions on Computers
-# 2023). Those of reddit, reddit2 and amazonproducts are chosen. The figures reached are in docs/reference/datasets.md.
+# 2023). Those of reddit, reddit2 and amazonproducts are chosen. The figures reached are in
+# docs/reference/datasets.md.
 COMMUNITY_TWINS = {
     "arxiv-communities": CommunityTwin(
         model=BlockModel(

@@ -281,9 +281,9 @@ def twin(
 
     Edges go both ways, without self loops and repeated edges: who wants loops, as GCN's normalisation and the
     near-rank machines do, adds them. amazon, amazonproducts, arxiv-communities, mag, papers, products,
-    proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`); their edges are ordered by destination,
-    then by source, which is the order that a graph keeps. Those of the others are ordered by source, then by
-    destination.
+    proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`); their edges
+    are ordered by destination, then by source, which is the order that a graph keeps. Those of the others are
+    ordered by source, then by destination.
 
     There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
     has hubs and triangles, for whoever counts which nodes share neighbours.

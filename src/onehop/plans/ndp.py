@@ -9,7 +9,9 @@ PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 # Users append their own: onehop.machines.ndp.mappings.register does.
 MAPPINGS = ["adaptive", *PODS]
 MERGES = ("rows", "ranks", "round_robin")
-TILINGS = (*MERGES, "index", "none")
+TILINGS = (*MERGES, "index", "none", "adaptive")
+# Those among which "adaptive" chooses.
+TRIED_TILINGS = ("index", "rows", "ranks")
 HOST_ORDERS = ("after", "ahead", "between", "early")
 # Those that need bundles which use the channels.
 BETWEEN_BUNDLES = ("between", "early")
@@ -28,7 +30,9 @@ class NdpPlan(Plan):
             units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
             every edge reads its source. ``ranks`` and ``round_robin`` save fewer reads than ``rows``: they
             are the other readings of GraNDe's re-tiling (its Figure 7), whose text does not give the order.
-            ``none`` is what Figure 7 is relative to.
+            ``none`` is what Figure 7 is relative to. ``adaptive``: for each layer ``index``, ``rows`` or
+            ``ranks``, whichever the time model predicts to be the fastest for the whole model; re-tiling is
+            paid once.
         batch: Nodes that the units list before the lists are merged, for ``ranks`` and ``round_robin``; with
             ``rows`` the order does not depend on it. The text does not give it either.
         broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without

@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -10,7 +11,7 @@ from onehop import reference
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines import ndp
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.plans.ndp import HOST_ORDERS, PODS
+from onehop.plans.ndp import HOST_ORDERS, PODS, TRIED_TILINGS
 from tests.machines.ndp.graphs import random_graph
 
 
@@ -38,6 +39,43 @@ def test_results_with_everything_on(graph, x, reduce, retile):
     )
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
     assert report.total_ms > 0
+
+
+@pytest.mark.parametrize("merge_nodes_per_us", [5.0, 1e9])
+@pytest.mark.parametrize("widths", [[48], [16, 256, 256]])
+def test_the_best_tiling_is_the_best_of_all_choices(graph, widths, merge_nodes_per_us):
+    """Every list of tilings, one a layer; lists of tiles are made once."""
+    machine = Machine("grande_16").change(
+        host={"merge_nodes_per_us": merge_nodes_per_us}, module={"clock_mhz": 9600.0}
+    )
+    tried = {each: machine.layers(graph, widths, NdpPlan(tile=64, retile=each)) for each in TRIED_TILINGS}
+    totals = {}
+    for choice in itertools.product(TRIED_TILINGS, repeat=len(widths)):
+        layers = [tried[name][at] for at, name in enumerate(choice)]
+        paid = {name: tried[name][0].run.retiling_ns for name in choice}
+        totals[choice] = sum(each.time_ns - each.run.retiling_ns for each in layers) + sum(paid.values())
+    found = machine.layers(graph, widths, NdpPlan(tile=64, retile="adaptive"))
+    assert sum(each.time_ns for each in found) == pytest.approx(min(totals.values()))
+    assert totals[tuple(each.plan.retile for each in found)] == pytest.approx(min(totals.values()))
+    for at, each in enumerate(found):
+        expected = {name: layers[at].time_ns - layers[at].run.retiling_ns for name, layers in tried.items()}
+        assert each.tilings_ns == pytest.approx(expected)
+
+
+def test_the_best_tiling_in_reports_and_models(graph, x):
+    machine, plan = Machine("grande_16"), NdpPlan(retile="adaptive")
+    out, report = machine.aggregate(graph, x, plan)
+    torch.testing.assert_close(out, onehop.aggregate(graph, x), rtol=1e-4, atol=1e-4)
+    figures = report.as_dict()
+    assert figures["retile"] in TRIED_TILINGS
+    assert figures["tilings_ms"].keys() == set(TRIED_TILINGS)
+    whole = {
+        name: ndp.run_model(machine, graph, "gcn", [48, 32, 7], NdpPlan(retile=name)).overlapped_ns
+        for name in (*TRIED_TILINGS, "adaptive")
+    }
+    assert whole.pop("adaptive") == min(whole.values())
+    with pytest.raises(ArgumentError, match="a sample has one; choose 'index', 'rows' or 'ranks'"):
+        machine.sampled(graph, [48], plan)
 
 
 @pytest.mark.parametrize("mapping", ["adaptive", *PODS])

@@ -28,7 +28,7 @@ from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Targ
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
-from onehop.plans.ndp import NdpPlan
+from onehop.plans.ndp import TRIED_TILINGS, NdpPlan
 
 # A graph's number, its tiling, its batch, and a user's mapping.
 _Key = tuple[int, str, int, Pods | None]
@@ -127,7 +127,11 @@ class Machine:
         reason = self.refuse(x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
-        found = self._layer(graph, x.size(1), plan, record=_RECORDED)
+        found = (
+            self._best_tiled(graph, [x.size(1)], plan, _RECORDED)[0]
+            if plan.retile == "adaptive"
+            else self._layer(graph, x.size(1), plan, record=_RECORDED)
+        )
         values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
         out = functional.aggregate(found.run.workload, found.run.traffic.pods, values, weight)
         if reduce == "mean":
@@ -156,6 +160,8 @@ class Machine:
         """
         plan = self._checked(plan, graph)
         self.forget()
+        if plan.retile == "adaptive":
+            return self._best_tiled(graph, widths, plan, record)
         return [self._layer(graph, width, plan, record) for width in widths]
 
     def chained(
@@ -180,6 +186,9 @@ class Machine:
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
         plan = self._checked(plan, graph)
+        if plan.retile == "adaptive":
+            whole = [self.chained(graph, works, replace(plan, retile=each), record) for each in TRIED_TILINGS]
+            return min(whole, key=lambda layers: sum(layer.time_ns for layer in layers))
         found: list[LayerOutcome] = []
         for work in reversed(works):
             pods = found[0].run.traffic.pods if found else None
@@ -273,6 +282,40 @@ class Machine:
         self._retiled.add(key)
         return found
 
+    def _best_tiled(
+        self, graph: Graph, widths: Sequence[int], plan: NdpPlan, record: int
+    ) -> list[LayerOutcome]:
+        """The layers of a model under the tilings that make it fastest; re-tiling is paid once."""
+        plans = {each: replace(plan, retile=each) for each in TRIED_TILINGS}
+        before, times, paid = set(self._retiled), dict[str, list[float]](), dict[str, float]()
+        for name, own in plans.items():
+            self._retiled = set(before)
+            found = [self._layer(graph, width, own, record=0) for width in widths]
+            paid[name] = sum(layer.run.retiling_ns for layer in found)
+            times[name] = [layer.time_ns - layer.run.retiling_ns for layer in found]
+        # One list of tiles a model: where it does not help a layer, targets stay in index order there.
+        mixed = {
+            name: [
+                "index" if index <= own else name
+                for index, own in zip(times["index"], times[name], strict=True)
+            ]
+            for name in plans
+        }
+        totals = {
+            name: sum(times[each][at] for at, each in enumerate(chosen))
+            + (paid[name] if name in chosen else 0.0)
+            for name, chosen in mixed.items()
+        }
+        best = min(totals, key=lambda name: totals[name])
+        self._retiled = before
+        return [
+            replace(
+                self._layer(graph, width, plans[name], record),
+                tilings_ns={each: times[each][at] for each in plans},
+            )
+            for at, (width, name) in enumerate(zip(widths, mixed[best], strict=True))
+        ]
+
     def _own(self, plan: NdpPlan) -> Pods | None:
         """The plan's mapping, where it is a user's."""
         adaptive = plan.mapping == "adaptive"
@@ -290,6 +333,11 @@ class Machine:
             plan = self._checked(plan, graph)
         else:
             plan = plan or self.plan or NdpPlan(retile="index")
+        if plan.retile == "adaptive":
+            raise ArgumentError(
+                "plan: retile='adaptive' runs every tiling of the whole graph, and a sample has one; choose "
+                f"{', '.join(map(repr, TRIED_TILINGS[:-1]))} or {TRIED_TILINGS[-1]!r}."
+            )
         own, untiled = self._own(plan), replace(plan, retile="index")
         if isinstance(graph, Graph):
             targets: Targets = self.workload(graph, plan, own)

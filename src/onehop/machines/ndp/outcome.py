@@ -1,7 +1,7 @@
 """A layer on the machine: all candidates' times, the chosen mapping, and the baselines."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, baseline
@@ -55,6 +55,8 @@ class LayerOutcome:
         baseline: The host alone.
         priors: Prior near-data machines.
         index_order_ns: The chosen mapping's time with targets in order of their numbers; None where they are.
+        tilings_ns: Where the plan left the tiling open, its time under each that was tried, without
+            re-tiling.
     """
 
     plan: NdpPlan
@@ -65,6 +67,7 @@ class LayerOutcome:
     baseline: BaselineRun
     priors: list[PriorRun]
     index_order_ns: float | None
+    tilings_ns: dict[str, float] = field(default_factory=dict)
 
     @property
     def time_ns(self) -> float:

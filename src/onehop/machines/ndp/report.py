@@ -61,6 +61,14 @@ def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
     }
 
 
+def _tiling(found: LayerOutcome) -> dict[str, Any]:
+    """The assignment of targets to tiles; and the times of those that were tried, without re-tiling."""
+    return {
+        "retile": found.plan.retile,
+        "tilings_ms": {name: ns / 1e6 for name, ns in found.tilings_ns.items()},
+    }
+
+
 def _candidate(found: Candidate) -> dict[str, Any]:
     """A mapping's order, its times in all orders, and its lower bound."""
     return {
@@ -90,6 +98,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
         "speedup_over_overlapped_prior": gain(found.best_overlapped_prior_ns, found.time_ns),
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
         "dram_model_error_percent": window_reads.model_error_percent(run),
+        **_tiling(found),
         "candidates_ms": found.candidates_ms(),
         "candidates": {name: _candidate(each) for name, each in found.candidates.items()},
         "impossible": dict(found.impossible),
@@ -237,6 +246,7 @@ def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
                 "bound_ms": found.run.bound_ns / 1e6,
                 "hidden_share": found.run.hidden_share,
                 "time_ms": found.time_ns / 1e6,
+                **_tiling(found),
                 "candidates_ms": found.candidates_ms(),
                 "report": report.as_dict(),
             }
