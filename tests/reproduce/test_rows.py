@@ -46,8 +46,11 @@ def test_several_values_are_ours_and_an_interval() -> None:
         ({"ours": 3.0}, None),
         ({"paper": 4.0}, "open"),
         ({"paper": 4.0, "ours": 3.0, "low": 2.0, "high": 4.0}, "agrees"),
-        ({"paper": 4.01, "ours": 3.0, "low": 2.0, "high": 4.0}, "differs"),
-        ({"paper": 1.99, "ours": 3.0, "low": 2.0, "high": 4.0}, "differs"),
+        # Papers round: 4.6 may be their 5.
+        ({"paper": 5.0, "ours": 3.0, "low": 2.0, "high": 4.4}, "differs"),
+        ({"paper": 5.0, "ours": 3.0, "low": 2.0, "high": 4.6}, "agrees"),
+        ({"paper": 4.02, "ours": 3.0, "low": 2.0, "high": 4.01}, "differs"),
+        ({"paper": 1.98, "ours": 3.0, "low": 2.0, "high": 4.0}, "differs"),
         # Without an interval as near as a paper rounds.
         ({"paper": 100.0, "ours": 102.0}, "agrees"),
         ({"paper": 100.0, "ours": 97.9}, "differs"),

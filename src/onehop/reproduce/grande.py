@@ -301,7 +301,7 @@ def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
         for tile in TILES:
             paper = _SAVED.get((retile, one.paper)) if tile == TILES[-1] else None
             fitted = (
-                "The twin's degrees and communities were chosen by this figure, so agreement shows nothing."
+                "The twin's degrees and communities were chosen to come near it, so agreement shows nothing."
             )
             note = other if paper is None else fitted
             if one.scale != 1:

@@ -8,7 +8,7 @@ from onehop.errors import ArgumentError
 from onehop.tables import Column, Table
 
 Values = tuple[float | None, ...]
-# How far a published figure may be from the value that it was rounded from.
+# How far a published figure may be from one value that it was rounded from.
 _ROUNDED = 0.02
 
 
@@ -62,8 +62,8 @@ class Row:
     def verdict(self) -> str | None:
         """Return "agrees", "differs" or, without a value here, "open"; None where nothing is published.
 
-        A value agrees whose interval holds the published one or, without an interval, which is within
-        :data:`_ROUNDED` of it: papers state two or three digits.
+        A value agrees whose interval holds one that rounds to the published value or, without an interval,
+        which is within :data:`_ROUNDED` of it: papers state two or three digits.
         """
         if self.paper is None:
             return None
@@ -72,7 +72,8 @@ class Row:
         if self.low is None or self.high is None:
             agrees = abs(self.ours - self.paper) <= _ROUNDED * abs(self.paper)
         else:
-            agrees = self.low <= self.paper <= self.high
+            unit = 1.0 if self.paper == int(self.paper) else 10.0 ** -len(repr(self.paper).partition(".")[2])
+            agrees = self.low - unit / 2 <= self.paper <= self.high + unit / 2
         return "agrees" if agrees else "differs"
 
     def as_dict(self) -> dict[str, Any]:
