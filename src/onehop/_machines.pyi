@@ -152,6 +152,10 @@ def ndp_windows(
     /,
 ) -> tuple[float, int]: ...
 
+def gpu_missing_sectors(
+    piece: int, end: int, turns: int, sectors: int, whole: bool, sets: int, ways: int, /
+) -> int: ...
+
 DRAWS_PER_TASK: int
 
 def block_inside(

@@ -1,0 +1,164 @@
+"""Gathers of a GPU's kernel, counted: the sectors that its second cache fetches from memory.
+
+Both kernels are those of the microbenchmark of "On efficient scaling of GNNs via IO-aware layers" (2026), in
+its repository: a warp a destination, blocks of four warps, columns in ascending order, and two mappings of a
+destination's work to the lanes of its warp.
+
+- ``neighbour``: lanes take neighbours. 32 of them are read side by side, from the first sector of their rows
+  to the last; then the next 32.
+- ``feature``: lanes take columns. The warp reads a tile of one neighbour's row at once, 32 loads wide, then
+  that of the next neighbour; after the last neighbour it starts over with the next tile.
+
+What the paper and its code do not say is assumed:
+
+- All resident warps advance in lockstep, a step each in a turn, in the order of their destinations. A step of
+  ``neighbour`` reads 32 rows sector by sector, one of ``feature`` a tile.
+- The next block starts as soon as a block ends, in place of the first that did.
+- The cache replaces the least recently used sector of a set; sets are hashed. It holds rows of sources only:
+  indices and results stream through it.
+- A first cache joins the loads of one sector that follow each other, and no more: no warp finds there what
+  another one read.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.machines.common.checks import check
+from onehop.machines.gpu.device import Gpu
+from onehop.machines.native import extension
+
+MAPPINGS = ("neighbour", "feature")
+# Of a warp.
+_LANES = 32
+# Numbers of sectors are kept in 32 bits.
+_MOST_SECTORS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel that aggregates with a warp a destination.
+
+    Attributes:
+        mapping: What the lanes of a warp take: "neighbour" or "feature".
+        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Those of ``neighbour`` change nothing here.
+        block_warps: Warps of a block, which start together.
+        occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: it depends on
+            the registers that a kernel takes.
+
+    Raises:
+        ArgumentError: A value is out of range.
+    """
+
+    mapping: str
+    load_bytes: int = 16
+    block_warps: int = 4
+    occupancy: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Checks every value."""
+        check(self, error=ArgumentError)
+        if self.mapping not in MAPPINGS:
+            raise ArgumentError(f"mapping: expected one of {', '.join(MAPPINGS)}, got {self.mapping!r}.")
+        if self.load_bytes not in (4, 8, 16):
+            raise ArgumentError(f"load_bytes: expected 4, 8 or 16, got {self.load_bytes}.")
+        if self.occupancy > 1:
+            raise ArgumentError(f"occupancy: expected at most 1, got {self.occupancy}.")
+
+    def piece_bytes(self, row_bytes: int) -> int:
+        """Bytes of a row that a warp reads before it turns to other neighbours."""
+        return row_bytes if self.mapping == "neighbour" else min(row_bytes, _LANES * self.load_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Sectors of sources' rows.
+
+    Attributes:
+        fetched: Those that the second cache fetches from memory, each as often as it does.
+        read: Those that warps read: every edge reads a row.
+        distinct: Different ones, which even an unlimited cache fetches.
+    """
+
+    fetched: int
+    read: int
+    distinct: int
+
+
+def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
+    """Counts the sectors that a GPU fetches for a kernel's gathers, beginning with an empty cache.
+
+    Args:
+        graph: The graph; destinations start in the order of their numbers, and read their edges in the order
+            in which the graph has them.
+        row_bytes: Bytes of a source's row, a multiple of the sector's, and of what a warp reads at once.
+        kernel: The kernel.
+        gpu: The GPU.
+
+    Raises:
+        ArgumentError: ``row_bytes`` is no such multiple, or rows have more than 2^31 sectors together.
+    """
+    piece_bytes = kernel.piece_bytes(row_bytes)
+    for what, size in (("sector", gpu.sector_bytes), ("piece that a warp reads at once", piece_bytes)):
+        if row_bytes < 1 or row_bytes % size or piece_bytes % gpu.sector_bytes:
+            raise ArgumentError(f"row_bytes: expected a multiple of {size}, the {what}, got {row_bytes}.")
+    sectors = row_bytes // gpu.sector_bytes
+    if graph.num_src * sectors > _MOST_SECTORS:
+        raise ArgumentError(
+            f"row_bytes: expected at most 2^31 sectors in all rows, got {graph.num_src} rows of {sectors}."
+        )
+    pieces, ends = _in_time(graph, row_bytes // piece_bytes, kernel, gpu)
+    room = gpu.l2_bytes // gpu.sector_bytes
+    ways = min(gpu.l2_ways, max(room, 1))
+    fetched = extension.gpu_missing_sectors(
+        pieces.data_ptr(),
+        ends.data_ptr(),
+        len(ends),
+        piece_bytes // gpu.sector_bytes,
+        kernel.mapping == "feature",
+        room // ways,
+        ways,
+    )
+    return Gathered(fetched, graph.num_edges * sectors, len(graph.col.unique()) * sectors)
+
+
+def _in_time(graph: Graph, tiles: int, kernel: Kernel, gpu: Gpu) -> tuple[Tensor, Tensor]:
+    """The pieces of rows that warps read, int32, in the order of time; and where each turn ends, int64."""
+    degrees = graph.in_degrees
+    at_once = _LANES if kernel.mapping == "neighbour" else 1
+    counts = degrees * tiles
+    start = _starts(-(-counts // at_once), kernel, gpu)
+    # Of every piece: its row, its place in the row, the row's edges.
+    row = torch.repeat_interleave(torch.arange(graph.num_dst, device="cpu"), counts)
+    place = torch.arange(len(row), device="cpu") - (counts.cumsum(0) - counts)[row]
+    degree = degrees[row]
+    edge = graph.rowptr[:-1][row] + place % degree
+    piece = graph.col[edge] * tiles + place // degree
+    turn = start[row] + place // at_once
+    in_time = piece[turn.sort(stable=True).indices].int()
+    return in_time, torch.bincount(turn).cumsum(0)
+
+
+def _starts(steps: Tensor, kernel: Kernel, gpu: Gpu) -> Tensor:
+    """Return [num_dst], int64: the turn of each destination's first step.
+
+    Args:
+        steps: [num_dst], int64: the steps of each.
+        kernel: The kernel.
+        gpu: The GPU.
+    """
+    padded = torch.nn.functional.pad(steps, (0, -len(steps) % kernel.block_warps))
+    blocks: list[int] = padded.view(-1, kernel.block_warps).amax(1).tolist() if len(steps) else []
+    resident = max(int(gpu.warps * kernel.occupancy) // kernel.block_warps, 1)
+    begin = np.zeros(len(blocks), dtype=np.int64)
+    ends = blocks[:resident]
+    heapq.heapify(ends)
+    for block in range(resident, len(blocks)):
+        begin[block] = ends[0]
+        heapq.heapreplace(ends, ends[0] + blocks[block])
+    return torch.from_numpy(begin).repeat_interleave(kernel.block_warps)[: len(steps)]
