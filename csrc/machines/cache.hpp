@@ -1,37 +1,30 @@
-// A set-associative cache that replaces the least recently used entry of a set. No prefetching, no writes.
+// A set-associative cache that replaces the least recently used entry of a set.
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <memory>
-#include <new>
+#include <utility>
+#include <vector>
 
 namespace onehop {
 
 class Cache {
  public:
-  Cache(int64_t sets, int32_t ways) : sets_(sets), ways_(ways), entries_(new (std::nothrow) int32_t[sets * ways]) {
-    if (entries_ != nullptr) memset(entries_.get(), 0xff, static_cast<size_t>(sets * ways) * sizeof(int32_t));
-  }
-
-  bool has_memory() const { return entries_ != nullptr; }
-  int64_t sets() const { return sets_; }
+  Cache(int64_t sets, int32_t ways) : ways_(ways), entries_(static_cast<size_t>(sets * ways), -1) {}
 
   // Return whether `entry`, at least 0, is missing from its set. Afterwards it is the set's most recent one.
   bool misses(int64_t set, int32_t entry) {
-    int32_t* recent = entries_.get() + set * ways_;  // most recent first
-    int32_t way = 0;
-    while (way < ways_ - 1 && recent[way] != entry) ++way;
-    const bool missing = recent[way] != entry;
-    for (; way > 0; --way) recent[way] = recent[way - 1];
-    recent[0] = entry;
-    return missing;
+    int32_t* recent = entries_.data() + set * ways_;  // most recent first
+    int32_t moved = entry;
+    for (int32_t way = 0; way < ways_; ++way) {
+      std::swap(moved, recent[way]);
+      if (moved == entry) return false;
+    }
+    return true;
   }
 
  private:
-  int64_t sets_;
   int32_t ways_;
-  std::unique_ptr<int32_t[]> entries_;
+  std::vector<int32_t> entries_;
 };
 
 }  // namespace onehop

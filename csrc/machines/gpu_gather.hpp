@@ -5,17 +5,23 @@
 
 namespace onehop::gpu {
 
-// Pieces of rows that warps read, in the order of time. Sector s of piece p has the number p * sectors + s.
-struct Gathers {
-  const int32_t* piece;  // [turn_end[turns - 1]]
-  const int64_t* end;    // [turns]: the pieces of a turn end here, and are read side by side
-  int64_t turns;
-  int32_t sectors;  // of a piece; the last sector's number fits 31 bits
-  bool whole;       // a step reads a whole piece, or one sector of it: then each sector of all pieces before the next
+// A graph: rows are destinations, each of which a warp works on.
+struct Rows {
+  const int64_t* rowptr;  // [rows + 1]
+  const int32_t* col;     // [edges]
+  int64_t rows;
+};
+
+// How warps read the rows of their sources. All sectors together have numbers of 31 bits.
+struct Kernel {
+  int64_t resident;     // blocks that run side by side
+  int32_t block_warps;  // of a block, which begin together
+  int32_t sectors;      // of a source's row
+  int32_t tile;         // sectors of a row that a warp reads before it turns to other rows; divides `sectors`
+  int32_t lanes;        // rows that it reads side by side: sector by sector if there are several
 };
 
 // The number of sectors that miss an LRU cache of `sets` times `ways` sectors, whose sets are hashed. No sets: all.
-// Negative if memory runs out.
-int64_t missing_sectors(const Gathers& gathers, int64_t sets, int32_t ways);
+int64_t missing_sectors(const Rows& rows, const Kernel& kernel, int64_t sets, int32_t ways);
 
 }  // namespace onehop::gpu

@@ -77,7 +77,6 @@ int64_t cache_misses(const Work& work, int64_t entries, int32_t ways) {
   const int64_t sets = entries / ways;
   if (sets == 0) return work.rowptr[work.rows];
   Cache cache(sets, ways);
-  if (!cache.has_memory()) return -1;
   int64_t misses = 0;
   for (int64_t at = 0; at < work.rows; ++at) {
     const int64_t row = work.order == nullptr ? at : work.order[at];

@@ -153,7 +153,17 @@ def ndp_windows(
 ) -> tuple[float, int]: ...
 
 def gpu_missing_sectors(
-    piece: int, end: int, turns: int, sectors: int, whole: bool, sets: int, ways: int, /
+    rowptr: int,
+    col: int,
+    rows: int,
+    resident: int,
+    block_warps: int,
+    sectors: int,
+    tile: int,
+    lanes: int,
+    sets: int,
+    ways: int,
+    /,
 ) -> int: ...
 
 DRAWS_PER_TASK: int

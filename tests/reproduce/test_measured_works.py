@@ -8,7 +8,7 @@ import torch
 from onehop.bench.models import ModelResult
 from onehop.bench.timing import Times
 from onehop.reproduce import io_aware, isplib
-from onehop.reproduce.io_aware import counted, layers
+from onehop.reproduce.io_aware import counted, layers, reordering
 from onehop.reproduce.twins import Twin, silent
 
 
@@ -88,6 +88,7 @@ def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reordering, "KINDS", ())
     for module in (io_aware, isplib):
         monkeypatch.setattr(module, "import_reason", lambda name: f"{name} cannot be imported (it is gone)")
         rows = module.reproduce(quick=True).rows

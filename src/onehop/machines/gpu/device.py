@@ -43,10 +43,15 @@ class Gpu:
         """Warps that are resident at most."""
         return self.sms * self.sm_warps
 
-    def part(self, share: float) -> "Gpu":
-        """As large a part of the GPU: of its multiprocessors, its cache and its bandwidth.
+    def floor_us(self, sectors: int) -> float:
+        """Microseconds that so many sectors take at the memory's peak."""
+        return sectors * self.sector_bytes / self.dram_gbps / 1e3
 
-        What a part of a graph is run on, so that cache and resident warps keep their ratio to the graph.
+    def part(self, share: float) -> "Gpu":
+        """As large a part of the GPU, as one multiprocessor: of its warps, its cache and its bandwidth.
+
+        What a part of a graph runs on: cache and resident warps keep their ratios to the graph. Communities
+        do not shrink with it, so that a part whose cache has no room for some of them gains too little.
 
         Args:
             share: Above 0, at most 1.
@@ -61,7 +66,8 @@ class Gpu:
         return replace(
             self,
             name=f"{self.name} x {share:g}",
-            sms=max(round(self.sms * share), 1),
+            sms=1,
+            sm_warps=max(round(self.warps * share), 1),
             l2_bytes=round(self.l2_bytes * share),
             dram_gbps=self.dram_gbps * share,
         )

@@ -20,16 +20,11 @@ What the paper and its code do not say is assumed:
   another one read.
 """
 
-import heapq
 from dataclasses import dataclass
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.machines.common.checks import check
+from onehop.machines.common.checks import check, check_integer
 from onehop.machines.gpu.device import Gpu
 from onehop.machines.native import extension
 
@@ -46,10 +41,10 @@ class Kernel:
 
     Attributes:
         mapping: What the lanes of a warp take: "neighbour" or "feature".
-        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Those of ``neighbour`` change nothing here.
+        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Of no matter for ``neighbour``.
         block_warps: Warps of a block, which start together.
-        occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: it depends on
-            the registers that a kernel takes.
+        occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: a kernel's
+            registers decide it.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -70,8 +65,13 @@ class Kernel:
         if self.occupancy > 1:
             raise ArgumentError(f"occupancy: expected at most 1, got {self.occupancy}.")
 
-    def piece_bytes(self, row_bytes: int) -> int:
-        """Bytes of a row that a warp reads before it turns to other neighbours."""
+    @property
+    def lanes(self) -> int:
+        """Rows that a warp reads side by side."""
+        return _LANES if self.mapping == "neighbour" else 1
+
+    def tile_bytes(self, row_bytes: int) -> int:
+        """Bytes of a row that a warp reads before it turns to other rows."""
         return row_bytes if self.mapping == "neighbour" else min(row_bytes, _LANES * self.load_bytes)
 
 
@@ -95,7 +95,7 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
 
     Args:
         graph: The graph; destinations start in the order of their numbers, and read their edges in the order
-            in which the graph has them.
+            in which the graph has them (:func:`onehop.machines.gpu.in_order` sorts them as the paper does).
         row_bytes: Bytes of a source's row, a multiple of the sector's, and of what a warp reads at once.
         kernel: The kernel.
         gpu: The GPU.
@@ -103,62 +103,28 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
     Raises:
         ArgumentError: ``row_bytes`` is no such multiple, or rows have more than 2^31 sectors together.
     """
-    piece_bytes = kernel.piece_bytes(row_bytes)
-    for what, size in (("sector", gpu.sector_bytes), ("piece that a warp reads at once", piece_bytes)):
-        if row_bytes < 1 or row_bytes % size or piece_bytes % gpu.sector_bytes:
+    check_integer("row_bytes", row_bytes)
+    tile_bytes = kernel.tile_bytes(row_bytes)
+    for what, size in (("sector", gpu.sector_bytes), ("tile that a warp reads at once", tile_bytes)):
+        if row_bytes % size or tile_bytes % gpu.sector_bytes:
             raise ArgumentError(f"row_bytes: expected a multiple of {size}, the {what}, got {row_bytes}.")
     sectors = row_bytes // gpu.sector_bytes
     if graph.num_src * sectors > _MOST_SECTORS:
         raise ArgumentError(
             f"row_bytes: expected at most 2^31 sectors in all rows, got {graph.num_src} rows of {sectors}."
         )
-    pieces, ends = _in_time(graph, row_bytes // piece_bytes, kernel, gpu)
     room = gpu.l2_bytes // gpu.sector_bytes
     ways = min(gpu.l2_ways, max(room, 1))
     fetched = extension.gpu_missing_sectors(
-        pieces.data_ptr(),
-        ends.data_ptr(),
-        len(ends),
-        piece_bytes // gpu.sector_bytes,
-        kernel.mapping == "feature",
+        graph.rowptr.data_ptr(),
+        graph.col.data_ptr(),
+        graph.num_dst,
+        max(int(gpu.warps * kernel.occupancy) // kernel.block_warps, 1),
+        kernel.block_warps,
+        sectors,
+        tile_bytes // gpu.sector_bytes,
+        kernel.lanes,
         room // ways,
         ways,
     )
     return Gathered(fetched, graph.num_edges * sectors, len(graph.col.unique()) * sectors)
-
-
-def _in_time(graph: Graph, tiles: int, kernel: Kernel, gpu: Gpu) -> tuple[Tensor, Tensor]:
-    """The pieces of rows that warps read, int32, in the order of time; and where each turn ends, int64."""
-    degrees = graph.in_degrees
-    at_once = _LANES if kernel.mapping == "neighbour" else 1
-    counts = degrees * tiles
-    start = _starts(-(-counts // at_once), kernel, gpu)
-    # Of every piece: its row, its place in the row, the row's edges.
-    row = torch.repeat_interleave(torch.arange(graph.num_dst, device="cpu"), counts)
-    place = torch.arange(len(row), device="cpu") - (counts.cumsum(0) - counts)[row]
-    degree = degrees[row]
-    edge = graph.rowptr[:-1][row] + place % degree
-    piece = graph.col[edge] * tiles + place // degree
-    turn = start[row] + place // at_once
-    in_time = piece[turn.sort(stable=True).indices].int()
-    return in_time, torch.bincount(turn).cumsum(0)
-
-
-def _starts(steps: Tensor, kernel: Kernel, gpu: Gpu) -> Tensor:
-    """Return [num_dst], int64: the turn of each destination's first step.
-
-    Args:
-        steps: [num_dst], int64: the steps of each.
-        kernel: The kernel.
-        gpu: The GPU.
-    """
-    padded = torch.nn.functional.pad(steps, (0, -len(steps) % kernel.block_warps))
-    blocks: list[int] = padded.view(-1, kernel.block_warps).amax(1).tolist() if len(steps) else []
-    resident = max(int(gpu.warps * kernel.occupancy) // kernel.block_warps, 1)
-    begin = np.zeros(len(blocks), dtype=np.int64)
-    ends = blocks[:resident]
-    heapq.heapify(ends)
-    for block in range(resident, len(blocks)):
-        begin[block] = ends[0]
-        heapq.heapreplace(ends, ends[0] + blocks[block])
-    return torch.from_numpy(begin).repeat_interleave(kernel.block_warps)[: len(steps)]
