@@ -151,7 +151,6 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
-
 def gpu_missing_sectors(
     rowptr: int,
     col: int,

@@ -1,6 +1,6 @@
-"""``onehop simulate gpu``: what a GPU fetches from memory for the gathers of a sum, counted."""
+"""``onehop simulate gpu``: sectors that a GPU fetches from memory for the gathers of a sum."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
@@ -69,9 +69,13 @@ def gpu(options: Options) -> None:
         "mappings": {line["mapping"]: line for line in lines},
         **varied,
     }
-    columns = [Column(mapping, lambda line, of=mapping: line[of]["fetched"], "{:,}") for mapping in MAPPINGS]
+    columns = [Column(mapping, _fetched(mapping), "{:,}") for mapping in MAPPINGS]
     shown = Table([Column("mapping", "mapping", left=True), *_FIGURES], lines, title)
     experiment.finish([shown, *experiment.tables(content, columns)], content)
+
+
+def _fetched(mapping: str) -> Callable[[Mapping[str, Any]], Any]:
+    return lambda line: line[mapping]["fetched"]
 
 
 def _lines(case: _Case, graph: Graph, width: int) -> Iterator[dict[str, Any]]:

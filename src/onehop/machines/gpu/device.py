@@ -11,7 +11,7 @@ from onehop.machines.common.checks import check
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What decides how often a kernel's gathers go to memory.
+    """A GPU: the figures that decide how often a kernel's gathers go to memory.
 
     Attributes:
         name: Its name in tables.

@@ -1,8 +1,8 @@
 """Reordering against the mapping of work, counted: the third finding of the IO-aware kernels' paper.
 
 The paper timed both mappings in a graph's own order and after METIS, and drew the difference of their
-speed-ups. Here the sectors that the GPU's second cache fetches (:mod:`onehop.machines.gpu.gather`) are
-counted, on generated graphs of the same kinds.
+speed-ups; its sign by graph could be read, its values could not. Here the sectors that the GPU's second
+cache fetches (:mod:`onehop.machines.gpu.gather`) are counted, on generated graphs of the same kinds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,8 +15,9 @@ from onehop.machines.gpu import MAPPINGS, ORDERS, Gpu, Kernel
 from onehop.reproduce.tables import Chart, Row, Series, number, row
 from onehop.reproduce.twins import Progress, Twin, loaded
 
-# The paper has 32 to 512.
-_WIDTHS, _ITEM_BYTES = (128, 512), 4
+# Two of the paper's five.
+_WIDTHS: tuple[int, ...] = (128, 512)
+_ITEM_BYTES = 4
 # The order whose gains rows have. The paper's METIS needs pymetis.
 _CHOSEN = "community"
 _NAMES = {"random": "random", "degree": "degree", "rcm": "RCM", _CHOSEN: "communities"}
@@ -70,7 +71,7 @@ _ZERO = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What the paper does not say, or has twice, in one choice.
+    """A choice of everything that the paper does not say, or has twice.
 
     Attributes:
         load_bytes: Bytes that a lane loads at once; the paper has both 16 and 4.
@@ -85,7 +86,7 @@ class Case:
 
 
 BASE = Case()
-_CASES = (BASE, Case(load_bytes=4), Case(occupancy=0.25), Case(cache=0.5))
+_CASES: tuple[Case, ...] = (BASE, Case(load_bytes=4), Case(occupancy=0.25), Case(cache=0.5))
 
 # Sectors fetched, by case, mapping and order.
 Fetched = dict[tuple[Case, str, str], int]
@@ -125,7 +126,7 @@ def gain(found: Fetched, case: Case, mapping: str, order: str) -> float:
 
 
 def apart(found: Fetched, case: Case, order: str) -> float:
-    """How much more neighbour-parallel gains than feature-parallel."""
+    """The gain of neighbour-parallel less that of feature-parallel."""
     mine, other = (gain(found, case, mapping, order) for mapping in MAPPINGS)
     return mine - other
 
@@ -142,9 +143,8 @@ def measured(quick: bool, progress: Progress) -> tuple[list[Row], Chart]:
         quick: Use small parts of the graphs, the first width, and one case.
         progress: Told how far it is.
     """
-    machine, cases, widths = gpu.load("a100_80gb"), _CASES, _WIDTHS
-    if quick:
-        cases, widths = (BASE,), _WIDTHS[:1]
+    machine = gpu.load("a100_80gb")
+    cases, widths = (_CASES[:1], _WIDTHS[:1]) if quick else (_CASES, _WIDTHS)
     found: dict[tuple[Kind, int], Fetched] = {}
     for one, graph, told in loaded([each.of_run(quick) for each in KINDS], progress):
         for width in widths:
@@ -172,13 +172,13 @@ def of_graph(one: Kind, width: int, cases: Sequence[Case], found: Fetched) -> Ro
 
 
 def verdict(one: Kind, differences: Sequence[float]) -> str:
-    """Whether the sign of the difference is one of the paper's: in every case, in some ("open"), in none."""
+    """Tells in how many cases the sign is one of the paper's: "agrees" in all, "open" in some, or "differs"."""
     known = [sign(each) in one.signs for each in differences]
     return "agrees" if all(known) else "open" if any(known) else "differs"
 
 
 def finding(found: Sequence[Fetched], cases: Sequence[Case]) -> Row:
-    """In how many graphs, widths, orders and cases neighbour-parallel gains more."""
+    """Counts the graphs, widths, orders and cases in which neighbour-parallel gains more."""
     signs = [sign(apart(counts, case, order)) for counts in found for case in cases for order in _NAMES]
     more, less = signs.count(1), signs.count(-1)
     return row(
