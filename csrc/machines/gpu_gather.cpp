@@ -15,10 +15,10 @@ int64_t set_of(int32_t sector, int64_t sets) {
   return static_cast<int64_t>((hash * static_cast<uint64_t>(sets)) >> 32);
 }
 
-// A warp at edge `edge` of its row, in tile `tile`.
+// A warp at edge `edge` of its row, whose edges it goes through once for every tile and pass.
 struct Warp {
   int64_t begin, end, edge;
-  int32_t tile;
+  int32_t round;
 };
 
 class Run {
@@ -61,7 +61,7 @@ class Run {
   void read(const Warp& warp, int32_t begin, int32_t end) {
     const int64_t last = std::min(warp.edge + kernel_.lanes, warp.end);
     for (int64_t edge = warp.edge; edge < last; ++edge) {
-      const int32_t first = rows_.col[edge] * kernel_.sectors + warp.tile * kernel_.tile;
+      const int32_t first = rows_.col[edge] * kernel_.sectors + warp.round % tiles_ * kernel_.tile;
       for (int32_t sector = first + begin; sector < first + end; ++sector) {
         missing_ += cache_.misses(set_of(sector, sets_), sector);
       }
@@ -71,9 +71,9 @@ class Run {
   void step(Warp& warp) const {
     if (is_done(warp)) return;
     warp.edge = std::min(warp.edge + kernel_.lanes, warp.end);
-    if (is_done(warp) && warp.tile < tiles_ - 1) {
+    if (is_done(warp) && warp.round < tiles_ * kernel_.passes - 1) {
       warp.edge = warp.begin;
-      ++warp.tile;
+      ++warp.round;
     }
   }
 
@@ -101,7 +101,7 @@ class Run {
 }  // namespace
 
 int64_t missing_sectors(const Rows& rows, const Kernel& kernel, int64_t sets, int32_t ways) {
-  if (sets == 0) return rows.rowptr[rows.rows] * kernel.sectors;
+  if (sets == 0) return rows.rowptr[rows.rows] * kernel.sectors * kernel.passes;
   return Run(rows, kernel, sets, ways).missing();
 }
 

@@ -19,6 +19,7 @@ struct Kernel {
   int32_t sectors;      // of a source's row
   int32_t tile;         // sectors of a row that a warp reads before it turns to other rows; divides `sectors`
   int32_t lanes;        // rows that it reads side by side: sector by sector if there are several
+  int32_t passes;       // times that it reads all that
 };
 
 // The number of sectors that miss an LRU cache of `sets` times `ways` sectors, whose sets are hashed. No sets: all.

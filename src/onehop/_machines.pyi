@@ -160,6 +160,7 @@ def gpu_missing_sectors(
     sectors: int,
     tile: int,
     lanes: int,
+    passes: int,
     sets: int,
     ways: int,
     /,

@@ -34,7 +34,7 @@ def steps_of(row, mapping, sectors, tile):
     return [[[u * sectors + s for s in range(first, first + tile)]] for first in tiles for u in row]
 
 
-def fetched(rows, mapping, row_bytes, load_bytes, block_warps, warps, size, ways):
+def fetched(rows, mapping, row_bytes, load_bytes, block_warps, warps, passes, size, ways):
     """Sectors that are fetched; ``rows`` are lists of columns, ``size`` the sectors of the cache."""
     sectors = row_bytes // 32
     tile = min(row_bytes, 32 * load_bytes) // 32
@@ -42,7 +42,7 @@ def fetched(rows, mapping, row_bytes, load_bytes, block_warps, warps, size, ways
     free = [0] * max(warps // block_warps, 1)
     turns = {}
     for first in range(0, len(rows), block_warps):
-        block = [steps_of(row, mapping, sectors, tile) for row in rows[first : first + block_warps]]
+        block = [steps_of(row, mapping, sectors, tile) * passes for row in rows[first : first + block_warps]]
         place = free.index(min(free))
         for warp in block:
             for number, step in enumerate(warp):

@@ -59,6 +59,11 @@ def test_wrong_files(tmp_path):
         ("sms = 4", "sms = 0", "sms: expected an integer of at least 1, got 0"),
         ("sms = 4", "", "no sms; expected name, sms"),
         ("l2_ways", "ways", "unknown key ways"),
+        (
+            "_bytes = 32",
+            "_bytes = 96",
+            "sector_bytes: expected a divisor of 128, which a warp loads at least, got 96",
+        ),
         ("sms = 4", "sms = ", "not TOML"),
     ):
         path.write_text(good.replace(old, new))

@@ -29,25 +29,27 @@ def random_rows(seed):
 
 @pytest.mark.parametrize("mapping", gpu.MAPPINGS)
 @pytest.mark.parametrize(
-    ("row_bytes", "load_bytes", "block_warps", "occupancy", "size", "ways"),
+    ("row_bytes", "load_bytes", "block_warps", "occupancy", "passes", "size", "ways"),
     [
-        (32, 16, 4, 1.0, 16, 4),
-        (128, 4, 4, 1.0, 64, 64),
-        (256, 4, 4, 0.5, 64, 16),
-        (256, 16, 3, 1.0, 200, 16),
-        (512, 8, 1, 0.1, 333, 7),
-        (512, 16, 4, 0.01, 96, 96),
+        (32, 16, 4, 1.0, 1, 16, 4),
+        (128, 4, 4, 1.0, 2, 64, 64),
+        (256, 4, 4, 0.5, 3, 64, 16),
+        (256, 16, 3, 1.0, 1, 200, 16),
+        (512, 8, 1, 0.1, 2, 333, 7),
+        (512, 16, 4, 0.01, 1, 96, 96),
     ],
 )
 def test_as_many_as_a_cache_that_is_a_dictionary_fetches(
-    mapping, row_bytes, load_bytes, block_warps, occupancy, size, ways
+    mapping, row_bytes, load_bytes, block_warps, occupancy, passes, size, ways
 ):
     rows = random_rows(row_bytes + size)
-    kernel = gpu.Kernel(mapping, load_bytes, block_warps, occupancy)
+    kernel = gpu.Kernel(mapping, load_bytes, block_warps, occupancy, passes)
     machine = replace(SMALL, l2_bytes=size * 32, l2_ways=ways)
     found = gpu.gather(graph_of(rows, 50), row_bytes, kernel, machine)
-    wanted = fetched(rows, mapping, row_bytes, load_bytes, block_warps, int(32 * occupancy), size, ways)
-    edges = sum(len(row) for row in rows)
+    wanted = fetched(
+        rows, mapping, row_bytes, load_bytes, block_warps, int(32 * occupancy), passes, size, ways
+    )
+    edges = passes * sum(len(row) for row in rows)
     assert found == gpu.Gathered(wanted, edges * row_bytes // 32, 50 * row_bytes // 32)
     assert found.distinct < found.fetched < found.read
 
@@ -72,6 +74,9 @@ def test_as_many_as_a_cache_that_is_a_dictionary_fetches(
 def test_by_hand(mapping, rows, size, wanted):
     machine = replace(SMALL, l2_bytes=size * 32 + 31, l2_ways=100)
     assert gpu.gather(graph_of(rows, 3), 128, gpu.Kernel(mapping), machine).fetched == wanted
+    if size == 0:
+        twice = gpu.gather(graph_of(rows, 3), 128, gpu.Kernel(mapping, passes=2), machine)
+        assert twice.fetched == twice.read == 2 * wanted
 
 
 def test_side_by_side_a_cache_needs_room_for_a_sector_of_each_row_only():

@@ -8,6 +8,9 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.common import files
 from onehop.machines.common.checks import check
 
+# Bytes of a load of 4 bytes in each of 32 lanes.
+_LEAST_TILE = 128
+
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
@@ -19,7 +22,7 @@ class Gpu:
         sm_warps: Warps that are resident on each at most.
         l2_bytes: Size of the second cache; 0 means none.
         l2_ways: Its ways; as many as it has sectors make it fully associative.
-        sector_bytes: Bytes that it fetches at once.
+        sector_bytes: Bytes that it fetches at once, a divisor of 128.
         dram_gbps: Bandwidth of the memory, in 10^9 bytes a second.
 
     Raises:
@@ -37,6 +40,11 @@ class Gpu:
     def __post_init__(self) -> None:
         """Checks every value."""
         check(self, least={"l2_bytes": 0})
+        if _LEAST_TILE % self.sector_bytes:
+            raise ConfigurationError(
+                f"sector_bytes: expected a divisor of {_LEAST_TILE}, which a warp loads at least, got "
+                f"{self.sector_bytes}."
+            )
 
     @property
     def warps(self) -> int:

@@ -15,7 +15,7 @@ What the paper and its code do not say is assumed:
   ``neighbour`` reads 32 rows sector by sector, one of ``feature`` a tile.
 - The next block starts as soon as a block ends, in place of the first that did.
 - The cache replaces the least recently used sector of a set; sets are hashed. It holds rows of sources only:
-  indices and results stream through it.
+  indices, results and the destination's own row stream through it.
 - A first cache joins the loads of one sector that follow each other, and no more: no warp finds there what
   another one read.
 """
@@ -45,6 +45,7 @@ class Kernel:
         block_warps: Warps of a block, which start together.
         occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: a kernel's
             registers decide it.
+        passes: Times that a warp goes through its neighbours; 2 in the paper's picture of reordering.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -54,6 +55,7 @@ class Kernel:
     load_bytes: int = 16
     block_warps: int = 4
     occupancy: float = 1.0
+    passes: int = 1
 
     def __post_init__(self) -> None:
         """Checks every value."""
@@ -81,7 +83,7 @@ class Gathered:
 
     Attributes:
         fetched: Those that the second cache fetches from memory, each as often as it does.
-        read: Those that warps read: every edge reads a row.
+        read: Those that warps read: every edge reads a row, in every pass.
         distinct: Different ones, which even an unlimited cache fetches.
     """
 
@@ -106,7 +108,7 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
     check_integer("row_bytes", row_bytes)
     tile_bytes = kernel.tile_bytes(row_bytes)
     for what, size in (("sector", gpu.sector_bytes), ("tile that a warp reads at once", tile_bytes)):
-        if row_bytes % size or tile_bytes % gpu.sector_bytes:
+        if row_bytes % size:
             raise ArgumentError(f"row_bytes: expected a multiple of {size}, the {what}, got {row_bytes}.")
     sectors = row_bytes // gpu.sector_bytes
     if graph.num_src * sectors > _MOST_SECTORS:
@@ -124,7 +126,8 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
         sectors,
         tile_bytes // gpu.sector_bytes,
         kernel.lanes,
+        kernel.passes,
         room // ways,
         ways,
     )
-    return Gathered(fetched, graph.num_edges * sectors, len(graph.col.unique()) * sectors)
+    return Gathered(fetched, graph.num_edges * sectors * kernel.passes, len(graph.col.unique()) * sectors)

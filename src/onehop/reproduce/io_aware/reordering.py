@@ -78,15 +78,17 @@ class Case:
         occupancy: Share of the warps that are resident.
         cache: Share of the second cache that holds different data: half, where both of its partitions hold a
             copy (NVIDIA, A100 Tensor Core GPU Architecture).
+        passes: Times that a warp goes through its neighbours: 2 in the paper's picture, once in a sum.
     """
 
     load_bytes: int = 16
     occupancy: float = 1.0
     cache: float = 1.0
+    passes: int = 1
 
 
 BASE = Case()
-_CASES: tuple[Case, ...] = (BASE, Case(load_bytes=4), Case(occupancy=0.25), Case(cache=0.5))
+_CASES: tuple[Case, ...] = (BASE, Case(load_bytes=4), Case(passes=2), Case(occupancy=0.25), Case(cache=0.5))
 
 # Sectors fetched, by case, mapping and order.
 Fetched = dict[tuple[Case, str, str], int]
@@ -114,7 +116,7 @@ def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progr
                 if mapping == "neighbour" and (same, mapping, order) in found:
                     found[case, mapping, order] = found[same, mapping, order]
                     continue
-                kernel = Kernel(mapping, case.load_bytes, occupancy=case.occupancy)
+                kernel = Kernel(mapping, case.load_bytes, occupancy=case.occupancy, passes=case.passes)
                 found[case, mapping, order] = gpu.gather(ordered, width * _ITEM_BYTES, kernel, part).fetched
     return found
 
@@ -172,7 +174,7 @@ def of_graph(one: Kind, width: int, cases: Sequence[Case], found: Fetched) -> Ro
 
 
 def verdict(one: Kind, differences: Sequence[float]) -> str:
-    """Tells in how many cases the sign is one of the paper's: "agrees" in all, "open" in some, or "differs"."""
+    """Return "agrees" where every sign is one of the paper's, "open" where some are, else "differs"."""
     known = [sign(each) in one.signs for each in differences]
     return "agrees" if all(known) else "open" if any(known) else "differs"
 
