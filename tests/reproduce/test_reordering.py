@@ -50,8 +50,17 @@ def test_a_verdict_is_about_the_sign_in_every_case(signs, differences, verdict):
 def test_the_finding_counts_who_gains_more():
     row = reordering.finding([counts(40, 50), counts(50, 40), counts(50, 50)], (BASE,))
     assert row.ours == 4
-    assert "of 12 " in row.figure
-    assert "gains more in 4;" in row.note
+    assert "of 12 (graph, width, order, assumption)" in row.figure
+    assert (
+        "gains more 4 times; by order: random 1 and 1, degree 1 and 1, RCM 1 and 1, communities 1 and 1;"
+        in row.note
+    )
+    assert ": differs." in row.note
+    assert ": agrees." in reordering.finding([counts(40, 50)], (BASE,)).note
+
+
+def test_a_difference_that_is_not_printed_has_no_sign():
+    assert str(reordering.apart(counts(10_001, 10_000), BASE, "rcm")) == "0.0"
 
 
 def test_a_graph_that_is_never_read_gains_nothing():
