@@ -194,8 +194,8 @@ def finding(found: Sequence[Fetched], cases: Sequence[Case]) -> Row:
         "times",
         f"Feature-parallel gains more {less} times; by order: {by_order}; else gains are less than {_ZERO} "
         "apart. The paper's third finding, that neighbour-parallel gains more consistently, is of clock "
-        f"times: {'agrees' if more > less else 'differs'}. Where a sign differs, these follow something else than "
-        "sectors from memory: loads that a first cache does not join, or latency.",
+        f"times: {'agrees' if more > less else 'differs'}. Where a sign differs, these follow something "
+        "else than sectors from memory: loads that a first cache does not join, or latency.",
         more,
     )
 
