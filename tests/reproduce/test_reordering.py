@@ -43,7 +43,8 @@ def test_a_row_has_the_difference_of_both_gains_and_its_range_over_the_cases():
         ((1, 0, -1), [-3.0, 0.0, 3.0], "agrees"),
     ],
 )
-def test_a_verdict_is_about_the_sign_in_every_case(signs, differences, verdict):
+def test_a_verdict_is_about_the_sign_in_every_case(signs, differences, verdict, monkeypatch):
+    monkeypatch.setattr(reordering, "_CASES", (BASE, OTHER))
     assert reordering.verdict(Kind("road", 1.0, "roads", signs, "said"), differences) == verdict
 
 
@@ -55,8 +56,15 @@ def test_the_finding_counts_who_gains_more():
         "gains more 4 times; by order: random 1 and 1, degree 1 and 1, RCM 1 and 1, communities 1 and 1;"
         in row.note
     )
-    assert ": differs." in row.note
+    assert ": open." in row.note
     assert ": agrees." in reordering.finding([counts(40, 50)], (BASE,)).note
+
+
+def test_a_quick_run_never_differs():
+    assert reordering.verdict(ONE, [-1.0]) == "open"
+    assert reordering.verdict(ONE, [-1.0] * len(reordering._CASES)) == "differs"
+    less = [counts(50, 40)]
+    assert ": open." in reordering.finding(less, (BASE,)).note
 
 
 def test_a_difference_that_is_not_printed_has_no_sign():
