@@ -11,6 +11,7 @@ using namespace nb::literals;
 void bind_ndp(nb::module_& m);
 void bind_dram(nb::module_& m);
 void bind_pim(nb::module_& m);
+void bind_gpu(nb::module_& m);
 void bind_datasets(nb::module_& m);
 
 NB_MODULE(_machines, m) {
@@ -20,5 +21,6 @@ NB_MODULE(_machines, m) {
   bind_ndp(m);
   bind_dram(m);
   bind_pim(m);
+  bind_gpu(m);
   bind_datasets(m);
 }

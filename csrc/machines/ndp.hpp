@@ -37,7 +37,7 @@ enum class Merge : int { rows, ranks, round_robin };
 // nodes that are listed before the lists are merged. False if memory runs out.
 bool retile(const Work& work, Merge merge, int64_t batch, int32_t* order);
 
-// The number of the graph's reads that miss a `ways`-way LRU cache of `entries` vectors. Negative if memory runs out.
+// The number of the graph's reads that miss a `ways`-way LRU cache of `entries` vectors.
 int64_t cache_misses(const Work& work, int64_t entries, int32_t ways);
 
 // The result through the mapping: each rank of a pod adds up its columns [slice[j], slice[j + 1]) over the bundles of

@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 
+#include "cache.hpp"
 #include "ndp.hpp"
 #include "onehop/parallel.hpp"
 
@@ -75,20 +76,12 @@ bool count(const Work& work, const Counts& counts, int threads) {
 int64_t cache_misses(const Work& work, int64_t entries, int32_t ways) {
   const int64_t sets = entries / ways;
   if (sets == 0) return work.rowptr[work.rows];
-  const std::unique_ptr<int32_t[]> lines(new (std::nothrow) int32_t[sets * ways]);
-  if (lines == nullptr) return -1;
-  memset(lines.get(), 0xff, static_cast<size_t>(sets * ways) * sizeof(int32_t));
+  Cache cache(sets, ways);
   int64_t misses = 0;
   for (int64_t at = 0; at < work.rows; ++at) {
     const int64_t row = work.order == nullptr ? at : work.order[at];
     for (int64_t edge = work.rowptr[row]; edge < work.rowptr[row + 1]; ++edge) {
-      const int32_t source = work.col[edge];
-      int32_t* set = lines.get() + source % sets * ways;  // most recent first
-      int32_t way = 0;
-      while (way < ways - 1 && set[way] != source) ++way;
-      misses += set[way] != source;
-      for (; way > 0; --way) set[way] = set[way - 1];
-      set[0] = source;
+      misses += cache.misses(work.col[edge] % sets, work.col[edge]);
     }
   }
   return misses;

@@ -151,6 +151,20 @@ def ndp_windows(
     most_events: int,
     /,
 ) -> tuple[float, int]: ...
+def gpu_missing_sectors(
+    rowptr: int,
+    col: int,
+    rows: int,
+    resident: int,
+    block_warps: int,
+    sectors: int,
+    tile: int,
+    lanes: int,
+    passes: int,
+    sets: int,
+    ways: int,
+    /,
+) -> int: ...
 
 DRAWS_PER_TASK: int
 

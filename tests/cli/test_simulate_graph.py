@@ -13,6 +13,7 @@ VERBS = {
     "ndp": ("--no-self-loops", "--width", 16),
     "ndp, a sample": ("--no-self-loops", "--width", 16, "--sample", 2),
     "dram": ("--width", 16, "--requests", 10),
+    "gpu": ("--width", 16),
 }
 
 

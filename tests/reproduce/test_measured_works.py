@@ -9,7 +9,7 @@ from onehop import native
 from onehop.bench.models import ModelResult
 from onehop.bench.timing import Ratio, Times
 from onehop.reproduce import io_aware, isplib
-from onehop.reproduce.io_aware import counted, layers
+from onehop.reproduce.io_aware import counted, layers, reordering
 from onehop.reproduce.twins import Twin, silent
 
 
@@ -100,6 +100,7 @@ def test_the_largest_saving_of_memory_is_named() -> None:
 
 def test_without_pyg_the_rows_that_need_it_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isplib.curve, "measured", lambda quick, progress: [])
+    monkeypatch.setattr(reordering, "KINDS", ())
     for module in (io_aware, isplib):
         monkeypatch.setattr(module, "import_reason", lambda name: f"{name} cannot be imported (it is gone)")
         rows = module.reproduce(quick=True).rows

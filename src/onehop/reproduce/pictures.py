@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 8.0, 4.4
 # Letters of all labels along the horizontal axis, side by side; and bars that have room for upright figures.
 _LETTERS, _MOST_UPRIGHT = 96, 18
+# Of the legend, whose lines are about equally long.
+_MOST_COLUMNS = 5
 # Share of the axis that figures take above the tallest bar, lying and upright.
 _ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
@@ -76,7 +78,8 @@ def draw_chart(chart: Chart, path: Path) -> None:
         pictures.logarithmic(axes)
     _make_room(axes, chart)
     pictures.style(axes)
-    pictures.legend(figure, axes, columns=5)
+    lines = -(-len(chart.series) // _MOST_COLUMNS)
+    pictures.legend(figure, axes, columns=-(-len(chart.series) // lines))
     pictures.save(figure, chart.title, chart.machine, path)
 
 

@@ -3,7 +3,7 @@
 import typer
 
 from onehop.cli.groups import Whole
-from onehop.cli.simulate import dram
+from onehop.cli.simulate import dram, gpu
 from onehop.cli.simulate.ndp import ndp
 from onehop.cli.simulate.pim import pim
 
@@ -24,3 +24,4 @@ def simulate() -> None:
 app.command()(ndp)
 app.command()(pim)
 app.command()(dram.dram)
+app.command()(gpu.gpu)

@@ -1,0 +1,106 @@
+"""GPUs as TOML files: those of the folder ``devices``, where every figure has its source, and others."""
+
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+
+from onehop.errors import ArgumentError, ConfigurationError
+from onehop.machines.common import files
+from onehop.machines.common.checks import check
+
+# Bytes of a load of 4 bytes in each of 32 lanes.
+_LEAST_TILE = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU: the figures that decide how often a kernel's gathers go to memory.
+
+    Attributes:
+        name: Its name in tables.
+        sms: Multiprocessors.
+        sm_warps: Warps that are resident on each at most.
+        l2_bytes: Size of the second cache; 0 means none.
+        l2_ways: Its ways; as many as it has sectors make it fully associative.
+        sector_bytes: Bytes that it fetches at once, a divisor of 128.
+        dram_gbps: Bandwidth of the memory, in 10^9 bytes a second.
+
+    Raises:
+        ConfigurationError: A value is out of range.
+    """
+
+    name: str
+    sms: int
+    sm_warps: int
+    l2_bytes: int
+    l2_ways: int
+    sector_bytes: int
+    dram_gbps: float
+
+    def __post_init__(self) -> None:
+        """Checks every value."""
+        check(self, least={"l2_bytes": 0})
+        if _LEAST_TILE % self.sector_bytes:
+            raise ConfigurationError(
+                f"sector_bytes: expected a divisor of {_LEAST_TILE}, which a warp loads at least, got "
+                f"{self.sector_bytes}."
+            )
+
+    @property
+    def warps(self) -> int:
+        """Warps that are resident at most."""
+        return self.sms * self.sm_warps
+
+    def floor_us(self, sectors: int) -> float:
+        """Microseconds that so many sectors take at the memory's peak."""
+        return sectors * self.sector_bytes / self.dram_gbps / 1e3
+
+    def part(self, share: float) -> "Gpu":
+        """As large a part of the GPU, as one multiprocessor: of its warps, its cache and its bandwidth.
+
+        What a part of a graph runs on: cache and resident warps keep their ratios to the graph. Communities
+        do not shrink with it, so that a part whose cache has no room for some of them gains too little.
+
+        Args:
+            share: Above 0, at most 1.
+
+        Raises:
+            ArgumentError: ``share`` is out of range.
+        """
+        if not 0 < share <= 1:
+            raise ArgumentError(f"share: expected a number above 0, at most 1, got {share!r}.")
+        if share == 1:
+            return self
+        return replace(
+            self,
+            name=f"{self.name} x {share:g}",
+            sms=1,
+            sm_warps=max(round(self.warps * share), 1),
+            l2_bytes=round(self.l2_bytes * share),
+            dram_gbps=self.dram_gbps * share,
+        )
+
+
+def presets() -> list[str]:
+    """Names of the GPUs included in onehop."""
+    folder = resources.files(__package__) / "devices"
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
+
+
+def load(source: str | Path) -> Gpu:
+    """The GPU of this name, or of a TOML file.
+
+    Raises:
+        ConfigurationError: No preset of that name and no such file, or the file is wrong.
+    """
+    if source in presets():
+        text = (resources.files(__package__) / "devices" / f"{source}.toml").read_text()
+    elif Path(source).is_file():
+        text = files.text_of(source)
+    else:
+        raise ConfigurationError(
+            f"gpu: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
+        )
+    return files.made(Gpu, files.document_of(text, str(source)), str(source))

@@ -1,0 +1,44 @@
+"""A graph with its nodes in another order, as a GPU's kernel meets it: columns of every row ascending."""
+
+import numpy as np
+import torch
+
+from onehop.errors import ArgumentError
+from onehop.graph import Graph
+from onehop.graph.edges import edges_of_keys
+from onehop.graph.orders import node_orders
+
+ORDERS = ("own", "random", "degree", "rcm", "community")
+
+
+def in_order(graph: Graph, order: str) -> Graph:
+    """Renumbers the nodes of a graph, and sorts its edges by destination, then by source.
+
+    Args:
+        graph: The graph.
+        order: One of :data:`ORDERS`: "own" keeps the numbers, "random" has the seed 0, and the others are
+            those of :meth:`onehop.Graph.reorder`.
+
+    Raises:
+        ArgumentError: Another order, or a graph whose sources and destinations are not the same nodes.
+    """
+    nodes = graph.num_src
+    if order not in ORDERS:
+        raise ArgumentError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}.")
+    if graph.num_dst != nodes:
+        raise ArgumentError(
+            f"graph: expected as many destinations as sources, which are renumbered together, got "
+            f"{graph.num_dst} destinations and {nodes} sources."
+        )
+    source, target = (each.numpy() for each in graph.edge_index())
+    if order != "own":
+        first = (
+            np.random.default_rng(0).permutation(nodes)
+            if order == "random"
+            else node_orders(graph.csr, order).dst.numpy()
+        )
+        number_of = np.empty(nodes, dtype=np.int64)
+        number_of[first] = np.arange(nodes)
+        source, target = number_of[source], number_of[target]
+    by_target: torch.Tensor = edges_of_keys(np.sort(target * nodes + source), nodes)
+    return Graph.from_edge_index(by_target.flip(0), num_nodes=nodes)
