@@ -23,6 +23,8 @@ TESTS = (
     "tests/loaders/test_engine.py",
     "tests/machines/dram/test_commands.py",
     "tests/machines/dram/test_reference_cases.py",
+    "tests/machines/dram/test_command_file.py",
+    "tests/machines/gpu/test_gather.py",
     "tests/machines/ndp/test_counts.py",
     "tests/machines/ndp/test_machine.py",
     "tests/machines/ndp/test_windows.py",
