@@ -296,7 +296,7 @@ class Simulation {
   Progress progress_;
   Chooser<one_rank> chooser_;
   const int64_t refresh_every_, refresh_sets_;  // clocks between two refreshes; refreshes that take a rank's banks once
-  int64_t accesses_[kMostRanks * kMostBanks] = {};  // of the open row, where rows are closed after some
+  int64_t accesses_[kMostRanks * kMostBanks] = {};   // of the open row, where rows are closed after some
   int64_t opened_at_[kMostRanks * kMostBanks] = {};  // the clock of the last ACT
   int64_t clock_ = 0, next_refresh_, last_data_ = 0;
   Counts counts_ = {};
