@@ -151,6 +151,16 @@ def _is_watched_by_trying() -> bool:
         return True
 
 
+def materialized(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+    """Return gradients that all have memory, which kernels read.
+
+    torch's gradient of a sign, for example, is zeros without memory.
+    """
+    return tuple(
+        torch.zeros_like(each) if each is not None and each._is_zerotensor() else each for each in grads
+    )
+
+
 saving_is_watched = (
     _is_watched_by_asking
     if hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")

@@ -22,6 +22,7 @@ from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
+from onehop.ops.contexts import materialized
 from onehop.ops.held_edges import of_edges
 
 # Bound to names of this module: every call reads them.
@@ -351,6 +352,8 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         given = False
         for grad in grads:
             given = given or grad is not None
+            if grad is not None and grad._is_zerotensor():
+                grads = materialized(grads)
         if not wanted or not given:
             return (None,) * (4 + len(names))
         call = operator.call(*saved[:count], *rest)

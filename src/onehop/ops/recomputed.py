@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.ops.batching import for_each
+from onehop.ops.contexts import materialized
 
 Needs = tuple[bool, ...]
 """For each operand, whether its gradient is needed."""
@@ -131,6 +132,8 @@ class _Recomputed(torch.autograd.Function):
         given = False
         for grad in grads:
             given = given or grad is not None
+            if grad is not None and grad._is_zerotensor():
+                grads = materialized(grads)
         if not given:
             return (None,) * (1 + len(needs))
         # Once, because a checkpoint makes each saved tensor again when it is read.
