@@ -3,9 +3,9 @@
     python -m benchmarks.render_reproductions
 
 Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them; pictures are in
-docs/images/reproduce. docs/reproduce.md has the figures that the works are known for, docs/reproduce/WORK.md
-what else they publish, and the JSON files alone all other rows. A work without a file keeps a sentence on how
-to make one.
+docs/images/reproduce. docs/reproduce.md has the figures that the works are known for, and the page
+docs/reproduce/WORK.md the other published ones. All remaining rows are in the JSON files only. For a work
+without a file, the page says how to make one.
 """
 
 import json

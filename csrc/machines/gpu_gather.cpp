@@ -9,7 +9,7 @@
 namespace onehop::gpu {
 namespace {
 
-// Neighbouring sectors are spread over all sets: Fibonacci hashing, then a multiplication in place of a division.
+// Spreads neighbouring sectors over all sets: Fibonacci hashing, then a multiplication instead of a division.
 int64_t set_of(int32_t sector, int64_t sets) {
   const uint64_t hash = (static_cast<uint64_t>(sector) * 0x9E3779B97F4A7C15U) >> 32;
   return static_cast<int64_t>((hash * static_cast<uint64_t>(sets)) >> 32);

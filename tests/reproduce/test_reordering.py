@@ -84,7 +84,7 @@ def test_all_orders_are_counted_on_a_part_of_the_gpu_and_drawn(monkeypatch):
     rows, chart = reordering.measured(True, silent)
     assert parts == [0.5, 1e-4]
     assert [row.figure.split(",")[1] for row in rows[:2]] == [" cora twin x 0.5", " hubs x 0.0001"]
-    # Both fit into the cache of a whole GPU: nobody gains.
+    # Both fit into the cache of a whole GPU, so neither mapping gains.
     assert all(row.ours == 0 for row in rows)
     assert chart.groups == ("cora twin x 0.5", "hubs x 0.0001")
     assert len(chart.series) == 8

@@ -74,6 +74,11 @@ def test_the_best_tiling_in_reports_and_models(graph, x):
         for name in (*TRIED_TILINGS, "adaptive")
     }
     assert whole.pop("adaptive") == min(whole.values())
+    # What was only tried has to be paid for later.
+    others = {"rows", "ranks"} - {min(whole, key=lambda name: whole[name])}
+    for name in others:
+        paid = machine.aggregate(graph, x, NdpPlan(retile=name))[1].as_dict()["phases_ms"]["re-tiling"]
+        assert paid > 0, name
     with pytest.raises(ArgumentError, match="a sample has one; choose 'index', 'rows' or 'ranks'"):
         machine.sampled(graph, [48], plan)
 

@@ -13,7 +13,7 @@ What the paper and its code do not say is assumed:
 
 - All resident warps advance in lockstep, a step each in a turn, in the order of their destinations. A step of
   ``neighbour`` reads 32 rows sector by sector, one of ``feature`` a tile.
-- The next block starts as soon as a block ends, in place of the first that did.
+- When a block ends, the next one starts at once and takes its place.
 - The cache replaces the least recently used sector of a set; sets are hashed. It holds rows of sources only:
   indices, results and the destination's own row stream through it.
 - A first cache joins the loads of one sector that follow each other, and no more: no warp finds there what

@@ -187,8 +187,12 @@ class Machine:
         """
         plan = self._checked(plan, graph)
         if plan.retile == "adaptive":
-            whole = [self.chained(graph, works, replace(plan, retile=each), record) for each in TRIED_TILINGS]
-            return min(whole, key=lambda layers: sum(layer.time_ns for layer in layers))
+            plans = [replace(plan, retile=each) for each in TRIED_TILINGS]
+            whole = [self.chained(graph, works, each, record) for each in plans]
+            best = min(range(len(plans)), key=lambda at: sum(layer.time_ns for layer in whole[at]))
+            # The others were only tried: their lists of tiles are not there.
+            self._retiled = {self._tiled(graph, plans[best])}
+            return whole[best]
         found: list[LayerOutcome] = []
         for work in reversed(works):
             pods = found[0].run.traffic.pods if found else None
