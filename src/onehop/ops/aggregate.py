@@ -197,9 +197,12 @@ def reduce_rows(
     dst_scale: Tensor | None = None,
     multiply: str = "mul",
     backend: str = "",
+    widen: bool = False,
 ) -> Tensor:
-    """Runs :func:`aggregate` on operands that were checked: shapes, devices and names fit."""
-    widen = False
+    """Runs :func:`aggregate` on operands that were checked: shapes, devices and names fit.
+
+    ``widen`` leaves the result of 16-bit features in float32.
+    """
     if weight is not None or src_scale is not None or dst_scale is not None:
         dtype = x.dtype
         # Most calls have nothing to convert, and the call of the conversion would show on small graphs.
@@ -209,7 +212,8 @@ def reduce_rows(
             and (src_scale is None or (src_scale.dtype is dtype and src_scale.is_contiguous()))
             and (dst_scale is None or (dst_scale.dtype is dtype and dst_scale.is_contiguous()))
         ):
-            x, weight, src_scale, dst_scale, widen = promoted(x, weight, src_scale, dst_scale)
+            x, weight, src_scale, dst_scale, wider = promoted(x, weight, src_scale, dst_scale)
+            widen = widen or wider
     shape = x.shape
     if len(shape) != 2:
         x = x.flatten(1)

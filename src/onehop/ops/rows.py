@@ -115,21 +115,9 @@ def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
 def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, widen: bool = False) -> Tensor:
     """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient.
 
-    ``widen`` leaves sums and means of 16-bit values in float32.
+    ``widen`` leaves the result of 16-bit values in float32.
     """
-    out: Tensor
-    if reduce in ("sum", "mean"):
-        call = Aggregate(
-            x=_as_matrix(values),
-            graph=graph.number,
-            rows=graph.num_dst,
-            mean=reduce == "mean",
-            widen=widen,
-            backend=backend,
-        )
-        out = AGGREGATE(call, graph)
-    else:
-        out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend)
+    out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend, widen=widen)
     return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
 
 
