@@ -51,6 +51,7 @@ _OF_PARAMETERS = {"Composed", "Unannotated"}
 _UNABLE = (
     "derivative for aten::_sparse_mm_reduce_impl_backward is not implemented",
     "derivative for aten::_segment_reduce_backward is not implemented",
+    "derivative for aten::_coalesced_ is not implemented",
     "expand is unsupported for Sparse",
     "tensors do not have strides",
     "tensors do not have is_contiguous",

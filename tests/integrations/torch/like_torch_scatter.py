@@ -31,8 +31,8 @@ def averaged(src: Tensor, index: Tensor, dim: int, out: Tensor | None, dim_size:
 
 def first_of_the_best(src: Tensor, index: Tensor, dim: int, dim_size: int | None, sign: int):
     """A row begins with the number that an entry has to beat; nothing that does is 0, at entry E."""
-    assert dim in (0, -src.dim())
-    index = broadcast(index, src, dim).flatten(1)[:, 0]
+    index = broadcast(index, src, dim).transpose(0, dim).flatten(1)[:, 0]
+    src = src.transpose(0, dim)
     numbers = sign * src.detach()
     best = numbers.new_full((rows_of(index, dim_size), *src.shape[1:]), torch.finfo(src.dtype).min)
     entry = torch.full_like(best, src.size(0), dtype=torch.int64)
@@ -40,7 +40,8 @@ def first_of_the_best(src: Tensor, index: Tensor, dim: int, dim_size: int | None
         wins = numbers[e] > best[row]
         best[row] = torch.where(wins, numbers[e], best[row])
         entry[row] = torch.where(wins, e, entry[row])
-    return torch.cat([src, src.new_zeros(1, *src.shape[1:])]).gather(0, entry), entry
+    found = torch.cat([src, src.new_zeros(1, *src.shape[1:])]).gather(0, entry)
+    return found.transpose(0, dim), entry.transpose(0, dim)
 
 
 def between(src: Tensor, indptr: Tensor) -> tuple[Tensor, Tensor]:
