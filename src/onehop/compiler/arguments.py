@@ -43,12 +43,14 @@ class Argument:
         kind: Where its rows come from.
         at: Which of the operands it is taken from; None where it is from none.
         value: What it is, if it is no tensor.
+        leading: How many dimensions the operand had in front of these rows, which are part of the rows now.
     """
 
     name: str
     kind: Kind
     at: int | None = None
     value: Any = None
+    leading: int = 0
 
 
 ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}

@@ -63,7 +63,7 @@ class Destinations:
 
     def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
         known = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
-        if not known or bound["dim"] != 0:
+        if not known or not _is_first(bound["dim"], bound["src"]):
             raise Mixes("it reduces over destinations in a way that is not known")
         shape = (self.count, *bound["src"].shape[1:])
         if bound["index"].shape != bound["src"].shape or bound["self"].shape != shape:
@@ -81,7 +81,7 @@ class Destinations:
         index = bound["index"] if name == "index_select" else (*bound["indices"], None)[0]
         if not self.are_numbers(index) or index.dim() != 1 or not self.have_rows(bound["self"]):
             raise Mixes(_MIXED)
-        if bound.get("dim", 0) != 0 or len(bound.get("indices", [0])) != 1:
+        if not _is_first(bound.get("dim", 0), bound["self"]) or len(bound.get("indices", [0])) != 1:
             raise Mixes(_MIXED)
         return lambda result, places: Place(0)
 
@@ -100,3 +100,7 @@ class Destinations:
             return None
 
         return note
+
+
+def _is_first(dim: int, tensor: Tensor) -> bool:
+    return dim % max(tensor.dim(), 1) == 0

@@ -43,7 +43,7 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
         if not is_plain(argument.value):
             return None
         # Values of several types may be equal: 1, 1.0 and True.
-        arguments.append((argument.name, argument.at, repr(argument.value)))
+        arguments.append((argument.name, argument.at, repr(argument.value), argument.leading))
     facts = []
     for at, tensor in enumerate(operands):
         shape: Any = tensor.shape

@@ -19,6 +19,7 @@ from onehop.integrations.pyg.leave import (
     BIPARTITE_BACKWARDS,
     FLOATS,
     LEFT_TO_PYG,
+    SIGNALS,
     Leave,
     need,
 )
@@ -37,7 +38,7 @@ BOTH = 2
 
 
 def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
-    """Admits rows of features on any device: [N, F], or [B, N, F] with ``node_dim=-2``."""
+    """Admits rows of features on any device: [N, F]; but over a list, [B, N, F] with ``node_dim=-2`` too."""
     if type(x) not in _PLAIN and not (edges.is_traced and type(x) in _TRACED):
         raise Leave(f"the features are of type {type(x).__name__}")
     if x.dtype not in FLOATS:
@@ -47,8 +48,9 @@ def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     if not edges.is_traced and (is_wrapped(x) or (in_older_vmap() and wraps(x))):
         raise Leave(WRAPPED)
     dims = x.dim()
-    if not (dims == _MATRIX and node_dim in (-2, 0)) and not (dims == _BATCHED and node_dim == -2):
-        raise Leave("node_dim is not the first of two dimensions, nor the middle one of three")
+    if dims == _MATRIX and node_dim in (-2, 0):
+        return x  # type: ignore[no-any-return]
+    need(dims == _BATCHED and node_dim == -2 and not edges.is_list, SIGNALS)
     return x  # type: ignore[no-any-return]
 
 

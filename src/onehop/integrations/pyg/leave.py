@@ -10,6 +10,7 @@ from onehop.integrations.rows import Leave as Leave
 from onehop.ops.contexts import autocasts, wraps
 
 LEFT_TO_PYG = "PyG is left to report what does not fit"
+SIGNALS = "node_dim is not the first of two dimensions of its operands"
 OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 VALUES_ELSEWHERE = (
     "edge_index is a sparse matrix, whose values PyG's plain propagate passes as other arguments too"

@@ -10,6 +10,7 @@ from torch import Tensor
 from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.integrations.pyg import machine
+from onehop.integrations.pyg.admit import Source, Target, Weight
 from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
@@ -29,6 +30,7 @@ from onehop.integrations.pyg.leave import (
     LEFT_TO_PYG,
     OTHER_OPERANDS,
     OWN_PRODUCT,
+    SIGNALS,
     TOO_SMALL,
     VALUES_ELSEWHERE,
     Leave,
@@ -39,11 +41,15 @@ from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.signals import Signals, SignalsPlan, folded
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
 
 _SIZE = {"size"}
+_NAMELESS = "propagate gets operands without a name"
+# Specs of rules whose messages are the same rows whatever dimensions are in front of them.
+_OF_ANY_ROWS = (Source, Target, Weight)
 _OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_and_aggregate of its own"
 
 
@@ -105,6 +111,8 @@ def _propagate(
         plan = planned(record, layer, edge_index, args, kwargs)
     except Leave as why:
         plan, sentence = None, why.sentence
+        if sentence is SIGNALS:
+            plan, sentence = _of_signals(record, layer, edge_index, args, kwargs)
     if now.machine:
         where = ("", sentence) if plan is None else (plan.backend, plan.aside)
         machine.note_elsewhere(layer, *where)
@@ -115,6 +123,25 @@ def _propagate(
         return _left(theirs, layer, edge_index, args, kwargs)
     begin(plan, layer)
     return plan.run()
+
+
+def _of_signals(
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, str]:
+    """The plan of a propagation of several signals over one graph; or None, and why there is none."""
+    rule = record.rule
+    plan: Any
+    try:
+        need(not args, _NAMELESS)
+        need(type(layer.aggr_module) in REDUCTIONS and record.own.update is None, SIGNALS)
+        signals = folded(layer, record.own.message, edge_index, kwargs)
+        if rule is not None and all(isinstance(spec, _OF_ANY_ROWS) for spec in rule.operands.values()):
+            plan = by_rule(record, signals.one, signals.edge_index, (), signals.operands)
+        else:
+            plan = with_own_message(record, layer, signals.edge_index, (), signals.operands, signals=signals)
+    except Leave as why:
+        return None, why.sentence
+    return SignalsPlan(plan, signals), ""
 
 
 def _is_small(record: ClassRecord, edge_index: Any, kwargs: dict[str, Any]) -> bool:
@@ -184,10 +211,11 @@ def with_own_message(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     small: bool = False,
+    signals: Signals | None = None,
 ) -> Plan:
     """The plan of a propagation that runs the layer's message on each edge.
 
-    Arguments are those of :func:`planned`, and whether the edges are too few.
+    Arguments are those of :func:`planned`, whether the edges are too few, and of which signals they are.
 
     Raises:
         Leave: As :func:`planned`.
@@ -201,14 +229,14 @@ def with_own_message(
     if small:
         raise Leave(TOO_SMALL)
     if args:
-        raise Leave("propagate gets operands without a name")
+        raise Leave(_NAMELESS)
     edges: ListedEdges | MatrixEdges
     if is_adjacency(edge_index):
         need(not layer.fuse, _OWN_FUSED)
         edges = MatrixEdges(layer, edge_index, None)
     else:
         edges = ListedEdges(layer, edge_index, kwargs.get("size"), record.fuses)
-    return own_message.planned(record.own, layer, edges, kwargs)
+    return own_message.planned(record.own, layer, edges, kwargs, signals)
 
 
 def by_rule(

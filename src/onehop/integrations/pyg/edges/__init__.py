@@ -51,6 +51,7 @@ class Edges:
         fused: Whether PyG multiplies by a sparse matrix, and runs no message.
         is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
         is_traced: Whether a program is traced, whose tensors have no data.
+        is_list: Whether they are a list at hand, of which copies can be made.
     """
 
     __slots__ = ("count", "forwards", "given", "index", "is_cpu", "sending", "sizes")
@@ -59,6 +60,7 @@ class Edges:
     """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
     is_part = False
     is_traced = False
+    is_list = False
     operators: ModuleType = ops
     """The operators that run over the graph."""
 

@@ -41,6 +41,7 @@ class ListedEdges(Edges):
     """
 
     __slots__ = ("_graph",)
+    is_list = True
 
     def __init__(self, layer: Any, edge_index: Any, size: Any, fuses: bool) -> None:
         if type(edge_index) is Tensor:

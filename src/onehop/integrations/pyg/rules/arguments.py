@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
 from onehop.compiler.ways import asks_for
 from onehop.integrations.pyg.edges import Edges
-from onehop.integrations.pyg.leave import BIPARTITE_BACKWARDS, LEFT_TO_PYG, Leave, need
+from onehop.integrations.pyg.leave import BIPARTITE_BACKWARDS, LEFT_TO_PYG, SIGNALS, Leave, need
 from onehop.ops.contexts import WRAPPED, wraps
 
 _UNKNOWN = ("edge_index", "adj_t", "size")
@@ -25,10 +25,10 @@ class Arguments:
         operands: The tensors, each once.
     """
 
-    def __init__(self, layer: Any, edges: Edges, kwargs: dict[str, Any]) -> None:
+    def __init__(self, node_dim: int, edges: Edges, kwargs: dict[str, Any]) -> None:
         self.each: list[Argument] = []
         self.operands: list[Tensor] = []
-        self._dim, self._edges, self._kwargs = layer.node_dim, edges, kwargs
+        self._dim, self._edges, self._kwargs = node_dim, edges, kwargs
 
     def take(self, parameter: inspect.Parameter, ptr_is_none: bool) -> None:
         """Notes the argument of a parameter."""
@@ -82,7 +82,7 @@ class Arguments:
             if not -dims <= dim < dims:
                 raise Leave(LEFT_TO_PYG)
             if dim % dims != 0:
-                raise Leave("node_dim is not the first dimension of its operands")
+                raise Leave(SIGNALS)
             self._edges.note(end, tensor.size(0))
 
 

@@ -45,6 +45,7 @@ from onehop.integrations.pyg.rules.aggregators import (
     weights_reason,
 )
 from onehop.integrations.pyg.rules.arguments import Arguments, update_arguments
+from onehop.integrations.pyg.signals import Signals
 
 # What the plain propagate fills with the values of a matrix.
 _VALUES = ("edge_weight", "edge_attr", "edge_type")
@@ -98,7 +99,13 @@ def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
     return tuple(inspect.signature(function).parameters.values())[after:]
 
 
-def planned(own: OwnMessage, layer: Any, edges: ListedEdges | MatrixEdges, kwargs: dict[str, Any]) -> Plan:
+def planned(
+    own: OwnMessage,
+    layer: Any,
+    edges: ListedEdges | MatrixEdges,
+    kwargs: dict[str, Any],
+    signals: Signals | None = None,
+) -> Plan:
     """The plan of a propagation with the layer's own message: compiled if it can be, else in blocks.
 
     Args:
@@ -106,6 +113,7 @@ def planned(own: OwnMessage, layer: Any, edges: ListedEdges | MatrixEdges, kwarg
         layer: The layer, whose modules have no hooks.
         edges: The edges.
         kwargs: The operands of ``propagate``, by name.
+        signals: What edges and operands were before they became those of one signal; None if they did not.
 
     Raises:
         Leave: PyG's own code has to run.
@@ -117,23 +125,26 @@ def planned(own: OwnMessage, layer: Any, edges: ListedEdges | MatrixEdges, kwarg
         kwargs = with_values(own.parameters(), edges.given, kwargs)
     # PyG has pointers for all matrices but COO; in its own messages they go to a softmax and nowhere else.
     ptr_is_none = edges.ptr_is_none or (over_matrix and type(layer).message in messages_with_softmax())
-    arguments = Arguments(layer, edges, kwargs)
+    one = layer if signals is None else signals.one
+    arguments = Arguments(one.node_dim, edges, kwargs)
     for parameter in own.message:
         arguments.take(parameter, ptr_is_none)
     counts = edges.counts(LEFT_TO_PYG)
     update = update_arguments(own.update or (), kwargs, counts)
     graph = edges.graph()
     each, operands = with_sizes(arguments.each, *counts), arguments.operands
+    if signals is not None:
+        each = [signals.tells(argument) for argument in each]
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     way = own.traces.way(
-        layer, each, operands, graph, partial(_traced, layer, each, operands, edges, graph, autocast)
+        layer, each, operands, graph, partial(_traced, one, each, operands, edges, graph, autocast, signals)
     )
     if isinstance(way, str):
         raise Leave(way)
     if isinstance(way, Compiled):
         return _compiled(way, layer, graph, each, operands, update)
     need(edges.count * _row_bytes(each, operands) >= thresholds.now.cached_bytes, FITS_CACHE)
-    return _in_blocks(way, layer, edges, each, operands, update, autocast)
+    return _in_blocks(way, one, edges, each, operands, update, autocast)
 
 
 def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
@@ -219,9 +230,13 @@ def _traced(
     edges: ListedEdges | MatrixEdges,
     graph: Graph,
     autocast: torch.dtype | None,
+    signals: Signals | None,
 ) -> Found:
     """Traces the message of a layer; ``autocast`` is the dtype of autocast, or None."""
     snapshot, message, module = Snapshot(layer), type(layer).message, layer.aggr_module
+    refusal = None if signals is None else signals.refusal(message, each, operands)
+    if refusal is not None:
+        return Found(refusal, [], {}, lasts=False)
     own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
         partial(message, snapshot.layer),

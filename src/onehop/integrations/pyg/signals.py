@@ -1,0 +1,297 @@
+"""Signals on one graph: operands with dimensions in front of that of the nodes.
+
+PyG calls them static graphs: features [batch, time, N, F] with ``node_dim=-2``. All signals together are
+features [batch * time * N, F], which is the same memory, over a graph of as many copies of the edges. So
+every rule and message runs on them as on any graph.
+"""
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.compiler.arguments import SIZES, Argument, Kind
+from onehop.compiler.snapshot import Snapshot
+from onehop.graph.identity import remembered
+from onehop.integrations import reports
+from onehop.integrations.pyg.leave import OUT_OF_RANGE, SIGNALS, is_plain, need
+from onehop.ops.contexts import wraps
+
+_PAIR = 2
+_DIFFER = "its operands differ in the dimensions in front of that of the nodes"
+_OTHERWISE = "its message does something else with the dimensions in front of that of the nodes"
+# Numbers of signals, nodes and edges of a trial: no two are the same, nor a product of others.
+_PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """A call of ``propagate`` on several signals, as one on one signal of them all.
+
+    Attributes:
+        leading: The sizes in front of the nodes.
+        layer: The layer.
+        one: The layer for one signal, whose operands have the nodes first.
+        edge_index: [2, S * E], the edges of all S signals.
+        operands: What ``propagate`` gets for them, by name.
+        leads: The names of operands that had the leading dimensions.
+    """
+
+    leading: torch.Size
+    layer: Any
+    one: Any
+    edge_index: Tensor
+    operands: dict[str, Any]
+    leads: frozenset[str]
+
+    @property
+    def count(self) -> int:
+        """The number of signals."""
+        return math.prod(self.leading)
+
+    def apart(self, out: Tensor) -> Tensor:
+        """The results of the signals, [..., N, ...], from those of one signal, [S * N, ...]."""
+        shape = (*self.leading, out.size(0) // self.count, *out.shape[1:])
+        # Autograd allows writes to it, because it does not know that this is a view.
+        result: Tensor = torch.ops.aten._unsafe_view.default(out, shape)
+        return result
+
+    def tells(self, argument: Argument) -> Argument:
+        """The argument of a message, with the number of leading dimensions that its operand had."""
+        name = argument.name
+        operand = name[:-2] if argument.kind in (Kind.SOURCE, Kind.TARGET) else name
+        return replace(argument, leading=len(self.leading) if operand in self.leads else 0)
+
+    def refusal(
+        self, message: Callable[..., Any], each: Sequence[Argument], operands: Sequence[Tensor]
+    ) -> str | None:
+        """Return why the message gives other numbers for several signals than for one of them all; or None.
+
+        A message that computes with dimensions counted from the front does, or one that looks at their
+        number. It runs on a few random rows, both ways.
+
+        Args:
+            message: The message, which takes a layer.
+            each: Its arguments for one signal.
+            operands: The tensors behind them.
+        """
+        leads, known = len(self.leading), {size for tensor in operands for size in tensor.shape}
+        free = [number for number in _PRIMES if number not in known]
+        if len(free) < leads + 2:
+            return f"{_OTHERWISE}, or may"
+        edges, nodes, *leading = free[: leads + 2]
+        trial = _Trial(tuple(leading), nodes, edges)
+        apart, together = trial.arguments(each, operands)
+        with torch.no_grad(), torch.random.fork_rng([]):
+            try:
+                torch.manual_seed(0)
+                several = message(Snapshot(self.layer).layer, **apart)
+                torch.manual_seed(0)
+                one = message(Snapshot(self.one).layer, **together)
+            except Exception as error:  # the message is a user's, whose errors PyG's own code reports
+                return f"{_OTHERWISE} ({type(error).__name__}: {error})"
+        return None if trial.agree(several, one) else _OTHERWISE
+
+
+def folded(
+    layer: Any, message: Sequence[inspect.Parameter], edge_index: Any, kwargs: dict[str, Any]
+) -> Signals:
+    """Return a call on several signals as one on one.
+
+    Args:
+        layer: The layer.
+        message: The parameters of its message.
+        edge_index: The edges, as ``propagate`` got them.
+        kwargs: The operands of ``propagate``, by name.
+
+    Raises:
+        Leave: PyG's own code has to run.
+    """
+    need(is_plain(edge_index) and edge_index.dim() == _PAIR and edge_index.layout is torch.strided, SIGNALS)
+    dim, edges = layer.node_dim, edge_index.size(1)
+    lifted = {each.name[:-2] for each in message if each.name.endswith(("_i", "_j"))} & kwargs.keys()
+    places = {id(t): _place(t, dim) for name in lifted for t in _tensors(kwargs[name])}
+    # What has no dimension in front of the nodes is the same for all signals.
+    found = {t.shape[: places[id(t)]] for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]}
+    need(found, SIGNALS)
+    need(len(found) == 1, _DIFFER)
+    leading = found.pop()
+    count = math.prod(leading)
+    need(count and edges, SIGNALS)
+    made = dict[int, Tensor]()
+
+    def rows_of(value: Any) -> Any:
+        """The rows of all signals; the same tensor for what was the same."""
+        if not isinstance(value, Tensor):
+            return value
+        if id(value) not in made:
+            made[id(value)] = _rows_of(value, leading, places[id(value)] > 0)
+        return made[id(value)]
+
+    operands, leads = dict(kwargs), set[str]()
+    for name, value in kwargs.items():
+        if name in lifted:
+            pair = isinstance(value, tuple | list)
+            operands[name] = tuple(map(rows_of, value)) if pair else rows_of(value)
+            if any(places[id(t)] for t in _tensors(value)):
+                leads.add(name)
+        elif isinstance(value, Tensor) and name != "size":
+            of_signals = value.shape[: len(leading) + 1] == (*leading, edges)
+            if of_signals or value.shape[:1] == (edges,):
+                operands[name] = _rows_of(value, leading, of_signals)
+            if of_signals:
+                leads.add(name)
+    sizes = _sizes(layer, message, kwargs)
+    if kwargs.get("size") is not None:
+        operands["size"] = [count * rows for rows in sizes]
+    every = remembered(
+        edge_index, key=("signals", count, sizes), make=lambda: _edges_of(edge_index, count, sizes)
+    )
+    one = layer
+    if dim > 0:
+        one = object.__new__(type(layer))
+        vars(one).update(vars(layer), node_dim=0)
+    return Signals(leading, layer, one, every, operands, frozenset(leads))
+
+
+def _tensors(operand: Any) -> list[Tensor]:
+    """The tensors of an operand of nodes."""
+    pair = operand if isinstance(operand, tuple | list) else (operand,)
+    found = [each for each in pair if isinstance(each, Tensor)]
+    need(all(is_plain(t) and t.layout is torch.strided for t in found) and not wraps(*found), SIGNALS)
+    return found
+
+
+def _place(tensor: Tensor, dim: int) -> int:
+    """The dimension of the nodes, counted from the front."""
+    dims = tensor.dim()
+    need(-dims <= dim < dims)
+    return dim % dims
+
+
+def _sizes(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, Any]) -> tuple[int, int]:
+    """The numbers of nodes that the two rows of an ``edge_index`` number, as PyG finds them."""
+    sizes = list(kwargs.get("size") or (None, None))
+    need(len(sizes) == _PAIR)
+    sending = 0 if layer.flow == "source_to_target" else 1
+    for parameter in message:
+        name, end = parameter.name[:-2], sending if parameter.name.endswith("_j") else 1 - sending
+        if not parameter.name.endswith(("_i", "_j")) or name not in kwargs:
+            continue
+        value = kwargs[name]
+        pair = value if isinstance(value, tuple | list) else [value if at == end else None for at in (0, 1)]
+        need(len(pair) == _PAIR)
+        for at, tensor in enumerate(pair):
+            if isinstance(tensor, Tensor):
+                rows = tensor.size(layer.node_dim)
+                need(sizes[at] in (None, rows))
+                sizes[at] = rows
+    first, second = (sizes[at] if sizes[at] is not None else sizes[1 - at] for at in (0, 1))
+    need(type(first) is int and type(second) is int)
+    return first, second
+
+
+def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
+    """The edges of all signals: [2, count * E]."""
+    rows = edge_index.new_tensor(sizes).unsqueeze(1)
+    # A number that is out of range would be another signal's node.
+    need(bool(((edge_index >= 0) & (edge_index < rows)).all()), OUT_OF_RANGE)
+    firsts = rows * torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
+    every: Tensor = firsts.unsqueeze(2) + edge_index.unsqueeze(1)
+    return every.flatten(1)
+
+
+@dataclass(slots=True)
+class SignalsPlan:
+    """The plan of one signal, whose result is that of several.
+
+    Attributes:
+        plan: The plan.
+        signals: The signals.
+    """
+
+    plan: Any
+    signals: Signals
+
+    @property
+    def x(self) -> Tensor:
+        """The features of the sources."""
+        return self.plan.x
+
+    @property
+    def backend(self) -> str:
+        """Who runs it, by name."""
+        return self.plan.backend  # type: ignore[no-any-return]
+
+    @property
+    def aside(self) -> str:
+        """Why a simulated machine does not run it."""
+        return self.plan.aside  # type: ignore[no-any-return]
+
+    def run(self) -> Tensor:
+        """The result of ``propagate``."""
+        out: Tensor = self.plan.run()
+        return self.signals.apart(out)
+
+    def described(self, layer: Any) -> reports.Call:
+        """The row of ``explain``."""
+        call: reports.Call = self.plan.described(layer)
+        return replace(call, form=f"{call.form}, {self.signals.count} signals")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A few random rows, as several signals and as one."""
+
+    leading: tuple[int, ...]
+    nodes: int
+    edges: int
+
+    def arguments(
+        self, each: Sequence[Argument], operands: Sequence[Tensor]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments of a message for several signals, and for one of them all."""
+        chance, count = torch.Generator().manual_seed(0), math.prod(self.leading)
+        apart, together = dict[str, Any](), dict[str, Any]()
+        for argument in each:
+            name = argument.name
+            if argument.kind in (Kind.VALUE, Kind.WHOLE):
+                value = argument.value if argument.at is None else operands[argument.at]
+                sized = name in SIZES
+                apart[name], together[name] = (self.nodes, count * self.nodes) if sized else (value, value)
+            elif argument.at is None:
+                numbers = torch.randint(self.nodes, (self.edges,), generator=chance)
+                firsts = self.nodes * torch.arange(count).unsqueeze(1)
+                apart[name], together[name] = numbers, (firsts + numbers).flatten()
+            else:
+                shape = (*self.leading, self.edges) if argument.leading else (self.edges,)
+                rows = apart[name] = _like(operands[argument.at], shape, chance)
+                together[name] = _rows_of(rows, self.leading, bool(argument.leading))
+        return apart, together
+
+    def agree(self, several: Any, one: Any) -> bool:
+        """Return whether messages of several signals are those of one."""
+        leads = len(self.leading)
+        if not isinstance(several, Tensor) or several.shape[: leads + 1] != (*self.leading, self.edges):
+            return False
+        bound = 1e3 * torch.finfo(several.dtype).eps if several.is_floating_point() else 0.0
+        several = several.flatten(0, leads)
+        return several.shape == one.shape and torch.allclose(several, one, bound, bound, equal_nan=True)
+
+
+def _rows_of(tensor: Tensor, leading: Sequence[int], has_them: bool) -> Tensor:
+    """The rows of all signals, [S * N, ...], of a tensor [..., N, ...] or of [N, ...], the same for all."""
+    every = tensor if has_them else tensor.expand(*leading, *tensor.shape)
+    return every.reshape(-1, *every.shape[len(leading) + 1 :])
+
+
+def _like(operand: Tensor, shape: tuple[int, ...], chance: torch.Generator) -> Tensor:
+    """Rows like those of an operand: others between 1/4 and 3/4, or some of its integers."""
+    shape = (*shape, *operand.shape[1:])
+    if operand.is_floating_point() or operand.is_complex():
+        return (torch.rand(shape, generator=chance) / 2 + 0.25).to(operand.dtype)
+    return operand.flatten()[torch.randint(operand.numel(), shape, generator=chance)]
