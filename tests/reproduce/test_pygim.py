@@ -6,11 +6,12 @@ import pytest
 
 from onehop import Graph
 from onehop.datasets import chung_lu
+from onehop.machines import gpu
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
 from onehop.machines.pim.combination import Network, combination_energy_nj
 from onehop.machines.pim.costs import arithmetic_instructions
 from onehop.machines.pim.provenance import BOUNDS
-from onehop.reproduce.pygim import comparison, machine, schemes
+from onehop.reproduce.pygim import comparison, machine, schemes, utilisation
 
 GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
 SHAPES = Machine().shapes(GRAPH)
@@ -173,10 +174,36 @@ def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
         assert row.low is not None
         assert row.high is not None
         assert ("winner is open" in row.note) == (row.low < 1 < row.high)
+
+
+def test_a_gpu_is_bound_by_the_bytes_of_its_memory() -> None:
+    # Without reuse: in each of 8 passes 128 bytes of a row, an index and a value an edge.
+    moved = 8 * (60_000 * (128 + 12) + 3_000 * (128 + 8))
+    found = utilisation.shares(GRAPH)
+    for name, (least, cached) in found.items():
+        device = gpu.load(name)
+        assert least == pytest.approx(2 * 60_000 * 256 / (moved / device.dram_gbps) / device.fp32_gflops)
+        # All of 128 bytes of 3,000 rows fit every cache: each sector is fetched once in a pass.
+        distinct = len(GRAPH.col.unique()) * 128
+        assert cached / least == pytest.approx(moved / (moved - 8 * (60_000 * 128 - distinct)))
+
+
+def test_utilisation_over_gpus(cases: list[comparison.Case]) -> None:
+    shares = {"a graph": utilisation.shares(GRAPH)}
+    cores, headline, *others = utilisation.rows(cases, shares)
     report = cases[0].base.reports[schemes.PUBLISHED]
-    assert rows[4].ours == pytest.approx(100 * report.utilisation)
-    assert rows[-1].ours is None
-    assert "GPU" in rows[-1].note
+    assert cores.ours == pytest.approx(100 * report.utilisation)
+    assert headline.paper == 11.6
+    assert headline.ours == pytest.approx(report.utilisation / shares["a graph"]["rtx_3090"][1])
+    assert len(others) == len(gpu.presets())
+    assert headline.low == min(row.low for row in others)
+    assert headline.high == max(row.high for row in others)
+    assert headline.low == pytest.approx(
+        report.utilisation_total / max(cached for _, cached in shares["a graph"].values())
+    )
+    chart = utilisation.chart(cases, shares)
+    assert chart.series[0].values[0] == cores.ours
+    assert utilisation.rows([], {}) == []
 
 
 def test_ranks_scale_and_their_phases_are_drawn() -> None:

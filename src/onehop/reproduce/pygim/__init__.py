@@ -3,7 +3,7 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.pygim import comparison, machine
+from onehop.reproduce.pygim import comparison, machine, utilisation
 from onehop.reproduce.tables import Chart, Reproduction, Row
 from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
@@ -27,10 +27,15 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     counted: list[Shapes] = []
     # Shapes do not keep their graphs alive.
     kept: list[Graph] = []
+    shares: dict[str, utilisation.Shares] = {}
     scaled: list[Row] = []
     pictures: list[Chart] = []
-    for one, graph, told in loaded([each.of_run(quick) for each in (*_TWINS, _APART)], progress):
+    twins = (*_TWINS, _APART)
+    for whole, (one, graph, told) in zip(
+        twins, loaded([each.of_run(quick) for each in twins], progress), strict=True
+    ):
         shapes = Machine().shapes(graph)
+        shares[one.label] = utilisation.shares(graph, one.scale / whole.scale)
         cases += comparison.measured(one.label, shapes, told)
         by_ranks = machine.phases(shapes)
         scaled += machine.ranks(one.label, by_ranks)
@@ -44,10 +49,10 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         *comparison.winners(cases),
         *comparison.regret(cases, counted),
         *machine.over_host(averaged, counted[: len(_TWINS)]),
+        *utilisation.rows(averaged, shares),
         *scaled,
         *machine.memory(),
         *machine.calibration(),
     )
-    return Reproduction(
-        work="pygim", source=_SOURCE, rows=rows, charts=(*comparison.charts(cases, rows), *pictures)
-    )
+    charts = (*comparison.charts(cases, rows), utilisation.chart(cases, shares), *pictures)
+    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=charts)
