@@ -11,7 +11,7 @@ from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upm
 from onehop.machines.pim.combination import Network, combination_energy_nj
 from onehop.machines.pim.costs import arithmetic_instructions
 from onehop.machines.pim.provenance import BOUNDS
-from onehop.reproduce.pygim import comparison, machine, schemes, utilisation
+from onehop.reproduce.pygim import comparison, machine, schemes, tuners, utilisation
 
 GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
 SHAPES = Machine().shapes(GRAPH)
@@ -154,10 +154,19 @@ def test_winners_are_open_where_the_interval_holds_one(cases: list[comparison.Ca
         assert ("open" in row.note) == (row.low < 1 < row.high)
 
 
-def test_regret_is_never_below_one(cases: list[comparison.Case]) -> None:
-    (row,) = comparison.regret(cases, [SHAPES])
-    assert row.ours is not None
-    assert row.ours >= 1
+def test_both_tuners_side_by_side(cases: list[comparison.Case]) -> None:
+    (found,) = tuners.choices(cases, [SHAPES])
+    four = prior_art.pygim_plans(upmem_v1a())
+    assert found.theirs in four
+    assert found.best_of_four_ms == cases[0].base.reports[schemes.PUBLISHED].total_ms
+    assert found.ours_ms <= found.best_of_four_ms <= found.simulated_ms
+    assert not found.ours.unit_weights
+    search, tuner = tuners.rows([found])
+    assert search.ours == found.best_of_four_ms / found.ours_ms
+    assert tuner.ours == found.simulated_ms / found.ours_ms
+    assert str(found.theirs) in tuner.note
+    assert str(found.ours) in tuner.note
+    assert [series.values for series in tuners.chart([found]).series][1] == (found.simulated_ms,)
 
 
 def test_the_host_reads_a_row_an_edge_or_a_node() -> None:

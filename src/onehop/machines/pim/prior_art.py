@@ -41,12 +41,27 @@ def grande(config: PimConfig) -> PimPlan:
     )
 
 
+def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:
+    """The four plans that PyGim's own tuner looks at.
+
+    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+
+    Args:
+        config: The machine.
+        merge_threads: Threads of the host that merge.
+    """
+    grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
+    return [
+        replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
+        for sp, ds in grids
+        for balance in ("edge", "row")
+    ]
+
+
 def pygim_search(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """The best of the four plans that PyGim's own tuner looks at; None if none fits.
-
-    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+    """The best of :func:`pygim_plans` in full simulation; None if none fits.
 
     Args:
         config: The machine.
@@ -59,13 +74,7 @@ def pygim_search(
         ArgumentError: The width is not an integer of at least 1.
     """
     check_integer("width", width)
-    grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
-    plans = [
-        replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
-        for sp, ds in grids
-        for balance in ("edge", "row")
-    ]
-    return _fastest(config, plans, shapes, width, kernel)
+    return _fastest(config, pygim_plans(config, merge_threads), shapes, width, kernel)
 
 
 def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:

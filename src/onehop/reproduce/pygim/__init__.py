@@ -3,7 +3,7 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.pygim import comparison, machine, utilisation
+from onehop.reproduce.pygim import comparison, machine, tuners, utilisation
 from onehop.reproduce.tables import Chart, Reproduction, Row
 from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
@@ -42,17 +42,19 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         pictures.append(machine.ranks_chart(one.label, by_ranks))
         counted.append(shapes)
         kept.append(graph)
+    chosen = tuners.choices(cases, counted)
     apart = [case for case in cases if case.graph == _APART.of_run(quick).label]
     averaged = [case for case in cases if case not in apart]
     rows = (
         *comparison.rows(averaged, apart),
         *comparison.winners(cases),
-        *comparison.regret(cases, counted),
+        *tuners.rows(chosen),
         *machine.over_host(averaged, counted[: len(_TWINS)]),
         *utilisation.rows(averaged, shares),
         *scaled,
         *machine.memory(),
         *machine.calibration(),
     )
-    charts = (*comparison.charts(cases, rows), utilisation.chart(cases, shares), *pictures)
+    own = (utilisation.chart(cases, shares), tuners.chart(chosen))
+    charts = (*comparison.charts(cases, rows), *own, *pictures)
     return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=charts)

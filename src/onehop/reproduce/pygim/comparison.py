@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import geometric_mean
 
-from onehop.machines.pim import Machine, PimReport, prior_art, tune
+from onehop.machines.pim import PimReport
 from onehop.machines.pim.combination import KINDS, Network, combination_energy_nj
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.shapes import Shapes
@@ -227,19 +227,6 @@ def winners(cases: Sequence[Case]) -> list[Row]:
             note = "PyGim's own search has CSR with one or two parts."
             note += open_winner(values) or " The winner is the same on every machine."
             found.append(row(f"published kernels, {what}, {case.graph}", "x", note, values))
-    return found
-
-
-def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
-    """Time of the plan that PyGim's own search finds over the best of ours with the same kernels."""
-    found = []
-    for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
-        if PUBLISHED not in case.base.reports:
-            continue
-        best = tune(Machine(), own, WIDTH, DTYPE, base=prior_art.PUBLISHED).predicted_ns
-        figure = f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}"
-        note = "The paper's accuracy of its tuner could not be read; its search has four plans."
-        found.append(row(figure, "x", note, case.base.reports[PUBLISHED].total_ns / best))
     return found
 
 
