@@ -1,7 +1,10 @@
 """PyGim: machines that evidence allows, schemes on equal terms, intervals, and the host by hand."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onehop import Graph
@@ -11,7 +14,8 @@ from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upm
 from onehop.machines.pim.combination import Network, combination_energy_nj
 from onehop.machines.pim.costs import arithmetic_instructions
 from onehop.machines.pim.provenance import BOUNDS
-from onehop.reproduce.pygim import comparison, machine, schemes, tuners, utilisation
+from onehop.reproduce.pygim import comparison, machine, schemes, sweeps, tuners, utilisation
+from tests.cli.running import onehop
 
 GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
 SHAPES = Machine().shapes(GRAPH)
@@ -213,6 +217,35 @@ def test_utilisation_over_gpus(cases: list[comparison.Case]) -> None:
     chart = utilisation.chart(cases, shares)
     assert chart.series[0].values[0] == cores.ours
     assert utilisation.rows([], {}) == []
+
+
+def test_sweeps_have_a_row_and_a_picture_each() -> None:
+    found = sweeps.times(SHAPES)
+    rows, charts = sweeps.rows({"a graph": found}), sweeps.charts({"a graph": found})
+    assert len(rows) == len(charts) == len(sweeps.SWEEPS)
+    by_name = dict(zip([sweep.name for sweep in sweeps.SWEEPS], rows, strict=True))
+    alone, best = found["tasklets"][0], min(found["tasklets"])
+    assert by_name["tasklets"].ours == alone / best
+    assert f"tasklets 1: {alone:.4g} ms" in by_name["tasklets"].note
+    plan = replace(prior_art.published(1, 32), format="coo", core_balance="edge", thread_balance="row")
+    assert found["balance_coo"][2] == Machine().simulate(SHAPES, 256, plan, "int32").total_ms
+    assert charts[1].groups[2] == "core balance edge, thread balance row"
+    missing = {name: [None] * len(values) for name, values in found.items()}
+    assert all(row.ours is None for row in sweeps.rows({"a graph": missing}))
+
+
+@pytest.mark.parametrize("sweep", sweeps.SWEEPS, ids=lambda sweep: sweep.name)
+def test_the_page_has_the_command_of_each_sweep_which_gives_the_same(
+    sweep: sweeps.Sweep, tmp_path: Path
+) -> None:
+    assert sweep.command in (Path(__file__).parents[2] / "docs" / "machines" / "pim.md").read_text()
+    graph, found = tmp_path / "graph.txt", tmp_path / "found.json"
+    np.savetxt(graph, GRAPH.edge_index().T.numpy(), fmt="%d")
+    onehop(*sweep.command.split()[1:], "--graph", graph, "--json", found)
+    content = json.loads(found.read_text())
+    assert content["graph"]["nodes"] == GRAPH.num_dst
+    lines = content.get("grid") or content["sweep"]
+    assert [line["total_ms"] for line in lines] == pytest.approx(sweeps.times(SHAPES)[sweep.name])
 
 
 def test_ranks_scale_and_their_phases_are_drawn() -> None:

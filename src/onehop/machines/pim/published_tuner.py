@@ -1,9 +1,9 @@
 """PyGim's own tuner: a cost function over tables that its authors measured, and four plans to choose from.
 
-Its repository (utils/autotuner.py) has the function for 32-bit integers and CSR; presets.py has the tables. Four
-times are added: features sent at one rate; the fullest core's edges at the table's rate for the width of its
-slice; results received at the table's rate for the nearest size of a block; rows copied, and added for every
-further sparse part. A core's rows, tasklets and transfers have no part in it.
+Its repository (utils/autotuner.py) has the function for 32-bit integers and CSR; presets.py has the tables.
+Four times are added: features sent at one rate; the fullest core's edges at the table's rate for the width of
+its slice; results received at the table's rate for the nearest size of a block; rows copied, and added for
+every further sparse part. A core's rows, tasklets and transfers have no part in it.
 """
 
 from collections.abc import Mapping

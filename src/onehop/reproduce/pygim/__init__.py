@@ -3,7 +3,7 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.pygim import comparison, machine, tuners, utilisation
+from onehop.reproduce.pygim import comparison, machine, sweeps, tuners, utilisation
 from onehop.reproduce.tables import Chart, Reproduction, Row
 from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
@@ -28,6 +28,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     # Shapes do not keep their graphs alive.
     kept: list[Graph] = []
     shares: dict[str, utilisation.Shares] = {}
+    swept: dict[str, sweeps.Times] = {}
     scaled: list[Row] = []
     pictures: list[Chart] = []
     twins = (*_TWINS, _APART)
@@ -35,6 +36,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         twins, loaded([each.of_run(quick) for each in twins], progress), strict=True
     ):
         shapes = Machine().shapes(graph)
+        swept[one.label] = sweeps.times(shapes)
         shares[one.label] = utilisation.shares(graph, one.scale / whole.scale)
         cases += comparison.measured(one.label, shapes, told)
         by_ranks = machine.phases(shapes)
@@ -51,10 +53,11 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         *tuners.rows(chosen),
         *machine.over_host(averaged, counted[: len(_TWINS)]),
         *utilisation.rows(averaged, shares),
+        *sweeps.rows(swept),
         *scaled,
         *machine.memory(),
         *machine.calibration(),
     )
-    own = (utilisation.chart(cases, shares), tuners.chart(chosen))
+    own = (utilisation.chart(cases, shares), tuners.chart(chosen), *sweeps.charts(swept))
     charts = (*comparison.charts(cases, rows), *own, *pictures)
     return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=charts)
