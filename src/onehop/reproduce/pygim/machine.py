@@ -200,7 +200,8 @@ def _transfers() -> list[Row]:
     found = []
     for name, each in held_out(upmem_v1a()).items():
         fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
-        note = "Held out, one rank of another server (uPIMulator's data): "
+        note = "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
+        note += "others there: "
         note += f"{fit}bias {100 * each.bias:+.0f} %."
         found.append(row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error))
     return found
