@@ -73,12 +73,13 @@ def test_every_scheme_merges_with_the_same_threads_and_ours_wins(
     reports = case.base.reports
     assert set(reports) == set(schemes.SCHEMES)
     assert {report.plan.merge_threads for report in reports.values()} == {threads}
-    assert not any(reports[name].plan.unit_weights for name in (*schemes.PRIOR, schemes.PUBLISHED))
+    priors = (*schemes.PRIOR, *schemes.MAPPED)
+    assert not any(reports[name].plan.unit_weights for name in (*priors, schemes.PUBLISHED))
     assert reports[schemes.PUBLISHED].plan.format == "csr"
     assert reports[schemes.PUBLISHED].plan.sp in (1, 2)
     assert reports[schemes.SPARSEP].plan.scheme == "sparsep"
     assert reports[schemes.OURS].total_ns < reports[schemes.PUBLISHED].total_ns
-    for prior in schemes.PRIOR:
+    for prior in priors:
         assert case.base.ratio(prior, schemes.PUBLISHED) == pytest.approx(
             reports[prior].total_ns / reports[schemes.PUBLISHED].total_ns
         )
@@ -121,7 +122,7 @@ def test_rows_for_each_baseline_and_scheme(cases: list[comparison.Case]) -> None
     other = [replace(case, graph="another") for case in cases]
     with_another = comparison.rows(cases, apart=other)
     assert with_another[: len(models)] == models
-    assert sum("another" in row.figure for row in with_another) == 4
+    assert sum("another" in row.figure for row in with_another) == 4 + 2
     compared = [row for row in models if row.paper is not None]
     assert [row.paper for row in compared] == [4.38, 7.20, 2.86, 3.68]
     assert all("GraNDe-like over PaF, published, " in row.figure for row in compared)

@@ -140,6 +140,17 @@ def test_pygims_tables_lack_other_widths() -> None:
         predictions(MACHINE.config, MACHINE.shapes(SKEWED), 20)
 
 
+def test_mappings_to_ranks_deal_out_rows() -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    rows = replace(prior_art.PUBLISHED, core_balance="row")
+    assert prior_art.gnnear(MACHINE.config) == replace(rows, sp=2, ds=2)
+    assert prior_art.gnnear(small().with_(ranks=3)) == replace(rows, sp=3, ds=1)
+    both = [replace(rows, sp=4, ds=1, merge_threads=2), replace(rows, sp=1, ds=4, merge_threads=2)]
+    found = prior_art.gnmp(MACHINE.config, shapes, 32, kernel, merge_threads=2)
+    assert found == min(both, key=lambda plan: simulated_ns(MACHINE, plan, SKEWED, 32, "int32"))
+    assert prior_art.gnmp(small().with_(mram_bytes=64), shapes, 32, kernel) is None
+
+
 def test_sparsep_is_searched_with_the_threads_that_merge() -> None:
     shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
     found = prior_art.best_sparsep(MACHINE.config, shapes, 32, kernel, merge_threads=16)

@@ -1,4 +1,8 @@
-"""Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
+"""Plans of earlier work, for the same engine: PyGim's, SparseP's, and mappings of GraNDe, GNNear and G-NMP.
+
+The last three have a unit for a rank. How PyGim's authors gave a rank's work to its cores is known for GraNDe
+alone; for the two others rows are dealt out by number, an assumption.
+"""
 
 import math
 from collections.abc import Iterable
@@ -39,6 +43,36 @@ def grande(config: PimConfig) -> PimPlan:
         core_balance="row",
         reader_bytes=128,
     )
+
+
+def gnnear(config: PimConfig) -> PimPlan:
+    """GNNear's mapping on near-bank cores: nodes are dealt out to modules, whose two ranks halve each vector.
+
+    Its copies of the nodes with most edges are left out.
+    """
+    halves = 2 if config.ranks % 2 == 0 else 1
+    return replace(published(config.ranks // halves, halves), core_balance="row")
+
+
+def gnmp(
+    config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
+) -> PimPlan | None:
+    """G-NMP's mapping on near-bank cores: vectors whole in a rank, or cut over all; None if neither fits.
+
+    The faster of the two: it chooses by the size of the vectors.
+
+    Args:
+        config: The machine.
+        shapes: The work of each core and tasklet.
+        width: Feature columns.
+        kernel: The types and operations of the cores' kernel.
+        merge_threads: Threads of the host that merge.
+    """
+    plans = [
+        replace(published(*grid), core_balance="row", merge_threads=merge_threads)
+        for grid in ((config.ranks, 1), (1, config.ranks))
+    ]
+    return _fastest(config, plans, shapes, width, kernel)
 
 
 def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:

@@ -12,6 +12,7 @@ from onehop.machines.pim.shapes import Shapes
 from onehop.reproduce.pygim.schemes import (
     DTYPE,
     GRANDE,
+    MAPPED,
     OURS,
     PRIOR,
     PUBLISHED,
@@ -95,7 +96,8 @@ def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
     for prior, scheme in PAIRS:
         found += _models(cases, prior, scheme)
     by_graph = _by_graph([*cases, *apart])
-    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in PAIRS]
+    pairs = (*PAIRS, *product(MAPPED, (PUBLISHED,)))
+    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in pairs]
 
 
 def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -186,7 +188,12 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
     figure = f"aggregation, {prior} over {scheme}, {cases[0].graph}"
     if ratios[0] is None:
         return row(figure, "x", f"{prior} fits no core's memory.")
-    return row(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
+    note = "The paper's figures by graph could not be read."
+    if prior in MAPPED:
+        note = (
+            "Its mapping to ranks, on whose cores rows are dealt out by number: the paper's way is not known."
+        )
+    return row(figure, "x", note + open_winner(known), known)
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
