@@ -38,8 +38,8 @@ def mram_bytes(
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
     filled_width = stored_width(plan, width, min(item, sum_item), config.core.alignment_bytes)
     dense = rows * filled_width * sum_item + columns * filled_width * item
-    found: np.ndarray = dense + matrix_bytes(config, plan, kernel, rows, edges)
-    return np.ceil(found).astype(np.int64)
+    found: np.ndarray = np.ceil(dense + matrix_bytes(config, plan, kernel, rows, edges)).astype(np.int64)
+    return found
 
 
 def matrix_bytes(

@@ -84,10 +84,10 @@ def rows(found: Sequence[Choices]) -> list[Row]:
 def chart(found: Sequence[Choices]) -> Chart:
     """Times of the plans, by graph."""
     series = {
-        "PyGim's tuner, as it predicts": [one.predicted_ms for one in found],
-        "PyGim's tuner, simulated": [one.simulated_ms for one in found],
-        "the best of its four plans": [one.best_of_four_ms for one in found],
-        "our tuner, simulated": [one.ours_ms for one in found],
+        "PyGim's, predicted": [one.predicted_ms for one in found],
+        "PyGim's, simulated": [one.simulated_ms for one in found],
+        "the best of its four": [one.best_of_four_ms for one in found],
+        "ours, simulated": [one.ours_ms for one in found],
     }
     return Chart(
         name="tuners",
