@@ -36,6 +36,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         twins, loaded([each.of_run(quick) for each in twins], progress), strict=True
     ):
         shapes = Machine().shapes(graph)
+        told(f"{one.label}: choices one at a time, GPUs", 0.0)
         swept[one.label] = sweeps.times(shapes)
         shares[one.label] = utilisation.shares(graph, one.scale / whole.scale)
         cases += comparison.measured(one.label, shapes, told)
