@@ -78,7 +78,7 @@ def times(shapes: Shapes) -> Times:
 
 
 def rows(by_graph: Mapping[str, Times]) -> list[Row]:
-    """How much each choice decides: the slowest point's time over the fastest's.
+    """The effect of each choice: the slowest point's time over the fastest's.
 
     Args:
         by_graph: :func:`times`, by the graphs' names.

@@ -36,7 +36,7 @@ class Choices:
 
 
 def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
-    """What both tuners take for each graph on which a published plan fits.
+    """The plans of both tuners for each graph on which a published one fits.
 
     Args:
         cases: All graphs.
