@@ -16,7 +16,7 @@ def machine(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("plan", ["tuned", "default", "2x2", "grande", "sparsep"])
+@pytest.mark.parametrize("plan", ["tuned", "default", "2x2", "grande", "gnnear", "gnmp", "sparsep"])
 def test_every_plan_is_exact_and_writes_the_fixed_keys(
     edge_list: Path, machine: Path, tmp_path: Path, plan: str
 ) -> None:

@@ -1,16 +1,21 @@
 """PyGim: machines that evidence allows, schemes on equal terms, intervals, and the host by hand."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onehop import Graph
 from onehop.datasets import chung_lu
+from onehop.machines import gpu
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
 from onehop.machines.pim.combination import Network, combination_energy_nj
 from onehop.machines.pim.costs import arithmetic_instructions
 from onehop.machines.pim.provenance import BOUNDS
-from onehop.reproduce.pygim import comparison, machine, schemes
+from onehop.reproduce.pygim import comparison, machine, schemes, sweeps, tuners, utilisation
+from tests.cli.running import onehop
 
 GRAPH = Graph.from_edge_index(chung_lu(3_000, 60_000), 3_000)
 SHAPES = Machine().shapes(GRAPH)
@@ -68,12 +73,13 @@ def test_every_scheme_merges_with_the_same_threads_and_ours_wins(
     reports = case.base.reports
     assert set(reports) == set(schemes.SCHEMES)
     assert {report.plan.merge_threads for report in reports.values()} == {threads}
-    assert not any(reports[name].plan.unit_weights for name in (*schemes.PRIOR, schemes.PUBLISHED))
+    priors = (*schemes.PRIOR, *schemes.MAPPED)
+    assert not any(reports[name].plan.unit_weights for name in (*priors, schemes.PUBLISHED))
     assert reports[schemes.PUBLISHED].plan.format == "csr"
     assert reports[schemes.PUBLISHED].plan.sp in (1, 2)
     assert reports[schemes.SPARSEP].plan.scheme == "sparsep"
     assert reports[schemes.OURS].total_ns < reports[schemes.PUBLISHED].total_ns
-    for prior in schemes.PRIOR:
+    for prior in priors:
         assert case.base.ratio(prior, schemes.PUBLISHED) == pytest.approx(
             reports[prior].total_ns / reports[schemes.PUBLISHED].total_ns
         )
@@ -116,7 +122,7 @@ def test_rows_for_each_baseline_and_scheme(cases: list[comparison.Case]) -> None
     other = [replace(case, graph="another") for case in cases]
     with_another = comparison.rows(cases, apart=other)
     assert with_another[: len(models)] == models
-    assert sum("another" in row.figure for row in with_another) == 4
+    assert sum("another" in row.figure for row in with_another) == 4 + 2
     compared = [row for row in models if row.paper is not None]
     assert [row.paper for row in compared] == [4.38, 7.20, 2.86, 3.68]
     assert all("GraNDe-like over PaF, published, " in row.figure for row in compared)
@@ -153,10 +159,19 @@ def test_winners_are_open_where_the_interval_holds_one(cases: list[comparison.Ca
         assert ("open" in row.note) == (row.low < 1 < row.high)
 
 
-def test_regret_is_never_below_one(cases: list[comparison.Case]) -> None:
-    (row,) = comparison.regret(cases, [SHAPES])
-    assert row.ours is not None
-    assert row.ours >= 1
+def test_both_tuners_side_by_side(cases: list[comparison.Case]) -> None:
+    (found,) = tuners.choices(cases, [SHAPES])
+    four = prior_art.pygim_plans(upmem_v1a())
+    assert found.theirs in four
+    assert found.best_of_four_ms == cases[0].base.reports[schemes.PUBLISHED].total_ms
+    assert found.ours_ms <= found.best_of_four_ms <= found.simulated_ms
+    assert not found.ours.unit_weights
+    search, tuner = tuners.rows([found])
+    assert search.ours == found.best_of_four_ms / found.ours_ms
+    assert tuner.ours == found.simulated_ms / found.ours_ms
+    assert str(found.theirs) in tuner.note
+    assert str(found.ours) in tuner.note
+    assert [series.values for series in tuners.chart([found]).series][1] == (found.simulated_ms,)
 
 
 def test_the_host_reads_a_row_an_edge_or_a_node() -> None:
@@ -173,10 +188,65 @@ def test_rows_over_the_host(cases: list[comparison.Case]) -> None:
         assert row.low is not None
         assert row.high is not None
         assert ("winner is open" in row.note) == (row.low < 1 < row.high)
+
+
+def test_a_gpu_is_bound_by_the_bytes_of_its_memory() -> None:
+    # Without reuse: in each of 8 passes 128 bytes of a row, an index and a value an edge.
+    moved = 8 * (60_000 * (128 + 12) + 3_000 * (128 + 8))
+    found = utilisation.shares(GRAPH)
+    for name, (least, cached) in found.items():
+        device = gpu.load(name)
+        assert least == pytest.approx(2 * 60_000 * 256 / (moved / device.dram_gbps) / device.fp32_gflops)
+        # All of 128 bytes of 3,000 rows fit every cache: each sector is fetched once in a pass.
+        distinct = len(GRAPH.col.unique()) * 128
+        assert cached / least == pytest.approx(moved / (moved - 8 * (60_000 * 128 - distinct)))
+
+
+def test_utilisation_over_gpus(cases: list[comparison.Case]) -> None:
+    shares = {"a graph": utilisation.shares(GRAPH)}
+    cores, headline, *others = utilisation.rows(cases, shares)
     report = cases[0].base.reports[schemes.PUBLISHED]
-    assert rows[4].ours == pytest.approx(100 * report.utilisation)
-    assert rows[-1].ours is None
-    assert "GPU" in rows[-1].note
+    assert cores.ours == pytest.approx(100 * report.utilisation)
+    assert headline.paper == 11.6
+    assert headline.ours == pytest.approx(report.utilisation / shares["a graph"]["rtx_3090"][1])
+    assert len(others) == len(gpu.presets())
+    assert headline.low == min(row.low for row in others)
+    assert headline.high == max(row.high for row in others)
+    assert headline.low == pytest.approx(
+        report.utilisation_total / max(cached for _, cached in shares["a graph"].values())
+    )
+    chart = utilisation.chart(cases, shares)
+    assert chart.series[0].values[0] == cores.ours
+    assert utilisation.rows([], {}) == []
+
+
+def test_sweeps_have_a_row_and_a_picture_each() -> None:
+    found = sweeps.times(SHAPES)
+    rows, charts = sweeps.rows({"a graph": found}), sweeps.charts({"a graph": found})
+    assert len(rows) == len(charts) == len(sweeps.SWEEPS)
+    by_name = dict(zip([sweep.name for sweep in sweeps.SWEEPS], rows, strict=True))
+    alone, best = found["tasklets"][0], min(found["tasklets"])
+    assert by_name["tasklets"].ours == alone / best
+    assert f"tasklets 1: {alone:.4g} ms" in by_name["tasklets"].note
+    plan = replace(prior_art.published(1, 32), format="coo", core_balance="edge", thread_balance="row")
+    assert found["balance_coo"][2] == Machine().simulate(SHAPES, 256, plan, "int32").total_ms
+    assert charts[1].groups[2] == "core balance edge, thread balance row"
+    missing = {name: [None] * len(values) for name, values in found.items()}
+    assert all(row.ours is None for row in sweeps.rows({"a graph": missing}))
+
+
+@pytest.mark.parametrize("sweep", sweeps.SWEEPS, ids=lambda sweep: sweep.name)
+def test_the_page_has_the_command_of_each_sweep_which_gives_the_same(
+    sweep: sweeps.Sweep, tmp_path: Path
+) -> None:
+    assert sweep.command in (Path(__file__).parents[2] / "docs" / "machines" / "pim.md").read_text()
+    graph, found = tmp_path / "graph.txt", tmp_path / "found.json"
+    np.savetxt(graph, GRAPH.edge_index().T.numpy(), fmt="%d")
+    onehop(*sweep.command.split()[1:], "--graph", graph, "--json", found)
+    content = json.loads(found.read_text())
+    assert content["graph"]["nodes"] == GRAPH.num_dst
+    lines = content.get("grid") or content["sweep"]
+    assert [line["total_ms"] for line in lines] == pytest.approx(sweeps.times(SHAPES)[sweep.name])
 
 
 def test_ranks_scale_and_their_phases_are_drawn() -> None:

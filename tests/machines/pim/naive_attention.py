@@ -66,9 +66,9 @@ def run(machine: Machine, graph: Graph, plan: PimPlan, size: AttentionSize) -> E
     units = size.heads * size.width if size.rule == "gat" else size.heads
     scale = 1 if size.rule == "gat" else size.width
     core_ns = [0.0] * config.cores
-    held, own, back, slowest = ([0.0] * config.ranks for _ in range(4))
+    held, own, back, slowest, sparse = ([0.0] * config.ranks for _ in range(5))
     useful = merged = merge_bytes = merge_ns = 0.0
-    matrix, bank, work = 0, 0, 0
+    bank, work = 0, 0
     for cluster in layout(config, plan, units).clusters:
         if cluster.begin == cluster.end:
             continue
@@ -118,16 +118,16 @@ def run(machine: Machine, graph: Graph, plan: PimPlan, size: AttentionSize) -> E
         rows = [len(piece.rows) for piece, _ in cores]
         edges = [len(piece.edges) for piece, _ in cores]
         extra = h * item * per_edge_numbers
+        pointers, indices = -(-(max(rows) + 1) // 2) * 8, -(-max(edges) // 2) * 8
         for rank in range(cluster.rank, cluster.rank + cluster.ranks):
             mine = core_ns[cluster.first_core : cluster.first_core + cluster.cores]
             held[rank] = max(held[rank], sources * (fill(key) + fill(value)))
             own[rank] = max(own[rank], max(rows) * fill(query) + max(edges) * extra)
             back[rank] = max(back[rank], max(rows) * fill(result))
+            sparse[rank] = max(sparse[rank], pointers + indices)
             slowest[rank] = max(slowest[rank], *mine)
         useful += sources * (key + value) * cluster.cores
         useful += sum(rows) * (query + result) + sum(edges) * extra
-        pointers, indices = -(-(max(rows) + 1) // 2) * 8, -(-max(edges) // 2) * 8
-        matrix += (pointers + indices) * cluster.cores
         bank = max(
             bank,
             max(rows) * (fill(query) + fill(result))
@@ -165,7 +165,7 @@ def run(machine: Machine, graph: Graph, plan: PimPlan, size: AttentionSize) -> E
             "retrieve": retrieved,
             "merge": merge_bytes,
             "padding": delivered + private + retrieved - useful,
-            "matrix": matrix,
+            "matrix": sum(size * cores for size, cores in zip(sparse, config.rank_cores, strict=True)),
         },
         bank,
         work,

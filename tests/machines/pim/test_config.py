@@ -73,8 +73,8 @@ def test_bad_toml_is_an_error_that_names_the_fault(text: str, message: str) -> N
         ({"dma_most_bytes": 2047}, "multiple"),
         ({"kores": 3}, "no such value"),
         ({"name": ""}, "name"),
-        ({"core_push_gbps": 7.0}, "links.core_push_gbps: expected at most 6.68, rank_push_gbps"),
-        ({"core_pull_gbps": 5.0}, "links.core_pull_gbps: expected at most 4.74, rank_pull_gbps"),
+        ({"core_push_gbps": 7.0}, "links.core_push_gbps: expected at most 3.98, rank_push_gbps"),
+        ({"core_pull_gbps": 5.0}, "links.core_pull_gbps: expected at most 1.58, rank_pull_gbps"),
         (
             {"broadcast_gbps": ((1, 0.2), (32, 40.0))},
             "core_push_gbps: expected at most 0.2, broadcast_gbps of",

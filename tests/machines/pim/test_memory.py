@@ -1,6 +1,7 @@
 """Memory of cores: the published facts, the typed error, the plan it names."""
 
 import pytest
+import torch
 
 from onehop import Graph, MachineMemoryError
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, upmem_v1a
@@ -64,6 +65,20 @@ def test_footprints_of_balanced_graphs(size: BalancedShapes, grid: tuple[int, in
 def test_grandes_mapping_fits_smaller_graphs(size: BalancedShapes, mib: float) -> None:
     report = MACHINE.simulate(size, 256, prior_art.grande(MACHINE.config), "int32")
     assert report.mram_bytes_max / MIB == pytest.approx(mib, rel=0.03)
+
+
+def test_the_matrix_is_row_bounds_sources_and_values() -> None:
+    # Ranks of ten and nine cores, of which each has 100 or 112 rows, 400 or 444.4 edges; padded to 8 bytes.
+    plan = PimPlan(sp=1, ds=4)
+    size, machine = BalancedShapes(1000, 1000, 4000), Machine(small())
+    bounds, sources = (10 * 408, 27 * 456), (10 * 1600, 27 * 1784)
+    assert machine.simulate(size, 8, plan, "int32").bytes["matrix"] == sum(bounds) + sum(sources)
+    weighted = machine.simulate(size, 8, plan, "int32", weighted=True)
+    assert weighted.bytes["matrix"] == sum(bounds) + 2 * sum(sources)
+    # Two parts in a rank, of three edges and of one: both cores are sent as much as the fuller.
+    lopsided = Graph.from_edge_index(torch.tensor([[0, 1, 0, 3], [0, 0, 0, 0]]), size=(4, 1))
+    two = Machine(upmem_v1a().with_(cores=2, ranks=1))
+    assert two.simulate(lopsided, 2, PimPlan(sp=2, ds=1), "int32").bytes["matrix"] == 2 * (8 + 16)
 
 
 def test_values_count() -> None:

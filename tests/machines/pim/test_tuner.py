@@ -7,8 +7,10 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.datasets import chung_lu
-from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune
+from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune, upmem_v1a
+from onehop.machines.pim.published_tuner import predictions
 from onehop.machines.pim.search import candidates
+from onehop.machines.pim.shapes import CutRule
 from onehop.machines.pim.tuner import exhaustive, simulated_ns
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small
@@ -94,6 +96,59 @@ def test_pygims_own_search_has_four_plans(merge_threads: int) -> None:
     assert found == min(plans, key=lambda plan: simulated_ns(MACHINE, plan, SKEWED, 32, "int32"))
     tiny = small().with_(mram_bytes=64)
     assert prior_art.pygim_search(tiny, shapes, 32, kernel) is None
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "by_parts"),
+    [
+        (232_965, 114_615_892, {1: 1759, 2: 1753}),
+        (132_534, 79_122_504, {1: 1125, 2: 1123}),
+        (169_343, 1_166_243, {1: 526}),
+        (19_717, 88_648, {1: 61}),
+    ],
+)
+def test_pygims_cost_function_by_hand(nodes: int, edges: int, by_parts: dict[int, float]) -> None:
+    found = predictions(upmem_v1a(), BalancedShapes(nodes, nodes, edges), 256)
+    assert list(found) == prior_art.pygim_plans(upmem_v1a())
+    # By hand with 62.25 cores a rank; ranks have 62 or 63.
+    for plan, predicted in found.items():
+        if plan.sp in by_parts:
+            assert predicted == pytest.approx(by_parts[plan.sp], rel=0.005)
+    assert min(found, key=found.__getitem__).sp == max(by_parts)
+
+
+def test_pygims_cost_function_counts_the_fullest_core() -> None:
+    by_balance = {
+        plan.core_balance: ms
+        for plan, ms in predictions(MACHINE.config, MACHINE.shapes(SKEWED), 32).items()
+        if plan.sp == 1
+    }
+    rule = CutRule(MACHINE.config.cores // MACHINE.config.ranks, 1, False, False, False, 2)
+    row_edges = MACHINE.shapes(SKEWED).counts(1, "equal", rule).core_edges.max()
+    edges = MACHINE.shapes(SKEWED).counts(1, "equal", replace(rule, cores_by_edge=True))
+    kernels = (row_edges - edges.core_edges.max()) / 1762.68
+    # Rows that are shared out evenly are received in smaller blocks.
+    more = edges.core_rows.max() - -(-500 // rule.cores)
+    received = MACHINE.config.cores * more * 32 / 4.84e6
+    assert by_balance["row"] - by_balance["edge"] == pytest.approx(kernels - received)
+
+
+def test_pygims_tables_lack_other_widths() -> None:
+    with pytest.raises(
+        ArgumentError, match=r"width: expected slices of 4, 8, 16, 32 columns, .* got 20 in 4"
+    ):
+        predictions(MACHINE.config, MACHINE.shapes(SKEWED), 20)
+
+
+def test_mappings_to_ranks_deal_out_rows() -> None:
+    shapes, kernel = MACHINE.shapes(SKEWED), MACHINE.kernel(prior_art.PUBLISHED, "int32")
+    rows = replace(prior_art.PUBLISHED, core_balance="row")
+    assert prior_art.gnnear(MACHINE.config) == replace(rows, sp=2, ds=2)
+    assert prior_art.gnnear(small().with_(ranks=3)) == replace(rows, sp=3, ds=1)
+    both = [replace(rows, sp=4, ds=1, merge_threads=2), replace(rows, sp=1, ds=4, merge_threads=2)]
+    found = prior_art.gnmp(MACHINE.config, shapes, 32, kernel, merge_threads=2)
+    assert found == min(both, key=lambda plan: simulated_ns(MACHINE, plan, SKEWED, 32, "int32"))
+    assert prior_art.gnmp(small().with_(mram_bytes=64), shapes, 32, kernel) is None
 
 
 def test_sparsep_is_searched_with_the_threads_that_merge() -> None:

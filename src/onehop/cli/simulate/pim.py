@@ -39,8 +39,9 @@ from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import TOGETHER, varied
 from onehop.tables import Column
 
-_PLANS = "tuned, default, SPxDS such as 2x16, grande, sparsep, or a JSON file that PimPlan.to_json wrote"
-_NAMED_PLANS = ("tuned", "default", "grande", "sparsep")
+_PRIOR = ("grande", "gnnear", "gnmp", "sparsep")
+_PLANS = f"tuned, default, SPxDS such as 2x16, {', '.join(_PRIOR)}, or a JSON file that PimPlan.to_json wrote"
+_NAMED_PLANS = ("tuned", "default", *_PRIOR)
 # Features are small whole numbers, so that sums of any type can be compared exactly.
 _LARGEST_FEATURE = 8
 _COLUMNS = (
@@ -158,11 +159,17 @@ class _Chosen:
             plan = machine.default_plan(graph, self.width, self.dtype)
         elif self.plan == "grande":
             plan = prior_art.grande(config)
+        elif self.plan == "gnnear":
+            plan = prior_art.gnnear(config)
         else:
             kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
-            best = prior_art.best_sparsep(config, shapes, self.width, kernel)
             # Where none fits, the one that is then refused says what it needs.
-            plan = best or prior_art.sparsep(config, self.width, config.ranks)
+            if self.plan == "gnmp":
+                fitting = prior_art.gnmp(config, shapes, self.width, kernel)
+                plan = fitting or prior_art.published(config.ranks, 1)
+            else:
+                fitting = prior_art.best_sparsep(config, shapes, self.width, kernel)
+                plan = fitting or prior_art.sparsep(config, self.width, config.ranks)
         return replace(plan, **case.fixed), None
 
 

@@ -24,6 +24,8 @@ class Gpu:
         l2_ways: Its ways; as many as it has sectors make it fully associative.
         sector_bytes: Bytes that it fetches at once, a divisor of 128.
         dram_gbps: Bandwidth of the memory, in 10^9 bytes a second.
+        fp32_gflops: Peak of float32 arithmetic outside tensor cores, in 10^9 operations a second; 0 where it
+            is not known.
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -36,10 +38,11 @@ class Gpu:
     l2_ways: int
     sector_bytes: int
     dram_gbps: float
+    fp32_gflops: float = 0.0
 
     def __post_init__(self) -> None:
         """Checks every value."""
-        check(self, least={"l2_bytes": 0})
+        check(self, least={"l2_bytes": 0, "fp32_gflops": 0.0})
         if _LEAST_TILE % self.sector_bytes:
             raise ConfigurationError(
                 f"sector_bytes: expected a divisor of {_LEAST_TILE}, which a warp loads at least, got "
@@ -56,7 +59,7 @@ class Gpu:
         return sectors * self.sector_bytes / self.dram_gbps / 1e3
 
     def part(self, share: float) -> "Gpu":
-        """As large a part of the GPU, as one multiprocessor: of its warps, its cache and its bandwidth.
+        """As large a part of the GPU, as one multiprocessor: of warps, cache, bandwidth and peak.
 
         What a part of a graph runs on: cache and resident warps keep their ratios to the graph. Communities
         do not shrink with it, so that a part whose cache has no room for some of them gains too little.
@@ -78,6 +81,7 @@ class Gpu:
             sm_warps=max(round(self.warps * share), 1),
             l2_bytes=round(self.l2_bytes * share),
             dram_gbps=self.dram_gbps * share,
+            fp32_gflops=self.fp32_gflops * share,
         )
 
 

@@ -1,15 +1,16 @@
-"""The model's transfers against held-out measurements, with the errors that simulators are judged by."""
+"""The links' fit to half of the measured transfers; on the rest, the errors that simulators are judged by."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import correlation, fmean
+from statistics import correlation, fmean, linear_regression
 
 import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.links import push_ns, retrieve_ns
-from onehop.machines.pim.measured import TRANSFERS, Transfer
+from onehop.machines.pim.measured import FITTED, TRANSFERS, Transfer
 
 # A correlation of fewer says nothing.
 _LEAST = 2
@@ -81,16 +82,40 @@ def pairs(config: PimConfig, direction: str, cores: int | None = None) -> list[t
         direction: One of :data:`DIRECTIONS`.
         cores: Number of cores of the transfers to take; None means all.
     """
-    inwards = direction == DIRECTIONS[0]
     return [
-        (each.in_ms if inwards else each.out_ms, modelled_ms(config, each, direction))
-        for each in TRANSFERS
-        if cores in (None, each.cores) and (inwards or each.out_bytes)
+        (ms, modelled_ms(config, each, direction))
+        for each, _, ms in _moved(direction)
+        if cores in (None, each.cores) and each.benchmark not in FITTED
     ]
 
 
+def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
+    """GB/s of one core and of a full rank: the power of the number of cores that fits the other half best.
+
+    The sum of squares of the logarithms' errors is least, so that every transfer counts alike.
+
+    Args:
+        config: The machine, of which the latency and the cores of a full rank count.
+        direction: One of :data:`DIRECTIONS`.
+    """
+    links, points = config.links, []
+    for each, sent, ms in _moved(direction):
+        if each.benchmark in FITTED:
+            gbps = each.cores * sent / (ms * 1e6 - links.call_us * 1e3)
+            points.append((math.log(min(each.cores, links.full_rank_cores)), math.log(gbps)))
+    slope, one = linear_regression(*zip(*points, strict=True))
+    return math.exp(one), math.exp(one + slope * math.log(links.full_rank_cores))
+
+
+def _moved(direction: str) -> list[tuple[Transfer, int, float]]:
+    """The transfers in a direction, each with the bytes of a core and its milliseconds."""
+    if direction == DIRECTIONS[0]:
+        return [(each, each.in_bytes, each.in_ms) for each in TRANSFERS]
+    return [(each, each.out_bytes, each.out_ms) for each in TRANSFERS if each.out_bytes]
+
+
 def held_out(config: PimConfig) -> dict[str, Errors]:
-    """The errors in both directions, for all transfers and for each number of cores.
+    """The errors in both directions, for all held-out transfers and for each number of cores.
 
     Args:
         config: The machine; the measurements are of an UPMEM server.

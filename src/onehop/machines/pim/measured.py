@@ -1,4 +1,4 @@
-"""Transfers measured on an UPMEM server by others, held out: no constant of the model comes from them.
+"""Transfers measured on an UPMEM server by others: of two benchmarks to fit the links, of two held out.
 
 Source: VIA-Research/uPIMulator at 870d916, tools/upmem_reg_model/data/input.xlsx, columns hw_cpu_to_dpu and
 hw_dpu_to_cpu: milliseconds to and from the cores of one rank. Taken are the benchmarks whose host sends
@@ -29,6 +29,9 @@ class Transfer(NamedTuple):
     out_bytes: int
     out_ms: float
 
+
+# The benchmarks from which the rates of one core and of a full rank come; no constant comes from the others.
+FITTED = ("VA", "RED")
 
 TRANSFERS = (
     Transfer("RED", 1, 16777216, 35.232, 0, 0.0),

@@ -36,18 +36,24 @@ def mram_bytes(
         edges: Most edges of a core of the cluster.
     """
     item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    align = config.core.alignment_bytes
-    filled_width = stored_width(plan, width, min(item, sum_item), align)
-    step = max(align // item, 2)
-    need = rows * filled_width * sum_item + columns * filled_width * item
+    filled_width = stored_width(plan, width, min(item, sum_item), config.core.alignment_bytes)
+    dense = rows * filled_width * sum_item + columns * filled_width * item
+    found: np.ndarray = np.ceil(dense + matrix_bytes(config, plan, kernel, rows, edges)).astype(np.int64)
+    return found
+
+
+def matrix_bytes(
+    config: PimConfig, plan: PimPlan, kernel: Kernel, rows: np.ndarray, edges: np.ndarray
+) -> np.ndarray:
+    """Of :func:`mram_bytes`, those of the matrix: where rows begin, or each edge's row; sources; values."""
+    item = ITEM_BYTES[kernel.dtype]
+    step = max(config.core.alignment_bytes // item, 2)
+    filled = np.ceil(edges / step) * step
     if plan.format == "csr":
-        pointers = np.ceil((rows + 1) / step) * step
-        need = need + 4 * pointers + 4 * np.ceil(edges / 2) * 2
+        need = 4 * np.ceil((rows + 1) / step) * step + 4 * np.ceil(edges / 2) * 2
     else:
-        need = need + 8 * np.ceil(edges / step) * step
-    if kernel.multiplies:
-        need = need + item * np.ceil(edges / step) * step
-    found: np.ndarray = np.ceil(need).astype(np.int64)
+        need = 8 * filled
+    found: np.ndarray = np.ceil(need + item * filled * kernel.multiplies).astype(np.int64)
     return found
 
 
@@ -71,7 +77,7 @@ class Need:
         mram_bytes: Bytes of its bank.
         wram_bytes: Bytes of its working memory.
         core: Its number.
-        sparse_bytes: Bytes of the matrix, in all cores together.
+        sparse_bytes: Bytes of the matrix that are sent to all cores together.
     """
 
     mram_bytes: int
@@ -107,7 +113,9 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
     placed = layout(config, plan, width).clusters
     number = plan.sp * plan.block_rounds
     columns = shapes.part_columns(number, plan.column_cut)
-    worst, worst_core, sparse = -1, 0, 0
+    worst, worst_core = -1, 0
+    # By rank and block: a rank transfers as much for each core as its fullest needs.
+    sparse = np.zeros((config.ranks, plan.block_rounds), dtype=np.int64)
     seen: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
     for cluster in placed:
         if not cluster.width:
@@ -116,19 +124,22 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
         key = (cluster.cores, -(-cluster.width // plan.rounds))
         if key not in seen:
             counts = shapes.counts(number, plan.column_cut, cut_rule(plan, kernel, cluster.cores))
-            rows, edges = counts.core_rows.max(axis=1), counts.core_edges
-            whole = mram_bytes(config, plan, kernel, key[1], columns, rows, edges.max(axis=1))
-            dense = mram_bytes(config, plan, kernel, key[1], columns, rows, np.zeros(number))
-            seen[key] = (whole, whole - dense)
+            rows, edges = counts.core_rows.max(axis=1), counts.core_edges.max(axis=1)
+            seen[key] = (
+                mram_bytes(config, plan, kernel, key[1], columns, rows, edges),
+                matrix_bytes(config, plan, kernel, rows, edges),
+            )
         whole, matrix = seen[key]
         own = slice(cluster.part * plan.block_rounds, (cluster.part + 1) * plan.block_rounds)
         # The largest block that it holds at a time.
         most = int(whole[own].max())
-        sparse += int(matrix[own].sum()) * cluster.cores
+        ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
+        sparse[ranks] = np.maximum(sparse[ranks], matrix[own])
         if most > worst:
             worst, worst_core = most, cluster.first_core
     widest = max((key[1] for key in seen), default=1)
-    return Need(max(worst, 0), wram_bytes(config, plan, kernel, widest), worst_core, sparse)
+    sent = int(sparse.sum(axis=1) @ np.array(config.rank_cores))
+    return Need(max(worst, 0), wram_bytes(config, plan, kernel, widest), worst_core, sent)
 
 
 def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> bool:

@@ -101,8 +101,8 @@ class Links:
         rank_push_gbps: Rate at which one full rank receives.
         rank_pull_gbps: Rate at which one full rank sends.
         full_rank_cores: Cores from which on a rank is full. From one core to a full rank, rates grow as a
-            power of the number of cores, as two measured rates imply: a rank of 64 receives 20 times as fast
-            as a core, not 64 times.
+            power of the number of cores, as measured transfers do: a rank of 64 receives six times as fast as
+            a core, not 64 times.
         call_us: Latency of a transfer or a launch.
         copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
         add_ns: Merging one of a further part.
@@ -117,10 +117,10 @@ class Links:
     broadcast_gbps: Points = ((1, 16.88), (32, 43.73))
     push_gbps: float = 8.9
     pull_gbps: Points = ((64, 5.33), (480, 5.33))
-    core_push_gbps: float = 0.33
-    core_pull_gbps: float = 0.12
-    rank_push_gbps: float = 6.68
-    rank_pull_gbps: float = 4.74
+    core_push_gbps: float = 0.683
+    core_pull_gbps: float = 0.171
+    rank_push_gbps: float = 3.98
+    rank_pull_gbps: float = 1.58
     full_rank_cores: int = 62
     call_us: float = 30.0
     copy_ns: Points = ((1, 29.94), (512, 1123.48))

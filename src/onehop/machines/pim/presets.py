@@ -9,6 +9,7 @@ Sources
     S: the UPMEM SDK's manual.
     U: the routines of the UPMEM SDK's library, as uPIMulator ships them (mul32.c, seqread.inc).
     M: PIM-MMU, measurements of an UPMEM server.
+    V: transfers by few cores of another UPMEM server, in uPIMulator's data; measured.py has them.
     D: derived here, by the arithmetic stated.
     assumption: not published; replace it if you have a measurement.
 """
@@ -114,10 +115,12 @@ _UPMEM_LINKS = Links(
     broadcast_gbps=((1, RANK_BROADCAST_GBPS), (32, BROADCAST_GBPS)),  # P, R
     push_gbps=8.9,  # M: what a server reached, on three channels
     pull_gbps=tuple(zip(map(float, PULL_KB), PULL_GBPS, strict=True)),  # R
-    core_push_gbps=0.33,  # P
-    core_pull_gbps=0.12,  # P
-    rank_push_gbps=6.68,  # P
-    rank_pull_gbps=4.74,  # P, from memory
+    # D: the power of the number of cores that fits half of V best (calibration.py). P, second hand, has 0.33,
+    # 0.12, 6.68 and 4.74: a full rank of V's receives at 0.6 of that, and sends at a third.
+    core_push_gbps=0.683,
+    core_pull_gbps=0.171,
+    rank_push_gbps=3.98,
+    rank_pull_gbps=1.58,
     full_rank_cores=62,  # D: usable cores of a rank, 1,992 in 32
     call_us=30.0,  # a third-party note, for a copy of 4 KB; the latency of a launch is not published
     copy_ns=_merge_ns(COPIED_ROWS_PER_MS, COPY_FIT_NS),  # R up to 32 values, D beyond

@@ -1,4 +1,8 @@
-"""Plans of earlier work, for the same engine: what PyGim published, GraNDe's mapping, SparseP's kernels."""
+"""Plans of earlier work, for the same engine: PyGim's, SparseP's, and mappings of GraNDe, GNNear and G-NMP.
+
+The last three have a unit for a rank. How PyGim's authors gave a rank's work to its cores is known for GraNDe
+alone; for the two others rows are dealt out by number, an assumption.
+"""
 
 import math
 from collections.abc import Iterable
@@ -41,12 +45,57 @@ def grande(config: PimConfig) -> PimPlan:
     )
 
 
+def gnnear(config: PimConfig) -> PimPlan:
+    """GNNear's mapping on near-bank cores: nodes are dealt out to modules, whose two ranks halve each vector.
+
+    Its copies of the nodes with most edges are left out.
+    """
+    halves = 2 if config.ranks % 2 == 0 else 1
+    return replace(published(config.ranks // halves, halves), core_balance="row")
+
+
+def gnmp(
+    config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
+) -> PimPlan | None:
+    """G-NMP's mapping on near-bank cores: vectors whole in a rank, or cut over all; None if neither fits.
+
+    The faster of the two: it chooses by the size of the vectors.
+
+    Args:
+        config: The machine.
+        shapes: The work of each core and tasklet.
+        width: Feature columns.
+        kernel: The types and operations of the cores' kernel.
+        merge_threads: Threads of the host that merge.
+    """
+    plans = [
+        replace(published(*grid), core_balance="row", merge_threads=merge_threads)
+        for grid in ((config.ranks, 1), (1, config.ranks))
+    ]
+    return _fastest(config, plans, shapes, width, kernel)
+
+
+def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:
+    """The four plans that PyGim's own tuner looks at.
+
+    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+
+    Args:
+        config: The machine.
+        merge_threads: Threads of the host that merge.
+    """
+    grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
+    return [
+        replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
+        for sp, ds in grids
+        for balance in ("edge", "row")
+    ]
+
+
 def pygim_search(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """The best of the four plans that PyGim's own tuner looks at; None if none fits.
-
-    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+    """The best of :func:`pygim_plans` in full simulation; None if none fits.
 
     Args:
         config: The machine.
@@ -59,13 +108,7 @@ def pygim_search(
         ArgumentError: The width is not an integer of at least 1.
     """
     check_integer("width", width)
-    grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
-    plans = [
-        replace(published(sp, ds), core_balance=balance, merge_threads=merge_threads)
-        for sp, ds in grids
-        for balance in ("edge", "row")
-    ]
-    return _fastest(config, plans, shapes, width, kernel)
+    return _fastest(config, pygim_plans(config, merge_threads), shapes, width, kernel)
 
 
 def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:

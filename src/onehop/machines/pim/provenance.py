@@ -27,6 +27,8 @@ class Source(NamedTuple):
     text: str
 
 
+_FITTED = "V: a power of the number of cores, fitted to two of four benchmarks on another server"
+
 CONSTANTS: Mapping[str, Source] = {
     "cores": Source(MEASURED, "A: the paper's machine"),
     "ranks": Source(MEASURED, "R: 16 modules of two ranks"),
@@ -53,10 +55,10 @@ CONSTANTS: Mapping[str, Source] = {
     ),
     "links.push_gbps": Source(MEASURED, "M: on another server, of three channels"),
     "links.pull_gbps": Source(MEASURED, "R"),
-    "links.core_push_gbps": Source(MEASURED, "P, second hand"),
-    "links.core_pull_gbps": Source(MEASURED, "P, second hand"),
-    "links.rank_push_gbps": Source(MEASURED, "P, second hand"),
-    "links.rank_pull_gbps": Source(MEASURED, "P, second hand and unchecked"),
+    "links.core_push_gbps": Source(DERIVED, _FITTED),
+    "links.core_pull_gbps": Source(DERIVED, _FITTED),
+    "links.rank_push_gbps": Source(DERIVED, _FITTED),
+    "links.rank_pull_gbps": Source(DERIVED, _FITTED),
     "links.full_rank_cores": Source(DERIVED, "A, R: 1,992 cores in 32 ranks"),
     "links.call_us": Source(ASSUMED, "a note on a copy of 4 KB; the latency of a launch is not published"),
     "links.copy_ns": Source(MEASURED, "R up to 32 values; a line beyond"),

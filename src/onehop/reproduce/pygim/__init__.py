@@ -3,7 +3,7 @@
 from onehop.graph import Graph
 from onehop.machines.pim import Machine
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.pygim import comparison, machine
+from onehop.reproduce.pygim import comparison, machine, sweeps, tuners, utilisation
 from onehop.reproduce.tables import Chart, Reproduction, Row
 from onehop.reproduce.twins import Progress, Twin, loaded, silent
 
@@ -27,27 +27,38 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     counted: list[Shapes] = []
     # Shapes do not keep their graphs alive.
     kept: list[Graph] = []
+    shares: dict[str, utilisation.Shares] = {}
+    swept: dict[str, sweeps.Times] = {}
     scaled: list[Row] = []
     pictures: list[Chart] = []
-    for one, graph, told in loaded([each.of_run(quick) for each in (*_TWINS, _APART)], progress):
+    twins = (*_TWINS, _APART)
+    for whole, (one, graph, told) in zip(
+        twins, loaded([each.of_run(quick) for each in twins], progress), strict=True
+    ):
         shapes = Machine().shapes(graph)
+        told(f"{one.label}: choices one at a time, GPUs", 0.0)
+        swept[one.label] = sweeps.times(shapes)
+        shares[one.label] = utilisation.shares(graph, one.scale / whole.scale)
         cases += comparison.measured(one.label, shapes, told)
         by_ranks = machine.phases(shapes)
         scaled += machine.ranks(one.label, by_ranks)
         pictures.append(machine.ranks_chart(one.label, by_ranks))
         counted.append(shapes)
         kept.append(graph)
+    chosen = tuners.choices(cases, counted)
     apart = [case for case in cases if case.graph == _APART.of_run(quick).label]
     averaged = [case for case in cases if case not in apart]
     rows = (
         *comparison.rows(averaged, apart),
         *comparison.winners(cases),
-        *comparison.regret(cases, counted),
+        *tuners.rows(chosen),
         *machine.over_host(averaged, counted[: len(_TWINS)]),
+        *utilisation.rows(averaged, shares),
+        *sweeps.rows(swept),
         *scaled,
         *machine.memory(),
         *machine.calibration(),
     )
-    return Reproduction(
-        work="pygim", source=_SOURCE, rows=rows, charts=(*comparison.charts(cases, rows), *pictures)
-    )
+    own = (utilisation.chart(cases, shares), tuners.chart(chosen), *sweeps.charts(swept))
+    charts = (*comparison.charts(cases, rows), *own, *pictures)
+    return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=charts)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from itertools import product
 from statistics import geometric_mean
 
-from onehop.machines.pim import Machine, PimReport, prior_art, tune
+from onehop.machines.pim import PimReport
 from onehop.machines.pim.combination import KINDS, Network, combination_energy_nj
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.shapes import Shapes
 from onehop.reproduce.pygim.schemes import (
     DTYPE,
     GRANDE,
+    MAPPED,
     OURS,
     PRIOR,
     PUBLISHED,
@@ -95,7 +96,8 @@ def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
     for prior, scheme in PAIRS:
         found += _models(cases, prior, scheme)
     by_graph = _by_graph([*cases, *apart])
-    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in PAIRS]
+    pairs = (*PAIRS, *product(MAPPED, (PUBLISHED,)))
+    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in pairs]
 
 
 def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
@@ -186,7 +188,12 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
     figure = f"aggregation, {prior} over {scheme}, {cases[0].graph}"
     if ratios[0] is None:
         return row(figure, "x", f"{prior} fits no core's memory.")
-    return row(figure, "x", "The paper's figures by graph could not be read." + open_winner(known), known)
+    note = "The paper's figures by graph could not be read."
+    if prior in MAPPED:
+        note = (
+            "Its mapping to ranks, on whose cores rows are dealt out by number: the paper's way is not known."
+        )
+    return row(figure, "x", note + open_winner(known), known)
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
@@ -227,19 +234,6 @@ def winners(cases: Sequence[Case]) -> list[Row]:
             note = "PyGim's own search has CSR with one or two parts."
             note += open_winner(values) or " The winner is the same on every machine."
             found.append(row(f"published kernels, {what}, {case.graph}", "x", note, values))
-    return found
-
-
-def regret(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
-    """Time of the plan that PyGim's own search finds over the best of ours with the same kernels."""
-    found = []
-    for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
-        if PUBLISHED not in case.base.reports:
-            continue
-        best = tune(Machine(), own, WIDTH, DTYPE, base=prior_art.PUBLISHED).predicted_ns
-        figure = f"plan of PyGim's search over the best of 1,184 with its kernels, {case.graph}"
-        note = "The paper's accuracy of its tuner could not be read; its search has four plans."
-        found.append(row(figure, "x", note, case.base.reports[PUBLISHED].total_ns / best))
     return found
 
 

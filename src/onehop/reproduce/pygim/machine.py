@@ -23,8 +23,8 @@ from onehop.reproduce.pygim.comparison import LAYERS, SUMMARIES, Case, open_winn
 from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
 from onehop.reproduce.tables import Chart, Row, Series, row
 
-# The abstract: mean and best over PyTorch on the host; and utilisation over PyTorch's on a GPU.
-_PAPER_SPEEDUP, _PAPER_ENERGY, _PAPER_UTILISATION = (3.04, 3.44), (1.55, 1.75), 11.6
+# The abstract: mean and best over PyTorch on the host.
+_PAPER_SPEEDUP, _PAPER_ENERGY = (3.04, 3.44), (1.55, 1.75)
 _INDEX_BYTES, _ITEM_BYTES = 4, 4
 _AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
 RANKS = (4, 8, 16, 32)
@@ -58,7 +58,7 @@ def sum_ns(config: PimConfig, shapes: Shapes, cached: bool) -> float:
 
 
 def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
-    """Speed-up and energy over PyTorch; utilisation of both sides."""
+    """Speed-up and energy over PyTorch on the host."""
     own = [case for case in cases if case.threads == THREADS[0]]
     found = []
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
@@ -73,17 +73,6 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
                 note += f" The host draws 70 to {_FULL_LOAD_W:g} W; the paper's is not known."
             figure = f"inference, {quantity} of PyTorch on the host over {PUBLISHED}, {name}"
             found.append(row(figure, "x", note + open_winner(bounds), bounds, published, headline=True))
-    for case in own:
-        report = case.base.reports.get(PUBLISHED)
-        if report is not None:
-            figure = f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}"
-            note = "Operations over what the cores reach on arithmetic alone; "
-            note += "the paper's definition could not be read."
-            found.append(row(figure, "%", note, 100 * report.utilisation))
-    note = "Needs a GPU for the other side."
-    found.append(
-        row("utilisation over PyTorch's on a GPU", "x", note, paper=_PAPER_UTILISATION, headline=True)
-    )
     return found
 
 
@@ -211,7 +200,8 @@ def _transfers() -> list[Row]:
     found = []
     for name, each in held_out(upmem_v1a()).items():
         fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
-        note = "Held out, one rank of another server (uPIMulator's data): "
+        note = "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
+        note += "others there: "
         note += f"{fit}bias {100 * each.bias:+.0f} %."
         found.append(row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error))
     return found

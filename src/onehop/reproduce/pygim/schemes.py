@@ -16,8 +16,12 @@ WIDTH, DTYPE = 256, "int32"
 # Threads of the host that merge, the same for all schemes. The published code has one; what the paper's runs
 # had is not known, so every number is in the intervals.
 THREADS = (1, 4, 16)
-GRANDE, SPARSEP, PUBLISHED, OURS = SCHEMES = ("GraNDe-like", "SparseP-like", "PaF, published", "PaF, ours")
-PRIOR = (GRANDE, SPARSEP)
+GRANDE, SPARSEP, GNNEAR, GNMP, PUBLISHED, OURS = SCHEMES = (
+    *("GraNDe-like", "SparseP-like", "GNNear-like", "G-NMP-like"),
+    *("PaF, published", "PaF, ours"),
+)
+# Prior schemes that are known as the paper ran them; of the others the mapping to ranks is, and no more.
+PRIOR, MAPPED = (GRANDE, SPARSEP), (GNNEAR, GNMP)
 # Prior schemes' merge is charged at PyGim's measured rates. Their own code was not measured: a loop in C that
 # adds such slices runs up to three times as fast.
 MERGE_SPEEDS = (1.0, 3.0)
@@ -133,6 +137,8 @@ def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
     plans: dict[str, tuple[Machine, PimPlan | None]] = {
         GRANDE: (prior, replace(prior_art.grande(assumption.prior), merge_threads=threads)),
         SPARSEP: (prior, prior_art.best_sparsep(assumption.prior, shapes, WIDTH, kernel, threads)),
+        GNNEAR: (prior, replace(prior_art.gnnear(assumption.prior), merge_threads=threads)),
+        GNMP: (prior, prior_art.gnmp(assumption.prior, shapes, WIDTH, kernel, threads)),
         PUBLISHED: (own, prior_art.pygim_search(assumption.config, shapes, WIDTH, kernel, threads)),
         OURS: (own, tune(own, shapes, WIDTH, DTYPE, base=improved(threads)).plan),
     }

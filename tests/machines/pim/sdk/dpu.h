@@ -11,7 +11,7 @@
 typedef enum { DPU_OK, DPU_ERR_ALLOCATION, DPU_ERR_INVALID_MEMORY_TRANSFER, DPU_ERR_DPU_FAULT } dpu_error_t;
 typedef enum { DPU_ASYNCHRONOUS, DPU_SYNCHRONOUS } dpu_launch_policy_t;
 typedef enum { DPU_XFER_TO_DPU, DPU_XFER_FROM_DPU } dpu_xfer_t;
-typedef enum { DPU_XFER_DEFAULT, DPU_XFER_NO_RESET } dpu_xfer_flags_t;
+typedef enum { DPU_XFER_DEFAULT = 0, DPU_XFER_NO_RESET = 1, DPU_XFER_ASYNC = 2 } dpu_xfer_flags_t;
 
 /* The host's clock: a transfer of B bytes to each of C cores takes 1,000 + B * (1 + C / 4) ns, from them twice that,
    the same to all 1,000 + B; a launch takes 5,000 ns. */
@@ -45,6 +45,7 @@ dpu_error_t dpu_free(struct dpu_set_t dpu_set);
 dpu_error_t dpu_get_nr_ranks(struct dpu_set_t dpu_set, uint32_t* nr_ranks);
 dpu_error_t dpu_get_nr_dpus(struct dpu_set_t dpu_set, uint32_t* nr_dpus);
 dpu_error_t dpu_load(struct dpu_set_t dpu_set, const char* binary_path, struct dpu_program_t** program);
+dpu_error_t dpu_sync(struct dpu_set_t dpu_set);
 dpu_error_t dpu_launch(struct dpu_set_t dpu_set, dpu_launch_policy_t policy);
 dpu_error_t dpu_prepare_xfer(struct dpu_set_t dpu_set, void* buffer);
 dpu_error_t dpu_push_xfer(struct dpu_set_t dpu_set, dpu_xfer_t xfer, const char* symbol_name, uint32_t symbol_offset,

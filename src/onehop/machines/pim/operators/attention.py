@@ -188,16 +188,19 @@ class _Cut:
 
     def need(self) -> Need:
         """The memory of the core that needs most."""
-        worst, worst_core, working, sparse = 0, 0, 0, 0
+        worst, worst_core, working = 0, 0, 0
+        # By rank: it transfers as much for each core as its fullest needs.
+        sparse = np.zeros(self.config.ranks, dtype=np.int64)
         item = self.size.dtype.itemsize
         for cluster, counts, own in zip(self.clusters, self.counts, self.shares, strict=True):
             rows, edges = counts.core_rows[cluster.part].max(), counts.core_edges[cluster.part].max()
             most = int(bank_bytes(own, item, self.columns[cluster.part], rows, edges))
-            sparse += int(matrix_bytes(rows, edges)) * cluster.cores
+            ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
+            sparse[ranks] = np.maximum(sparse[ranks], matrix_bytes(rows, edges))
             working = max(working, working_bytes(self.config, self.plan, self.size, own))
             if most > worst:
                 worst, worst_core = most, cluster.first_core
-        return Need(worst, working, worst_core, sparse)
+        return Need(worst, working, worst_core, int(sparse @ np.array(self.config.rank_cores)))
 
     def as_pass(self, cores_ns: np.ndarray, tasklets_ns: np.ndarray) -> Pass:
         """Each phase of the one pass.

@@ -1,0 +1,122 @@
+"""The characterisation of Parallelism Fusion: one choice of the published plan varied at a time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from onehop.errors import MachineMemoryError
+from onehop.machines.pim import Machine, prior_art
+from onehop.machines.pim.shapes import Shapes
+from onehop.plans.pim import DTYPES
+from onehop.reproduce.pygim.schemes import DTYPE, WIDTH, base, named
+from onehop.reproduce.tables import Chart, Row, Series, row
+
+_GRID = (1, 32)
+_BALANCES = {"core_balance": ("row", "edge"), "thread_balance": ("row", "edge")}
+# Milliseconds of each point, None where it does not fit, by the sweeps' names.
+Times = Mapping[str, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Values of a plan that are varied, all with all.
+
+    Attributes:
+        name: Stem of its picture.
+        what: What is varied.
+        axes: Values by field of the plan.
+        fixed: Other values that differ from the published plan's.
+    """
+
+    name: str
+    what: str
+    axes: Mapping[str, tuple[Any, ...]]
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """The varied values of each plan."""
+        return [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
+
+    @property
+    def command(self) -> str:
+        """The command that gives the same, but for its graph."""
+        words = ["onehop simulate pim --published --plan", "x".join(map(str, _GRID))]
+        words += [f"--set {name}={value}" for name, value in self.fixed.items()]
+        words += [f"--sweep {name}={','.join(map(str, values))}" for name, values in self.axes.items()]
+        return " ".join([*words, *(["--grid"] if len(self.axes) > 1 else [])])
+
+
+SWEEPS = (
+    Sweep("balance_csr", "rows or edges over cores and tasklets, CSR", _BALANCES),
+    Sweep("balance_coo", "rows or edges over cores and tasklets, COO", _BALANCES, {"format": "coo"}),
+    Sweep("tasklets", "1 to 24 tasklets", {"tasklets": (1, 2, 4, 8, 12, 16, 24)}),
+    Sweep("dtypes", "six types of elements", {"dtype": DTYPES}),
+    Sweep("clusters", "1 to 8 clusters in a rank", {"ds": (32, 64, 128, 256)}),
+    Sweep("parts", "sparse and dense parts", {"sp": (1, 2, 4), "ds": (8, 16, 32)}),
+)
+
+
+def times(shapes: Shapes) -> Times:
+    """Time of an aggregation at each point of each sweep.
+
+    Args:
+        shapes: The work of each core and tasklet.
+    """
+    machine = Machine(base().config)
+    plan = prior_art.published(*_GRID)
+
+    def run(**values: Any) -> float | None:
+        try:
+            return machine.simulate(shapes, WIDTH, replace(plan, **values), DTYPE).total_ms
+        except MachineMemoryError:
+            # Out of memory is a result.
+            return None
+
+    return {each.name: [run(**each.fixed, **point) for point in each.points] for each in SWEEPS}
+
+
+def rows(by_graph: Mapping[str, Times]) -> list[Row]:
+    """The effect of each choice: the slowest point's time over the fastest's.
+
+    Args:
+        by_graph: :func:`times`, by the graphs' names.
+    """
+    found = []
+    for sweep, (graph, each) in product(SWEEPS, by_graph.items()):
+        known = {
+            _label(p): ms for p, ms in zip(sweep.points, each[sweep.name], strict=True) if ms is not None
+        }
+        figure = f"slowest over fastest, {sweep.what}, {graph}"
+        if not known:
+            found.append(row(figure, "x", "None of the plans fits."))
+            continue
+        fast, slow = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
+        note = f"{slow}: {known[slow]:.4g} ms; {fast}: {known[fast]:.4g} ms. "
+        note += "The paper's figures could not be read."
+        found.append(row(figure, "x", note, known[slow] / known[fast]))
+    return found
+
+
+def charts(by_graph: Mapping[str, Times]) -> tuple[Chart, ...]:
+    """A picture of each sweep: the points, and a bar a graph."""
+    return tuple(
+        Chart(
+            name=sweep.name,
+            title=f"One aggregation, width {WIDTH}, published kernels: {sweep.what}",
+            machine=named(base().config),
+            unit="time, ms",
+            groups=tuple(_label(point) for point in sweep.points),
+            series=tuple(
+                Series(label=graph, values=tuple(each[sweep.name])) for graph, each in by_graph.items()
+            ),
+            logarithmic=True,
+            absent="does not fit",
+        )
+        for sweep in SWEEPS
+    )
+
+
+def _label(point: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in point.items())

@@ -1,0 +1,99 @@
+"""PyGim's own tuner beside ours: what each takes, and the simulated time of both."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onehop.machines.pim import Machine, PimPlan, prior_art, tune
+from onehop.machines.pim.memory import fits
+from onehop.machines.pim.published_tuner import predictions
+from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.pygim.comparison import Case
+from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
+from onehop.reproduce.tables import Chart, Row, Series, row
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The plans of both tuners for a graph, with the published kernels.
+
+    Attributes:
+        graph: Its name.
+        theirs: The plan that the published cost function takes, of those that fit.
+        predicted_ms: Its time by that function.
+        simulated_ms: Its time in simulation.
+        best_of_four_ms: Simulated time of the best plan that the published tuner looks at.
+        ours: The plan of our tuner.
+        ours_ms: Its simulated time.
+    """
+
+    graph: str
+    theirs: PimPlan
+    predicted_ms: float
+    simulated_ms: float
+    best_of_four_ms: float
+    ours: PimPlan
+    ours_ms: float
+
+
+def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
+    """The plans of both tuners for each graph on which a published one fits.
+
+    Args:
+        cases: All graphs.
+        shapes: The work of each core and tasklet, a graph each.
+    """
+    found = []
+    machine = Machine(base().config)
+    for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
+        if PUBLISHED not in case.base.reports:
+            continue
+        predicted = predictions(machine.config, own, WIDTH)
+        kernel = machine.kernel(prior_art.PUBLISHED, DTYPE)
+        fitting = [plan for plan in predicted if fits(machine.config, plan, own, WIDTH, kernel)]
+        theirs = min(fitting, key=predicted.__getitem__)
+        tuned = tune(machine, own, WIDTH, DTYPE, base=prior_art.PUBLISHED)
+        found.append(
+            Choices(
+                case.graph,
+                theirs,
+                predicted[theirs],
+                machine.simulate(own, WIDTH, theirs, DTYPE).total_ms,
+                case.base.reports[PUBLISHED].total_ms,
+                tuned.plan,
+                tuned.predicted_ns / 1e6,
+            )
+        )
+    return found
+
+
+def rows(found: Sequence[Choices]) -> list[Row]:
+    """Time of the published tuner's plan, and of the best of its four, over the best of ours."""
+    rows = []
+    for one in found:
+        over = f"over the best of 1,184 with its kernels, {one.graph}"
+        note = "The paper's accuracy of its tuner could not be read; its search has four plans."
+        rows.append(row(f"plan of PyGim's search {over}", "x", note, one.best_of_four_ms / one.ours_ms))
+        note = (
+            f"Its cost function takes {one.theirs}: {one.predicted_ms:.4g} ms predicted, "
+            f"{one.simulated_ms:.4g} simulated; ours takes {one.ours}: {one.ours_ms:.4g} ms."
+        )
+        rows.append(row(f"plan of PyGim's tuner {over}", "x", note, one.simulated_ms / one.ours_ms))
+    return rows
+
+
+def chart(found: Sequence[Choices]) -> Chart:
+    """Times of the plans, by graph."""
+    series = {
+        "PyGim's, predicted": [one.predicted_ms for one in found],
+        "PyGim's, simulated": [one.simulated_ms for one in found],
+        "the best of its four": [one.best_of_four_ms for one in found],
+        "ours, simulated": [one.ours_ms for one in found],
+    }
+    return Chart(
+        name="tuners",
+        title=f"One aggregation by the plans of both tuners, published kernels, width {WIDTH}, {DTYPE}",
+        machine=named(base().config),
+        unit="time, ms",
+        groups=tuple(one.graph for one in found),
+        series=tuple(Series(label=label, values=tuple(values)) for label, values in series.items()),
+    )

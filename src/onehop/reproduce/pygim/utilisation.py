@@ -1,0 +1,116 @@
+"""The share of its peak that each side reaches: the simulated cores, and PyTorch's kernel on GPUs.
+
+The GPU's side is a bound. The kernel is that of pytorch_sparse (csrc/cuda/spmm_cuda.cu): a warp a row, in
+blocks of eight; 32 columns of all rows, then the next 32; indices of 8 bytes. It takes as long as its bytes
+at the memory's peak. Of the sources' rows these are the bytes that miss the second cache
+(:mod:`onehop.machines.gpu`) or, at the other end, all that edges read.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+from statistics import geometric_mean
+
+from onehop.graph import Graph
+from onehop.machines import gpu
+from onehop.reproduce.pygim.comparison import Case, open_winner
+from onehop.reproduce.pygim.schemes import PUBLISHED, THREADS, WIDTH, base, named
+from onehop.reproduce.tables import Chart, Row, Series, row
+
+# The abstract: the mean over PyTorch's on a GPU, whose name could not be read.
+_PAPER = 11.6
+_GPU = "rtx_3090"
+_KERNEL = gpu.Kernel("feature", load_bytes=4, block_warps=8)
+_COLUMNS, _INDEX_BYTES, _ITEM_BYTES = 32, 8, 4
+_CORES = "near-bank cores"
+
+# By GPU: the least share of its peak, where every edge reads a row from memory, and the share with its cache.
+Shares = Mapping[str, tuple[float, float]]
+
+
+def shares(graph: Graph, part: float = 1.0) -> Shares:
+    """The shares of their peaks, at most 1, that GPUs reach in a float32 product with a matrix of values.
+
+    Args:
+        graph: The graph.
+        part: Part of a graph that this is: GPUs are then as much smaller.
+    """
+    return {name: _shares(gpu.load(name).part(part), graph) for name in gpu.presets()}
+
+
+def _shares(device: gpu.Gpu, graph: Graph) -> tuple[float, float]:
+    rows = gpu.gather(graph, _COLUMNS * _ITEM_BYTES, _KERNEL, device)
+    # In a pass: indices and values of edges, where rows begin, and results.
+    others = graph.num_edges * (_INDEX_BYTES + _ITEM_BYTES)
+    others += graph.num_dst * (_INDEX_BYTES + _COLUMNS * _ITEM_BYTES)
+
+    def share(sectors: int) -> float:
+        pass_ns = (sectors * device.sector_bytes + others) / device.dram_gbps
+        return min(2.0 * graph.num_edges * _COLUMNS / pass_ns / device.fp32_gflops, 1.0)
+
+    return share(rows.read), share(rows.fetched)
+
+
+def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
+    """The cores' shares by graph, the mean over PyTorch's on all GPUs, and on each.
+
+    Args:
+        cases: The graphs that the paper's figures are means of.
+        by_graph: :func:`shares`, by the graphs' names.
+    """
+    own = [case for case in cases if case.threads == THREADS[0] and PUBLISHED in case.base.reports]
+    found = []
+    for case in own:
+        figure = f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}"
+        note = "Operations over what the cores reach on arithmetic alone; "
+        note += "the paper's definition could not be read."
+        found.append(row(figure, "%", note, 100 * case.base.reports[PUBLISHED].utilisation))
+    if not own:
+        return found
+    over = {name: _over(own, by_graph, name) for name in gpu.presets()}
+    everything = [*over[_GPU], *(each for values in over.values() for each in values)]
+    note = (
+        "The cores' share of their peak, simulated, over the share that a GPU's memory allows at its peak, "
+        f"here an {gpu.load(_GPU).name}'s; the paper's GPU and definition could not be read. The interval is "
+        f"over {len(over)} GPUs, their caches or none, and the kernel or the whole aggregation. A GPU that "
+        "misses its memory's peak reaches less."
+    )
+    figure = "utilisation over PyTorch's on a GPU"
+    found.append(row(figure, "x", note + open_winner(everything), everything, _PAPER, headline=True))
+    for name, values in over.items():
+        note = "Peaks of arithmetic and memory are NVIDIA's; the GPU's file names the documents."
+        found.append(row(f"{figure}, {gpu.load(name).name}", "x", note + open_winner(values), values))
+    return found
+
+
+def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> list[float]:
+    """Means of the cores' share over a GPU's: the kernel's with its cache, then the others."""
+    found = []
+    for whole, cached in product((False, True), (True, False)):
+        ratios = []
+        for case in cases:
+            report = case.base.reports[PUBLISHED]
+            reached = report.utilisation_total if whole else report.utilisation
+            ratios.append(reached / by_graph[case.graph][name][cached])
+        found.append(geometric_mean(ratios))
+    return found
+
+
+def chart(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> Chart:
+    """The shares of their peaks that the cores and the GPUs reach, by graph."""
+    series = []
+    for case in cases:
+        if case.threads != THREADS[0] or PUBLISHED not in case.base.reports:
+            continue
+        report = case.base.reports[PUBLISHED]
+        reached = [(report.utilisation_total, report.utilisation), *by_graph[case.graph].values()]
+        low, high = (tuple(100 * each for each in ends) for ends in zip(*reached, strict=True))
+        series.append(Series(label=case.graph, values=high, low=low, high=high))
+    return Chart(
+        name="utilisation",
+        title=f"Share of its peak, width {WIDTH}; lines: transfers and merge too, or a GPU without caches",
+        machine=f"{named(base().config)}; GPUs bounded by their memory",
+        unit="share of the peak, %",
+        groups=(_CORES, *(gpu.load(name).name for name in gpu.presets())),
+        series=tuple(series),
+        logarithmic=True,
+    )
