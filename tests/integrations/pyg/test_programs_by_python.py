@@ -183,7 +183,7 @@ def test_batches(make_layer, edge_index):
     _runs_ours(model, _randn(3, NODES, 6), edge_index)
     model.node_dim = 0
     _refuses(
-        "node_dim is not the first of two dimensions, nor the middle one of three",
+        "node_dim is not the first of two dimensions of its operands",
         model,
         _randn(3, NODES, 6).transpose(0, 1).contiguous(),
         edge_index,

@@ -204,13 +204,13 @@ def test_batched_features_come_out_the_same(edge_index, took_fast_path):
 
 @pytest.mark.parametrize(
     ("shape", "node_dim"),
-    [((20,), -1), ((20, 3, 4), 0), ((2, 2, 20, 4), -2), ((4, 20), 1), ((4, 20), -1)],
+    [((20,), -1), ((20, 3, 4), 0), ((4, 20), 1), ((4, 20), -1)],
     ids=str,
 )
 def test_other_node_dimensions_go_pygs_way(shape, node_dim, edge_index, took_fast_path):
     conv, x = Dims(node_dim=node_dim), torch.randn(shape)
     _, reasons = same(lambda: conv(x, edge_index), took_fast_path)
-    assert reasons == ["node_dim is not the first of two dimensions, nor the middle one of three"]
+    assert reasons == ["node_dim is not the first of two dimensions of its operands"]
 
 
 @pytest.mark.parametrize("dtype", [torch.long, torch.int32, torch.complex64, torch.bool], ids=str)
