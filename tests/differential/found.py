@@ -237,12 +237,12 @@ FOUND: dict[str, Program] = {
     "one batch is written to after a reentrant checkpoint": Program(
         steps=(Checkpoint(reentrant=True), WriteOutput(how="times two quietly")),
         models=_of("Plain"),
-        features=(Features(grad="leaf", batch=1),),
+        features=(Features(grad="leaf", leading=(1,)),),
     ),
     "one batch after a linear step, which is a view without the patch too": Program(
         steps=(Checkpoint(reentrant=True), WriteOutput(how="times two quietly")),
         models=_of("SGConv"),
-        features=(Features(grad="leaf", batch=1),),
+        features=(Features(grad="leaf", leading=(1,)),),
     ),
     # PyG stumbles over the edges of the first layer, and over the weights of the second.
     "an EdgeIndex in inference mode, and a layer that refuses weights": Program(

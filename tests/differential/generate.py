@@ -169,7 +169,7 @@ def _features(choose: Chooser, seed: int) -> Features:
         values=choose.of(_VALUES),
         layout=choose.of(_LAYOUTS) if choose.happens(0.6) else "plain",
         grad="none" if constant else choose.of(("leaf", "leaf", "computed", "parameter")),
-        batch=2 if choose.happens(0.04) else 0,
+        leading=choose.of(((2,), (2, 3), (1,))) if choose.happens(0.06) else (),
         seed=choose.below(1000),
     )
 

@@ -54,14 +54,14 @@ class Features(Spec):
         values: How the numbers are chosen.
         layout: How they lie in memory.
         grad: Who needs a gradient: nobody, the tensor as a leaf, or something that it is computed from.
-        batch: How many matrices of features; 0 means one, without a dimension for it.
+        leading: Sizes in front of those of nodes and columns.
         seed: Of the numbers.
     """
 
     values: str = "normal"
     layout: str = "plain"
     grad: str = "none"
-    batch: int = 0
+    leading: tuple[int, ...] = ()
     seed: int = 0
 
 

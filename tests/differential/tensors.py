@@ -274,7 +274,7 @@ def _numbers(features: Features, shape: tuple[int, ...], dtype: torch.dtype) -> 
 
 def make_nodes(features: Features, nodes: int, width: int, dtype: torch.dtype) -> Nodes:
     """Features from their description."""
-    shape = (features.batch, nodes, width) if features.batch else (nodes, width)
+    shape = (*features.leading, nodes, width)
     numbers = _numbers(features, shape, dtype)
     if features.grad == "computed":
         # What a program writes to is the leaf; the features are computed from it at every call.

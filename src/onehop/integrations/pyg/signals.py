@@ -197,12 +197,12 @@ def _sizes(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, A
 
 def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
     """The edges of all signals: [2, count * E]."""
-    rows = edge_index.new_tensor(sizes).unsqueeze(1)
+    rows = torch.tensor(sizes, dtype=edge_index.dtype, device=edge_index.device).unsqueeze(1)
     # A number that is out of range would be another signal's node.
     need(bool(((edge_index >= 0) & (edge_index < rows)).all()), OUT_OF_RANGE)
     firsts = rows * torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
-    every: Tensor = firsts.unsqueeze(2) + edge_index.unsqueeze(1)
-    return every.flatten(1)
+    every: Tensor = (firsts.unsqueeze(2) + edge_index.unsqueeze(1)).flatten(1)
+    return every
 
 
 @dataclass(slots=True)
@@ -255,7 +255,7 @@ class _Trial:
         self, each: Sequence[Argument], operands: Sequence[Tensor]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a message for several signals, and for one of them all."""
-        chance, count = torch.Generator().manual_seed(0), math.prod(self.leading)
+        chance, count = torch.Generator("cpu").manual_seed(0), math.prod(self.leading)
         apart, together = dict[str, Any](), dict[str, Any]()
         for argument in each:
             name = argument.name
@@ -264,8 +264,8 @@ class _Trial:
                 sized = name in SIZES
                 apart[name], together[name] = (self.nodes, count * self.nodes) if sized else (value, value)
             elif argument.at is None:
-                numbers = torch.randint(self.nodes, (self.edges,), generator=chance)
-                firsts = self.nodes * torch.arange(count).unsqueeze(1)
+                numbers = torch.randint(self.nodes, (self.edges,), generator=chance, device="cpu")
+                firsts = self.nodes * torch.arange(count, device="cpu").unsqueeze(1)
                 apart[name], together[name] = numbers, (firsts + numbers).flatten()
             else:
                 shape = (*self.leading, self.edges) if argument.leading else (self.edges,)
@@ -293,5 +293,5 @@ def _like(operand: Tensor, shape: tuple[int, ...], chance: torch.Generator) -> T
     """Rows like those of an operand: others between 1/4 and 3/4, or some of its integers."""
     shape = (*shape, *operand.shape[1:])
     if operand.is_floating_point() or operand.is_complex():
-        return (torch.rand(shape, generator=chance) / 2 + 0.25).to(operand.dtype)
-    return operand.flatten()[torch.randint(operand.numel(), shape, generator=chance)]
+        return (torch.rand(shape, generator=chance, device="cpu") / 2 + 0.25).to(operand.dtype)
+    return operand.flatten()[torch.randint(operand.numel(), shape, generator=chance, device="cpu")]
