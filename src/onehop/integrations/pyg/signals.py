@@ -220,7 +220,8 @@ class SignalsPlan:
     @property
     def x(self) -> Tensor:
         """The features of the sources."""
-        return self.plan.x
+        x: Tensor = self.plan.x
+        return x
 
     @property
     def backend(self) -> str:
