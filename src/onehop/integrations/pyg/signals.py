@@ -225,12 +225,12 @@ class SignalsPlan:
 
     @property
     def backend(self) -> str:
-        """Who runs it, by name."""
+        """Name of the backend that runs it."""
         return self.plan.backend  # type: ignore[no-any-return]
 
     @property
     def aside(self) -> str:
-        """Why a simulated machine does not run it."""
+        """The sentence why a simulated machine does not run it."""
         return self.plan.aside  # type: ignore[no-any-return]
 
     def run(self) -> Tensor:
