@@ -1,4 +1,4 @@
-"""Signals on one graph: features [..., N, F], whose results and gradients are those of PyG's static graphs."""
+"""Signals on one graph, features [..., N, F]: results and gradients are those of PyG's static graphs."""
 
 from typing import Any, Optional
 
@@ -15,6 +15,8 @@ import onehop
 
 pytestmark = pytest.mark.usefixtures("in_doubles")
 
+Given = Optional[Tensor]  # noqa: UP045, which PyG's inspector reads
+Size = Optional[int]  # noqa: UP045
 NODES, WIDTH, EDGES = 20, 4, 90
 LEADING = [(3,), (2, 3), (1,), (2, 1, 3)]
 
@@ -26,10 +28,12 @@ class Own(MessagePassing):
         super().__init__(aggr=aggr, node_dim=node_dim, **options)
         self.lin = Linear(WIDTH, WIDTH)
 
-    def forward(self, x: Any, edge_index: Tensor, edge_attr: Tensor | None = None, size: Any = None) -> Tensor:
+    def forward(
+        self, x: Any, edge_index: Tensor, edge_attr: Tensor | None = None, size: Any = None
+    ) -> Tensor:
         return self.propagate(edge_index, x=x, edge_attr=edge_attr, size=size)
 
-    def message(self, x_i: Tensor, x_j: Tensor, edge_attr: Optional[Tensor]) -> Tensor:
+    def message(self, x_i: Tensor, x_j: Tensor, edge_attr: Given) -> Tensor:
         out = self.lin(x_j).tanh() * x_i
         return out if edge_attr is None else out * edge_attr
 
@@ -44,9 +48,7 @@ class Attention(MessagePassing):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.propagate(edge_index, x=x)
 
-    def message(
-        self, x_i: Tensor, x_j: Tensor, index: Tensor, ptr: Optional[Tensor], size_i: Optional[int]
-    ) -> Tensor:
+    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor, ptr: Given, size_i: Size) -> Tensor:
         score = (leaky_relu(x_i + x_j, 0.2) * self.att).sum(-1, keepdim=True)
         weight = softmax(score, index, ptr, size_i, dim=self.node_dim)
         return dropout(weight, self.p, self.training) * x_j
@@ -229,7 +231,9 @@ def test_second_derivatives(name, edge_index):
 OTHERWISE = {
     "no signals": lambda m, e: m(torch.randn(0, NODES, WIDTH), e),
     "no edges": lambda m, e: m(torch.randn(3, NODES, WIDTH), e[:, :0]),
-    "dimensions that differ": lambda m, e: m((torch.randn(3, NODES, WIDTH), torch.randn(2, 1, NODES, WIDTH)), e),
+    "dimensions that differ": lambda m, e: m(
+        (torch.randn(3, NODES, WIDTH), torch.randn(2, 1, NODES, WIDTH)), e
+    ),
     "a number out of range": lambda m, e: m(torch.randn(3, 5, WIDTH), e),
     "a negative number": lambda m, e: m(torch.randn(3, NODES, WIDTH), e - 1),
     "a size that differs": lambda m, e: m(torch.randn(3, NODES, WIDTH), e, size=(NODES, 5)),

@@ -2,8 +2,8 @@
 
 ``MessagePassing`` has plain ones. PyG renders others for each class when the first instance is made, in
 ``MessagePassing._set_jittable_templates``; where it cannot, layers run the plain ones. That method is
-replaced so that later classes are wrapped too; existing classes are wrapped at once. The functions that PyG
-keeps for explainers (``_orig_propagate``) are left alone.
+replaced so that later classes are wrapped too; existing classes are wrapped at once, with the functions that
+PyG keeps for explainers (``_orig_propagate``).
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _WRAPPERS = {
     "propagate": partial(wrap, traced=programs.propagate),
     "edge_updater": partial(wrap_edge_updater, traced=programs.edge_updater),
 }
-_ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_"))
+_ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "_jinja_", "_orig_"))
 
 
 def template_row() -> Row:
@@ -50,9 +50,9 @@ def wrap_class(kind: type) -> None:
         elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
         # A layer runs _orig_ while an explainer works on it, and _jinja_ afterwards.
-        of_explainers = replaced(own.get(explained))
-        if of_explainers is not None:
-            setattr(kind, explained, of_explainers)
+        of_explainers = own.get(explained)
+        if of_explainers is not None and of_explainers is replaced(of_base):
+            setattr(kind, explained, of_base)
         current = getattr(kind, name)
         if kept in own and own[kept] is replaced(current):
             setattr(kind, kept, current)

@@ -24,7 +24,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
-from onehop.integrations.pyg.rules.own_message import OwnMessage
+from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
 from onehop.integrations.rows import replaced
 from onehop.ops.contexts import context_reason
 
@@ -34,6 +34,7 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
+EXPLAINED = "an explainer is at work on it"
 LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
 OVERRIDES = "this instance overrides"
@@ -148,6 +149,7 @@ class ClassRecord:
         plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
         names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the rule.
         own: Its own message and update, for layers that run these.
+        explained: The same while an explainer is at work on a layer.
         selection: The layers that the patch takes, as it was when the class was looked at.
         told: The log of a session that says that graphs of such layers were too small; None without one.
     """
@@ -156,6 +158,7 @@ class ClassRecord:
         "_functions",
         "_get_attention",
         "block_reason",
+        "explained",
         "fuses",
         "names",
         "own",
@@ -181,6 +184,7 @@ class ClassRecord:
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
         self.own = OwnMessage(kind, self.names, self.plain)
+        self.explained = ExplainedMessage(kind, self.names, self.plain)
 
     def holds(self, kind: Any) -> bool:
         """Return whether the functions of the class and the selection of the patch are those looked at."""
@@ -256,17 +260,18 @@ def record_of(layer: Any) -> ClassRecord | None:
 # The layer as it is now: the same conditions eagerly and while a program is traced
 
 
-def layer_reason(layer: Any, fuses: bool, traced: bool = False) -> str | None:
+def layer_reason(layer: Any, fuses: bool, traced: bool = False, explained: bool = False) -> str | None:
     """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
 
     Args:
         layer: The layer.
         fuses: Whether its class has a fused path of PyG's own.
         traced: Whether a program is traced.
+        explained: Whether an explainer may be at work on it.
     """
     state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
-    if state.get("_explain"):
-        return "an explainer is at work on it"
+    if state.get("_explain") and not explained:
+        return EXPLAINED
     if state.get("_decomposed_layers", 1) != 1:
         return "decomposed_layers is not 1"
     # The quickest test of all names at once, which torch does not trace.

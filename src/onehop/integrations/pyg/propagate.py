@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.nn import MessagePassing
 
 from onehop.graph import Graph
 from onehop.integrations import reports, session
@@ -18,6 +19,7 @@ from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with
 from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
 from onehop.integrations.pyg.layer import (
+    EXPLAINED,
     ClassRecord,
     Propagate,
     Records,
@@ -40,6 +42,7 @@ from onehop.integrations.pyg.leave import (
 from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
+from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.signals import Signals, SignalsPlan, folded
 from onehop.integrations.rows import stand_in
@@ -113,6 +116,8 @@ def _propagate(
         plan, sentence = None, why.sentence
         if sentence is SIGNALS:
             plan, sentence = _of_signals(record, layer, edge_index, args, kwargs)
+        elif sentence is EXPLAINED:
+            plan, sentence = _explained(record, layer, edge_index, args, kwargs)
     if now.machine:
         where = ("", sentence) if plan is None else (plan.backend, plan.aside)
         machine.note_elsewhere(layer, *where)
@@ -142,6 +147,37 @@ def _of_signals(
     except Leave as why:
         return None, why.sentence
     return SignalsPlan(plan, signals), ""
+
+
+def _explained(
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Plan | None, str]:
+    """The plan of a propagation whose messages an explainer weighs; or None, and why there is none.
+
+    An explanation's number of each edge is one more factor of the message.
+    """
+    try:
+        own = type(layer).explain_message is MessagePassing.explain_message
+        need(own and "explain_message" not in vars(layer), "its explain_message is its own")
+        need(not _is_small(record, edge_index, kwargs), TOO_SMALL)
+        need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
+        need(isinstance(layer._edge_mask, Tensor) and type(layer.aggr_module) in REDUCTIONS, EXPLAINED)
+        mask, edges = layer._edge_mask, edge_index.size(1)
+        if layer._apply_sigmoid:
+            mask = mask.sigmoid()
+        loops = 0
+        if mask.size(0) != edges:
+            # The layer has added loops, which are not explained.
+            mask = mask[layer._loop_mask]
+            loops = edges - mask.size(0)
+            need(loops > 0, EXPLAINED)
+            mask = torch.cat([mask, mask.new_ones(loops)])
+        given = {**kwargs, MASK: mask}
+        plan = with_own_message(record, layer, edge_index, args, settled(given), own=record.explained)
+        need(loops in (0, plan.graph.num_dst), EXPLAINED)
+    except Leave as why:
+        return None, why.sentence
+    return plan, ""
 
 
 def _is_small(record: ClassRecord, edge_index: Any, kwargs: dict[str, Any]) -> bool:
@@ -212,17 +248,19 @@ def with_own_message(
     kwargs: dict[str, Any],
     small: bool = False,
     signals: Signals | None = None,
+    own: OwnMessage | None = None,
 ) -> Plan:
     """The plan of a propagation that runs the layer's message on each edge.
 
-    Arguments are those of :func:`planned`, whether the edges are too few, and of which signals they are.
+    Arguments are those of :func:`planned`, whether the edges are too few, of which signals they are, and the
+    message, where it is not the class's.
 
     Raises:
         Leave: As :func:`planned`.
     """
     leave_if(
         record.block_reason
-        or layer_reason(layer, record.fuses)
+        or layer_reason(layer, record.fuses, explained=own is record.explained)
         or aggregator_reason(layer.aggr_module)
         or module_reason(layer)
     )
@@ -236,7 +274,7 @@ def with_own_message(
         edges = MatrixEdges(layer, edge_index, None)
     else:
         edges = ListedEdges(layer, edge_index, kwargs.get("size"), record.fuses)
-    return own_message.planned(record.own, layer, edges, kwargs, signals)
+    return own_message.planned(own or record.own, layer, edges, kwargs, signals)
 
 
 def by_rule(

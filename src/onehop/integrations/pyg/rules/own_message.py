@@ -78,6 +78,11 @@ class OwnMessage:
         self.update = _parameters(kind.update, 2) if own else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
+    def function(self, layer: Any) -> Callable[..., Tensor]:
+        """The message of a layer of the class, which takes the layer first."""
+        message: Callable[..., Tensor] = type(layer).message
+        return message
+
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
         """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
         if not self._plain:
@@ -93,6 +98,30 @@ class OwnMessage:
     def parameters(self) -> set[str]:
         """The names of the parameters of its message and update."""
         return {parameter.name for parameter in (*self.message, *(self.update or ()))}
+
+
+MASK = "number_of_each_edge"
+
+
+class ExplainedMessage(OwnMessage):
+    """The message of a class times a number an edge, which an explanation tries."""
+
+    __slots__ = ()
+
+    def __init__(self, kind: Any, names: Set[str], plain: bool) -> None:
+        super().__init__(kind, names, plain)
+        self.message = (*self.message, inspect.Parameter(MASK, inspect.Parameter.KEYWORD_ONLY))
+
+    def function(self, layer: Any) -> Callable[..., Tensor]:
+        """The message of a layer of the class, times the operand :data:`MASK`, [E]."""
+        message: Callable[..., Tensor] = type(layer).message
+
+        def explained(layer: Any, **given: Any) -> Tensor:
+            mask: Tensor = given.pop(MASK)
+            inputs: Tensor = message(layer, **given)
+            return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
+
+        return explained
 
 
 def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
@@ -136,15 +165,14 @@ def planned(
     if signals is not None:
         each = [signals.tells(argument) for argument in each]
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    way = own.traces.way(
-        layer, each, operands, graph, partial(_traced, one, each, operands, edges, graph, autocast, signals)
-    )
+    trace = partial(_traced, own, one, each, operands, edges, graph, autocast, signals)
+    way = own.traces.way(layer, each, operands, graph, trace)
     if isinstance(way, str):
         raise Leave(way)
     if isinstance(way, Compiled):
         return _compiled(way, layer, graph, each, operands, update)
     need(edges.count * _row_bytes(each, operands) >= thresholds.now.cached_bytes, FITS_CACHE)
-    return _in_blocks(way, one, edges, each, operands, update, autocast)
+    return _in_blocks(way, own, one, edges, each, operands, update, autocast)
 
 
 def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
@@ -224,6 +252,7 @@ def _compiled(
 
 
 def _traced(
+    own: OwnMessage,
     layer: Any,
     each: list[Argument],
     operands: list[Tensor],
@@ -233,17 +262,17 @@ def _traced(
     signals: Signals | None,
 ) -> Found:
     """Traces the message of a layer; ``autocast`` is the dtype of autocast, or None."""
-    snapshot, message, module = Snapshot(layer), type(layer).message, layer.aggr_module
+    snapshot, message, module = Snapshot(layer), own.function(layer), layer.aggr_module
     refusal = None if signals is None else signals.refusal(message, each, operands)
     if refusal is not None:
         return Found(refusal, [], {}, lasts=False)
-    own = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
+    sizes = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
         partial(message, snapshot.layer),
         message,
         each,
         operands,
-        own,
+        sizes,
         partial(edges.first, graph),
         edges.count,
         layer.node_dim,
@@ -304,6 +333,7 @@ class LayerCode:
 
 def _in_blocks(
     way: InBlocks,
+    own: OwnMessage,
     layer: Any,
     edges: ListedEdges | MatrixEdges,
     each: list[Argument],
@@ -315,7 +345,7 @@ def _in_blocks(
     module, graph = layer.aggr_module, edges.graph()
     linear = linear_reduction(module)
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
-    code = LayerCode(Snapshot(layer).layer, type(layer).message)
+    code = LayerCode(Snapshot(layer).layer, own.function(layer))
     blocks_run = BlockRun(code, each, graph, blocks, linear, autocast)
     learned = [p for p in module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
