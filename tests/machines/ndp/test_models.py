@@ -70,7 +70,7 @@ def test_the_chain_is_its_layers():
     for layer, work in ((first, works[0]), (last, works[1])):
         finals = Finals(work.outputs, work.ns, system)
         case = LayerCase(machine.config, machine.memory, plan, work.width, finals)
-        alone = simulate(case, workload, system, first=False)
+        alone = simulate(case, workload, system)
         assert layer.time_ns == alone.time_ns
         assert alone.schedule.events == []
 

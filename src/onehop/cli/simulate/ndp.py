@@ -65,7 +65,9 @@ class Options(OfGraphs):
             show_default=False,
         ),
     ] = None
-    batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048
+    batch: Annotated[
+        int | None, typer.Option(help="Nodes listed before the units' lists are merged; default: a window's.")
+    ] = None
     broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True
     host_order: Annotated[
         str,
