@@ -56,13 +56,11 @@ class Layer:
     def per_channel(self):
         return self.topology.dimms_per_channel * self.topology.ranks_per_dimm
 
-    @cached_property
-    def rate(self):
-        """Bytes a nanosecond of a channel."""
+    def byte_ns(self, op):
+        """A byte over a channel: as in a stream over the bus, or at the given bandwidth."""
         if self.config.host.channel_gbps:
-            return self.config.host.channel_gbps
-        timing = self.config.dram.device().timing
-        return 64 / (timing.bl * timing.clock_ps / 1000)
+            return 1 / self.config.host.channel_gbps
+        return self.cost("sequential", op=op, on_bus=True).ns / 64
 
     def owner(self, node):
         return node // self.topology.node_block % self.ranks
@@ -232,17 +230,17 @@ def durations(layer, tiled=True, listing=None):
             written = found.owned[rank] * layer.final_bursts(rank)
             write_back.append(written * layer.write_cost(rank).ns + (layer.fill_ns if written else 0))
             size = found.edges[rank] * module.adjacency_entry_bytes if layer.over_host else 0
-            once = size / layer.rate + control.access_ns if size else 0
             copies = 1 if layer.broadcast else pod // span
-            bundle_out.append(once)
-            bundle_in.append(once * copies)
+            bundle_out.append(size * layer.byte_ns("read") + control.access_ns if size else 0)
+            bundle_in.append((size * layer.byte_ns("write") + control.access_ns) * copies if size else 0)
         outputs, finals, added = [], [], 0
         for channel in range(config.topology.channels):
             q = z = 0
             for rank in range(channel * layer.per_channel, (channel + 1) * layer.per_channel):
                 read = found.touched[rank] * layer.slice_bytes(rank)
                 for size, is_output in ((read, True), (found.owned[rank] * layer.final_bytes(rank), False)):
-                    ns = size / layer.rate + control.access_ns if size else 0
+                    per_byte = layer.byte_ns("read" if is_output else "write")
+                    ns = size * per_byte + control.access_ns if size else 0
                     q, z = (q + ns, z) if is_output else (q, z + ns)
                     added += size if is_output else 0
             outputs.append(q)
@@ -302,7 +300,8 @@ def control_ns(layer):
     """Start, last status, and the write-back of dirty lines of the features that the host has made."""
     control = layer.config.control
     dirty = min(layer.graph.num_src * layer.width * 4, control.flush_mib * 1024 * 1024)
-    return control.start_ns + control.poll_ns + dirty / layer.rate / layer.config.topology.channels
+    flush_ns = dirty * layer.byte_ns("write") / layer.config.topology.channels
+    return control.start_ns + control.poll_ns + flush_ns
 
 
 def energy(layer, time_ns, extra=None, tiled=True):

@@ -54,14 +54,14 @@ def retiled(layer, batch, retile):
                 by_rank[rank].scan += bursts * stream.ns
                 by_rank[rank].flags += flags
                 size = own * 4 + (one.rows if retile == "rows" else 0)
-                lists[rank // layer.per_channel] += size / layer.rate + control.access_ns
+                lists[rank // layer.per_channel] += size * layer.byte_ns("read") + control.access_ns
                 found.channel_bytes += size
                 found.reads += bursts + tests
                 found.writes += sets
                 found.opened += bursts * stream.opened + tests * tested.opened + sets * set_.opened
             lists = [ns + control.poll_ns for ns in lists]
             merge += len(listed) / config.host.merge_nodes_per_us * 1000
-            tiles += len(listed) * 4 / layer.rate + control.access_ns
+            tiles += len(listed) * 4 * layer.byte_ns("write") + control.access_ns
             found.channel_bytes += len(listed) * 4 * channels
         scan = [ns + layer.fill_ns if ns else 0.0 for ns in scan]
         for rank in range(ranks):
@@ -134,7 +134,7 @@ def prior(layer):
             ranks = range(channel * layer.per_channel, (channel + span) * layer.per_channel)
             busiest_pods = max(busiest_pods, sum(found.edges[rank] for rank in ranks))
         told = busiest_pods * host.instruction_bytes * receivers
-        pre = structure / channels / layer.rate + told / layer.rate + control.poll_ns
+        pre = structure / channels * layer.byte_ns("read") + told * layer.byte_ns("write") + control.poll_ns
         work = 0.0
         for rank in range(layer.ranks):
             first = rank // pod * pod
@@ -151,7 +151,7 @@ def prior(layer):
             q = z = 0.0
             for rank in range(channel * layer.per_channel, (channel + 1) * layer.per_channel):
                 size = found.touched[rank] * layer.slice_bytes(rank)
-                q += size / layer.rate + (control.access_ns if size else 0)
+                q += size * layer.byte_ns("read") + (control.access_ns if size else 0)
                 written = found.owned[rank] * layer.bursts(rank)
                 z += written * layer.cost("random", layer.bursts(rank), "write", in_channel, True).ns
                 added += size

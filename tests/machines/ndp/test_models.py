@@ -118,6 +118,8 @@ def test_the_figures_of_a_model_by_hand(serial_ns, time_ns, hidden):
         "serial_ms": serial_ns,
         "baseline_ms": 250.0,
         "speedup_over_baseline": 250.0 / time_ns,
+        "serial_speedup_over_baseline": 250.0 / serial_ns,
+        "overlapped_speedup_over_baseline": 2.5,
         "combine_ms": [30.0, 20.0],
         "combine_hidden_share": hidden,
         "mappings": ["dimm", "system"],

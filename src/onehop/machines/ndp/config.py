@@ -38,11 +38,6 @@ class NdpConfig:
         check(self)
 
     @property
-    def channel_gbps(self) -> float:
-        """Bandwidth of the Host-path of a channel, in 1e9 bytes a second, which is bytes a nanosecond."""
-        return self.host.channel_gbps or self.dram.device().peak_gbps
-
-    @property
     def burst_bytes(self) -> int:
         """Bytes of a burst of the ranks' DRAM."""
         return self.dram.device().organisation.burst_bytes

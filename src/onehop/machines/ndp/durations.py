@@ -115,7 +115,6 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | No
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
     bursts, columns = traffic.slice_bursts, pods.slice_bytes(traffic.width) // ELEMENT_BYTES
-    per_channel_byte = 1.0 / config.channel_gbps
     fill = memory.fill_ns
     work_ns = 0.0 if traffic.finals is None else traffic.finals.work_ns
 
@@ -126,12 +125,13 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | No
     read_ns = np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in traffic.final_slice_bursts])
 
-    def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
+    def host(values: NDArray[np.int64], op: str = "read", copies: int = 1) -> Reals:
         """Time over one channel; every separate transfer has its own access time."""
-        return (values * per_channel_byte + control.access_ns * copies * (values > 0)).astype(np.float64)
+        accesses = control.access_ns * copies * (values > 0)
+        return (values * memory.byte_ns(op) + accesses).astype(np.float64)
 
     copies = 1 if traffic.broadcast else pods.in_channel
-    bundle_in = host(traffic.bundle_in_bytes, copies)
+    bundle_in = host(traffic.bundle_in_bytes, "write", copies)
     fullest = traffic.adjacency_bytes.max(axis=1)
     return WindowTimes(
         pod=pods.size,
@@ -151,7 +151,7 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | No
         bundle_in=bundle_in,
         outputs=sums(host(traffic.output_bytes), config.topology.channels),
         reduce=traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps + traffic.targets * work_ns,
-        finals=sums(host(traffic.final_bytes), config.topology.channels),
+        finals=sums(host(traffic.final_bytes, "write"), config.topology.channels),
         write_back=traffic.write_bursts * write_ns + fill * (traffic.write_bursts > 0),
         listing=None if retiling is None else retiling.times(),
     )

@@ -8,7 +8,6 @@ from onehop.errors import ArgumentError
 from onehop.machines.ndp import energy
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.case import LayerCase
-from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import (
     Reals,
@@ -203,7 +202,7 @@ def simulate(case: LayerCase, workload: RankWorkload, pods: Pods) -> LayerRun:
         windows_ns,
         schedule,
         paths(times, channels),
-        control_ns(config, workload.graph.num_src, case.width),
+        control_ns(case, workload.graph.num_src),
         cost,
     )
 
@@ -221,11 +220,12 @@ def retiling_of(case: LayerCase, workload: RankWorkload, pods: Pods) -> Retiling
     return Retiling.of(case.config, case.memory, workload, window, batch)
 
 
-def control_ns(config: NdpConfig, num_src: int, width: int) -> float:
+def control_ns(case: LayerCase, num_src: int) -> float:
     """Time of flushing dirty vectors from the host's caches, starting the modules, and the last status."""
-    control = config.control
-    dirty = min(num_src * width * ELEMENT_BYTES, control.flush_mib * 2**20)
-    return control.start_ns + control.poll_ns + dirty / (config.topology.channels * config.channel_gbps)
+    control = case.config.control
+    dirty = min(num_src * case.width * ELEMENT_BYTES, control.flush_mib * 2**20)
+    flush_ns = dirty / case.config.topology.channels * case.memory.byte_ns("write")
+    return control.start_ns + control.poll_ns + flush_ns
 
 
 def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:

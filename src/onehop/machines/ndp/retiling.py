@@ -129,13 +129,13 @@ class Retiling:
         notes = _ROW_NOTE_BYTES * scanned.rows[:, None] if self.by_rows else 0
         ranks_per_channel = config.topology.ranks_per_channel
         exchange = control.poll_ns + control.access_ns * ranks_per_channel
-        lists = sums(scanned.nodes * NODE_BYTES + notes, config.topology.channels) / config.channel_gbps
+        lists = sums(scanned.nodes * NODE_BYTES + notes, config.topology.channels)
         nodes = scanned.nodes.sum(axis=1)
         return ListingTimes(
             scan + self.memory.fill_ns * (scan > 0),
-            lists + exchange * self.batches[:, None],
+            lists * self.memory.byte_ns() + exchange * self.batches[:, None],
             nodes / config.host.merge_nodes_per_us * 1000.0,
-            nodes * NODE_BYTES / config.channel_gbps + control.access_ns * self.batches,
+            nodes * NODE_BYTES * self.memory.byte_ns("write") + control.access_ns * self.batches,
         )
 
     def ahead_ns(self) -> Reals:

@@ -130,7 +130,7 @@ def sampled_layer(
         raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
     fixed = plan.mapping != "adaptive"
     choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
-    own_ns = control_ns(config, by_number.num_src, width)
+    own_ns = control_ns(case, by_number.num_src)
     runs: dict[str, _SampledRun] = {}
     impossible: dict[str, str] = {}
     for number, pods in enumerate(choices):

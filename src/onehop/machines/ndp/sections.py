@@ -189,7 +189,9 @@ class Host:
     """The processor.
 
     Attributes:
-        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means the bus's peak.
+        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means that of streams
+            over the bus, which the host alone attains too: with refresh and turnarounds, as buffers are
+            accessed like ordinary memory.
         reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes a second over all
             cores. An assumption: 20 cores at 10 GB/s.
         combine_gflops: Rate of dense products, in 1e9 operations a second over all cores. An assumption: 70 %
