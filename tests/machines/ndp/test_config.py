@@ -104,7 +104,7 @@ def test_defaults_are_those_of_the_page():
     assert page["adjacency"] == f"{module.adjacency_entry_bytes} bytes an edge"
     assert page["row pointers"] == f"{module.row_pointer_bytes} bytes a target in every rank"
     assert page["host"] == (
-        f"channel at its peak, {host.reduce_gbps:g} GB/s to add up, "
+        f"channel as in streams over the bus, {host.reduce_gbps:g} GB/s to add up, "
         f"{host.merge_nodes_per_us:g} nodes a microsecond to merge"
     )
     assert host.channel_gbps == host.llc_mib == 0

@@ -246,8 +246,9 @@ class _SampledRun:
 
     def _took(self) -> Reals:
         """Return [n]: time of each run, less what is known of it."""
-        span: Reals = self._spans[self._order]
-        return span[:, 1] - span[:, 0] - self._listing
+        span = self._spans[self._order]
+        took: Reals = span[:, 1] - span[:, 0] - self._listing
+        return took
 
 
 def _spans(times: WindowTimes, channels: int, order: str, runs: Runs, stretch: Stretch) -> Reals:
