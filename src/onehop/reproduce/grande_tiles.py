@@ -44,17 +44,19 @@ def gains(one: PaperGraph, graph: Graph) -> list[Row]:
     index, listed = (
         machine.layers(graph, one.widths, NdpPlan(retile=retile), record=0) for retile in ("index", "rows")
     )
-    before, after, unsorted = _terms(index), _terms(listed), machine.change(host={"merge_nodes_per_us": 1e9})
-    terms = ", ".join(f"{name} {after[name] - before[name]:+.2f}" for name in before)
+    before, after, at_once = _terms(index), _terms(listed), machine.change(host={"merge_nodes_per_us": 1e9})
+    more = {name: after[name] - before[name] for name in before}
+    terms = ", ".join(f"{name} {ms:+.2f}" for name, ms in more.items())
     [cost] = [layer.run.retiling for layer in listed if layer.run.retiling is not None]
-    merged = sum(layer.time_ns for layer in unsorted.layers(graph, one.widths, NdpPlan(), record=0))
+    merged = sum(layer.time_ns for layer in at_once.layers(graph, one.widths, NdpPlan(), record=0))
     times, bounds = (
         [sum(map(figure, layers)) / 1e6 for layers in (index, listed)]
         for figure in (lambda layer: layer.time_ns, lambda layer: layer.run.bound_ns)
     )
     note = (
         f"Three layers, ms: {times[0]:.2f} in index order, {times[1]:.2f} re-tiled; the busier path alone "
-        f"{bounds[0]:.2f} and {bounds[1]:.2f}. Of the mean rank, re-tiled less index order: {terms}. Units "
+        f"{bounds[0]:.2f} and {bounds[1]:.2f}. Of the mean rank, re-tiled less index order: {terms}; most is "
+        f"lost to {max(more, key=lambda name: more[name])}. Units "
         f"list for {cost.modules_ns / 1e6:.2f}, the host for {cost.host_ns / 1e6:.2f}, of which it merges "
         f"for {cost.merge_ns / 1e6:.2f}; {100 * cost.hidden_share:.0f} % of that is hidden. With a merge "
         f"that takes no time it is {merged / 1e6:.2f}."
