@@ -44,12 +44,12 @@ class Case(NamedTuple):
     retile: str = "rows"
     llc_mib: float = 0.0
 
-    def layers(self, graph: Graph, widths: Sequence[int]) -> list[LayerOutcome]:
-        """The layers of a model under this choice."""
-        machine = Machine(self.machine).change(
+    def layers(self, machine: Machine, graph: Graph, widths: Sequence[int]) -> list[LayerOutcome]:
+        """The layers of a model under this choice, on its machine, which keeps the graph's counts."""
+        changed = machine.change(
             dram={"faw": self.faw}, module={"clock_mhz": self.clock_mhz}, host={"llc_mib": self.llc_mib}
         )
-        return machine.layers(
+        return changed.layers(
             graph, widths, NdpPlan(retile=self.retile, host_order=self.host_order), record=0
         )
 
@@ -178,8 +178,9 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
 def measured(one: PaperGraph, graph: Graph) -> list[Run]:
     """Runs a graph on every machine that the paper may mean."""
     found = []
+    machines = {case.machine: Machine(case.machine) for case in CASES}
     for case in CASES:
-        layers = case.layers(graph, one.widths)
+        layers = case.layers(machines[case.machine], graph, one.widths)
         found.append(
             Run(
                 one,
