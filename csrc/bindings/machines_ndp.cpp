@@ -52,8 +52,9 @@ void bind_ndp(nb::module_& m) {
       Released());
   m.def(
       "ndp_retile",
-      [](const ndp::Work& work, int merge, int64_t batch, Address order) {
-        need(ndp::retile(work, static_cast<ndp::Merge>(merge), batch, at<int32_t>(order)));
+      [](const ndp::Work& work, int merge, int64_t batch, Address rows, Address edges, Address order) {
+        need(ndp::retile(work, static_cast<ndp::Merge>(merge), {batch, at<int64_t>(rows), at<int64_t>(edges)},
+                         at<int32_t>(order)));
       },
       Released());
   m.def(
@@ -75,8 +76,9 @@ void bind_ndp(nb::module_& m) {
       [](int64_t windows, int32_t ranks, int32_t channels, int32_t pod, int transfer, int order, int32_t lag,
          int64_t record, Address pieces, Address adjacency_ns, Address reads, Address edges, Address read_ns,
          Address unit_ns, double fill_ns, Address bundle_out_ns, Address bundle_in_ns, Address outputs_ns,
-         Address reduce_ns, Address finals_ns, Address write_ns, double poll_ns, double again_ns, Address rank_busy,
-         Address channel_busy, Address window, Address event_what, Address event_time, int64_t most_events) {
+         Address reduce_ns, Address finals_ns, Address write_ns, double poll_ns, double again_ns, Address scan_ns,
+         Address lists_ns, Address merge_ns, Address tiles_ns, Address rank_busy, Address channel_busy, Address window,
+         Address event_what, Address event_time, int64_t most_events) {
         ndp::WindowTimes times{at<double>(rank_busy),
                                at<double>(channel_busy),
                                at<double>(window),
@@ -107,7 +109,11 @@ void bind_ndp(nb::module_& m) {
                                at<const double>(finals_ns),
                                at<const double>(write_ns),
                                poll_ns,
-                               again_ns},
+                               again_ns,
+                               at<const double>(scan_ns),
+                               at<const double>(lists_ns),
+                               at<const double>(merge_ns),
+                               at<const double>(tiles_ns)},
                               &times));
         return std::make_tuple(times.total_ns, times.events);
       },

@@ -33,9 +33,15 @@ bool count(const Work& work, const Counts& counts, int threads);
 
 enum class Merge : int { rows, ranks, round_robin };
 
-// Writes the order of rows after re-tiling: [rows]. Rows and sources must be the same nodes. `batch` is the number of
-// nodes that are listed before the lists are merged. False if memory runs out.
-bool retile(const Work& work, Merge merge, int64_t batch, int32_t* order);
+// What the units scan until each batch of `nodes` nodes is listed; the last batch may have fewer. All zero before.
+struct Batches {
+  int64_t nodes;   // at least 1
+  int64_t* rows;   // [batches]: rows that are begun
+  int64_t* edges;  // [batches, ranks]
+};
+// Writes the order of rows after re-tiling: [rows]. Rows and sources must be the same nodes. Lists are merged once they
+// have a batch's nodes, with `rows` after each row. False if memory runs out.
+bool retile(const Work& work, Merge merge, const Batches& batches, int32_t* order);
 
 // The number of the graph's reads that miss a `ways`-way LRU cache of `entries` vectors.
 int64_t cache_misses(const Work& work, int64_t entries, int32_t ways);
@@ -87,13 +93,18 @@ struct Windows {
   const double* write_ns;       // [W, R]
   double poll_ns;               // before the host reads a module's output
   double again_ns;              // on a channel, for each part of outputs or finals after the first
+  // Re-tiling: a window's targets are listed before it begins, while the one before is worked on. Null without it.
+  const double* scan_ns;   // [W, R]: a rank lists nodes
+  const double* lists_ns;  // [W, C]: the host reads the lists
+  const double* merge_ns;  // [W]: and merges them
+  const double* tiles_ns;  // [W]: it writes the tile list on every channel; 0 where nothing is listed
 };
 struct WindowTimes {
-  double* rank_busy;     // [R, 4]: adjacency, reads, write-back, time that the unit adds to reads
-  double* channel_busy;  // [C, 4]: bundles read, bundles written, outputs, finals
+  double* rank_busy;     // [R, 5]: adjacency, reads, write-back, listing, time that the unit adds to reads
+  double* channel_busy;  // [C, 5]: bundles read, bundles written, outputs, finals, lists
   double* window;        // [W, 4]: end, busiest channel, busiest rank, mean over ranks
-  // Events: what (0 adjacency, 1 reduce, 2 write-back, 3 bundle read, 4 bundle write, 5 outputs, 6 finals), window,
-  // rank or channel, and two times.
+  // Events: what (0 adjacency, 1 reduce, 2 write-back, 3 listing, 4 bundle read, 5 bundle write, 6 outputs, 7 finals,
+  // 8 lists read, 9 tile list written), window, rank or channel, and two times.
   int32_t* event_what;  // [most_events, 3]
   double* event_time;   // [most_events, 2]
   int64_t most_events;

@@ -46,23 +46,32 @@ int32_t* emit(const Work& work, Merge merge, Batch& batch, int32_t* out) {
 
 }  // namespace
 
-bool retile(const Work& work, Merge merge, int64_t batch_nodes, int32_t* order) {
+bool retile(const Work& work, Merge merge, const Batches& batches, int32_t* order) {
   const std::unique_ptr<uint8_t[]> listed(new (std::nothrow) uint8_t[work.rows]());
   const std::unique_ptr<int32_t[]> nodes(new (std::nothrow) int32_t[work.rows]);
   const std::unique_ptr<int32_t[]> sorted(new (std::nothrow) int32_t[work.rows]);
   const std::unique_ptr<int64_t[]> next(new (std::nothrow) int64_t[work.ranks + 1]);
   if (listed == nullptr || nodes == nullptr || sorted == nullptr || next == nullptr) return false;
   Batch batch{nodes.get(), 0, next.get(), sorted.get()};
-  // A merge row by row goes rank by rank over the nodes of one row: the units process the rows in step.
-  if (merge == Merge::rows) batch_nodes = 1;
+  const int64_t last = (work.rows - 1) / batches.nodes;
+  int64_t total = 0;
   for (int64_t row = 0; row < work.rows; ++row) {
+    // Batches that are full; what is scanned after all nodes are listed counts for the last one.
+    int64_t full = total / batches.nodes < last ? total / batches.nodes : last;
+    ++batches.rows[full];
     for (int64_t edge = work.rowptr[row]; edge < work.rowptr[row + 1]; ++edge) {
       const int32_t source = work.col[edge];
+      ++batches.edges[full * work.ranks + work.owner[source]];
       if (listed[source] != 0) continue;
       listed[source] = 1;
       batch.nodes[batch.size++] = source;
+      ++total;
+      if (merge == Merge::rows || batch.size < batches.nodes) continue;
+      order = emit(work, merge, batch, order);
+      if (full < last) ++full;
     }
-    if (batch.size >= batch_nodes) order = emit(work, merge, batch, order);
+    // A merge row by row goes rank by rank over the nodes of one row: the units process the rows in step.
+    if (merge == Merge::rows) order = emit(work, merge, batch, order);
   }
   order = emit(work, merge, batch, order);
   // Nodes that are never read are in no list, and come last.

@@ -9,7 +9,18 @@
 namespace onehop::ndp {
 namespace {
 
-enum What : int32_t { kAdjacency, kReduce, kWriteBack, kBundleRead, kBundleWrite, kOutputs, kFinals };
+enum What : int32_t {
+  kAdjacency,
+  kReduce,
+  kWriteBack,
+  kListing,
+  kBundleRead,
+  kBundleWrite,
+  kOutputs,
+  kFinals,
+  kLists,
+  kTiles
+};
 
 double larger(double a, double b) { return a > b ? a : b; }
 
@@ -26,7 +37,12 @@ struct State {
   double* window_rank;   // [ranks]: busy time inside the current window
   double* window_host;   // [channels]
   int64_t* sent;         // [pods]: bundles so far, which names the buffer in turn
+  double* scanned;       // [channels]: when their ranks have listed the targets of window `listing`
+  double* listed;        // [channels]: end of the tile list that was written last
   int64_t* parts_done;   // [channels]: of the host's work on the outputs of window `posting`
+  int64_t* unsent;       // [channels]: 1 until the tile list of window `listing` is written
+  int64_t listing;
+  double merged;  // when that list is there
   int64_t posting, output_parts, final_parts;
   int32_t reading;       // channels that have not read all of its outputs
   double outputs_begin;  // when the first channel began
@@ -42,11 +58,11 @@ struct State {
     ++times.events;
   }
   void rank_does(int32_t phase, int32_t rank, double ns) {
-    times.rank_busy[4 * rank + phase] += ns;
+    times.rank_busy[5 * rank + phase] += ns;
     window_rank[rank] += ns;
   }
   void host_does(int32_t phase, int32_t channel, double ns) {
-    times.channel_busy[4 * channel + phase] += ns;
+    times.channel_busy[5 * channel + phase] += ns;
     window_host[channel] += ns;
   }
 
@@ -63,7 +79,7 @@ struct State {
     const double begin = larger(free, ready);
     free = begin + ns;
     rank_does(1, rank, ns);
-    if (unit > read) times.rank_busy[4 * rank + 3] += unit - read;
+    if (unit > read) times.rank_busy[5 * rank + 4] += unit - read;
     event(kReduce, window, rank, begin, free);
   }
 
@@ -89,9 +105,56 @@ struct State {
             write_bundle(window, share, begin, span, begin + c * in_channel + round);
           }
           if (in_parts()) keep_up(step + 1);
+          if (step == 0) read_lists(window + 1);
+          send_tiles(false);
         }
       }
     }
+  }
+
+  bool lists(int64_t window) const {
+    return layer.scan_ns != nullptr && window < layer.windows && layer.tiles_ns[window] > 0;
+  }
+
+  // Every rank lists the targets of a window.
+  void scan(int64_t window) {
+    if (!lists(window)) return;
+    memset(scanned, 0, static_cast<size_t>(layer.channels) * sizeof(double));
+    for (int32_t rank = 0; rank < layer.ranks; ++rank) {
+      const double ns = layer.scan_ns[window * layer.ranks + rank], begin = rank_free[rank];
+      event(kListing, window, rank, begin, begin + ns);
+      rank_does(3, rank, ns);
+      rank_free[rank] = begin + ns;
+      scanned[channel_of(rank)] = larger(scanned[channel_of(rank)], rank_free[rank]);
+    }
+  }
+
+  // The host reads these lists and begins to merge them.
+  void read_lists(int64_t window) {
+    if (!lists(window)) return;
+    listing = window, merged = 0;
+    for (int32_t c = 0; c < layer.channels; ++c) {
+      const double ns = layer.lists_ns[window * layer.channels + c], begin = larger(host_free[c], scanned[c]);
+      host_free[c] = begin + ns;
+      host_does(4, c, ns);
+      event(kLists, window, c, begin, begin + ns);
+      merged = larger(merged, host_free[c]);
+      unsent[c] = 1;
+    }
+    merged += layer.merge_ns[window];
+  }
+
+  // The tile list goes out where a channel is at leisure after the merge, or at last waits for it.
+  void send_tiles(bool wait) {
+    for (int32_t c = 0; c < layer.channels; ++c) send_tiles(c, wait);
+  }
+  void send_tiles(int32_t channel, bool wait) {
+    if (unsent[channel] == 0 || (!wait && host_free[channel] < merged)) return;
+    const double ns = layer.tiles_ns[listing], begin = larger(host_free[channel], merged);
+    host_free[channel] = listed[channel] = begin + ns;
+    host_does(4, channel, ns);
+    event(kTiles, listing, channel, begin, begin + ns);
+    unsent[channel] = 0;
   }
 
   void read_bundle(int64_t window, double share, int32_t source, const double* ready) {
@@ -128,9 +191,10 @@ struct State {
     const double share = 1.0 / static_cast<double>(layer.pieces[window]);
     for (int32_t rank = 0; rank < layer.ranks; ++rank) {
       const double ns = share * layer.adjacency_ns[window * layer.ranks + rank];
-      event(kAdjacency, window, rank, rank_free[rank], rank_free[rank] + ns);
+      const double begin = larger(rank_free[rank], listed[channel_of(rank)]);
+      event(kAdjacency, window, rank, begin, begin + ns);
       rank_does(0, rank, ns);
-      ready[rank] = rank_free[rank] += ns;
+      ready[rank] = rank_free[rank] = begin + ns;
     }
   }
 
@@ -140,6 +204,10 @@ struct State {
     for (int64_t piece = 0; piece < pieces; ++piece) {
       const bool is_read = piece == 0 && window > 0 && layer.order != HostOrder::after;
       if (!is_read) read_adjacency(window, ready);
+      if (piece == 0) {
+        scan(window + 1);
+        if (layer.transfer != Transfer::host) read_lists(window + 1);
+      }
       if (layer.transfer == Transfer::none) {
         for (int32_t rank = 0; rank < layer.ranks; ++rank) {
           reduce(window, share, rank, rank, ready[rank], rank_free[rank]);
@@ -206,6 +274,7 @@ struct State {
   }
 
   void do_part(int32_t channel) {
+    send_tiles(channel, false);
     const int64_t part = parts_done[channel]++, at = posting * layer.channels + channel;
     if (part >= output_parts) {
       const double begin = larger(host_free[channel], outputs_end);
@@ -292,9 +361,9 @@ struct State {
 
 bool run_windows(const Windows& layer, WindowTimes* times) {
   const int64_t ranks = layer.ranks, channels = layer.channels, kept = layer.lag + 1;
-  const int64_t doubles = ranks * (1 + kept + 2 + 1 + 1) + channels * (kept + 3);
+  const int64_t doubles = ranks * (1 + kept + 2 + 1 + 1) + channels * (kept + 5);
   const std::unique_ptr<double[]> memory(new (std::nothrow) double[doubles]());
-  const std::unique_ptr<int64_t[]> sent(new (std::nothrow) int64_t[ranks + channels]());
+  const std::unique_ptr<int64_t[]> sent(new (std::nothrow) int64_t[ranks + 2 * channels]());
   if (memory == nullptr || sent == nullptr) return false;
   double* next = memory.get();
   const auto take = [&next](int64_t count) { return next += count, next - count; };
@@ -310,7 +379,12 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
               take(ranks),
               take(channels),
               sent.get(),
+              take(channels),
+              take(channels),
               sent.get() + ranks,
+              sent.get() + ranks + channels,
+              0,
+              0,
               0,
               0,
               0,
@@ -320,9 +394,11 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
   double* ready = take(ranks);
   times->events = 0;
   times->total_ns = 0;
+  state.scan(0);
+  state.read_lists(0);
+  state.send_tiles(true);
   for (int64_t window = 0; window < layer.windows; ++window) {
     state.work_on(window, ready);
-    if (layer.order != HostOrder::after && window + 1 < layer.windows) state.read_adjacency(window + 1, ready);
     if (window > 0) {
       if (state.in_parts()) {
         state.finish_post();
@@ -330,6 +406,8 @@ bool run_windows(const Windows& layer, WindowTimes* times) {
         state.post(window - 1);
       }
     }
+    state.send_tiles(true);
+    if (layer.order != HostOrder::after && window + 1 < layer.windows) state.read_adjacency(window + 1, ready);
     if (window >= layer.lag) state.write_back(window - layer.lag);
     state.close_window(window);
   }

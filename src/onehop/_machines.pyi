@@ -103,7 +103,7 @@ def ndp_count(
     threads: int,
     /,
 ) -> None: ...
-def ndp_retile(work: NdpWork, merge: int, batch: int, order: int, /) -> None: ...
+def ndp_retile(work: NdpWork, merge: int, batch: int, rows: int, edges: int, order: int, /) -> None: ...
 def ndp_cache_misses(work: NdpWork, entries: int, ways: int, /) -> int: ...
 def ndp_aggregate(
     work: NdpWork,
@@ -143,6 +143,10 @@ def ndp_windows(
     write_ns: int,
     poll_ns: float,
     again_ns: float,
+    scan_ns: int,
+    lists_ns: int,
+    merge_ns: int,
+    tiles_ns: int,
     rank_busy: int,
     channel_busy: int,
     window: int,

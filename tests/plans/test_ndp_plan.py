@@ -7,6 +7,7 @@ from onehop.plans import NdpPlan
 def test_plans_survive_json():
     plan = NdpPlan("2-channel", tile=64, retile="ranks", batch=512, broadcast=False, host_order="ahead")
     assert NdpPlan.from_json(plan.to_json()) == plan
+    assert NdpPlan.from_json(NdpPlan().to_json()) == NdpPlan(batch=None)
 
 
 @pytest.mark.parametrize(

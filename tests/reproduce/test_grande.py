@@ -1,9 +1,11 @@
 """GraNDe's figures, on a small twin in place of all four."""
 
+import re
+
 import pytest
 
-from onehop.machines.ndp import Machine, NdpPlan
-from onehop.reproduce import grande
+from onehop.machines.ndp import Machine, NdpPlan, run_model
+from onehop.reproduce import grande, grande_tiles
 from onehop.reproduce.grande import PaperGraph
 from onehop.reproduce.twins import silent
 
@@ -19,7 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_everything_that_the_paper_gives_has_a_row() -> None:
     found = grande.reproduce(quick=True)
     papers = [row.paper for row in found.rows if row.paper is not None]
-    assert papers[:6] == [3.01, 4.00, 1.69, 1.98, 1.91, 3.02]
+    assert papers[:8] == [3.01, 4.00, 1.69, 1.98, 1.91, 3.02, 1.91, 3.02]
     assert {54.1, 91.0, 1000.0, 2500.0} <= set(papers)
     assert all(row.ours is not None for row in found.rows)
     assert [chart.name for chart in found.charts] == ["times", "speedups", "tiles"]
@@ -39,7 +41,9 @@ def test_ratios_are_of_the_machines_own_times() -> None:
     time = sum(layer.time_ns for layer in layers)
     assert runs[0].time_ns == pytest.approx(time)
     assert runs[0].over_host == pytest.approx(sum(layer.baseline.time_ns for layer in layers) / time)
-    assert runs[0].end_to_end == pytest.approx(1 / (0.09 + 0.91 / runs[0].over_host))
+    assert runs[0].by_amdahl == pytest.approx(1 / (0.09 + 0.91 / runs[0].over_host))
+    combined = grande.combination_ns(runs[0], 1702.4)
+    assert runs[0].serial == pytest.approx((runs[0].host_ns + combined) / (time + combined))
     # What the paper leaves open decides; the orders of merges and of the host do so on larger graphs.
     for name, other in (("machine", "grande_32"), ("faw", "sheet"), ("clock_mhz", 300.0)):
         [changed] = [run for run in runs if run.case == grande.BASE._replace(**{name: other})]
@@ -82,3 +86,42 @@ def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
         assert part.note == complete.note + (
             " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
         )
+
+
+def test_end_to_end_overlapped_is_told_apart_from_serial() -> None:
+    half = SMALL[0].of_run(quick=True)
+    graph = half.graph(silent)
+    (row,) = grande.overlapped(half, graph)
+    ran = run_model(Machine("grande_16"), graph, "gcn", [16, 256, 256, 256])
+    assert row.ours == pytest.approx(ran.baseline_ns / ran.overlapped_ns)
+    assert f"gives {ran.baseline_ns / ran.serial_ns:.2f}." in row.note
+    assert row.paper is None
+    assert "overlapped" in row.figure
+
+
+def test_terms_of_retiling_add_up_to_its_gain() -> None:
+    half = SMALL[0].of_run(quick=True)
+    graph = half.graph(silent)
+    (row,) = grande_tiles.gains(half, graph)
+    index, listed = (
+        Machine("grande_16").layers(graph, half.widths, NdpPlan(retile=retile), record=0)
+        for retile in ("index", "rows")
+    )
+    times = [sum(layer.time_ns for layer in layers) / 1e6 for layers in (index, listed)]
+    assert row.ours == pytest.approx(times[0] / times[1])
+    terms = re.findall(r"([a-z -]+) ([+-][0-9.]+)[,;] ", row.note.partition("index order: ")[2])
+    assert [name.strip() for name, _ in terms] == [
+        "features",
+        "row pointers",
+        "adjacency",
+        "listing",
+        "tile lists",
+        "write-back",
+        "waits",
+    ]
+    most = max(terms, key=lambda term: float(term[1]))[0].strip()
+    assert f"most is lost to {most}. " in row.note
+    # Each is rounded to a hundredth.
+    assert sum(float(ms) for _, ms in terms) == pytest.approx(
+        times[1] - times[0], abs=0.005 * len(terms) + 1e-9
+    )

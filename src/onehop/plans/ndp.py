@@ -1,6 +1,6 @@
 """The choices of the near-rank machine (:mod:`onehop.machines.ndp`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan, check_choice
@@ -9,6 +9,8 @@ PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 # Users append their own: onehop.machines.ndp.mappings.register does.
 MAPPINGS = ["adaptive", *PODS]
 MERGES = ("rows", "ranks", "round_robin")
+# Those whose order depends on the batch.
+BATCHED = ("ranks", "round_robin")
 TILINGS = (*MERGES, "index", "none", "adaptive")
 # Those among which "adaptive" chooses.
 TRIED_TILINGS = ("index", "rows", "ranks")
@@ -28,13 +30,14 @@ class NdpPlan(Plan):
         tile: Targets that are processed together; a source that several of them need is read once.
         retile: Assignment of targets to tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the
             units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
-            every edge reads its source. ``ranks`` and ``round_robin`` save fewer reads than ``rows``: they
-            are the other readings of GraNDe's re-tiling (its Figure 7), whose text does not give the order.
+            every edge reads its source. ``rows`` is the order that GraNDe's Figure 6 (b) draws; ``ranks`` and
+            ``round_robin`` are ours, need no record of the lists' rows, and save fewer reads.
             ``none`` is what Figure 7 is relative to. ``adaptive``: for each layer ``index``, ``rows`` or
             ``ranks``, whichever the time model predicts to be the fastest for the whole model; re-tiling is
             paid once.
-        batch: Nodes that the units list before the lists are merged, for ``ranks`` and ``round_robin``; with
-            ``rows`` the order does not depend on it. The text does not give it either.
+        batch: Nodes that the units list before the lists are merged. None means those of one window of the
+            layer in which the graph is re-tiled, as the text has it; any number is ours. With ``rows`` the
+            order does not depend on it.
         broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without
             using the channel. False is never faster: it is schedule (d) of GraNDe's Figure 5.
         host_order: When the host reads the outputs of a window and writes its final vectors. ``after``: after
@@ -48,7 +51,7 @@ class NdpPlan(Plan):
     mapping: str = "adaptive"
     tile: int = 128
     retile: str = "rows"
-    batch: int = 2048
+    batch: int | None = None
     broadcast: bool = True
     host_order: str = "adaptive"
 
@@ -57,8 +60,10 @@ class NdpPlan(Plan):
         orders = ("adaptive", *HOST_ORDERS)
         for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
             check_choice(name, getattr(self, name), allowed, own=name == "mapping")
-        for name in ("tile", "batch"):
+        for name, unset in (("tile", False), ("batch", True)):
             value = getattr(self, name)
+            if unset and value is None:
+                continue
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ArgumentError(f"plan: {name} must be an integer of at least 1, not {value!r}.")
         if not isinstance(self.broadcast, bool):
@@ -68,3 +73,10 @@ class NdpPlan(Plan):
     def reorders(self) -> bool:
         """Return whether targets are processed in another order than that of their numbers."""
         return self.retile in MERGES
+
+    @property
+    def tried(self) -> tuple["NdpPlan", ...]:
+        """Return the plans among which an adaptive tiling chooses, index order first; else the plan alone."""
+        if self.retile != "adaptive":
+            return (self,)
+        return tuple(replace(self, retile=each) for each in TRIED_TILINGS)

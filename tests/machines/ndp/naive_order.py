@@ -1,5 +1,7 @@
 """Orders of targets, spelt out: what the units list and the host merges."""
 
+from types import SimpleNamespace
+
 from onehop.machines.ndp.mapping import owners
 
 
@@ -28,7 +30,29 @@ def naive_order(graph, topology, retile, batch):
             if source not in listed:
                 listed.add(source)
                 lists[owner[source]].append(source)
-        if retile == "rows" or sum(map(len, lists)) >= batch:
+                if retile != "rows" and sum(map(len, lists)) == batch:
+                    merge()
+        if retile == "rows":
             merge()
     merge()
     return [*order, *(node for node in range(graph.num_dst) if node not in listed)]
+
+
+def naive_scans(graph, owner, retile, batch, ranks):
+    """What the units read until each batch is listed: rows, and edges by rank."""
+    batches = -(-graph.num_dst // batch)
+    found = [SimpleNamespace(rows=0, edges=[0] * ranks) for _ in range(batches)]
+    listed = set()
+
+    def open_batch():
+        return found[min(len(listed) // batch, batches - 1)]
+
+    for target in range(graph.num_dst):
+        at = open_batch()
+        at.rows += 1
+        for source in sources(graph, target):
+            # Lists are merged row by row at the end of a row, in other orders as soon as a batch is full.
+            at = at if retile == "rows" else open_batch()
+            at.edges[owner(source)] += 1
+            listed.add(source)
+    return found

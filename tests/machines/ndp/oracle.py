@@ -56,13 +56,11 @@ class Layer:
     def per_channel(self):
         return self.topology.dimms_per_channel * self.topology.ranks_per_dimm
 
-    @cached_property
-    def rate(self):
-        """Bytes a nanosecond of a channel."""
+    def byte_ns(self, op):
+        """A byte over a channel: as in a stream over the bus, or at the given bandwidth."""
         if self.config.host.channel_gbps:
-            return self.config.host.channel_gbps
-        timing = self.config.dram.device().timing
-        return 64 / (timing.bl * timing.clock_ps / 1000)
+            return 1 / self.config.host.channel_gbps
+        return self.cost("sequential", op=op, on_bus=True).ns / 64
 
     def owner(self, node):
         return node // self.topology.node_block % self.ranks
@@ -141,7 +139,18 @@ class Layer:
 
     @cached_property
     def adjacency_cost(self):
-        return self.cost("random") if self.listed else self.cost("sequential")
+        """Parts of a rank's adjacency one by one, among those of the rank that has most; or in order."""
+        of_ranks = [0] * self.ranks
+        for source in self.lists[1]:
+            of_ranks[self.owner(source)] += 1
+        places = math.ceil(max(of_ranks) * self.config.module.adjacency_entry_bytes / 64)
+        return self.cost("random", places=places) if self.listed else self.cost("sequential")
+
+    @cached_property
+    def pointer_cost(self):
+        """Row pointers, one more than nodes, one by one or in order."""
+        places = math.ceil((self.graph.num_src + 1) * self.config.module.row_pointer_bytes / 64)
+        return self.cost("random", places=places) if self.listed else self.cost("sequential")
 
     def read_cost(self, rank):
         return self.cost("random", self.bursts(rank), places=max(self.nodes_of_rank))
@@ -189,16 +198,21 @@ def count(layer, window, tiled=True):
                 owned[rank] += layer.owner(target) // final_pod == rank // final_pod
     if not layer.listed:
         bursts = [math.ceil(n * module.adjacency_entry_bytes / 64) for n in edges]
-    pointers = math.ceil(targets * module.row_pointer_bytes / 64)
+    pointers, each = math.ceil(targets * module.row_pointer_bytes / 64), module.row_pointer_bytes
     if layer.listed:
-        pointers = targets if module.row_pointer_bytes else 0
+        pointers = sum(
+            len({at * each + byte >> 6 for at in tile for byte in range(2 * each)}) for tile in window
+        )
     return Counted(
         targets, edges, reads, bursts, pointers, 4 * targets if layer.listed else 0, touched, owned
     )
 
 
-def durations(layer, tiled=True):
-    """The durations of all windows, under the names of the model's own."""
+def durations(layer, tiled=True, listing=None):
+    """The durations of all windows, under the names of the model's own.
+
+    ``listing`` has those of :func:`tests.machines.ndp.oracle_others.retiled` where tile lists are made.
+    """
     config, ranks, pod = layer.config, layer.ranks, layer.pod
     module, control, host = config.module, config.control, config.host
     span = max(1, pod // layer.per_channel)
@@ -208,25 +222,25 @@ def durations(layer, tiled=True):
         adjacency, write_back, bundle_out, bundle_in = [], [], [], []
         for rank in range(ranks):
             ns = found.adjacency_bursts[rank] * layer.adjacency_cost.ns
-            ns += found.pointer_bursts * layer.adjacency_cost.ns
-            ns += found.list_bytes / 64 * layer.cost("sequential").ns
+            ns += found.pointer_bursts * layer.pointer_cost.ns
+            ns += found.list_bytes / 64 * layer.cost("sequential", op="write" if listing else "read").ns
             if found.adjacency_bursts[rank] or found.pointer_bursts:
                 ns += layer.fill_ns
             adjacency.append(ns)
             written = found.owned[rank] * layer.final_bursts(rank)
             write_back.append(written * layer.write_cost(rank).ns + (layer.fill_ns if written else 0))
             size = found.edges[rank] * module.adjacency_entry_bytes if layer.over_host else 0
-            once = size / layer.rate + control.access_ns if size else 0
             copies = 1 if layer.broadcast else pod // span
-            bundle_out.append(once)
-            bundle_in.append(once * copies)
+            bundle_out.append(size * layer.byte_ns("read") + control.access_ns if size else 0)
+            bundle_in.append((size * layer.byte_ns("write") + control.access_ns) * copies if size else 0)
         outputs, finals, added = [], [], 0
         for channel in range(config.topology.channels):
             q = z = 0
             for rank in range(channel * layer.per_channel, (channel + 1) * layer.per_channel):
                 read = found.touched[rank] * layer.slice_bytes(rank)
                 for size, is_output in ((read, True), (found.owned[rank] * layer.final_bytes(rank), False)):
-                    ns = size / layer.rate + control.access_ns if size else 0
+                    per_byte = layer.byte_ns("read" if is_output else "write")
+                    ns = size * per_byte + control.access_ns if size else 0
                     q, z = (q + ns, z) if is_output else (q, z + ns)
                     added += size if is_output else 0
             outputs.append(q)
@@ -260,6 +274,7 @@ def durations(layer, tiled=True):
                 for rank in range(ranks)
             ]
         ),
+        listing=listing and SimpleNamespace(**{each: np.array(getattr(listing, each)) for each in LISTING}),
         **{name: np.array(values) for name, values in lines.items()},
     )
 
@@ -278,11 +293,15 @@ WINDOWED = (
 )
 
 
+LISTING = ("scan", "lists", "merge", "tiles")
+
+
 def control_ns(layer):
     """Start, last status, and the write-back of dirty lines of the features that the host has made."""
     control = layer.config.control
     dirty = min(layer.graph.num_src * layer.width * 4, control.flush_mib * 1024 * 1024)
-    return control.start_ns + control.poll_ns + dirty / layer.rate / layer.config.topology.channels
+    flush_ns = dirty * layer.byte_ns("write") / layer.config.topology.channels
+    return control.start_ns + control.poll_ns + flush_ns
 
 
 def energy(layer, time_ns, extra=None, tiled=True):
@@ -297,11 +316,11 @@ def energy(layer, time_ns, extra=None, tiled=True):
             first = rank // layer.pod * layer.pod
             features = sum(found.reads[first : first + layer.pod]) * layer.bursts(rank)
             written = found.owned[rank] * layer.final_bursts(rank)
-            lists = found.list_bytes / 64
+            lists = 0 if extra else found.list_bytes / 64
             reads += found.adjacency_bursts[rank] + found.pointer_bursts + lists + features
             writes += written
             opened += found.adjacency_bursts[rank] * layer.adjacency_cost.opened
-            opened += found.pointer_bursts * layer.adjacency_cost.opened
+            opened += found.pointer_bursts * layer.pointer_cost.opened
             opened += lists * layer.cost("sequential").opened
             opened += features * layer.read_cost(rank).opened + written * layer.write_cost(rank).opened
             bundle = found.edges[rank] * module.adjacency_entry_bytes

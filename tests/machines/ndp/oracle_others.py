@@ -4,14 +4,21 @@ import math
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
+from tests.machines.ndp.naive_order import naive_scans
 from tests.machines.ndp.oracle import count
 
 
 @dataclass
 class Retiled:
-    """Re-tiling of a graph."""
+    """Re-tiling of a graph; times of each window's lists."""
 
-    time_ns: float
+    scan: list
+    lists: list
+    merge: list
+    tiles: list
+    scan_ns: float
+    flags_ns: float
+    store_ns: float
     modules_ns: float
     host_ns: float
     reads: float
@@ -20,36 +27,57 @@ class Retiled:
     channel_bytes: float
 
 
-def retiled(layer, batch, by_rows):
-    """Scan in order, test a flag an edge, set one a node; lists out, merged, tile lists in and stored."""
-    config, ranks = layer.config, layer.ranks
-    module, control = config.module, config.control
-    nodes, channels = layer.graph.num_dst, config.topology.channels
-    edges = [0] * ranks
-    for source in layer.lists[1]:
-        edges[layer.owner(source)] += 1
+def retiled(layer, batch, retile):
+    """Batch by batch: rows scanned, a flag an edge and a node; lists out, merged, tile lists in."""
+    config, ranks, control = layer.config, layer.ranks, layer.config.control
+    module, channels, nodes = config.module, config.topology.channels, len(layer.order)
     places = math.ceil(max(layer.nodes_of_rank) / 8 / 64)
     stream, stored = layer.cost("sequential"), layer.cost("sequential", op="write")
     tested, set_ = layer.cost("random", places=places), layer.cost("random", op="write", places=places)
-    slowest = reads = writes = opened = 0
-    for rank in range(ranks):
-        scanned = (edges[rank] * module.adjacency_entry_bytes + nodes * module.row_pointer_bytes) / 64
-        tests = edges[rank] if module.flags_in_dram else 0
-        sets = layer.nodes_of_rank[rank] if module.flags_in_dram else 0
-        kept = nodes * 4 / 64
-        ns = scanned * stream.ns + tests * tested.ns + sets * set_.ns + kept * stored.ns
-        slowest = max(slowest, ns)
-        reads += scanned + tests
-        writes += sets + kept
-        opened += scanned * stream.opened + tests * tested.opened + sets * set_.opened + kept * stored.opened
-    notes = nodes * ranks if by_rows else 0
-    batches = math.ceil(nodes / batch)
-    host = (nodes * 4 + notes) / channels / layer.rate
-    host += nodes / config.host.merge_nodes_per_us * 1000
-    host += nodes * 4 / layer.rate
-    host += batches * (control.poll_ns + control.access_ns * (layer.per_channel + 1))
-    time = max(slowest, host) + min(slowest, host) / batches
-    return Retiled(time, slowest, host, reads, writes, opened, nodes * 4 + notes + nodes * 4 * channels)
+    found = Retiled([], [], [], [], *[0.0] * 9)
+    by_rank = [SimpleNamespace(scan=0.0, flags=0.0, whole=0.0) for _ in range(ranks)]
+    by_channel = [0.0] * channels
+    scans, there = naive_scans(layer.graph, layer.owner, retile, batch, ranks), 0
+    for number in range(len(layer.groups)):
+        needed = sum(len(tile) for group in layer.groups[: number + 1] for tile in group)
+        scan, lists, merge, tiles = [0.0] * ranks, [0.0] * channels, 0.0, 0.0
+        while there < needed:
+            one, listed = scans[there // batch], layer.order[there : there + batch]
+            there += len(listed)
+            for rank in range(ranks):
+                own = sum(layer.owner(node) == rank for node in listed)
+                bursts = (one.edges[rank] * module.adjacency_entry_bytes) / 64
+                bursts += one.rows * module.row_pointer_bytes / 64
+                tests, sets = (one.edges[rank], own) if module.flags_in_dram else (0, 0)
+                flags = tests * tested.ns + sets * set_.ns
+                scan[rank] += bursts * stream.ns + flags
+                by_rank[rank].scan += bursts * stream.ns
+                by_rank[rank].flags += flags
+                size = own * 4 + (one.rows if retile == "rows" else 0)
+                lists[rank // layer.per_channel] += size * layer.byte_ns("read") + control.access_ns
+                found.channel_bytes += size
+                found.reads += bursts + tests
+                found.writes += sets
+                found.opened += bursts * stream.opened + tests * tested.opened + sets * set_.opened
+            lists = [ns + control.poll_ns for ns in lists]
+            merge += len(listed) / config.host.merge_nodes_per_us * 1000
+            tiles += len(listed) * 4 * layer.byte_ns("write") + control.access_ns
+            found.channel_bytes += len(listed) * 4 * channels
+        scan = [ns + layer.fill_ns if ns else 0.0 for ns in scan]
+        for rank in range(ranks):
+            by_rank[rank].whole += scan[rank]
+        by_channel = [before + ns + tiles for before, ns in zip(by_channel, lists, strict=True)]
+        found.host_ns += merge
+        for name, value in (("scan", scan), ("lists", lists), ("merge", merge), ("tiles", tiles)):
+            getattr(found, name).append(value)
+    found.store_ns = nodes * 4 / 64 * stored.ns
+    found.scan_ns = max(one.scan for one in by_rank)
+    found.flags_ns = max(one.flags for one in by_rank)
+    found.modules_ns = max(one.whole for one in by_rank) + found.store_ns
+    found.host_ns += max(by_channel)
+    found.writes += nodes * 4 / 64 * ranks
+    found.opened += nodes * 4 / 64 * ranks * stored.opened
+    return found
 
 
 def alone(layer):
@@ -106,7 +134,7 @@ def prior(layer):
             ranks = range(channel * layer.per_channel, (channel + span) * layer.per_channel)
             busiest_pods = max(busiest_pods, sum(found.edges[rank] for rank in ranks))
         told = busiest_pods * host.instruction_bytes * receivers
-        pre = structure / channels / layer.rate + told / layer.rate + control.poll_ns
+        pre = structure / channels * layer.byte_ns("read") + told * layer.byte_ns("write") + control.poll_ns
         work = 0.0
         for rank in range(layer.ranks):
             first = rank // pod * pod
@@ -123,7 +151,7 @@ def prior(layer):
             q = z = 0.0
             for rank in range(channel * layer.per_channel, (channel + 1) * layer.per_channel):
                 size = found.touched[rank] * layer.slice_bytes(rank)
-                q += size / layer.rate + (control.access_ns if size else 0)
+                q += size * layer.byte_ns("read") + (control.access_ns if size else 0)
                 written = found.owned[rank] * layer.bursts(rank)
                 z += written * layer.cost("random", layer.bursts(rank), "write", in_channel, True).ns
                 added += size

@@ -16,8 +16,10 @@ def finish(times, channels, order="after"):
     span = max(1, times.pod // per_channel)
     in_channel = times.pod // span
     buffers = {first: deque([0.0, 0.0]) for first in range(0, ranks, in_channel)}
-    reduced, finals, begins, read_at_last, is_read = {}, {}, {}, {}, {}
+    reduced, finals, begins, read_at_last, is_read, scanned = {}, {}, {}, {}, {}, {}
     left = {c: deque() for c in range(channels)}
+    # When a channel's last tile list was written; the lists that are merged, and when, with channels to go.
+    listed, merging = [0.0] * channels, {}
 
     def reduce(window, share, rank, source, ready):
         if times.edges[window, source] == 0:
@@ -47,6 +49,32 @@ def finish(times, channels, order="after"):
                     for pod in pods:
                         write(window, share, pod, pod + lane * in_channel + turn, read_at)
                     yield
+
+    def is_listed(window):
+        return times.listing is not None and window < windows and times.listing.tiles[window] > 0
+
+    def scan(window):
+        if is_listed(window):
+            for rank in range(ranks):
+                rank_free[rank] += times.listing.scan[window, rank]
+            for c in range(channels):
+                scanned[window, c] = max(rank_free[c * per_channel : (c + 1) * per_channel])
+
+    def read_lists(window):
+        if is_listed(window):
+            for c in range(channels):
+                host_free[c] = max(host_free[c], scanned[window, c]) + times.listing.lists[window, c]
+            merged = max(host_free) + times.listing.merge[window]
+            merging.update((c, (merged, times.listing.tiles[window])) for c in range(channels))
+
+    def send_list(c, wait):
+        if c in merging and (wait or merging[c][0] <= host_free[c]):
+            merged, ns = merging.pop(c)
+            host_free[c] = listed[c] = max(host_free[c], merged) + ns
+
+    def send_lists(wait):
+        for c in range(channels):
+            send_list(c, wait)
 
     def begin_early(c, until):
         """Parts that the channel can begin before the rank has its bundle; polls do not count."""
@@ -93,6 +121,7 @@ def finish(times, channels, order="after"):
         return max(host_free[c], ready)
 
     def do_part(c):
+        send_list(c, False)
         begin = next_begin(c)
         kind, window, part, parts = left[c].popleft()
         ns = (times.outputs if kind == "Q" else times.finals)[window, c]
@@ -121,7 +150,8 @@ def finish(times, channels, order="after"):
 
     def read_adjacency(window, piece):
         for rank in range(ranks):
-            rank_free[rank] += times.adjacency[window, rank] / times.pieces[window]
+            begin = max(rank_free[rank], listed[rank // per_channel])
+            rank_free[rank] = begin + times.adjacency[window, rank] / times.pieces[window]
         is_read[window, piece] = list(rank_free)
 
     def write_back(window):
@@ -129,6 +159,9 @@ def finish(times, channels, order="after"):
             begin = max(rank_free[rank], finals[window][rank // per_channel])
             rank_free[rank] = begin + times.write_back[window, rank]
 
+    scan(0)
+    read_lists(0)
+    send_lists(True)
     for window in range(windows):
         share = 1.0 / times.pieces[window]
         steps = int(times.pieces[window]) * max(times.pod, per_channel)
@@ -139,6 +172,10 @@ def finish(times, channels, order="after"):
             if (window, piece) not in is_read:
                 read_adjacency(window, piece)
             ready = is_read[window, piece]
+            if piece == 0:
+                scan(window + 1)
+                if times.transfer != "host":
+                    read_lists(window + 1)
             if times.transfer != "none":
                 for pod in range(0, ranks, times.pod):
                     ready[pod : pod + times.pod] = [max(ready[pod : pod + times.pod])] * times.pod
@@ -146,17 +183,21 @@ def finish(times, channels, order="after"):
                 for _ in bundles(window, share, ready):
                     moved += 1
                     keep_up(moved, steps)
+                    if moved == 1:
+                        read_lists(window + 1)
+                    send_lists(False)
             else:
                 for rank in range(ranks):
                     first = rank // times.pod * times.pod
                     for source in range(first, first + times.pod):
                         reduce(window, share, rank, source, ready[rank])
         reduced[window] = list(rank_free)
-        if order != "after" and window + 1 < windows:
-            read_adjacency(window + 1, 0)
         finish_work()
         if order in ("after", "ahead") and window > 0:
             post(window - 1)
+        send_lists(True)
+        if order != "after" and window + 1 < windows:
+            read_adjacency(window + 1, 0)
         if window >= times.lag:
             write_back(window - times.lag)
     post(windows - 1)

@@ -89,10 +89,24 @@ def test_every_order_has_every_node_once():
         assert np.array_equal(np.sort(order), np.arange(500))
 
 
-def test_small_batches_of_any_order_are_rows_merged_row_by_row():
+def test_batches_of_one_node_are_in_the_order_in_which_nodes_are_met():
     graph = random_graph(300, 900)
-    rows = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").order
-    assert np.array_equal(RankWorkload(graph, TOPOLOGY, 8, 64, retile="ranks", batch=1).order, rows)
+    met = dict.fromkeys(graph.col.tolist())
+    expected = [*met, *(node for node in range(300) if node not in met)]
+    for retile in ("ranks", "round_robin"):
+        assert RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=1).order.tolist() == expected
+
+
+@pytest.mark.parametrize("batch", [1, 7, 128, 500, 10**9])
+@pytest.mark.parametrize("retile", ["rows", "ranks"])
+def test_units_scan_every_row_once(retile, batch):
+    graph = random_graph(500, 900)
+    workload = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=batch)
+    found = workload.scanned(batch)
+    assert [len(each) for each in found] == [-(-500 // batch)] * 3
+    assert found.rows.sum() == 500
+    assert np.array_equal(found.edges.sum(axis=0), workload.edges_of_rank)
+    assert found.nodes.sum(axis=1).tolist() == [min(batch, 500 - first) for first in range(0, 500, batch)]
 
 
 def test_index_order_saves_what_chance_lets_it():

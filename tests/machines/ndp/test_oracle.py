@@ -54,6 +54,7 @@ MACHINES = {
 PLANS = {
     "re-tiled": NdpPlan(tile=8),
     "re-tiled in batches": NdpPlan(tile=16, retile="ranks", batch=50, broadcast=False),
+    "in small batches": NdpPlan(tile=8, retile="round_robin", batch=3),
     "by number": NdpPlan(tile=8, retile="index"),
     "by number, each alone": NdpPlan(tile=8, retile="index", broadcast=False),
     "without tiles": NdpPlan(tile=8, retile="none"),
@@ -70,6 +71,12 @@ class Both:
     plan: NdpPlan
     width: int
     order: list
+
+    def retiled(self, layer):
+        """The oracle's re-tiling in the plan's batches, or in those of one window; None without it."""
+        if not self.plan.reorders:
+            return None
+        return oracle_others.retiled(layer, self.plan.batch or window(layer), self.plan.retile)
 
     def layer(self, pods, listed=None):
         return oracle.Layer(
@@ -92,6 +99,11 @@ def both(request):
     if plan.reorders:
         order = naive_order(graph, config.topology, plan.retile, plan.batch)
     return Both(Machine(config), graph, plan, 70, order)
+
+
+def window(layer):
+    """Targets of a window."""
+    return sum(map(len, layer.groups[0]))
 
 
 def uneven():
@@ -132,8 +144,8 @@ def test_final_vectors_of_another_layer(both):
         layer = replace(both.layer(pods), final_pod=final_pods.size, final_width=45, work_ns=123.0)
         tiled = both.plan.retile != "none"
         expected, workload = oracle.durations(layer, tiled), machine.workload(both.graph, both.plan)
-        case = LayerCase(machine.config, machine.memory, both.plan, both.width, finals)
-        run = simulate(case, workload, pods, first=False)
+        case = LayerCase(machine.config, machine.memory, both.plan, both.width, finals, retiled=1)
+        run = simulate(case, workload, pods)
         found = times_of(run.traffic, machine.memory)
         for each in oracle.WINDOWED:
             assert getattr(found, each) == pytest.approx(getattr(expected, each), rel=1e-9), (name, each)
@@ -141,52 +153,45 @@ def test_final_vectors_of_another_layer(both):
 
 
 def test_layers_take_the_oracles_time_in_the_best_order(both):
-    channels = both.machine.config.topology.channels
+    """The first layer lists each window's targets while it works on the window before."""
+    channels, tiled = both.machine.config.topology.channels, both.plan.retile != "none"
     first, later = both.machine.layers(both.graph, [both.width] * 2, both.plan, record=0)
     for pods in candidates(both.machine.config.topology):
         layer = both.layer(pods)
-        times = oracle.durations(layer, tiled=both.plan.retile != "none")
         orders = HOST_ORDERS if layer.over_host else [o for o in HOST_ORDERS if o not in BETWEEN_BUNDLES]
-        expected = {order: finish(times, channels, order) + oracle.control_ns(layer) for order in orders}
-        assert later.candidates[pods.name].orders_ns == pytest.approx(expected, rel=1e-9)
-        assert later.candidates_ms()[pods.name] == pytest.approx(min(expected.values()) / 1e6, rel=1e-9)
-        cost = oracle_others.retiled(layer, both.plan.batch, both.plan.retile == "rows")
-        extra = cost.time_ns if both.plan.reorders else 0.0
-        for order, ns in first.candidates[pods.name].orders_ns.items():
-            assert ns == pytest.approx(expected[order] + extra, rel=1e-9)
+        for found, listing in ((first, both.retiled(layer)), (later, None)):
+            times = oracle.durations(layer, tiled, listing)
+            expected = {order: finish(times, channels, order) + oracle.control_ns(layer) for order in orders}
+            assert found.candidates[pods.name].orders_ns == pytest.approx(expected, rel=1e-9)
+            assert found.candidates_ms()[pods.name] == pytest.approx(min(expected.values()) / 1e6, rel=1e-9)
     assert later.time_ns == pytest.approx(min(later.candidates_ms().values()) * 1e6)
 
 
-def test_retiling(both):
-    found = both.machine.layers(both.graph, [both.width], both.plan, record=0)[0].run.retiling
+@pytest.mark.parametrize("flags_in_dram", [True, False])
+def test_retiling(both, flags_in_dram):
+    machine = both.machine.change(module={"flags_in_dram": flags_in_dram})
+    plan = replace(both.plan, mapping="channel")
+    first, later = machine.layers(both.graph, [both.width] * 2, plan, record=0)
+    found = first.run.retiling
     if not both.plan.reorders:
         assert found is None
         return
-    layer = both.layer(Pods.of(both.machine.config.topology, "rank"))
-    expected = oracle_others.retiled(layer, both.plan.batch, both.plan.retile == "rows")
-    assert found.time_ns == pytest.approx(expected.time_ns)
-    assert found.modules_ns == pytest.approx(expected.modules_ns)
-    assert found.host_ns == pytest.approx(expected.host_ns)
+    both = replace(both, machine=machine)
+    expected = both.retiled(both.layer(Pods.of(machine.config.topology, "channel")))
+    for name in ("scan_ns", "flags_ns", "store_ns", "modules_ns", "host_ns"):
+        assert getattr(found, name) == pytest.approx(getattr(expected, name)), name
+    assert found.merge_ns == pytest.approx(sum(expected.merge))
     assert found.bursts_read == pytest.approx(expected.reads)
     assert found.bursts_written == pytest.approx(expected.writes)
     assert found.activations == pytest.approx(expected.opened)
     lists = found.bytes["retile_lists"] + found.bytes["retile_tile_lists"]
     assert lists == expected.channel_bytes
-
-
-def test_flags_outside_the_dram_cost_nothing(both):
-    if not both.plan.reorders:
-        pytest.skip("no flags in order of numbers")
-    machine = both.machine.change(module={"flags_in_dram": False})
-    found = machine.layers(both.graph, [both.width], both.plan, record=0)[0].run.retiling
-    layer = Both(machine, both.graph, both.plan, both.width, both.order).layer(
-        Pods.of(machine.config.topology, "rank")
+    assert (found.bytes["retile_flags"] > 0) == flags_in_dram
+    # What it adds is what is not hidden.
+    assert found.time_ns == pytest.approx(
+        first.time_ns - later.candidates["channel"].orders_ns[first.run.host_order]
     )
-    expected = oracle_others.retiled(layer, both.plan.batch, both.plan.retile == "rows")
-    assert found.time_ns == pytest.approx(expected.time_ns)
-    assert found.bytes["retile_flags"] == 0
-    with_flags = both.machine.layers(both.graph, [both.width], both.plan, record=0)[0].run.retiling
-    assert with_flags.modules_ns > found.modules_ns
+    assert found.hidden_share == pytest.approx(1 - found.time_ns / (found.modules_ns + found.host_ns))
 
 
 def test_energy(both):
@@ -196,9 +201,7 @@ def test_energy(both):
         )
         first, later = both.machine.layers(both.graph, [both.width] * 2, plan, record=0)
         layer, tiled = both.layer(pods), both.plan.retile != "none"
-        cost = oracle_others.retiled(layer, both.plan.batch, both.plan.retile == "rows")
-        extra = cost if both.plan.reorders else None
-        for found, more in ((first, extra), (later, None)):
+        for found, more in ((first, both.retiled(layer)), (later, None)):
             expected = oracle.energy(layer, found.time_ns, more, tiled)
             assert found.run.energy_nj() == pytest.approx(expected, rel=1e-9)
 

@@ -53,16 +53,16 @@ def test_the_verdict_says_where_units_pace_the_reads():
     graph, plan = circulant(4096, 64), NdpPlan("system", retile="index")
     run = run_of(graph, plan, module={"clock_mhz": 100.0})
     busy = run.schedule.rank_busy_ns.sum(axis=0)
-    assert f"; the units, not the DRAM, pace {100 * busy[3] / busy[1]:.0f} % of the reads" in verdict(run)
-    assert unit_share([run.schedule] * 2) == busy[3] / busy[1] > 0.5
+    assert f"; the units, not the DRAM, pace {100 * busy[4] / busy[1]:.0f} % of the reads" in verdict(run)
+    assert unit_share([run.schedule] * 2) == busy[4] / busy[1] > 0.5
     fast = run_of(graph, plan, module={"clock_mhz": 240_000.0})
     assert "units" not in verdict(fast)
-    both = (busy[3] + 0.0) / (busy[1] + fast.schedule.rank_busy_ns[:, 1].sum())
+    both = (busy[4] + 0.0) / (busy[1] + fast.schedule.rank_busy_ns[:, 1].sum())
     assert unit_share([run.schedule, fast.schedule]) == pytest.approx(both)
     lines = layer_report(
         Machine(load("grande_16").change(module={"clock_mhz": 100.0})).layers(graph, [256], plan)[0]
     ).figures["ranks"]
-    assert sum(line["unit_bound_ms"] for line in lines) == pytest.approx(busy[3] / 1e6)
+    assert sum(line["unit_bound_ms"] for line in lines) == pytest.approx(busy[4] / 1e6)
 
 
 def test_a_graph_of_no_nodes_has_figures_without_bounds():

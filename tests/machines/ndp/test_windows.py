@@ -7,13 +7,14 @@ import pytest
 from onehop.machines.ndp import toy
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.durations import WindowTimes
+from onehop.machines.ndp.retiling import ListingTimes
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS
 from tests.machines.ndp.recurrence import finish
 from tests.pairs import pairwise
 
 
-def drawn(seed, windows, ranks, channels, pod, transfer, lag, unit=1.0):
+def drawn(seed, windows, ranks, channels, pod, transfer, lag, unit=1.0, lists=False):
     rng = np.random.default_rng(seed)
     edges = rng.integers(0, 9, (windows, ranks)).astype(float)
     return WindowTimes(
@@ -35,6 +36,18 @@ def drawn(seed, windows, ranks, channels, pod, transfer, lag, unit=1.0):
         reduce=rng.integers(0, 40, windows).astype(float),
         finals=rng.integers(0, 9, (windows, channels)).astype(float),
         write_back=rng.integers(0, 9, (windows, ranks)).astype(float),
+        listing=drawn_lists(rng, windows, ranks, channels) if lists else None,
+    )
+
+
+def drawn_lists(rng, windows, ranks, channels):
+    """Nothing is listed for about one window of five."""
+    some = rng.integers(0, 5, windows) > 0
+    return ListingTimes(
+        scan=some[:, None] * rng.integers(0, 9, (windows, ranks)).astype(float),
+        lists=some[:, None] * rng.integers(1, 9, (windows, channels)).astype(float),
+        merge=some * rng.integers(0, 60, windows).astype(float),
+        tiles=some * rng.integers(1, 9, windows).astype(float),
     )
 
 
@@ -59,7 +72,7 @@ SHAPES = [
 )
 def test_the_native_recurrence_equals_the_plain_one(ranks, channels, pod, transfer, windows, lag, order):
     for seed in range(5):
-        times = drawn(seed, windows, ranks, channels, pod, transfer, lag)
+        times = drawn(seed, windows, ranks, channels, pod, transfer, lag, lists=seed > 1)
         assert run(times, channels, order).total_ns == pytest.approx(
             finish(times, channels, order), rel=1e-12
         )
@@ -79,10 +92,10 @@ def test_reading_ahead_never_costs_time(ranks, channels, pod, transfer):
 @pytest.mark.parametrize(("ranks", "channels", "pod", "transfer"), SHAPES)
 def test_no_order_is_faster_than_the_busier_path(ranks, channels, pod, transfer):
     for seed in range(10):
-        times = drawn(seed, 7, ranks, channels, pod, transfer, 1)
+        times = drawn(seed, 7, ranks, channels, pod, transfer, 1, lists=seed % 2 == 1)
         found, schedule = paths(times, channels), run(times, channels, "after")
         # The busy times that the schedule adds up.
-        assert found.dram_ns == pytest.approx(schedule.rank_busy_ns[:, :3].sum(axis=1).max())
+        assert found.dram_ns == pytest.approx(schedule.rank_busy_ns[:, :4].sum(axis=1).max())
         assert found.host_ns == pytest.approx(schedule.channel_busy_ns.sum(axis=1).max())
         for order in HOST_ORDERS if transfer == "host" else HOST_ORDERS[:2]:
             assert run(times, channels, order).total_ns >= found.bound_ns * (1 - 1e-12)
@@ -155,6 +168,33 @@ def test_orders_by_hand(order):
     }[order]
     windows = {"A": 2, "Q": 0, "Z": 0, "bundle write": 1, "W": 0}
     assert {what: found[what, window] for what, window in windows.items()} == expected
+
+
+# The same, and the targets of each window are listed before: L = 3, lists are read in 2, merged in M, and
+# the tile list is written in 1. Until the first one is there nothing else can begin: L 0-3, lists 3-5,
+# merged at 5 + M, tile list 1: A of window 0 begins at 6 + M. For M = 4 and after, A 10-12, L of window 1
+# 12-15; bundle 0 12-14, X 15-25; the lists 15-17, merged at 21; bundle 1 17-19, X 25-35; the tile list
+# 21-22. Window 1: A 35-37, L 37-40; bundle 0 37-39, X 40-50; the lists 40-42, merged at 46; bundle 1 42-44,
+# X 50-60; before Q 44-52, it is not merged; before Z it is: the tile list 52-53, Z 53-61, W 61-62. Window
+# 2: A 62-64; bundle 0 64-66, X 66-76; bundle 1 66-68, X 76-86; Q 68-76, Z 76-84, W 86-87. Then Q 86-94, Z
+# 94-102, W 102-103.
+# For M = 30: A 36-38, L 38-41; bundle 0 38-40, X 41-51; lists 41-43, merged at 73; bundle 1 43-45, X 51-61;
+# the tile list 73-74. Window 1: A 74-76, L 76-79; bundle 0 76-78, X 79-89; lists 79-81, merged at 111;
+# bundle 1 81-83, X 89-99; Q 83-91, Z 91-99, W 99-100; the tile list 111-112. Window 2: A 112-114; bundle 0
+# 114-116, X 116-126; bundle 1 116-118, X 126-136; Q 118-126, Z 126-134, W 136-137; Q 136-144, Z 144-152, W
+# 152-153.
+@pytest.mark.parametrize(("merge", "total", "tile_lists"), [(4, 103, (21, 52)), (30, 153, (73, 111))])
+def test_listing_by_hand(merge, total, tile_lists):
+    listing = ListingTimes(
+        np.full((3, 2), 3.0), np.full((3, 1), 2.0), np.full(3, float(merge)), np.full(3, 1.0)
+    )
+    schedule = run(small(listing=listing), 1, "after", record=3)
+    assert schedule.total_ns == total
+    found = {(e.what, e.window): e.start_ns for e in schedule.events if e.where == 0}
+    assert (found["tile list", 0], found["tile list", 1], found["tile list", 2]) == (5 + merge, *tile_lists)
+    assert [found["lists", 0], found["L", 1]] == [3, 8 + merge]
+    assert schedule.rank_busy_ns[0].tolist() == [6, 60, 3, 9, 0]
+    assert schedule.channel_busy_ns[0].tolist() == [6, 6, 24, 24, 9]
 
 
 def test_work_between_bundles_hides_behind_the_reduction():
@@ -268,7 +308,7 @@ def test_the_gantt_has_every_rank_and_channel():
 
 @pytest.mark.parametrize("order", HOST_ORDERS)
 def test_no_two_things_happen_at_once_in_one_place(order):
-    times = drawn(3, 6, 16, 4, 8, "host", 1)
+    times = drawn(3, 6, 16, 4, 8, "host", 1, lists=True)
     events = run(times, 4, order, record=6).events
     for on_channel, where in {(e.on_channel, e.where) for e in events}:
         own = sorted((e.start_ns, e.end_ns) for e in events if (e.on_channel, e.where) == (on_channel, where))
@@ -277,10 +317,10 @@ def test_no_two_things_happen_at_once_in_one_place(order):
 
 @pytest.mark.parametrize("order", HOST_ORDERS)
 def test_busy_times_are_the_events(order):
-    times = drawn(4, 6, 16, 4, 8, "host", 1)
+    times = drawn(4, 6, 16, 4, 8, "host", 1, lists=True)
     schedule = run(times, 4, order, record=6)
     for rank in range(16):
-        for phase, what in enumerate("AXW"):
+        for phase, what in enumerate("AXWL"):
             spent = sum(
                 e.end_ns - e.start_ns
                 for e in schedule.events
@@ -288,14 +328,14 @@ def test_busy_times_are_the_events(order):
             )
             assert schedule.rank_busy_ns[rank, phase] == pytest.approx(spent)
     for channel in range(4):
-        for phase, what in enumerate(("bundle read", "bundle write", "Q", "Z")):
+        for phase, kinds in enumerate((["bundle read"], ["bundle write"], "Q", "Z", ["lists", "tile list"])):
             spent = sum(
-                e.end_ns - e.start_ns for e in schedule.events if (e.what, e.where) == (what, channel)
+                e.end_ns - e.start_ns for e in schedule.events if e.what in kinds and e.where == channel
             )
             assert schedule.channel_busy_ns[channel, phase] == pytest.approx(spent)
     if order not in BETWEEN_BUNDLES:
         assert schedule.channel_busy_ns[:, 2].sum() == pytest.approx(times.outputs.sum())
-    assert schedule.busy_ns[:, 2].sum() == pytest.approx(schedule.rank_busy_ns[:, :3].sum() / 16)
+    assert schedule.busy_ns[:, 2].sum() == pytest.approx(schedule.rank_busy_ns[:, :4].sum() / 16)
 
 
 def test_more_output_buffers_never_cost_time():
@@ -323,7 +363,7 @@ def test_no_windows_take_no_time():
 def test_what_binds_a_window_by_hand():
     # Busiest channel, busiest rank, mean rank: ranks win ties, and 1.25 times the mean is still even.
     busy = np.array([[5.0, 5.0, 5.0], [5.1, 5.0, 5.0], [1.0, 5.0, 4.0], [1.0, 5.0, 3.9]])
-    schedule = Schedule(0.0, np.zeros((1, 4)), np.zeros((1, 4)), np.zeros(4), busy, [])
+    schedule = Schedule(0.0, np.zeros((1, 5)), np.zeros((1, 5)), np.zeros(4), busy, [])
     assert schedule.bounds() == ["dram", "host", "dram", "imbalance"]
     assert schedule.bound() == {"host": 1, "imbalance": 1, "dram": 2}
 

@@ -65,7 +65,9 @@ class Options(OfGraphs):
             show_default=False,
         ),
     ] = None
-    batch: Annotated[int, typer.Option(help="Nodes listed before the units' lists are merged.")] = 2048
+    batch: Annotated[
+        int | None, typer.Option(help="Nodes listed before the units' lists are merged; default: a window's.")
+    ] = None
     broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True
     host_order: Annotated[
         str,
@@ -293,8 +295,9 @@ def _shown(
         yield (
             f"{whole['model']} of widths {', '.join(map(str, whole['widths']))}: {whole['time_ms']:.3f} ms, "
             f"the host's part {sum(whole['combine_ms']):.3f} ms, "
-            f"{100 * whole['combine_hidden_share']:.0f} % of it hidden, "
-            f"{whole['speedup_over_baseline']:.2f}x over the host alone"
+            f"{100 * whole['combine_hidden_share']:.0f} % of it hidden; over the host alone "
+            f"{whole['serial_speedup_over_baseline']:.2f}x with aggregation, then the host's part, and "
+            f"{whole['overlapped_speedup_over_baseline']:.2f}x overlapped"
         )
     for prior in content.get("priors", []):
         yield (

@@ -8,6 +8,7 @@ import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar, cast, get_args, get_origin
 
@@ -27,6 +28,34 @@ def text_of(path: str | Path, error: type[OnehopError] = ConfigurationError) -> 
         return Path(path).read_text()
     except UnicodeDecodeError as wrong:
         raise error(f"{path}: not text ({wrong}).") from wrong
+
+
+def included(package: str, folder: str) -> list[str]:
+    """Names of the machines in a folder of a package, a TOML file each."""
+    names = (entry.name for entry in (resources.files(package) / folder).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
+
+
+def opened(source: str | Path, package: str, folder: str, what: str) -> tuple[str, Path | None]:
+    """The text of an included machine, or of a TOML file with the folder that it is in.
+
+    Args:
+        source: The machine's name, or the file.
+        package: Has the machines that are included.
+        folder: Their folder in it.
+        what: What errors call the machine.
+
+    Raises:
+        ConfigurationError: No machine of that name and no such file, or the file is no text.
+    """
+    names = included(package, folder)
+    if isinstance(source, str) and source in names:
+        return (resources.files(package) / folder / f"{source}.toml").read_text(), None
+    if not Path(source).is_file():
+        raise ConfigurationError(
+            f"{what}: expected one of {', '.join(names)}, or a TOML file, got {str(source)!r}."
+        )
+    return text_of(source), Path(source).parent
 
 
 def document_of(

@@ -1,7 +1,6 @@
 """GPUs as TOML files: those of the folder ``devices``, where every figure has its source, and others."""
 
 from dataclasses import dataclass, replace
-from importlib import resources
 from pathlib import Path
 
 from onehop.errors import ArgumentError, ConfigurationError
@@ -87,10 +86,7 @@ class Gpu:
 
 def presets() -> list[str]:
     """Names of the GPUs included in onehop."""
-    folder = resources.files(__package__) / "devices"
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
-    )
+    return files.included(__package__, "devices")
 
 
 def load(source: str | Path) -> Gpu:
@@ -99,12 +95,5 @@ def load(source: str | Path) -> Gpu:
     Raises:
         ConfigurationError: No preset of that name and no such file, or the file is wrong.
     """
-    if source in presets():
-        text = (resources.files(__package__) / "devices" / f"{source}.toml").read_text()
-    elif Path(source).is_file():
-        text = files.text_of(source)
-    else:
-        raise ConfigurationError(
-            f"gpu: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
-        )
+    text, _ = files.opened(source, __package__, "devices", "gpu")
     return files.made(Gpu, files.document_of(text, str(source)), str(source))

@@ -14,8 +14,8 @@ class Paths:
 
     Attributes:
         dram_ns: DRAM-path: reading, reducing and writing back of the busiest rank.
-        host_ns: Host-path: bundles, outputs and final vectors of the busiest channel, each window's outputs
-            and final vectors in one go.
+        host_ns: Host-path: bundles, outputs, final vectors and lists of the busiest channel, each window's
+            outputs and final vectors in one go.
     """
 
     dram_ns: float
@@ -61,18 +61,21 @@ def busiest(of_ranks: Reals, of_channels: Reals) -> Paths:
 
 
 def rank_work(times: WindowTimes) -> Reals:
-    """Return [W, R]: a rank's reading, reducing and writing back, as :func:`.windows.run` has it."""
-    return times.adjacency + times.write_back + _reduction(times)
+    """Return [W, R]: a rank's listing, reading, reducing and writing, as :func:`.windows.run` has it."""
+    work = times.adjacency + times.write_back + _reduction(times)
+    return work if times.listing is None else work + times.listing.scan
 
 
 def channel_work(times: WindowTimes, channels: int) -> Reals:
-    """Return [W, C]: a channel's bundles, outputs and final vectors.
+    """Return [W, C]: a channel's bundles, outputs, final vectors and lists.
 
     Args:
         times: The durations.
         channels: Channels, among which the ranks are divided evenly and in order.
     """
     per_channel = times.outputs + times.finals
+    if times.listing is not None:
+        per_channel = per_channel + times.listing.lists + times.listing.tiles[:, None]
     if times.transfer == "host":
         # Every channel of a pod carries all of the pod's bundles to its own ranks, and reads those of its
         # own.

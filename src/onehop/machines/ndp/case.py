@@ -6,7 +6,7 @@ from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload
+from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload, groups
 from onehop.plans.ndp import NdpPlan
 
 
@@ -21,6 +21,8 @@ class LayerCase:
         width: Columns of the feature vectors, at least 1.
         finals: The final vectors; None means the aggregated vectors, in each mapping itself.
         record: Number of windows whose events are kept.
+        retiled: Nodes of a batch in which the graph was re-tiled before; None means that it was not, and that
+            a plan that re-tiles does so in this layer.
 
     Raises:
         ArgumentError: The width is not a positive integer.
@@ -32,10 +34,27 @@ class LayerCase:
     width: int
     finals: Finals | None = None
     record: int = 0
+    retiled: int | None = None
 
     def __post_init__(self) -> None:
         """Checks the width."""
         check_integer("width", self.width)
+
+    @property
+    def relists(self) -> bool:
+        """Return whether the graph is re-tiled in this layer."""
+        return self.plan.reorders and self.retiled is None
+
+    def batched(self, pods: Pods) -> NdpPlan:
+        """The plan with the size of the batches in which the graph is, or was, re-tiled.
+
+        Raises:
+            ArgumentError: A buffer cannot hold one output slice.
+        """
+        if not self.plan.reorders:
+            return self.plan
+        batch = self.retiled or self.plan.batch
+        return replace(self.plan, batch=batch or groups(self.config, pods, self.width, self.plan.tile).window)
 
     def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
         """The bytes that the layer moves under a mapping."""
@@ -44,7 +63,8 @@ class LayerCase:
         if finals is not None and stored != pods and (stored.own or pods.own):
             # The other mapping assigns nodes to other ranks, so these vectors stay in this one.
             finals = replace(finals, pods=None)
-        return LayerTraffic(self.config, workload, pods, self.width, plan.tile, plan.broadcast, finals)
+        shape = self.width, plan.tile, plan.broadcast
+        return LayerTraffic(self.config, workload, pods, *shape, finals, self.relists)
 
     @property
     def untiled(self) -> "LayerCase":

@@ -1,11 +1,9 @@
 """The configuration of a near-rank machine, to and from TOML, and the machines included in onehop."""
 
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from onehop.errors import ConfigurationError
 from onehop.machines.common import files
 from onehop.machines.common.checks import check
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
@@ -36,11 +34,6 @@ class NdpConfig:
     def __post_init__(self) -> None:
         """Checks the name; sections check themselves."""
         check(self)
-
-    @property
-    def channel_gbps(self) -> float:
-        """Bandwidth of the Host-path of a channel, in 1e9 bytes a second, which is bytes a nanosecond."""
-        return self.host.channel_gbps or self.dram.device().peak_gbps
 
     @property
     def burst_bytes(self) -> int:
@@ -79,10 +72,7 @@ class NdpConfig:
 
 def presets() -> list[str]:
     """Names of the machines included in onehop."""
-    folder = resources.files(__package__) / "presets"
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
-    )
+    return files.included(__package__, "presets")
 
 
 def load(source: str | Path) -> NdpConfig:
@@ -91,12 +81,4 @@ def load(source: str | Path) -> NdpConfig:
     Raises:
         ConfigurationError: No preset of that name and no such file, or the file is wrong.
     """
-    if isinstance(source, str) and source in presets():
-        entry = resources.files(__package__) / "presets" / f"{source}.toml"
-        return NdpConfig.from_toml(entry.read_text())
-    path = Path(source)
-    if not path.is_file():
-        raise ConfigurationError(
-            f"machine: expected one of {', '.join(presets())}, or a TOML file, got {str(source)!r}."
-        )
-    return NdpConfig.from_toml(files.text_of(path), path.parent)
+    return NdpConfig.from_toml(*files.opened(source, __package__, "presets", "machine"))

@@ -159,6 +159,20 @@ def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> In
     return np.bincount(block_of * ranks + target_owner, minlength=blocks * ranks).reshape(blocks, ranks)
 
 
+class Scanned(NamedTuple):
+    """What the units read of the adjacency, in order, until each batch of nodes is listed.
+
+    Attributes:
+        rows: [batches]: rows that are begun.
+        edges: [batches, ranks]: edges of each rank.
+        nodes: [batches, ranks]: nodes of each rank's list.
+    """
+
+    rows: Integers
+    edges: Integers
+    nodes: Integers
+
+
 class Rows(NamedTuple):
     """Rows of consecutive targets.
 
@@ -166,11 +180,13 @@ class Rows(NamedTuple):
         rowptr: [M + 1], int64.
         col: [edges], int32: their sources.
         owner: [M], uint8: the rank of every target.
+        order: [M], int32: their numbers; None where these follow one another.
     """
 
     rowptr: NDArray[np.int64]
     col: NDArray[np.int32]
     owner: NDArray[np.uint8]
+    order: NDArray[np.int32] | None
 
 
 class RankWorkload:
@@ -182,7 +198,7 @@ class RankWorkload:
         entry_bytes: Bytes of an edge of the adjacency.
         burst_bytes: Bytes of a DRAM burst.
         retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
-        batch: Nodes that are listed before lists are merged.
+        batch: Nodes that are listed before lists are merged; unused where they are merged row by row.
         pods: A user's mapping, which assigns nodes to ranks; None means that they are assigned in turn.
 
     Raises:
@@ -198,7 +214,7 @@ class RankWorkload:
         burst_bytes: int,
         *,
         retile: str,
-        batch: int = 2048,
+        batch: int = 1,
         pods: Pods | None = None,
     ) -> None:
         self.graph, self.topology = graph, topology
@@ -208,6 +224,7 @@ class RankWorkload:
         self.owner = self._owners(graph.num_src)
         self._counted: dict[tuple[int, int], WindowCounts] = {}
         self._missed: dict[tuple[int, int], int] = {}
+        self._scanned: dict[int, Scanned] = {}
         if self.reorders and graph.num_src != graph.num_dst:
             raise ArgumentError(
                 f"plan: re-tiling lists sources as targets, and this graph has {graph.num_src} sources and "
@@ -222,11 +239,7 @@ class RankWorkload:
     @cached_property
     def order(self) -> NDArray[np.int32] | None:
         """Return [num_dst]: the targets in order of processing; None means by number."""
-        if not self.reorders:
-            return None
-        order = np.empty(self.graph.num_dst, dtype=np.int32)
-        extension.ndp_retile(self._native(None), MERGES.index(self.retile), self.batch, order.ctypes.data)
-        return order
+        return self._listed(self.batch)[0] if self.reorders else None
 
     @property
     def num_src(self) -> int:
@@ -260,18 +273,45 @@ class RankWorkload:
         degrees = self.graph.out_degrees.numpy()
         return np.bincount(self.owner, degrees, minlength=self.topology.ranks).astype(np.int64)
 
+    def scanned(self, batch: int) -> Scanned:
+        """What re-tiling in batches of this many nodes reads; needs an order by which it re-tiles.
+
+        Args:
+            batch: Nodes of a batch: the order's own, unless lists are merged row by row.
+        """
+        if batch not in self._scanned:
+            _, rows, edges = self._listed(batch)
+            nodes = assigned_rows(self.target_owner, self.topology.ranks, batch)
+            self._scanned[batch] = Scanned(rows, edges, nodes)
+        return self._scanned[batch]
+
+    def _listed(self, batch: int) -> tuple[NDArray[np.int32], Integers, Integers]:
+        """The order of targets in batches; and by batch, the rows and edges that the units read for it."""
+        order = np.empty(self.graph.num_dst, dtype=np.int32)
+        rows = np.zeros(-(-len(order) // batch), dtype=np.int64)
+        edges = np.zeros((len(rows), self.topology.ranks), dtype=np.int64)
+        extension.ndp_retile(
+            self._native(None),
+            MERGES.index(self.retile),
+            batch,
+            rows.ctypes.data,
+            edges.ctypes.data,
+            order.ctypes.data,
+        )
+        return order, rows, edges
+
     def rows(self, first: int, last: int) -> Rows:
         """The targets from ``first`` up to ``last``, in order of processing."""
         rowptr, col = self.graph.rowptr.numpy(), self.graph.col.numpy()
         owner = self.target_owner[first:last]
         if self.order is None:
             ends = rowptr[first : last + 1]
-            return Rows(ends - ends[0], col[ends[0] : ends[-1]], owner)
+            return Rows(ends - ends[0], col[ends[0] : ends[-1]], owner, None)
         targets = self.order[first:last]
         counts = rowptr[targets + 1] - rowptr[targets]
         ends = np.concatenate([[0], np.cumsum(counts)])
         edges = np.arange(ends[-1]) + np.repeat(rowptr[targets] - ends[:-1], counts)
-        return Rows(ends, col[edges], owner)
+        return Rows(ends, col[edges], owner, targets)
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
         """The counts of every window of this shape."""

@@ -1,12 +1,13 @@
 """Bytes become times: the durations of everything that a layer's windows consist of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
+from onehop.machines.ndp.retiling import ListingTimes, Retiling
 from onehop.machines.ndp.traffic import LayerTraffic, sums
 
 Reals = NDArray[np.float64]
@@ -26,7 +27,8 @@ class WindowTimes:
             host
             moves them in parts: an access to each module.
         pieces: [W]: pieces in which the window's adjacency is read, as many as buffers it fills.
-        adjacency: [W, R]: A, reading the rank's own adjacency, with row pointers and tile lists.
+        adjacency: [W, R]: A, reading the rank's own adjacency, with row pointers and tile lists, which are
+            stored instead where they are made.
         reads: [W, R]: slices that each other rank of the pod reads for this rank's bundle.
         edges: [W, R]: edges of the rank's bundle.
         read_ns: [R]: reading one slice of a feature vector.
@@ -37,6 +39,7 @@ class WindowTimes:
         reduce: [W]: the host adds outputs up, and makes final vectors of them.
         finals: [W, C]: Z, the host writes final vectors to the modules.
         write_back: [W, R]: W, the modules write them to DRAM.
+        listing: Where tile lists are made during the layer, the durations of that; None where they are not.
     """
 
     pod: int
@@ -57,14 +60,22 @@ class WindowTimes:
     reduce: Reals
     finals: Reals
     write_back: Reals
+    listing: ListingTimes | None = None
 
 
 def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of the adjacency or its row pointers.
+    """Cost of a burst of the adjacency: at random in it with tile lists, for each target by itself."""
+    return memory.random(1, runs=traffic.adjacency_places) if traffic.listed else memory.stream()
 
-    With tile lists, each target's pointer is looked up and then its part read, by turns: both at random.
-    """
-    return memory.random(1) if traffic.listed else memory.stream()
+
+def pointer_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
+    """Cost of a burst of row pointers: at random among them with tile lists."""
+    return memory.random(1, runs=traffic.pointer_places) if traffic.listed else memory.stream()
+
+
+def list_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
+    """Cost of a burst of the tile list, which is stored or read."""
+    return memory.stream("write" if traffic.relists else "read")
 
 
 def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
@@ -72,7 +83,7 @@ def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> Burst
 
     In order of their numbers, a rank's targets of a window are contiguous in it, however nodes are assigned.
     """
-    if not traffic.workload.reorders:
+    if not traffic.listed:
         return memory.stream("write")
     return memory.random(bursts, "write", runs=traffic.bundle_nodes * traffic.final_pods.size)
 
@@ -86,28 +97,41 @@ def read_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstT
     return memory.random(bursts, runs=traffic.bundle_nodes)
 
 
-def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
-    """The durations of a layer's windows."""
+def with_stored_list(times: WindowTimes, traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
+    """The durations of a layer that makes tile lists, if these were stored before."""
+    bursts = traffic.list_bytes[:, None] / traffic.config.burst_bytes
+    more = bursts * (memory.stream().ns - list_cost(traffic, memory).ns)
+    return replace(times, adjacency=times.adjacency + more, listing=None)
+
+
+def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | None = None) -> WindowTimes:
+    """The durations of a layer's windows.
+
+    Args:
+        traffic: What it moves.
+        memory: The DRAM's times.
+        retiling: The re-tiling of these windows, where tile lists are made during the layer.
+    """
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
     bursts, columns = traffic.slice_bursts, pods.slice_bytes(traffic.width) // ELEMENT_BYTES
-    per_channel_byte = 1.0 / config.channel_gbps
-    stream, fill = memory.stream(), memory.fill_ns
+    fill = memory.fill_ns
     work_ns = 0.0 if traffic.finals is None else traffic.finals.work_ns
 
     list_bursts = traffic.list_bytes[:, None] / config.burst_bytes
-    structure = traffic.adjacency_bursts + traffic.pointer_bursts[:, None]
-    adjacency = structure * adjacency_cost(traffic, memory).ns + list_bursts * stream.ns
-    adjacency += fill * (structure > 0)
+    parts, pointers = traffic.adjacency_bursts, traffic.pointer_bursts[:, None]
+    adjacency = parts * adjacency_cost(traffic, memory).ns + pointers * pointer_cost(traffic, memory).ns
+    adjacency += list_bursts * list_cost(traffic, memory).ns + fill * (parts + pointers > 0)
     read_ns = np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in traffic.final_slice_bursts])
 
-    def host(values: NDArray[np.int64], copies: int = 1) -> Reals:
+    def host(values: NDArray[np.int64], op: str = "read", copies: int = 1) -> Reals:
         """Time over one channel; every separate transfer has its own access time."""
-        return (values * per_channel_byte + control.access_ns * copies * (values > 0)).astype(np.float64)
+        accesses = control.access_ns * copies * (values > 0)
+        return (values * memory.byte_ns(op) + accesses).astype(np.float64)
 
     copies = 1 if traffic.broadcast else pods.in_channel
-    bundle_in = host(traffic.bundle_in_bytes, copies)
+    bundle_in = host(traffic.bundle_in_bytes, "write", copies)
     fullest = traffic.adjacency_bytes.max(axis=1)
     return WindowTimes(
         pod=pods.size,
@@ -127,6 +151,7 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
         bundle_in=bundle_in,
         outputs=sums(host(traffic.output_bytes), config.topology.channels),
         reduce=traffic.output_bytes.sum(axis=1) / config.host.reduce_gbps + traffic.targets * work_ns,
-        finals=sums(host(traffic.final_bytes), config.topology.channels),
+        finals=sums(host(traffic.final_bytes, "write"), config.topology.channels),
         write_back=traffic.write_bursts * write_ns + fill * (traffic.write_bursts > 0),
+        listing=None if retiling is None else retiling.times(),
     )

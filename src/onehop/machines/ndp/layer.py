@@ -5,22 +5,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp import energy, retiling
+from onehop.machines.ndp import energy
 from onehop.machines.ndp.bounds import Paths, paths
 from onehop.machines.ndp.case import LayerCase
-from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import (
     Reals,
     adjacency_cost,
+    list_cost,
+    pointer_cost,
     read_cost,
     times_of,
+    with_stored_list,
     write_cost,
 )
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.retiling import RetilingCost
-from onehop.machines.ndp.traffic import LayerTraffic, uses_channels
+from onehop.machines.ndp.retiling import Retiling, RetilingCost
+from onehop.machines.ndp.traffic import LayerTraffic, groups, uses_channels
 from onehop.machines.ndp.windows import Schedule, run
 from onehop.plans.ndp import BETWEEN_BUNDLES, HOST_ORDERS, NdpPlan
 
@@ -38,7 +40,7 @@ class LayerRun:
         schedule: The windows in the chosen one.
         paths: Work of both paths.
         control_ns: Flush, start and last status.
-        retiling: Cost of re-tiling; only in a first layer.
+        retiling: Cost of re-tiling, in the layer that does it.
     """
 
     workload: RankWorkload
@@ -58,18 +60,18 @@ class LayerRun:
 
     @property
     def retiling_ns(self) -> float:
-        """Time that re-tiling adds; 0 except in a first layer."""
+        """Time that re-tiling adds; 0 except in the layer that does it."""
         return 0.0 if self.retiling is None else self.retiling.time_ns
 
     @property
     def time_ns(self) -> float:
         """Total time."""
-        return self.control_ns + self.retiling_ns + self.schedule.total_ns
+        return self.control_ns + self.schedule.total_ns
 
     @property
     def bound_ns(self) -> float:
-        """Lower bound of the time, in any order: control, re-tiling, and the busier path."""
-        return self.control_ns + self.retiling_ns + self.paths.bound_ns
+        """Lower bound of the time, in any order: control, and the busier path."""
+        return self.control_ns + self.paths.bound_ns
 
     @property
     def hidden_share(self) -> float:
@@ -78,7 +80,7 @@ class LayerRun:
 
     def orders_ns(self) -> dict[str, float]:
         """Total time in every order that the plan allows."""
-        return {order: self.control_ns + self.retiling_ns + ns for order, ns in self.windows_ns.items()}
+        return {order: self.control_ns + ns for order, ns in self.windows_ns.items()}
 
     def phases_ns(self) -> dict[str, float]:
         """Time that each phase adds; they sum to :attr:`time_ns`.
@@ -88,12 +90,12 @@ class LayerRun:
         Host-path.
         """
         mean = self.schedule.rank_busy_ns.mean(axis=0)
-        busy = float(mean[:3].sum())
+        busy = float(mean[:4].sum())
         waits = max(0.0, self.schedule.total_ns - busy)
         imbalance = min(waits, float(self.schedule.busy_ns[:, 1].sum()) - busy)
         return {
             "control": self.control_ns,
-            "re-tiling": self.retiling_ns,
+            "re-tiling": float(mean[3]),
             "adjacency": float(mean[0]),
             "features": float(mean[1]),
             "write-back": float(mean[2]),
@@ -110,15 +112,16 @@ class LayerRun:
         traffic, memory = self.traffic, self.memory
         adjacency, features = self.by_rank(traffic.adjacency_bursts), self.by_rank(traffic.feature_bursts)
         writes = self.by_rank(traffic.write_bursts)
-        lists = float(traffic.list_bytes.sum()) / traffic.config.burst_bytes
+        lists = 0.0 if traffic.relists else float(traffic.list_bytes.sum()) / traffic.config.burst_bytes
         bursts = traffic.slice_bursts
         of_read = np.array([read_cost(traffic, memory, int(n)).activations for n in bursts])
         written = traffic.final_slice_bursts
         of_write = np.array([write_cost(traffic, memory, int(n)).activations for n in written])
         of_adjacency = adjacency_cost(traffic, memory).activations
         pointers = float(traffic.pointer_bursts.sum())
-        opened = features * of_read + writes * of_write + (adjacency + pointers) * of_adjacency
-        opened += lists * memory.stream().activations
+        opened = features * of_read + writes * of_write + adjacency * of_adjacency
+        opened += pointers * pointer_cost(traffic, memory).activations
+        opened += lists * list_cost(traffic, memory).activations
         read = np.asarray(adjacency + pointers + lists + features, dtype=np.float64)
         return read, writes.astype(np.float64), np.asarray(opened, dtype=np.float64)
 
@@ -169,25 +172,28 @@ class LayerRun:
         return summed
 
 
-def simulate(case: LayerCase, workload: RankWorkload, pods: Pods, first: bool) -> LayerRun:
+def simulate(case: LayerCase, workload: RankWorkload, pods: Pods) -> LayerRun:
     """Runs one layer in the plan's order of the host's work, or in the fastest.
 
     Args:
         case: The layer.
         workload: The graph on its ranks, in the plan's order.
         pods: The mapping.
-        first: Whether the graph must be re-tiled first.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
     """
     config, memory = case.config, case.memory
     traffic, channels = case.traffic(workload, pods), config.topology.channels
-    times = times_of(traffic, memory)
+    retiling, cost = retiling_of(case, workload, pods), None
+    times = times_of(traffic, memory, retiling)
     schedules = {order: run(times, channels, order) for order in host_orders(pods, case.plan)}
     windows_ns = {order: schedule.total_ns for order, schedule in schedules.items()}
     host_order = min(windows_ns, key=lambda order: windows_ns[order])
     schedule = run(times, channels, host_order, case.record) if case.record else schedules[host_order]
+    if retiling is not None:
+        stored = run(with_stored_list(times, traffic, memory), channels, host_order)
+        cost = retiling.cost(schedule.total_ns - stored.total_ns)
     return LayerRun(
         workload,
         traffic,
@@ -196,16 +202,30 @@ def simulate(case: LayerCase, workload: RankWorkload, pods: Pods, first: bool) -
         windows_ns,
         schedule,
         paths(times, channels),
-        control_ns(config, workload.graph.num_src, case.width),
-        retiling.cost(config, workload, memory) if first and workload.reorders else None,
+        control_ns(case, workload.graph.num_src),
+        cost,
     )
 
 
-def control_ns(config: NdpConfig, num_src: int, width: int) -> float:
+def retiling_of(case: LayerCase, workload: RankWorkload, pods: Pods) -> Retiling | None:
+    """The re-tiling that a layer does; None where it does none.
+
+    Raises:
+        ArgumentError: A buffer cannot hold one output slice.
+    """
+    batch = case.batched(pods).batch
+    if not case.relists or batch is None:
+        return None
+    window = groups(case.config, pods, case.width, case.plan.tile).window
+    return Retiling.of(case.config, case.memory, workload, window, batch)
+
+
+def control_ns(case: LayerCase, num_src: int) -> float:
     """Time of flushing dirty vectors from the host's caches, starting the modules, and the last status."""
-    control = config.control
-    dirty = min(num_src * width * ELEMENT_BYTES, control.flush_mib * 2**20)
-    return control.start_ns + control.poll_ns + dirty / (config.topology.channels * config.channel_gbps)
+    control = case.config.control
+    dirty = min(num_src * case.width * ELEMENT_BYTES, control.flush_mib * 2**20)
+    flush_ns = dirty / case.config.topology.channels * case.memory.byte_ns("write")
+    return control.start_ns + control.poll_ns + flush_ns
 
 
 def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:

@@ -23,17 +23,17 @@ from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.models import LayerWork
 from onehop.machines.ndp.outcome import LayerOutcome, outcome
 from onehop.machines.ndp.report import layer_report
-from onehop.machines.ndp.sampled import SampledLayer, Tell, sampled_layer
+from onehop.machines.ndp.sampled import SampledLayer, TargetsOf, Tell, sampled_layer
 from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Targets
 from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
-from onehop.plans.ndp import TRIED_TILINGS, NdpPlan
+from onehop.plans.ndp import BATCHED, TRIED_TILINGS, NdpPlan
 
 # A graph's number, its tiling, its batch, and a user's mapping.
-_Key = tuple[int, str, int, Pods | None]
-# Graphs, each in one order of targets, whose counts are cached.
-_MOST_WORKLOADS = 6
+_Key = tuple[int, str, int | None, Pods | None]
+# Graphs, each in one order of targets, whose counts are cached: an order a mapping, and two more.
+_MOST_WORKLOADS = 8
 # Windows whose events are in the reports' timelines.
 _RECORDED = 16
 
@@ -53,7 +53,8 @@ class Machine:
         self.plan = plan
         self.memory = MemoryTimes.of(self.config)
         self._workloads: OrderedDict[_Key, RankWorkload] = OrderedDict()
-        self._retiled: set[_Key] = set()
+        # Nodes of the batches in which a graph was re-tiled.
+        self._retiled: dict[_Key, int] = {}
 
     @property
     def name(self) -> str:
@@ -127,11 +128,7 @@ class Machine:
         reason = self.refuse(x.dtype)
         if reason is not None:
             raise ArgumentError(f"x: {self.name} {reason}; convert with .float().")
-        found = (
-            self._best_tiled(graph, [x.size(1)], plan, _RECORDED)[0]
-            if plan.retile == "adaptive"
-            else self._layer(graph, x.size(1), plan, record=_RECORDED)
-        )
+        found = self._layers(graph, [x.size(1)], plan, _RECORDED)[0]
         values = x if src_scale is None else x * src_scale.float().unsqueeze(1)
         out = functional.aggregate(found.run.workload, found.run.traffic.pods, values, weight)
         if reduce == "mean":
@@ -160,9 +157,7 @@ class Machine:
         """
         plan = self._checked(plan, graph)
         self.forget()
-        if plan.retile == "adaptive":
-            return self._best_tiled(graph, widths, plan, record)
-        return [self._layer(graph, width, plan, record) for width in widths]
+        return self._layers(graph, widths, plan, record)
 
     def chained(
         self, graph: Graph, works: Sequence[LayerWork], plan: NdpPlan | None = None, record: int = _RECORDED
@@ -186,22 +181,16 @@ class Machine:
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
         plan = self._checked(plan, graph)
-        if plan.retile == "adaptive":
-            plans = [replace(plan, retile=each) for each in TRIED_TILINGS]
-            whole = [self.chained(graph, works, each, record) for each in plans]
-            best = min(range(len(plans)), key=lambda at: sum(layer.time_ns for layer in whole[at]))
-            # The others were only tried: their lists of tiles are not there.
-            self._retiled = {self._tiled(graph, plans[best])}
-            return whole[best]
-        found: list[LayerOutcome] = []
-        for work in reversed(works):
-            pods = found[0].run.traffic.pods if found else None
-            # Re-tiling is the first layer's, whose turn comes last.
-            self._retiled.add(self._tiled(graph, plan))
-            if len(found) == len(works) - 1:
-                self.forget()
-            found.insert(0, self._layer(graph, work.width, plan, record, Finals(work.outputs, work.ns, pods)))
-        return found
+        found: dict[NdpPlan, list[LayerOutcome]] = {}
+        retiled = {}
+        for each in plan.tried:
+            found[each] = self._chained(graph, works, each, record)
+            retiled[each] = self._retiled
+            self._retiled = {}
+        best = min(found, key=lambda each: sum(map(_time_ns, found[each])))
+        # The others were only tried: their lists of tiles are not there.
+        self._retiled = retiled[best]
+        return found[best]
 
     def sampled(
         self,
@@ -235,15 +224,17 @@ class Machine:
                 host has a cache, or rows that are computed should be re-tiled.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
-        plan, targets, by_number = self._sampled_graph(graph, plan)
-        found: dict[tuple[int, bool], SampledLayer] = {}
-        layers = []
-        for number, width in enumerate(widths):
-            key = width, number == 0 and plan.reorders
+        plan, ordered_of, by_number = self._sampled_graph(graph, plan)
+        found: dict[tuple[int, int | None], SampledLayer] = {}
+        layers: list[SampledLayer] = []
+        retiled: int | None = None
+        for width in widths:
+            key = width, retiled
+            case = LayerCase(self.config, self.memory, plan, width, retiled=retiled)
             if key not in found:
-                case = LayerCase(self.config, self.memory, plan, width)
-                found[key] = sampled_layer(case, (targets, by_number), sample or Sample(), key[1], tell)
+                found[key] = sampled_layer(case, ordered_of, by_number, sample or Sample(), tell)
             layers.append(found[key])
+            retiled = case.batched(Pods.of(self.config.topology, found[key].mapping)).batch
         return layers
 
     def forget(self) -> None:
@@ -257,10 +248,18 @@ class Machine:
             graph: The graph.
             plan: Says the order of targets; None means the machine's plan.
             pods: The mapping, where a user's assigns nodes to ranks; None means that of GraNDe's mappings.
+
+        Raises:
+            ArgumentError: The order depends on batches, and the plan has no size of them.
         """
         plan = self._checked(plan, graph)
-        own = None if pods is None else pods.own
-        key = (graph.number, plan.retile, plan.batch if plan.reorders else 0, own)
+        own, batch = None if pods is None else pods.own, plan.batch if plan.retile in BATCHED else 1
+        if batch is None:
+            raise ArgumentError(
+                f"plan: with retile={plan.retile!r} the order depends on the batch, and batch=None means a "
+                "window of a layer, which is not known here; expected batch to be a number of nodes."
+            )
+        key = (graph.number, plan.retile, batch, own)
         if key not in self._workloads:
             self._workloads[key] = RankWorkload(
                 graph,
@@ -268,7 +267,7 @@ class Machine:
                 self.config.module.adjacency_entry_bytes,
                 self.config.burst_bytes,
                 retile=plan.retile,
-                batch=plan.batch,
+                batch=batch,
                 pods=own,
             )
         self._workloads.move_to_end(key)
@@ -277,48 +276,61 @@ class Machine:
             self._workloads.popitem(last=False)
         return found
 
+    def _layers(self, graph: Graph, widths: Sequence[int], plan: NdpPlan, record: int) -> list[LayerOutcome]:
+        """The layers of a model under the plan, or under those of its choices that make it fastest.
+
+        A model has one list of tiles: the layers before the one that makes it are in index order, and so are
+        those after it that are faster that way.
+        """
+        before, (first, *others) = dict(self._retiled), plan.tried
+        best = plain = [self._layer(graph, width, first, record) for width in widths]
+        kept, times = self._retiled, {first.retile: [layer.time_ns for layer in plain]}
+        for own in others:
+            for begin in range(len(widths)):
+                self._retiled = dict(before)
+                listed = [self._layer(graph, width, own, record) for width in widths[begin:]]
+                if begin == 0:
+                    times[own.retile] = [layer.time_ns - layer.run.retiling_ns for layer in listed]
+                after = zip(plain[begin + 1 :], listed[1:], strict=True)
+                mixed = [*plain[:begin], listed[0], *(min(pair, key=_time_ns) for pair in after)]
+                if sum(map(_time_ns, mixed)) < sum(map(_time_ns, best)):
+                    best, kept = mixed, self._retiled
+        self._retiled = kept
+        if not others:
+            return best
+        return [
+            replace(layer, tilings_ns={name: own[at] for name, own in times.items()})
+            for at, layer in enumerate(best)
+        ]
+
     def _layer(
         self, graph: Graph, width: int, plan: NdpPlan, record: int, finals: Finals | None = None
     ) -> LayerOutcome:
         key = self._tiled(graph, plan)
-        case = LayerCase(self.config, self.memory, plan, width, finals, record)
-        found = outcome(case, partial(self.workload, graph), first=key not in self._retiled)
-        self._retiled.add(key)
+        case = LayerCase(self.config, self.memory, plan, width, finals, record, self._retiled.get(key))
+        found = outcome(case, partial(self.workload, graph))
+        batch = case.batched(found.run.traffic.pods).batch
+        if case.relists and batch is not None:
+            self._retiled[key] = batch
         return found
 
-    def _best_tiled(
-        self, graph: Graph, widths: Sequence[int], plan: NdpPlan, record: int
+    def _chained(
+        self, graph: Graph, works: Sequence[LayerWork], plan: NdpPlan, record: int
     ) -> list[LayerOutcome]:
-        """The layers of a model under the tilings that make it fastest; re-tiling is paid once."""
-        plans = {each: replace(plan, retile=each) for each in TRIED_TILINGS}
-        before, times, paid = set(self._retiled), dict[str, list[float]](), dict[str, float]()
-        for name, own in plans.items():
-            self._retiled = set(before)
-            found = [self._layer(graph, width, own, record=0) for width in widths]
-            paid[name] = sum(layer.run.retiling_ns for layer in found)
-            times[name] = [layer.time_ns - layer.run.retiling_ns for layer in found]
-        # One list of tiles a model: where it does not help a layer, targets stay in index order there.
-        mixed = {
-            name: [
-                "index" if index <= own else name
-                for index, own in zip(times["index"], times[name], strict=True)
-            ]
-            for name in plans
-        }
-        totals = {
-            name: sum(times[each][at] for at, each in enumerate(chosen))
-            + (paid[name] if name in chosen else 0.0)
-            for name, chosen in mixed.items()
-        }
-        best = min(totals, key=lambda name: totals[name])
-        self._retiled = before
-        return [
-            replace(
-                self._layer(graph, width, plans[name], record),
-                tilings_ns={each: times[each][at] for each in plans},
-            )
-            for at, (width, name) in enumerate(zip(widths, mixed[best], strict=True))
-        ]
+        self.forget()
+        if plan.batch is None and plan.retile in BATCHED:
+            # Later layers come first, in an order that depends on the first one's batch: its own, by itself.
+            self._layer(graph, works[0].width, plan, record=0)
+            plan = replace(plan, batch=self._retiled[self._tiled(graph, plan)])
+        found: list[LayerOutcome] = []
+        for work in reversed(works):
+            pods = found[0].run.traffic.pods if found else None
+            # Re-tiling is the first layer's, whose turn comes last.
+            self._retiled[self._tiled(graph, plan)] = plan.batch or 1
+            if len(found) == len(works) - 1:
+                self.forget()
+            found.insert(0, self._layer(graph, work.width, plan, record, Finals(work.outputs, work.ns, pods)))
+        return found
 
     def _own(self, plan: NdpPlan) -> Pods | None:
         """The plan's mapping, where it is a user's."""
@@ -331,30 +343,33 @@ class Machine:
 
     def _sampled_graph(
         self, graph: Graph | RowSource, plan: NdpPlan | None
-    ) -> tuple[NdpPlan, Targets, Targets]:
-        """The plan; targets in its order, with nodes as its mapping assigns them; and by number, in turn."""
+    ) -> tuple[NdpPlan, TargetsOf, Targets]:
+        """The plan; targets in the order of one, with nodes as its mapping assigns them; and by number."""
         if isinstance(graph, Graph):
             plan = self._checked(plan, graph)
         else:
             plan = plan or self.plan or NdpPlan(retile="index")
-        if plan.retile == "adaptive":
+        if len(plan.tried) > 1:
             raise ArgumentError(
                 "plan: retile='adaptive' runs every tiling of the whole graph, and a sample has one; choose "
                 f"{', '.join(map(repr, TRIED_TILINGS[:-1]))} or {TRIED_TILINGS[-1]!r}."
             )
         own, untiled = self._own(plan), replace(plan, retile="index")
         if isinstance(graph, Graph):
-            targets: Targets = self.workload(graph, plan, own)
             by_number: Targets = self.workload(graph, untiled)
-        elif plan.reorders:
+            return plan, lambda each: self.workload(graph, each, own), by_number
+        if plan.reorders:
             raise ArgumentError(
                 f"plan: re-tiling ({plan.retile!r}) lists the sources of every row, and of this graph only "
                 "some are computed; choose retile='index' or 'none'."
             )
-        else:
-            targets = ComputedTargets(graph, self.config, plan.retile, own)
-            by_number = ComputedTargets(graph, self.config, "index", None)
-        return plan, targets, targets if plan == untiled and own is None else by_number
+        targets = ComputedTargets(graph, self.config, plan.retile, own)
+        same = plan == untiled and own is None
+        return (
+            plan,
+            lambda _: targets,
+            targets if same else ComputedTargets(graph, self.config, "index", None),
+        )
 
     def _checked(self, plan: NdpPlan | None, graph: Graph) -> NdpPlan:
         plan = self.plan if plan is None else plan
@@ -363,6 +378,10 @@ class Machine:
         if not isinstance(plan, NdpPlan):
             raise ArgumentError(f"plan: expected an onehop.plans.NdpPlan, got {type(plan).__name__}.")
         return plan
+
+
+def _time_ns(layer: LayerOutcome) -> float:
+    return layer.time_ns
 
 
 def _counted(config: NdpConfig) -> tuple[Topology, int, int]:

@@ -28,11 +28,13 @@ class MemoryTimes:
         rank: A rank as its module sees it: the DRAM-path.
         bus: All ranks of a channel, as the baseline's host sees them.
         level: The level that gives the times.
+        channel_gbps: Bandwidth of the Host-path of a channel; 0 means that of streams over the bus.
     """
 
     rank: Memory
     bus: Memory
     level: str
+    channel_gbps: float
 
     @classmethod
     def of(cls, config: NdpConfig) -> "MemoryTimes":
@@ -44,7 +46,8 @@ class MemoryTimes:
                 device, ranks, chosen.layout, refresh_mode=chosen.refresh_mode, close_after=chosen.close_after
             )
 
-        return cls(behind(1), behind(config.topology.ranks_per_channel), chosen.level)
+        ranks = config.topology.ranks_per_channel
+        return cls(behind(1), behind(ranks), chosen.level, config.host.channel_gbps)
 
     @property
     def device(self) -> Dram:
@@ -80,6 +83,12 @@ class MemoryTimes:
     def stream(self, op: str = "read", *, on_bus: bool = False) -> BurstTime:
         """Cost of sequential bursts."""
         return _cost(self._of(on_bus), Access("sequential", self.burst_bytes, op), self.level)
+
+    def byte_ns(self, op: str = "read") -> float:
+        """Time of a byte that the host reads from the modules of a channel, or writes to them."""
+        if self.channel_gbps:
+            return 1.0 / self.channel_gbps
+        return self.stream(op, on_bus=True).ns / self.burst_bytes
 
     def _of(self, on_bus: bool) -> Memory:
         return self.bus if on_bus else self.rank

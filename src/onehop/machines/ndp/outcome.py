@@ -94,13 +94,12 @@ def gain(other_ns: float, own_ns: float) -> float:
     return other_ns / own_ns if own_ns else 1.0
 
 
-def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutcome:
+def outcome(case: LayerCase, workload_of: WorkloadOf) -> LayerOutcome:
     """Runs a layer under every mapping and takes the plan's, or the fastest.
 
     Args:
         case: The layer.
         workload_of: The graph in a plan's order, with nodes as a mapping assigns them.
-        first: Whether re-tiling must be done first.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or no mapping can have the plan's order.
@@ -115,7 +114,7 @@ def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutco
     impossible: dict[str, str] = {}
     for pods in choices:
         try:
-            runs[pods.name] = simulate(case, workload_of(plan, pods), pods, first)
+            runs[pods.name] = simulate(case, workload_of(case.batched(pods), pods), pods)
         except ArgumentError as error:
             if pods is asked:
                 raise
@@ -126,7 +125,7 @@ def outcome(case: LayerCase, workload_of: WorkloadOf, first: bool) -> LayerOutco
     by_number, by_index = workload_of(untiled.plan, None), None
     if plan.reorders:
         pods = chosen.traffic.pods
-        by_index = simulate(untiled, workload_of(untiled.plan, pods), pods, first=False)
+        by_index = simulate(untiled, workload_of(untiled.plan, pods), pods)
     return LayerOutcome(
         plan,
         case.width,

@@ -137,13 +137,12 @@ def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers)
         output_bytes: [W, a multiple of the channels]: bytes of outputs that the host reads.
     """
     config, pods, width = traffic.config, traffic.pods, traffic.width
-    topology, per_byte = config.topology, 1.0 / config.channel_gbps
-    channels = topology.channels
+    topology, channels = config.topology, config.topology.channels
     bursts = traffic.slice_bursts
     columns = pods.slice_bytes(width) // ELEMENT_BYTES
 
-    adjacency = _structure_bytes(traffic) / channels * per_byte
-    pre = adjacency + _instruction_bytes(traffic) * per_byte + config.control.poll_ns
+    adjacency = _structure_bytes(traffic) / channels * memory.byte_ns()
+    pre = adjacency + _instruction_bytes(traffic) * memory.byte_ns("write") + config.control.poll_ns
 
     read_ns = bursts * np.array([read_cost(traffic, memory, int(n)).ns for n in bursts])
     unit_ns = -(-columns // config.module.lanes) * 1000.0 / config.module.clock_mhz
@@ -151,7 +150,7 @@ def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers)
     features = work.max(axis=1) + memory.fill_ns
 
     touched = sums((output_bytes > 0).astype(np.int64), channels)
-    outputs = sums(output_bytes, channels) * per_byte + touched * config.control.access_ns
+    outputs = sums(output_bytes, channels) * memory.byte_ns() + touched * config.control.access_ns
     in_channel = traffic.pod_nodes * topology.ranks_per_channel
     results = traffic.write_bursts * np.array(
         [memory.random(int(n), "write", on_bus=True, runs=in_channel).ns for n in bursts]

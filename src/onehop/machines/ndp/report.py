@@ -27,7 +27,7 @@ def layer_report(found: LayerOutcome) -> Report:
         bytes=run.bytes(),
         energy_nj=run.energy_nj(),
         figures=_figures(found),
-        timeline=trace(run.schedule.events, run.control_ns, run.retiling_ns),
+        timeline=trace(run.schedule.events, run.control_ns),
     )
 
 
@@ -152,9 +152,7 @@ def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
     traffic, busy, total_ns = run.traffic, run.schedule.rank_busy_ns / 1e6, run.schedule.total_ns
     bursts_read, bursts_written, opened = run.commands_by_rank()
     bursts, burst_bytes = bursts_read + bursts_written, traffic.config.burst_bytes
-    read = run.by_rank(traffic.adjacency_bursts) + run.by_rank(traffic.feature_bursts)
-    read = (read + int(traffic.pointer_bursts.sum())) * burst_bytes + int(traffic.list_bytes.sum())
-    moved = read + run.by_rank(traffic.write_bursts) * burst_bytes
+    moved = np.rint(bursts * burst_bytes).astype(np.int64)
     useful = run.by_rank(traffic.pod_reads) * traffic.pods.slice_bytes(traffic.width)
     useful = useful + run.by_rank(traffic.adjacency_bytes) + run.by_rank(traffic.final_bytes)
     gbps = _gbps(moved, total_ns)
@@ -164,8 +162,9 @@ def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
         adjacency_ms=busy[:, 0],
         features_ms=busy[:, 1],
         write_back_ms=busy[:, 2],
-        idle_ms=total_ns / 1e6 - busy[:, :3].sum(axis=1),
-        unit_bound_ms=busy[:, 3],
+        listing_ms=busy[:, 3],
+        idle_ms=total_ns / 1e6 - busy[:, :4].sum(axis=1),
+        unit_bound_ms=busy[:, 4],
         bytes=moved,
         useful_bytes=useful,
         activations=opened,
@@ -189,6 +188,7 @@ def _channel_lines(run: LayerRun) -> list[dict[str, float]]:
         bundle_write_ms=busy[:, 1],
         outputs_ms=busy[:, 2],
         finals_ms=busy[:, 3],
+        lists_ms=busy[:, 4],
         idle_ms=total_ns / 1e6 - busy.sum(axis=1),
         bytes=moved,
         gbps=_gbps(moved, total_ns),

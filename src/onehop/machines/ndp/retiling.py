@@ -1,14 +1,37 @@
-"""Cost of re-tiling, in the first layer only: scanning, flags, lists to the host, tile lists back."""
+"""Re-tiling in the first layer: what is listed for each window while the window before it is worked on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
 
 from onehop.machines.ndp.config import NdpConfig
-from onehop.machines.ndp.counts import RankWorkload
-from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.traffic import NODE_BYTES
+from onehop.machines.ndp.counts import RankWorkload, Scanned
+from onehop.machines.ndp.mapping import Integers
+from onehop.machines.ndp.memory_times import BurstTime, MemoryTimes
+from onehop.machines.ndp.traffic import NODE_BYTES, sums
+
+Reals = NDArray[np.float64]
 
 # A unit's record of the number of nodes of a row, by which lists are merged row by row. An assumption.
 _ROW_NOTE_BYTES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListingTimes:
+    """Durations in ns of listing each window's targets: W windows, R ranks, C channels.
+
+    Attributes:
+        scan: [W, R]: a rank reads its adjacency in order, and tests and sets flags.
+        lists: [W, C]: the host reads the lists, with a poll a batch.
+        merge: [W]: it merges them.
+        tiles: [W]: it writes the tile list, on every channel at once; 0 where nothing is listed.
+    """
+
+    scan: Reals
+    lists: Reals
+    merge: Reals
+    tiles: Reals
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +39,15 @@ class RetilingCost:
     """One re-tiling of a graph.
 
     Attributes:
-        time_ns: Total time. Batches are a pipeline of two steps, modules and host: the longer step's time,
-            and the shorter one's for one batch.
-        modules_ns: Time of the slowest module: scanning its adjacency, testing flags, writing the tile list.
-        host_ns: Reading lists, merging them, broadcasting tile lists.
+        time_ns: Time that it adds to its layer, over one that reads stored tile lists.
+        batch: Nodes that are listed before lists are merged.
+        scan_ns: Reading the adjacency and its row pointers in order, of the rank that takes longest.
+        flags_ns: Testing and setting flags, of the rank that takes longest.
+        store_ns: Writing the tile list to DRAM, of each rank.
+        modules_ns: All of this, of the rank that takes longest.
+        merge_ns: The host's merging.
+        host_ns: This, and the busiest channel's reading of lists and writing of tile lists.
+        hidden_share: Share of modules' and host's time that passes while the layer does other work.
         bytes: Bytes, by kind.
         bursts_read: DRAM bursts, over all ranks.
         bursts_written: DRAM bursts, over all ranks.
@@ -27,66 +55,151 @@ class RetilingCost:
     """
 
     time_ns: float
+    batch: int
+    scan_ns: float
+    flags_ns: float
+    store_ns: float
     modules_ns: float
+    merge_ns: float
     host_ns: float
+    hidden_share: float
     bytes: dict[str, int]
     bursts_read: float
     bursts_written: float
     activations: float
 
 
-def cost(config: NdpConfig, workload: RankWorkload, memory: MemoryTimes) -> RetilingCost:
-    """Cost of re-tiling the graph; zero if its targets are in order of their numbers.
+@dataclass(frozen=True, slots=True)
+class Retiling:
+    """What is listed for each window before its adjacency can be read; batches are listed whole.
 
-    Args:
+    Attributes:
         config: The machine.
-        workload: The graph on its ranks.
         memory: The DRAM's times.
+        batch: Nodes of a batch.
+        by_rows: Whether lists are merged row by row.
+        nodes_of_rank: [R]: sources of the graph that are assigned to each rank.
+        scanned: What the units read: rows, [W]; edges and nodes, [W, R].
+        batches: [W]: batches that are merged.
     """
-    topology = config.topology
-    if not workload.reorders or workload.graph.num_dst == 0:
-        return RetilingCost(0.0, 0.0, 0.0, {}, 0.0, 0.0, 0.0)
-    nodes, burst = workload.graph.num_dst, config.burst_bytes
-    nodes_of_rank, edges_of_rank = workload.nodes_of_rank, workload.edges_of_rank
 
-    stream, stream_out = memory.stream(), memory.stream("write")
-    # A bit for each node that is assigned to the rank.
-    flags = -(-int(nodes_of_rank.max()) // (8 * burst))
-    flag, flag_out = memory.random(1, runs=flags), memory.random(1, "write", runs=flags)
-    pointers = nodes * config.module.row_pointer_bytes
-    scanned = (edges_of_rank * config.module.adjacency_entry_bytes + pointers) / burst
-    flags_read = edges_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
-    flags_written = nodes_of_rank * (1.0 if config.module.flags_in_dram else 0.0)
-    stored = nodes * NODE_BYTES / burst
-    per_rank = (
-        scanned * stream.ns + flags_read * flag.ns + flags_written * flag_out.ns + stored * stream_out.ns
-    )
-    modules = float(per_rank.max())
+    config: NdpConfig
+    memory: MemoryTimes
+    batch: int
+    by_rows: bool
+    nodes_of_rank: Integers
+    scanned: Scanned
+    batches: Integers
 
-    notes = nodes * _ROW_NOTE_BYTES * topology.ranks if workload.retile == "rows" else 0
-    lists, tiles = nodes * NODE_BYTES, nodes * NODE_BYTES * topology.channels
-    out_ns = (lists + notes) / topology.channels / config.channel_gbps
-    host = out_ns + nodes / config.host.merge_nodes_per_us * 1000.0 + nodes * NODE_BYTES / config.channel_gbps
-    batches = -(-nodes // workload.batch)
-    # Lists are read from every module; the tile list is one broadcast a channel.
-    host += batches * (config.control.poll_ns + config.control.access_ns * (topology.ranks_per_channel + 1))
-    return RetilingCost(
-        time_ns=max(modules, host) + min(modules, host) / batches,
-        modules_ns=modules,
-        host_ns=host,
-        bytes={
-            "retile_scan": round(float(scanned.sum()) * burst),
-            "retile_flags": round(float((flags_read + flags_written).sum()) * burst),
-            "retile_lists": lists + notes,
-            "retile_tile_lists": tiles,
-            "retile_stored": nodes * NODE_BYTES * topology.ranks,
-        },
-        bursts_read=float((scanned + flags_read).sum()),
-        bursts_written=float(flags_written.sum() + stored * topology.ranks),
-        activations=float(
-            scanned.sum() * stream.activations
-            + flags_read.sum() * flag.activations
-            + flags_written.sum() * flag_out.activations
-            + stored * topology.ranks * stream_out.activations
-        ),
-    )
+    @classmethod
+    def of(
+        cls, config: NdpConfig, memory: MemoryTimes, workload: RankWorkload, window: int, batch: int
+    ) -> "Retiling":
+        """The re-tiling of a graph.
+
+        Args:
+            config: The machine.
+            memory: The DRAM's times.
+            workload: The graph on its ranks, in a re-tiled order.
+            window: Targets of a window.
+            batch: Nodes of a batch.
+        """
+        nodes = workload.num_dst
+        last = np.minimum(np.arange(window, nodes + window, window), nodes)
+        batches = np.concatenate([[0], -(-last // batch)])
+
+        def by_window(of_batches: Integers) -> Integers:
+            before = np.zeros((1, *of_batches.shape[1:]), dtype=np.int64)
+            sums: Integers = np.concatenate([before, of_batches.cumsum(axis=0)])[batches]
+            return sums[1:] - sums[:-1]
+
+        scanned = Scanned(*map(by_window, workload.scanned(batch)))
+        by_rows = workload.retile == "rows"
+        return cls(config, memory, batch, by_rows, workload.nodes_of_rank, scanned, np.diff(batches))
+
+    def part(self, first: int, last: int) -> "Retiling":
+        """The windows from ``first`` up to ``last``."""
+        scanned = Scanned(*(each[first:last] for each in self.scanned))
+        return replace(self, scanned=scanned, batches=self.batches[first:last])
+
+    def times(self) -> ListingTimes:
+        """The durations."""
+        config, control, scanned = self.config, self.config.control, self.scanned
+        scan = self._scan_bursts() * self.memory.stream().ns + self._flags_ns()
+        notes = _ROW_NOTE_BYTES * scanned.rows[:, None] if self.by_rows else 0
+        ranks_per_channel = config.topology.ranks_per_channel
+        exchange = control.poll_ns + control.access_ns * ranks_per_channel
+        lists = sums(scanned.nodes * NODE_BYTES + notes, config.topology.channels)
+        nodes = scanned.nodes.sum(axis=1)
+        return ListingTimes(
+            scan + self.memory.fill_ns * (scan > 0),
+            lists * self.memory.byte_ns() + exchange * self.batches[:, None],
+            nodes / config.host.merge_nodes_per_us * 1000.0,
+            nodes * NODE_BYTES * self.memory.byte_ns("write") + control.access_ns * self.batches,
+        )
+
+    def ahead_ns(self) -> Reals:
+        """Return [W]: time of the slowest rank's listing in each window, for the next one."""
+        scan = np.append(self.times().scan.max(axis=1), 0.0)
+        scan[1] += scan[0]
+        return scan[1:]
+
+    def cost(self, added_ns: float) -> RetilingCost:
+        """The whole, given the time that it adds to its layer."""
+        config, memory, scanned, times = self.config, self.memory, self.scanned, self.times()
+        ranks, nodes = config.topology.ranks, int(scanned.nodes.sum())
+        read, (tests, sets) = self._scan_bursts(), self._flags()
+        stored = nodes * NODE_BYTES / config.burst_bytes
+        store_ns = stored * memory.stream("write").ns
+        modules_ns = float(times.scan.sum(axis=0).max()) + store_ns
+        merge_ns = float(times.merge.sum())
+        host_ns = merge_ns + float(times.lists.sum(axis=0).max() + times.tiles.sum())
+        work_ns = modules_ns + host_ns
+        notes = _ROW_NOTE_BYTES * int(scanned.rows.sum()) * ranks if self.by_rows else 0
+        return RetilingCost(
+            time_ns=added_ns,
+            batch=self.batch,
+            scan_ns=float(read.sum(axis=0).max()) * memory.stream().ns,
+            flags_ns=float(self._flags_ns().sum(axis=0).max()),
+            store_ns=store_ns,
+            modules_ns=modules_ns,
+            merge_ns=merge_ns,
+            host_ns=host_ns,
+            hidden_share=min(1.0, max(0.0, 1.0 - added_ns / work_ns)) if work_ns else 1.0,
+            bytes={
+                "retile_scan": round(float(read.sum()) * config.burst_bytes),
+                "retile_flags": round(float((tests + sets).sum()) * config.burst_bytes),
+                "retile_lists": nodes * NODE_BYTES + notes,
+                "retile_tile_lists": nodes * NODE_BYTES * config.topology.channels,
+                "retile_stored": nodes * NODE_BYTES * ranks,
+            },
+            bursts_read=float((read + tests).sum()),
+            bursts_written=float(sets.sum()) + stored * ranks,
+            activations=float(
+                read.sum() * memory.stream().activations
+                + tests.sum() * self._flag().activations
+                + sets.sum() * self._flag("write").activations
+                + stored * ranks * memory.stream("write").activations
+            ),
+        )
+
+    def _scan_bursts(self) -> Reals:
+        """Return [W, R]: bursts of adjacency and row pointers, read in order."""
+        module, scanned = self.config.module, self.scanned
+        pointers = scanned.rows[:, None] * module.row_pointer_bytes
+        bursts: Reals = (scanned.edges * module.adjacency_entry_bytes + pointers) / self.config.burst_bytes
+        return bursts
+
+    def _flags(self) -> tuple[Integers, Integers]:
+        """Return [W, R] twice: flags tested, one an edge, and set, one a node."""
+        tests, sets = self.scanned.edges, self.scanned.nodes
+        return (tests, sets) if self.config.module.flags_in_dram else (0 * tests, 0 * sets)
+
+    def _flags_ns(self) -> Reals:
+        tests, sets = self._flags()
+        return tests * self._flag().ns + sets * self._flag("write").ns
+
+    def _flag(self, op: str = "read") -> BurstTime:
+        """Cost of a flag among the rank's, a bit for each of its nodes."""
+        places = -(-int(self.nodes_of_rank.max()) // (8 * self.config.burst_bytes))
+        return self.memory.random(1, op, runs=places)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from onehop.errors import ArgumentError
-from onehop.machines.ndp import bounds, retiling
+from onehop.machines.ndp import bounds
 from onehop.machines.ndp.baseline import GraphSize, host_alone
 from onehop.machines.ndp.case import LayerCase
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
-from onehop.machines.ndp.layer import control_ns, host_orders
+from onehop.machines.ndp.layer import control_ns, host_orders, retiling_of
 from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PRIOR_PODS, steps_of
 from onehop.machines.ndp.sampled_windows import Stretch, Targets, segments, stretches
@@ -22,6 +22,8 @@ from onehop.machines.ndp.traffic import groups
 from onehop.machines.ndp.windows import run
 from onehop.plans.ndp import NdpPlan
 
+# A graph's targets in the order of a plan.
+TargetsOf = Callable[[NdpPlan], Targets]
 # Progress: what is done, and the share of it that is done.
 Tell = Callable[[str, float], None]
 # Edges over which the host's time is taken to grow evenly: many more than fill a burst.
@@ -34,7 +36,7 @@ class SampledMapping:
 
     Attributes:
         host_order: The host's order with the shortest estimated time.
-        time_ns: Time, re-tiling included where it was needed.
+        time_ns: Time, with re-tiling where it was needed.
         bound_ns: Estimated lower bound of the time, in any order. It has no interval: the largest of several
             estimated sums tends to lie above the largest sum.
         orders_ns: Estimated time in every order that the plan allows.
@@ -100,7 +102,7 @@ class SampledLayer:
 
 
 def sampled_layer(
-    case: LayerCase, targets: tuple[Targets, Targets], sample: Sample, first: bool, tell: Tell
+    case: LayerCase, ordered_of: TargetsOf, by_number: Targets, sample: Sample, tell: Tell
 ) -> SampledLayer:
     """Estimates a layer under every mapping that the plan allows, and takes the fastest.
 
@@ -108,9 +110,9 @@ def sampled_layer(
 
     Args:
         case: The layer.
-        targets: Targets in the plan's order, with nodes as its mapping assigns them; and by number, in turn.
+        ordered_of: Targets in a plan's order, with nodes as the mapping of the case's plan assigns them.
+        by_number: Targets by number, with nodes assigned in turn.
         sample: Size of the sample.
-        first: Whether re-tiling, whose time is known exactly, must be done first.
         tell: Told what is done, and how far it is.
 
     Raises:
@@ -119,25 +121,22 @@ def sampled_layer(
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     config, plan, width = case.config, case.plan, case.width
-    ordered, by_number = targets
     if config.host.llc_mib:
         raise ArgumentError(
             "host.llc_mib: what a cache holds depends on all windows before, and a sample has only some; "
             "set it to 0, or simulate the whole graph."
         )
-    if ordered.num_dst == 0:
+    if by_number.num_dst == 0:
         raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
     fixed = plan.mapping != "adaptive"
     choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
-    own_ns = control_ns(config, ordered.num_src, width)
-    if first and isinstance(ordered, RankWorkload):
-        own_ns += retiling.cost(config, ordered, case.memory).time_ns
+    own_ns = control_ns(case, by_number.num_src)
     runs: dict[str, _SampledRun] = {}
     impossible: dict[str, str] = {}
     for number, pods in enumerate(choices):
         tell(f"sampling {pods.name}", number / (len(choices) + 1))
         try:
-            runs[pods.name] = _SampledRun(case, ordered, pods, sample, own_ns)
+            runs[pods.name] = _SampledRun(case, ordered_of(case.batched(pods)), pods, sample, own_ns)
         except ArgumentError as error:
             if fixed:
                 raise
@@ -149,20 +148,20 @@ def sampled_layer(
     untiled = replace(case.untiled, plan=replace(case.untiled.plan, host_order="after"))
     priors = {}
     for pods in (Pods.of(config.topology, each) for each in PRIOR_PODS):
-        if by_number is ordered and pods.name in runs:
+        if pods.name in runs and runs[pods.name].targets is by_number:
             priors[pods.name] = runs[pods.name].prior
         elif pods.slice_bytes(width).max() <= config.module.buffer_bytes:
             priors[pods.name] = _SampledRun(untiled, by_number, pods, sample, 0.0).prior
     chosen = runs[name]
     best_prior = min(priors.values(), key=lambda found: found.value)
-    edges = chosen.edges if ordered.num_edges is None else Estimate.exact(ordered.num_edges)
-    size = GraphSize(ordered.num_src, ordered.num_dst, round(edges.value))
+    edges = chosen.edges if by_number.num_edges is None else Estimate.exact(by_number.num_edges)
+    size = GraphSize(by_number.num_src, by_number.num_dst, round(edges.value))
     host_ns = host_alone(case, size, size.num_edges).time_ns
     # The host's time grows evenly with the edges.
     more = replace(size, num_edges=size.num_edges + _MANY)
     slope = (host_alone(case, more, more.num_edges).time_ns - host_ns) / _MANY
     time = chosen.mapping.time_ns
-    over_host = chosen.gain(host_ns, slope if ordered.num_edges is None else 0.0)
+    over_host = chosen.gain(host_ns, slope if by_number.num_edges is None else 0.0)
     # Samples of prior machines are others, so errors add up as squares do.
     gain = best_prior.value / time.value
     relative = ((best_prior.half / best_prior.value) ** 2 + (time.half / time.value) ** 2) ** 0.5
@@ -189,7 +188,8 @@ class _SampledRun:
         self, case: LayerCase, targets: Targets, pods: Pods, sample: Sample, fixed_ns: float
     ) -> None:
         config, memory, plan = case.config, case.memory, case.plan
-        shape = groups(config, pods, case.width, plan.tile)
+        shape, self.targets = groups(config, pods, case.width, plan.tile), targets
+        retiling = retiling_of(case, targets, pods) if isinstance(targets, RankWorkload) else None
         orders = host_orders(pods, plan)
         windows = -(-targets.num_dst // shape.window)
         runs = Runs.draw(windows, sample, (case.width, pods.size))
@@ -199,12 +199,17 @@ class _SampledRun:
             runs = Runs.every(windows)
             wanted = stretches(runs, windows)
         self._runs = runs
+        listing = np.zeros(windows) if retiling is None else retiling.ahead_ns()
+        self._listing = np.array([listing[a:b].sum() for a, b in zip(runs.first, runs.last, strict=True)])
+        # The time of listing is known of every window, and uneven: most rows are scanned for the last nodes.
+        known_ns = 0.0 if (runs.weight == 1).all() else float(listing.sum() - runs.total(self._listing))
         channels = config.topology.channels
         spans: dict[str, list[Reals]] = {order: [] for order in orders}
         sums: dict[str, list[Reals]] = {}
         for stretch, segment in zip(wanted, segments(config, targets, shape, wanted), strict=True):
             traffic = case.traffic(segment, pods)
-            times = times_of(traffic, memory)
+            listed = None if retiling is None else retiling.part(stretch.first, stretch.last)
+            times = times_of(traffic, memory, listed)
             for order in orders:
                 spans[order].append(_spans(times, channels, order, runs, stretch))
             untiled = replace(traffic, broadcast=False)
@@ -217,16 +222,15 @@ class _SampledRun:
             ):
                 sums.setdefault(name, []).extend(_by_run(of_windows, runs, stretch))
         self._spans = {order: np.concatenate(each) for order, each in spans.items()}
-        orders_ns = {order: _total(runs, found, wanted) for order, found in self._spans.items()}
+        orders_ns = {order: known_ns + _total(runs, found, wanted) for order, found in self._spans.items()}
         self._order = min(orders_ns, key=lambda order: orders_ns[order])
         of_runs = {name: np.array(found, dtype=np.float64) for name, found in sums.items()}
         self._edges = of_runs["edges"]
         self.edges, self.prior = runs.estimate(self._edges), runs.estimate(of_runs["prior"])
         self.read_reduction_percent = _reduction(runs, self._edges, of_runs["reads"])
-        took = self._spans[self._order]
         self.mapping = SampledMapping(
             self._order,
-            Estimate.within(fixed_ns + orders_ns[self._order], runs.error(took[:, 1] - took[:, 0])),
+            Estimate.within(fixed_ns + orders_ns[self._order], runs.error(self._took())),
             fixed_ns + bounds.busiest(runs.total(of_runs["ranks"]), runs.total(of_runs["channels"])).bound_ns,
             {order: fixed_ns + ns for order, ns in orders_ns.items()},
             windows,
@@ -235,10 +239,16 @@ class _SampledRun:
 
     def gain(self, host_ns: float, ns_per_edge: float) -> Estimate:
         """The host's time over this machine's; the host's is known but for the edges that it grows with."""
-        span, time = self._spans[self._order], self.mapping.time_ns.value
+        time = self.mapping.time_ns.value
         share = host_ns / time
-        residual = ns_per_edge * self._edges - share * (span[:, 1] - span[:, 0])
+        residual = ns_per_edge * self._edges - share * self._took()
         return Estimate.within(share, self._runs.error(residual) / time)
+
+    def _took(self) -> Reals:
+        """Return [n]: time of each run, less what is known of it."""
+        span = self._spans[self._order]
+        took: Reals = span[:, 1] - span[:, 0] - self._listing
+        return took
 
 
 def _spans(times: WindowTimes, channels: int, order: str, runs: Runs, stretch: Stretch) -> Reals:

@@ -25,7 +25,6 @@ from onehop.machines.ndp.counts import (
 )
 from onehop.machines.ndp.mapping import Integers, Pods, owners
 from onehop.machines.ndp.sampling import Runs
-from onehop.plans.ndp import MERGES
 
 # Windows that are simulated before a run, so that it finds the machine as the windows before it left it.
 _WARM_WINDOWS = 8
@@ -57,12 +56,14 @@ class ComputedTargets:
         topology = config.topology
         self.owner = (partial(owners, topology) if pods is None else pods.owners)(source.num_nodes)
         self.nodes_of_rank = np.bincount(self.owner, minlength=topology.ranks)
+        # Not known, and only those of re-tiled graphs are needed.
+        self.edges_of_rank = np.zeros_like(self.nodes_of_rank)
         self.sizes = Sizes.of(topology, config.module.adjacency_entry_bytes, config.burst_bytes, pods)
 
     def rows(self, first: int, last: int) -> Rows:
         """The targets from ``first`` up to ``last``."""
         rowptr, col = self._source.rows(np.arange(first, last))
-        return Rows(rowptr, col, self.owner[first:last])
+        return Rows(rowptr, col, self.owner[first:last], None)
 
 
 # Targets of a graph in order of processing: of one in memory, or of one whose rows are computed.
@@ -76,15 +77,17 @@ class Segment:
     Attributes:
         num_dst: Targets of the windows.
         num_edges: Their edges.
-        reorders: Whether targets are processed in another order than that of their numbers.
+        order: [num_dst]: the targets in order of processing; None means by number.
         nodes_of_rank: [R]: sources of the whole graph that are assigned to each rank.
+        edges_of_rank: [R]: edges of each rank's part of the whole adjacency.
         counted: Counts of the windows.
     """
 
     num_dst: int
     num_edges: int
-    reorders: bool
+    order: NDArray[np.int32] | None
     nodes_of_rank: Integers
+    edges_of_rank: Integers
     counted: WindowCounts
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
@@ -149,5 +152,5 @@ def segments(
         found = found.grouped(shape.window // shape.block)
         if targets.retile == "none":
             found = replace(found, reads=found.edges)
-        reorders = targets.retile in MERGES
-        yield Segment(last - first, len(taken.col), reorders, targets.nodes_of_rank, found)
+        of_ranks = targets.nodes_of_rank, targets.edges_of_rank
+        yield Segment(last - first, len(taken.col), taken.order, *of_ranks, found)

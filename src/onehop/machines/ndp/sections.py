@@ -189,12 +189,16 @@ class Host:
     """The processor.
 
     Attributes:
-        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means the bus's peak.
+        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means that of streams
+            over the bus, which the host alone attains too: with refresh and turnarounds, as buffers are
+            accessed like ordinary memory.
         reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes a second over all
             cores. An assumption: 20 cores at 10 GB/s.
         combine_gflops: Rate of dense products, in 1e9 operations a second over all cores. An assumption: 70 %
             of 20 cores of 64 operations a clock at 1.9 GHz, those of the paper's Xeon Gold 6138.
-        merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. An assumption.
+        merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. The default is a
+            lower bound: one core of the paper's Xeon at 1.9 GHz that mispredicts a branch for every node,
+            which costs it 20 clocks.
         llc_mib: Cache of the baseline for feature vectors; 0 means none, as the paper says that data are
             rarely reused.
         llc_ways: Ways of that cache. An assumption.
@@ -204,7 +208,7 @@ class Host:
     channel_gbps: float = 0.0
     reduce_gbps: float = 200.0
     combine_gflops: float = 1702.4
-    merge_nodes_per_us: float = 200.0
+    merge_nodes_per_us: float = 95.0
     llc_mib: float = 0.0
     llc_ways: int = 16
     instruction_bytes: int = 8

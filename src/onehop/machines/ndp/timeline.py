@@ -14,36 +14,35 @@ _EVENTS = {
     "bundle write": ("bundle write", "b"),
     "Q": ("outputs", "Q"),
     "Z": ("finals", "Z"),
+    "L": ("listing", "L"),
+    "lists": ("node lists", "l"),
+    "tile list": ("tile list", "t"),
     "instructions": ("instructions", "i"),
 }
 
 
-def trace(events: Iterable[Event], control_ns: float = 0.0, retiling_ns: float = 0.0) -> Trace:
+def trace(events: Iterable[Event], control_ns: float = 0.0) -> Trace:
     """The events as lanes of ranks (the DRAM-path) and channels (the Host-path).
 
     Args:
         events: Events of the windows, from 0 on.
         control_ns: Time before them: flush, start and status.
-        retiling_ns: Time before them: re-tiling.
     """
     spans = Trace()
     if control_ns:
         spans.add("before windows", "control", 0.0, control_ns)
-    if retiling_ns:
-        spans.add("before windows", "re-tiling", control_ns, retiling_ns)
-    start_ns = control_ns + retiling_ns
     for event in events:
         lane = f"Host-path/channel {event.where}" if event.on_channel else f"DRAM-path/rank {event.where}"
         duration = event.end_ns - event.start_ns
-        spans.add(lane, _EVENTS[event.what][0], start_ns + event.start_ns, duration, window=event.window)
+        spans.add(lane, _EVENTS[event.what][0], control_ns + event.start_ns, duration, window=event.window)
     return spans
 
 
 def rows(events: Iterable[Event], columns: int, end_ns: float) -> list[str]:
     """Lines of text, one for each rank and channel, over ``columns`` steps of time from 0 to ``end_ns``.
 
-    Letters: A adjacency, X features, W write-back; r and b bundles read and written, Q outputs, Z finals; "."
-        idle.
+    Letters: A adjacency, X features, W write-back, L listing; r and b bundles read and written, Q outputs,
+        Z finals, l node lists read, t the tile list written; "." idle.
     A step shows the event that fills most of it.
     """
     events = list(events)

@@ -29,12 +29,16 @@ class Workload(Protocol):
         """Edges."""
 
     @property
-    def reorders(self) -> bool:
-        """Return whether targets are processed in another order than that of their numbers."""
+    def order(self) -> NDArray[np.int32] | None:
+        """Return [num_dst]: the targets in order of processing; None means by number."""
 
     @property
     def nodes_of_rank(self) -> Integers:
         """Return [ranks]: sources of the graph that are assigned to each rank."""
+
+    @property
+    def edges_of_rank(self) -> Integers:
+        """Return [ranks]: edges of each rank's part of the adjacency."""
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
         """The counts of every window of this shape."""
@@ -68,6 +72,7 @@ class LayerTraffic:
         tile: Targets of a tile.
         broadcast: Whether a bundle is written once a channel, and inside a DIMM without using the channel.
         finals: The final vectors; None means the aggregated vectors, in the layer's own mapping.
+        relists: Whether the tile list is made during the layer, and stored; it is read where it is stored.
     """
 
     config: NdpConfig
@@ -77,6 +82,7 @@ class LayerTraffic:
     tile: int
     broadcast: bool
     finals: Finals | None = None
+    relists: bool = False
 
     @property
     def final_width(self) -> int:
@@ -117,7 +123,7 @@ class LayerTraffic:
     @property
     def listed(self) -> bool:
         """Return whether targets come from a tile list, and so each target's adjacency is read separately."""
-        return self.workload.reorders
+        return self.workload.order is not None
 
     @property
     def over_host(self) -> bool:
@@ -143,7 +149,7 @@ class LayerTraffic:
 
     @cached_property
     def list_bytes(self) -> Integers:
-        """Return [W]: bytes of the stored tile list, read by every rank."""
+        """Return [W]: bytes of the tile list that every rank reads, or stores where it is made."""
         return self.targets * NODE_BYTES if self.listed else np.zeros_like(self.targets)
 
     @cached_property
@@ -151,12 +157,35 @@ class LayerTraffic:
         """Return [W]: bursts of row pointers that each rank reads.
 
         A rank has a pointer for each target. In order of their numbers they are read as a stream; from a tile
-        list each is looked up by itself, and a row's begin and end are taken to lie in one burst.
+        list, each burst with a row's begin or end once a tile, whose targets the host can sort.
         """
-        each = self.config.module.row_pointer_bytes
-        if self.listed:
-            return self.targets if each else np.zeros_like(self.targets)
-        return -(-self.targets * each // self.config.burst_bytes)
+        each, burst, order = (
+            self.config.module.row_pointer_bytes,
+            self.config.burst_bytes,
+            self.workload.order,
+        )
+        if order is None or not each:
+            return -(-self.targets * each // burst)
+        tile = self.shape.tile
+        sorted_tiles = np.sort(np.resize(order, (-(-len(order) // tile), tile)).astype(np.int64), axis=1)
+        if len(order) % tile:
+            sorted_tiles[-1] = np.sort(np.resize(order[-(len(order) % tile) :], tile))
+        first, last = sorted_tiles * each // burst, ((sorted_tiles + 2) * each - 1) // burst
+        seen = np.concatenate([np.full((len(last), 1), -1), last[:, :-1]], axis=1)
+        of_tiles = np.maximum(last - np.maximum(first - 1, seen), 0).sum(axis=1)
+        return np.add.reduceat(of_tiles, np.arange(0, len(of_tiles), self.shape.window // tile))
+
+    @property
+    def pointer_places(self) -> int:
+        """Return the bursts of all row pointers of a rank."""
+        nodes = int(self.workload.nodes_of_rank.sum())
+        return -(-(nodes + 1) * self.config.module.row_pointer_bytes // self.config.burst_bytes)
+
+    @property
+    def adjacency_places(self) -> int:
+        """Return the bursts of the adjacency of the rank that has most."""
+        most = int(self.workload.edges_of_rank.max())
+        return -(-most * self.config.module.adjacency_entry_bytes // self.config.burst_bytes)
 
     @cached_property
     def pod_reads(self) -> Integers:
@@ -227,7 +256,7 @@ class LayerTraffic:
             "adjacency_read": int(self.adjacency_bursts.sum()) * burst,
             "adjacency_useful": int(self.adjacency_bytes.sum()),
             "row_pointer_read": int(self.pointer_bursts.sum()) * burst * ranks,
-            "tile_list_read": int(self.list_bytes.sum()) * ranks,
+            "tile_list_read": 0 if self.relists else int(self.list_bytes.sum()) * ranks,
             "feature_read": int(self.feature_bursts.sum()) * burst,
             "feature_useful": useful,
             "bundle_read": int(self.bundle_out_bytes.sum()),

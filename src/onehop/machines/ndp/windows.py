@@ -11,11 +11,11 @@ from onehop.machines.native import extension
 from onehop.machines.ndp.durations import Reals, WindowTimes
 from onehop.plans.ndp import HOST_ORDERS
 
-RANK_PHASES = ("adjacency", "features", "write_back", "unit")
-CHANNEL_PHASES = ("bundle_read", "bundle_write", "outputs", "finals")
-EVENTS = ("A", "X", "W", "bundle read", "bundle write", "Q", "Z", "instructions")
+RANK_PHASES = ("adjacency", "features", "write_back", "listing", "unit")
+CHANNEL_PHASES = ("bundle_read", "bundle_write", "outputs", "finals", "lists")
+EVENTS = ("A", "X", "W", "L", "bundle read", "bundle write", "Q", "Z", "lists", "tile list", "instructions")
 # Kinds of events from this index on happen on channels.
-FIRST_CHANNEL_EVENT = 3
+FIRST_CHANNEL_EVENT = 4
 # A rank's phase that is this much longer than the mean binds its window by imbalance.
 IMBALANCE = 1.25
 
@@ -50,9 +50,9 @@ class Schedule:
 
     Attributes:
         total_ns: Time of all of them.
-        rank_busy_ns: [R, 4]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit is
+        rank_busy_ns: [R, 5]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit is
             the bottleneck, not the DRAM.
-        channel_busy_ns: [C, 4]: by :data:`CHANNEL_PHASES`.
+        channel_busy_ns: [C, 5]: by :data:`CHANNEL_PHASES`.
         ends_ns: [W]: the time at which the last rank finished the window's step.
         busy_ns: [W, 3]: in each window's step, the busiest channel, the busiest rank, the mean over ranks.
         events: Events of the first windows, ordered by time within each rank and channel.
@@ -85,7 +85,7 @@ class Schedule:
 def unit_share(schedules: Sequence[Schedule]) -> float:
     """Share of the reading time that the units add to the DRAM's, over all ranks; 0 where nothing is read."""
     read = sum(float(one.rank_busy_ns[:, 1].sum()) for one in schedules)
-    unit = sum(float(one.rank_busy_ns[:, 3].sum()) for one in schedules)
+    unit = sum(float(one.rank_busy_ns[:, 4].sum()) for one in schedules)
     return unit / read if read else 0.0
 
 
@@ -97,6 +97,11 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
     hold; then Q and Z of the window before, Z once all channels have their Q. ``between`` moves Q and then Z
     in equal parts, one after each bundle; ``early`` moves such parts also while it waits for the bundles of
     ranks that still read.
+
+    Where tile lists are made, ranks list the targets of the next window after they have read the adjacency
+    of this one. The host reads these lists after its first bundle, or at once where it moves none, merges
+    them, and writes the tile list between two other transfers, at the latest after them. The adjacency of
+    the next window waits for that.
 
     Args:
         times: The durations.
@@ -110,16 +115,18 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
     # of a window have a part for each bundle of the next one, of which a channel moves at most as many as
     # ranks.
     pieces = int(times.pieces[: record + 1].sum())
-    most = record * (ranks + 2 * channels) + pieces * ranks * (1 + times.pod + 1 + 2 * channels) + 1
+    most = record * (2 * ranks + 4 * channels) + pieces * ranks * (1 + times.pod + 1 + 2 * channels) + 1
     arrays: dict[str, NDArray[Any]] = {
-        "rank_busy": np.zeros((ranks, 4)),
-        "channel_busy": np.zeros((channels, 4)),
+        "rank_busy": np.zeros((ranks, len(RANK_PHASES))),
+        "channel_busy": np.zeros((channels, len(CHANNEL_PHASES))),
         "window": np.zeros((windows, 4)),
         "event_what": np.zeros((most, 3), dtype=np.int32),
         "event_time": np.zeros((most, 2)),
     }
+    listing = times.listing
+    of_lists = [None] * 4 if listing is None else [listing.scan, listing.lists, listing.merge, listing.tiles]
     real = [
-        np.ascontiguousarray(values, dtype=np.float64)
+        None if values is None else np.ascontiguousarray(values, dtype=np.float64)
         for values in (
             times.adjacency,
             times.reads,
@@ -132,11 +139,14 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
             times.reduce,
             times.finals,
             times.write_back,
+            *of_lists,
         )
     ]
-    adjacency, reads, edges, read, unit, bundle_out, bundle_in, outputs, reduce, finals, write = (
-        values.ctypes.data for values in real
-    )
+    addresses = [0 if values is None else values.ctypes.data for values in real]
+    adjacency, reads, edges, read, unit, bundle_out, bundle_in, outputs, reduce, finals, write = addresses[
+        :-4
+    ]
+    scan, lists, merge, tiles = addresses[-4:]
     in_pieces = np.ascontiguousarray(times.pieces, dtype=np.int64)
     total, events = extension.ndp_windows(
         windows,
@@ -162,6 +172,10 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
         write,
         times.poll_ns,
         times.again_ns,
+        scan,
+        lists,
+        merge,
+        tiles,
         arrays["rank_busy"].ctypes.data,
         arrays["channel_busy"].ctypes.data,
         arrays["window"].ctypes.data,
