@@ -89,13 +89,14 @@ MATCHED: list[tuple[Callable[..., Tensor], str, str]] = [
     (dots_with_edges, "sum", "dot-product attention"),
     *((lambda x_j: x_j, reduce, f"the {reduce} of sources") for reduce in ("sum", "mean", "max", "min")),
     *((lambda x_j, w: w * x_j, reduce, f"the weighted {reduce} of sources") for reduce in ("sum", "mean")),
+    (lambda x_j, w: x_j * w * w, "sum", "the weighted sum of sources"),
+    (lambda x_j, b: x_j * b.unsqueeze(-1), "mean", "the weighted mean of sources"),
+    (lambda x_j, b, w: x_j * b.unsqueeze(-1) * w.unsqueeze(-1), "sum", "the weighted sum of sources"),
 ]
 OTHERS: list[tuple[Callable[..., Tensor], str]] = [
     (gatv2, "mean"),
     (lambda x_i: x_i, "sum"),
-    (lambda x_j, b: x_j * b.unsqueeze(-1), "sum"),
     (lambda x_j, w: x_j * w, "max"),
-    (lambda x_j, w: x_j * w * w, "sum"),
     (lambda x_j: 2 * x_j, "sum"),
     # The rows are not those of the scores, the edges' are added to one of two, the vector is scaled.
     (

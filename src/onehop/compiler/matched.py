@@ -3,6 +3,7 @@
 A program is matched step by step, so its rule follows from what it computes and not from how it was written.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -59,19 +60,25 @@ class _Matcher:
     def copies(self, values: list[int], reduce: str) -> Rule | None:
         """The sum, mean, maximum or minimum of sources' rows, or the sum or mean of weighted ones."""
         x, *weights = sorted(values, key=self._width, reverse=True)
-        if not self._is(x, End.SOURCE) or self._width(x) != self._program.width or len(weights) > 1:
+        if not self._is(x, End.SOURCE) or self._width(x) != self._program.width:
             return None
         if not weights:
             return Rule(
                 f"the {reduce} of sources", lambda graph, given: aggregate(graph, given[x], None, reduce)
             )
-        (weight,) = weights
-        if not self._is(weight, End.EDGE) or self._width(weight) != 1 or reduce not in ("sum", "mean"):
+        heads = self._width(weights[0])
+        fits = all(self._is(each, End.EDGE) and self._width(each) in (1, heads) for each in weights)
+        if not fits or reduce not in ("sum", "mean"):
             return None
-        return Rule(
-            f"the weighted {reduce} of sources",
-            lambda graph, given: aggregate(graph, given[x], given[weight].reshape(-1), reduce),
-        )
+
+        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
+            first, *others = (given[each].reshape(graph.num_edges, -1) for each in weights)
+            weight: Tensor = math.prod(others, start=first)
+            if heads == 1:
+                return aggregate(graph, given[x], weight.reshape(-1), reduce)
+            return _flat(aggregate(graph, _by_head(given[x], heads), weight, reduce))
+
+        return Rule(f"the weighted {reduce} of sources", run)
 
     def attention(self, values: list[int]) -> Rule | None:
         """The sum of rows that are weighted by a softmax and, as of dropout, by a number an edge and head."""
