@@ -141,6 +141,8 @@ struct Device {
     } else {
       raise(rank_cas[kReads][rank], clock + far.write_read_rank);
       raise(group_cas[kReads][group], clock + far.write_read_group);
+      // A later read with auto-precharge may close the row before the write has recovered.
+      raise_closed<kWrites>(bank, clock);
     }
     for (int64_t other = 0; other < ranks; ++other) {
       if (other == rank) continue;
@@ -165,9 +167,7 @@ struct Device {
   // The access at this clock closes its row.
   template <int kind>
   void auto_precharge(int64_t bank, int64_t clock) {
-    raise(act[bank], clock + far.auto_act[kind]);
-    raise(refsb[bank], clock + far.auto_ref[kind]);
-    raise(rank_ref[rank_of(bank)], clock + far.auto_ref[kind]);
+    raise_closed<kind>(bank, clock);
     closed(bank);
   }
 
@@ -202,6 +202,14 @@ struct Device {
   void occupy(Bus which, int64_t until) {
     bus[which] = until;
     if (one_bus) bus[1 - which] = until;
+  }
+
+  // What waits for a row that is closed as soon as the access at this clock allows.
+  template <int kind>
+  void raise_closed(int64_t bank, int64_t clock) {
+    raise(act[bank], clock + far.auto_act[kind]);
+    raise(refsb[bank], clock + far.auto_ref[kind]);
+    raise(rank_ref[rank_of(bank)], clock + far.auto_ref[kind]);
   }
 
   void closed(int64_t bank) {

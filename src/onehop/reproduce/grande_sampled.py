@@ -13,11 +13,10 @@ HIDDEN = 256
 # Columns that each of three layers aggregates.
 WIDTHS = (128, HIDDEN, HIDDEN)
 # A machine's name, and what differs from it: the base, then by itself each assumption that the paper leaves
-# open and that matters without re-tiling.
+# open. Clocks above the base's change nothing: in index order hardly a read is shared, and 300 MHz keep up.
 MACHINES: tuple[tuple[str, dict[str, dict[str, Any]]], ...] = (
     ("grande_16", {}),
     ("grande_16", {"module": {"clock_mhz": 300.0}}),
-    ("grande_16", {"module": {"clock_mhz": 2400.0}}),
     ("grande_16", {"dram": {"faw": "sheet"}}),
     ("grande_32", {}),
 )
@@ -27,8 +26,9 @@ _ADJACENCY_MB, _FEATURES_MB = 26_800.0, 113_700.0
 _EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 _SAMPLED = "The twin at full size, in index order, as re-tiling needs every row; some of its windows."
 _SPEED_UP = (
-    f"{_SAMPLED} The interval spans those of the samples, 95 %, and the clock (300 to 2,400 MHz), tFAW (20 "
-    "or 13.3 ns) and ranks (16 or 32). The paper's figures by graph could not be read."
+    f"{_SAMPLED} The interval spans those of the samples, 95 %, and the clock (300 or 1,200 MHz; faster "
+    "units wait for reads), tFAW (20 or 13.3 ns) and ranks (16 or 32). The paper's figures by graph could "
+    "not be read."
 )
 
 

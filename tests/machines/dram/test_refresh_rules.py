@@ -11,6 +11,7 @@ FIRST = 100_000
 # Device, the rule that it tests, the earlier commands (name, clock, bank group, bank), the later one, and the
 # first clock at which that may go out. Clocks of HBM3 are half clocks. An ACT of n clocks acts in its last.
 REFSB_AND_ACTS = [("REFSB", 0, 0, 0), ("ACT", 4, 1, 1), ("ACT", 8, 2, 1), ("ACT", 12, 3, 1)]
+WR_THEN_RDA = [("ACT", -99, 0, 0), ("WR", 0, 0, 0), ("RDA", 15, 0, 0)]
 CASES = [
     # JESD235 and JESD238: a REF of one bank to the next of the pseudo-channel, tRREFD, 8 ns.
     ("HBM2_2000", "REFSB_REFSB", [("REFSB", 0, 0, 0)], ("REFSB", 1, 0), 8),
@@ -44,6 +45,9 @@ CASES = [
     ("LPDDR5_6400", "FAW", REFSB_AND_ACTS, ("ACT", 0, 2), 16),
     ("HBM3_6400", "FAW", [("ACT", 8 * i, i, 0) for i in range(4)], ("REFSB", 0, 1), 48 + 2),
     ("HBM3_6400", "FAW", REFSB_AND_ACTS, ("ACT", 0, 2), 48 - 2),
+    # A write recovers before its row is closed, also by a later read with auto-precharge: CWL, BL, WR, then RP.
+    ("DDR5_4800AN", "CWL + BL + WR + RP", WR_THEN_RDA, ("ACT", 0, 0), 32 + 8 + 72 + 34),
+    ("HBM2_2000", "CWL + BL + WR + RP", WR_THEN_RDA, ("REFSB", 0, 0), 5 + 2 + 16 + 14),
 ]  # fmt: skip
 
 

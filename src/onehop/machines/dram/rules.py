@@ -102,8 +102,9 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
     nominal += (
         Rule("RTP + RP", "bank", ("RDA",), ("ACT", "REFSB"), t.rtp + t.rp),
         Rule("RTP + RP", "rank", ("RDA",), ("REF",), t.rtp + t.rp),
-        Rule("CWL + BL + WR + RP", "bank", ("WRA",), ("ACT", "REFSB"), written + t.wr + t.rp),
-        Rule("CWL + BL + WR + RP", "rank", ("WRA",), ("REF",), written + t.wr + t.rp),
+        # Of WR too: a RDA may close its row before the write has recovered.
+        Rule("CWL + BL + WR + RP", "bank", _WRITES, ("ACT", "REFSB"), written + t.wr + t.rp),
+        Rule("CWL + BL + WR + RP", "rank", _WRITES, ("REF",), written + t.wr + t.rp),
     )
     if t.rfc_sb:
         nominal += (
