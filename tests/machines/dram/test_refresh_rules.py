@@ -45,7 +45,7 @@ CASES = [
     ("LPDDR5_6400", "FAW", REFSB_AND_ACTS, ("ACT", 0, 2), 16),
     ("HBM3_6400", "FAW", [("ACT", 8 * i, i, 0) for i in range(4)], ("REFSB", 0, 1), 48 + 2),
     ("HBM3_6400", "FAW", REFSB_AND_ACTS, ("ACT", 0, 2), 48 - 2),
-    # A write recovers before its row is closed, also by a later read with auto-precharge: CWL, BL, WR, then RP.
+    # A write recovers before its row is closed, by a later RDA too: CWL, BL, WR, then RP.
     ("DDR5_4800AN", "CWL + BL + WR + RP", WR_THEN_RDA, ("ACT", 0, 0), 32 + 8 + 72 + 34),
     ("HBM2_2000", "CWL + BL + WR + RP", WR_THEN_RDA, ("REFSB", 0, 0), 5 + 2 + 16 + 14),
 ]  # fmt: skip
