@@ -10,7 +10,7 @@ namespace onehop::dram {
 struct Timing {
   int64_t clock_ps, bl, cl, cwl, rcd, rp, ras, rc, ccd_s, ccd_l, ccd_l_wr, rrd_s, rrd_l, faw, rtp, wr, wtr_s, wtr_l,
       rtw, ppd, cs, rfc, refi, command_clocks, rcd_wr, act_clocks, command_buses, command_edges, aad, rfc_sb, refi_sb,
-      refsb_act, refsb_refsb;
+      refsb_act, refsb_refsb, rp_all, faw_refsb;
 };
 
 // Bits of a burst's number that are bits of a field: 0 rank, 1 bank group, 2 bank, 3 row, 4 column.

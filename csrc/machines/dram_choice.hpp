@@ -234,7 +234,7 @@ class Chooser {
     bool held = false;
     for (int64_t i = 0; i < controller_.refresh_set; ++i) {
       const int64_t bank = progress_.refreshed_bank(controller_, i);
-      ready = std::max(ready, device_.refsb[bank]);
+      ready = std::max({ready, device_.refsb[bank], device_.group_refsb[device_.group_of(bank)]});
       if (device_.row[bank] < 0) continue;
       held = waiting_.opened_for(bank) != kNone || held;
       if (waiting_.opened_for(bank) != kNone) continue;

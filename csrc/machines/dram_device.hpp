@@ -15,11 +15,13 @@ enum Bus : int { kColumnBus = 0, kRowBus = 1 };
 // Distances between the first clocks of two commands. A command of several clocks acts in its last, so from a long
 // command to a short one it is longer than the timing, from a short one to a long one shorter.
 struct Distances {
-  int64_t act_bus, cas_bus, act_cas[2], act_act, act_act_group, act_act_rank, four_acts, act_pre, act_ref, pre_act,
-      pre_pre, pre_ref;
-  int64_t act_refsb_rank, refsb_act, refsb_act_rank, refsb_refsb, auto_act[2], auto_ref[2];
+  int64_t act_bus, cas_bus, act_cas[2], act_act, act_act_group, act_act_rank, four_acts, act_pre, act_ref, act_lasts,
+      pre_act, pre_pre, pre_ref, pre_all_act, pre_all_ref;
+  int64_t act_refsb_rank, act_refsb_group, refsb_act, refsb_act_rank, refsb_refsb, refsb_refsb_bank;
+  int64_t auto_act[2], auto_ref[2];
+  bool refsb_counts;  // REFSB counts as an ACT among four
   int64_t cas_cas_bus, cas_cas_rank, cas_cas_group[2], read_write, write_read_rank, write_read_group, cas_pre[2];
-  int64_t read_other_rank, write_read_other_rank, ref_act, ref_pre, data[2];
+  int64_t read_other_rank, write_read_other_rank, ref_act, ref_row, data[2];
 
   explicit Distances(const Timing& t) {
     const int64_t longer = t.command_clocks - 1, act_longer = t.act_clocks - 1;
@@ -33,9 +35,12 @@ struct Distances {
     four_acts = t.faw;
     act_pre = t.ras + act_longer;
     act_ref = t.rc + act_longer;
+    act_lasts = act_longer;
     pre_act = t.rp - act_longer;
     pre_pre = t.ppd;
     pre_ref = t.rp;
+    pre_all_act = t.rp_all - act_longer;
+    pre_all_ref = t.rp_all;
     cas_cas_bus = t.bl;
     cas_cas_rank = t.ccd_s;
     cas_cas_group[kReads] = t.ccd_l;
@@ -49,14 +54,17 @@ struct Distances {
     write_read_other_rank = t.cwl + t.bl + t.cs - t.cl;
     ref_act = t.rfc - act_longer;
     act_refsb_rank = t.rrd_s + act_longer;
+    act_refsb_group = t.rrd_l + act_longer;
     refsb_act = t.rfc_sb - act_longer;
     refsb_act_rank = t.refsb_act - act_longer;
     refsb_refsb = t.refsb_refsb;
+    refsb_refsb_bank = t.rfc_sb;
+    refsb_counts = t.faw_refsb != 0;
     for (const Kind kind : {kReads, kWrites}) {
       auto_ref[kind] = cas_pre[kind] + t.rp;
       auto_act[kind] = auto_ref[kind] - act_longer;
     }
-    ref_pre = t.rfc;
+    ref_row = t.rfc;
     data[kReads] = t.cl + t.bl;
     data[kWrites] = t.cwl + t.bl;
   }
@@ -78,7 +86,7 @@ struct Device {
   int64_t last_acts[kMostRanks][4], acts[kMostRanks] = {};
   int64_t group_cas[2][kMostRanks * kMostBanks] = {}, group_act[kMostRanks * kMostBanks] = {};
   int64_t cas[2][kMostRanks * kMostBanks] = {}, act[kMostRanks * kMostBanks] = {}, pre[kMostRanks * kMostBanks] = {};
-  int64_t refsb[kMostRanks * kMostBanks] = {};
+  int64_t refsb[kMostRanks * kMostBanks] = {}, group_refsb[kMostRanks * kMostBanks] = {};
   int64_t row[kMostRanks * kMostBanks];  // -1 where closed
   uint64_t open[kMostRanks] = {};        // a bit a bank
 
@@ -106,14 +114,12 @@ struct Device {
     act[bank] = clock + far.act_act;
     raise(pre[bank], clock + far.act_pre);
     raise(group_act[group_of(bank)], clock + far.act_act_group);
-    int64_t& fourth = last_acts[rank][acts[rank]++ & 3];
-    fourth = clock;
-    // The ACT three before this one is now the oldest of the four.
-    const int64_t oldest = last_acts[rank][acts[rank] & 3];
-    raise(rank_act[rank], std::max(clock + far.act_act_rank, oldest + far.four_acts));
+    raise(rank_act[rank], clock + far.act_act_rank);
+    count_act(rank, clock + far.act_lasts);
     raise(rank_pre_all[rank], clock + far.act_pre);
     raise(rank_ref[rank], clock + far.act_ref);
     raise(rank_refsb[rank], clock + far.act_refsb_rank);
+    raise(group_refsb[group_of(bank)], clock + far.act_refsb_group);
     refsb[bank] = clock + far.act_ref;
     row[bank] = to_row;
     open[rank] |= bit(bank);
@@ -135,6 +141,8 @@ struct Device {
     } else {
       raise(rank_cas[kReads][rank], clock + far.write_read_rank);
       raise(group_cas[kReads][group], clock + far.write_read_group);
+      // A later read with auto-precharge may close the row before the write has recovered.
+      raise_closed<kWrites>(bank, clock);
     }
     for (int64_t other = 0; other < ranks; ++other) {
       if (other == rank) continue;
@@ -152,23 +160,21 @@ struct Device {
     occupy(kRowBus, clock + 1);
     raise(act[bank], clock + far.pre_act);
     raise(refsb[bank], clock + far.pre_ref);
-    precharged(rank, clock);
+    precharged(rank, clock, far.pre_ref);
     closed(bank);
   }
 
   // The access at this clock closes its row.
   template <int kind>
   void auto_precharge(int64_t bank, int64_t clock) {
-    raise(act[bank], clock + far.auto_act[kind]);
-    raise(refsb[bank], clock + far.auto_ref[kind]);
-    raise(rank_ref[rank_of(bank)], clock + far.auto_ref[kind]);
+    raise_closed<kind>(bank, clock);
     closed(bank);
   }
 
   void precharge_all(int64_t rank, int64_t clock) {
     occupy(kRowBus, clock + 1);
-    raise(rank_act[rank], clock + far.pre_act);
-    precharged(rank, clock);
+    raise(rank_act[rank], clock + far.pre_all_act);
+    precharged(rank, clock, far.pre_all_ref);
     for (int64_t bank = rank * kMostBanks; bank < rank * kMostBanks + banks; ++bank) row[bank] = -1;
     open[rank] = 0;
   }
@@ -176,15 +182,20 @@ struct Device {
   void refresh(int64_t rank, int64_t clock) {
     occupy(kRowBus, clock + 1);
     raise(rank_act[rank], clock + far.ref_act);
-    raise(rank_pre_all[rank], clock + far.ref_pre);
+    raise(rank_pre_all[rank], clock + far.ref_row);
+    raise(rank_ref[rank], clock + far.ref_row);
   }
 
   // The banks of a same-bank refresh, and what the rank waits for after it.
-  void refresh_bank(int64_t bank, int64_t clock) { raise(act[bank], clock + far.refsb_act); }
+  void refresh_bank(int64_t bank, int64_t clock) {
+    raise(act[bank], clock + far.refsb_act);
+    raise(refsb[bank], clock + far.refsb_refsb_bank);
+  }
   void refreshed_banks(int64_t rank, int64_t clock) {
     occupy(kRowBus, clock + 1);
     raise(rank_act[rank], clock + far.refsb_act_rank);
     raise(rank_refsb[rank], clock + far.refsb_refsb);
+    if (far.refsb_counts) count_act(rank, clock);
   }
 
  private:
@@ -193,15 +204,32 @@ struct Device {
     if (one_bus) bus[1 - which] = until;
   }
 
+  // What waits for a row that is closed as soon as the access at this clock allows.
+  template <int kind>
+  void raise_closed(int64_t bank, int64_t clock) {
+    raise(act[bank], clock + far.auto_act[kind]);
+    raise(refsb[bank], clock + far.auto_ref[kind]);
+    raise(rank_ref[rank_of(bank)], clock + far.auto_ref[kind]);
+  }
+
   void closed(int64_t bank) {
     row[bank] = -1;
     open[rank_of(bank)] &= ~bit(bank);
   }
 
-  void precharged(int64_t rank, int64_t clock) {
+  void precharged(int64_t rank, int64_t clock, int64_t to_ref) {
     raise(rank_pre[rank], clock + far.pre_pre);
     raise(rank_pre_all[rank], clock + far.pre_pre);
-    raise(rank_ref[rank], clock + far.pre_ref);
+    raise(rank_ref[rank], clock + to_ref);
+  }
+
+  // Counts an ACT, or a REFSB that counts as one, which acts at this clock. The third before it is then the oldest of
+  // the four that the next one has to wait for.
+  void count_act(int64_t rank, int64_t acts_at) {
+    last_acts[rank][acts[rank]++ & 3] = acts_at;
+    const int64_t ready = last_acts[rank][acts[rank] & 3] + far.four_acts;
+    raise(rank_act[rank], ready - far.act_lasts);
+    if (far.refsb_counts) raise(rank_refsb[rank], ready);
   }
 };
 

@@ -34,11 +34,12 @@ DEVICES = {
     "DDR4": DDR4.with_timing(refi=3001),
 }
 # What no log shows as closely as it may be, and why. Any other rule is met exactly on every device.
-AFTER_PREA_COMES_REF = ("RP", "rank", ("PREA",), ("ACT",))
-REFS_ARE_REFI_APART = ("RFC", "rank", ("REF",), ("PREA",))
+AFTER_PREA_COMES_REF = ("RP_ALL", "rank", ("PREA",), ("ACT",))
+BEFORE_REF_COMES_PREA = ("RP", "rank", ("PRE",), ("REF",))
+REFS_ARE_REFI_APART = ("RFC", "rank", ("REF",), ("PREA", "REF"))
 OTHER_COMMANDS = {"RDA", "WRA", "REFSB"}
 NEVER_CLOSE = {
-    name: {AFTER_PREA_COMES_REF, REFS_ARE_REFI_APART}
+    name: {AFTER_PREA_COMES_REF, BEFORE_REF_COMES_PREA, REFS_ARE_REFI_APART}
     # These go out only where rows are closed after some accesses, or with same-bank refresh: further below.
     | {key_of(rule) for rule in rules(device.timing) if {*rule.before[:1], *rule.after[:1]} & OTHER_COMMANDS}
     for name, device in DEVICES.items()

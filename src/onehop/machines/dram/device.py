@@ -12,9 +12,9 @@ _MOST_BANKS = 64
 _MOST_CLOCKS = 1 << 20
 _MAY_BE_ZERO = (
     "rtw", "cs", "wtr_s", "wtr_l", "rcd_wr", "act_clocks", "aad", "rfc_sb", "refi_sb", "refsb_act",
-    "refsb_refsb",
+    "refsb_refsb", "rp_all", "faw_refsb",
 )  # fmt: skip
-_MOST_OF = {"command_clocks": 2, "act_clocks": 3, "command_buses": 2, "command_edges": 2}
+_MOST_OF = {"command_clocks": 2, "act_clocks": 3, "command_buses": 2, "command_edges": 2, "faw_refsb": 1}
 _ENERGIES = ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw", "closed_mw")
 
 
@@ -125,6 +125,8 @@ class Timing:
         refi_sb: Time between such refreshes of one set and the next.
         refsb_act: Such a REF to ACT of another bank of the rank.
         refsb_refsb: Such a REF to the next of the rank.
+        rp_all: PRE of all banks to ACT or REF; 0: as ``rp``.
+        faw_refsb: 1 where a REF of one bank counts as an ACT in ``faw``, as in LPDDR5 and HBM; 0 where not.
     """
 
     clock_ps: int
@@ -160,6 +162,8 @@ class Timing:
     refi_sb: int = 0
     refsb_act: int = 0
     refsb_refsb: int = 0
+    rp_all: int = 0
+    faw_refsb: int = 0
 
     def __post_init__(self) -> None:
         """Checks every field, and the relations between them that a schedule relies on."""
@@ -180,9 +184,9 @@ class Timing:
                 f"timing.refi_sb: expected more than refsb_refsb ({self.refsb_refsb}) where rfc_sb is given, "
                 f"or refreshes fall further and further behind; got {self.refi_sb}."
             )
-        if self.refi <= self.rfc + self.rp:
+        if self.refi <= self.rfc + self.rank_rp:
             raise ArgumentError(
-                f"timing.refi: expected more than rfc + rp ({self.rfc + self.rp}), or the rank does "
+                f"timing.refi: expected more than rfc + rp ({self.rfc + self.rank_rp}), or the rank does "
                 f"nothing but refresh; got {self.refi}."
             )
         if self.rc < self.ras:
@@ -198,9 +202,14 @@ class Timing:
         """Clocks of the command bus that ACT takes."""
         return self.act_clocks or self.command_clocks
 
+    @property
+    def rank_rp(self) -> int:
+        """PRE of all banks to ACT or REF."""
+        return self.rp_all or self.rp
+
     def in_full(self) -> "Timing":
         """The same with the values that fields of 0 stand for."""
-        return replace(self, rcd_wr=self.write_rcd, act_clocks=self.activate_clocks)
+        return replace(self, rcd_wr=self.write_rcd, act_clocks=self.activate_clocks, rp_all=self.rank_rp)
 
 
 @dataclass(frozen=True, slots=True)

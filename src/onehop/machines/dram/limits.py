@@ -117,8 +117,8 @@ def limits(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, r
 def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
     """Clocks of every REFI without data: last data, PRE, REF of each rank in turn, ACT, first data."""
     before_precharge = timing.rtp if op == "read" else timing.cwl + timing.bl + timing.wr
-    one_rank = before_precharge + timing.rp + timing.rfc + timing.rcd - timing.bl
-    return one_rank + (ranks - 1) * (timing.rp + 1)
+    one_rank = before_precharge + timing.rank_rp + timing.rfc + timing.rcd - timing.bl
+    return one_rank + (ranks - 1) * (timing.rank_rp + 1)
 
 
 def _commands(timing: Timing, per_row: float) -> float:

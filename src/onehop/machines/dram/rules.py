@@ -30,6 +30,7 @@ class Rule:
         after: The commands that must wait.
         clocks: How long, from first clock to first clock.
         window: How many commands back it counts from: 4 for FAW, else 1.
+        lags: For each of ``before``, how many clocks later than the shortest of them it acts.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Rule:
     after: tuple[str, ...]
     clocks: int
     window: int = 1
+    lags: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
     """
     t = timing.in_full()
     read_data, written = t.cl + t.bl, t.cwl + t.bl
+    counted = ("ACT", "REFSB") if t.faw_refsb else ("ACT",)
     nominal: tuple[Rule, ...] = (
         Rule("BL", "bus", _READS, _READS, t.bl),
         Rule("BL", "bus", _WRITES, _WRITES, t.bl),
@@ -80,7 +83,7 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
         Rule("RC", "bank", ("ACT",), ("ACT",), t.rc),
         Rule("RRD_S", "rank", ("ACT",), ("ACT",), t.rrd_s),
         Rule("RRD_L", "bank_group", ("ACT",), ("ACT",), t.rrd_l),
-        Rule("FAW", "rank", ("ACT",), ("ACT",), t.faw, window=4),
+        Rule("FAW", "rank", counted, counted, t.faw, window=4),
         Rule("RAS", "bank", ("ACT",), ("PRE",), t.ras),
         Rule("RAS", "rank", ("ACT",), ("PREA",), t.ras),
         Rule("RTP", "bank", ("RD",), ("PRE",), t.rtp),
@@ -88,25 +91,31 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
         Rule("CWL + BL + WR", "bank", ("WR",), ("PRE",), written + t.wr),
         Rule("CWL + BL + WR", "rank", ("WR",), ("PREA",), written + t.wr),
         Rule("RP", "bank", ("PRE",), ("ACT",), t.rp),
-        Rule("RP", "rank", ("PREA",), ("ACT",), t.rp),
+        Rule("RP_ALL", "rank", ("PREA",), ("ACT",), t.rp_all),
         Rule("PPD", "rank", ("PRE", "PREA"), ("PRE", "PREA"), t.ppd),
         Rule("RC", "rank", ("ACT",), ("REF",), t.rc),
-        Rule("RP", "rank", ("PRE", "PREA"), ("REF",), t.rp),
+        Rule("RP", "rank", ("PRE",), ("REF",), t.rp),
+        Rule("RP_ALL", "rank", ("PREA",), ("REF",), t.rp_all),
         Rule("RFC", "rank", ("REF",), ("ACT",), t.rfc),
-        Rule("RFC", "rank", ("REF",), ("PREA",), t.rfc),
+        Rule("RFC", "rank", ("REF",), ("PREA", "REF"), t.rfc),
     )
     nominal += (
         Rule("RTP + RP", "bank", ("RDA",), ("ACT", "REFSB"), t.rtp + t.rp),
         Rule("RTP + RP", "rank", ("RDA",), ("REF",), t.rtp + t.rp),
-        Rule("CWL + BL + WR + RP", "bank", ("WRA",), ("ACT", "REFSB"), written + t.wr + t.rp),
-        Rule("CWL + BL + WR + RP", "rank", ("WRA",), ("REF",), written + t.wr + t.rp),
+        # Of WR too: a RDA may close its row before the write has recovered.
+        Rule("CWL + BL + WR + RP", "bank", _WRITES, ("ACT", "REFSB"), written + t.wr + t.rp),
+        Rule("CWL + BL + WR + RP", "rank", _WRITES, ("REF",), written + t.wr + t.rp),
     )
     if t.rfc_sb:
         nominal += (
             Rule("RC", "bank", ("ACT",), ("REFSB",), t.rc),
             Rule("RRD_S", "rank", ("ACT",), ("REFSB",), t.rrd_s),
+            Rule("RRD_L", "bank_group", ("ACT",), ("REFSB",), t.rrd_l),
             Rule("RP", "bank", ("PRE",), ("REFSB",), t.rp),
-            Rule("RFC_SB", "bank", ("REFSB",), ("ACT",), t.rfc_sb),
+            Rule("RP_ALL", "rank", ("PREA",), ("REFSB",), t.rp_all),
+            Rule("RFC", "rank", ("REF",), ("REFSB",), t.rfc),
+            Rule("RFC_SB", "bank", ("REFSB",), ("ACT", "REFSB"), t.rfc_sb),
+            Rule("RFC_SB", "rank", ("REFSB",), ("PREA", "REF"), t.rfc_sb),
             Rule("REFSB_ACT", "rank", ("REFSB",), ("ACT",), t.refsb_act),
             Rule("REFSB_REFSB", "rank", ("REFSB",), ("REFSB",), t.refsb_refsb),
         )
@@ -131,13 +140,14 @@ def _buses(t: Timing) -> tuple[Rule, ...]:
 
 def _by_first_clock(rule: Rule, t: Timing) -> list[Rule]:
     """The rule between first clocks; where the commands that must wait differ in length, one for each."""
-    longer = _clocks_of(t, rule.before[0])
+    acts = [_clocks_of(t, name) for name in rule.before]
     lengths = sorted({_clocks_of(t, name) for name in rule.after}, reverse=True)
     return [
         replace(
             rule,
             after=tuple(name for name in rule.after if _clocks_of(t, name) == clocks),
-            clocks=rule.clocks + longer - clocks,
+            clocks=rule.clocks + min(acts) - clocks,
+            lags=tuple(last - min(acts) for last in acts),
         )
         for clocks in lengths
     ]
@@ -174,14 +184,22 @@ class _Clocks:
         """The rules that a command breaks, as sentences."""
         broken = []
         for rule in self._by_after[command.name]:
-            for name in rule.before:
-                for place in self._places(rule.scope, command):
-                    past = self._past.get((rule.scope, name, place), ())
-                    if len(past) >= rule.window and command.clock < past[-rule.window] + rule.clocks:
-                        broken.append(
-                            f"{rule.name}: {command.name} at clock {command.clock} is less than "
-                            f"{rule.clocks} clocks after {name} at {past[-rule.window]}"
-                        )
+            for place in self._places(rule.scope, command):
+                # When each acted, its first clock and its name.
+                lags = rule.lags or (0,) * len(rule.before)
+                past = sorted(
+                    (clock + lag, clock, name)
+                    for name, lag in zip(rule.before, lags, strict=True)
+                    for clock in self._past.get((rule.scope, name, place), ())
+                )
+                if len(past) < rule.window:
+                    continue
+                acted, clock, name = past[-rule.window]
+                if command.clock < acted + rule.clocks:
+                    broken.append(
+                        f"{rule.name}: {command.name} at clock {command.clock} is less than "
+                        f"{acted - clock + rule.clocks} clocks after {name} at {clock}"
+                    )
         return broken
 
     def remember(self, command: Command) -> None:
@@ -195,6 +213,8 @@ class _Clocks:
     def _places(self, scope: str, command: Command) -> list[tuple[int, ...]]:
         if scope == "other_rank":
             return [(rank,) for rank in self._ranks if rank != command.rank]
+        if scope == "bank_group" and command.bank_group < 0:
+            return list({place[:2] for place in self._banks if place[0] == command.rank})
         if scope != "bank":
             return [_place(scope, command)]
         # A same-bank refresh is of one bank, or, without a bank group, of that bank of every group.

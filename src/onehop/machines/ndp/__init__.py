@@ -14,6 +14,7 @@ from onehop.machines.ndp.report import layer_report, whole_report
 from onehop.machines.ndp.sampled import SampledLayer, SampledMapping, sampled_report
 from onehop.machines.ndp.sampling import Estimate, Sample
 from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
+from onehop.machines.ndp.silicon import Silicon, unit_bounds
 from onehop.machines.ndp.whole_models import CLOCKS_MHZ, ClockPoint, ModelRun, by_clock, run_model
 from onehop.plans.ndp import NdpPlan
 
@@ -40,6 +41,7 @@ __all__ = [
     "Sample",
     "SampledLayer",
     "SampledMapping",
+    "Silicon",
     "Topology",
     "by_clock",
     "layer_report",
@@ -51,5 +53,6 @@ __all__ = [
     "run_model",
     "sampled_report",
     "toy",
+    "unit_bounds",
     "whole_report",
 ]

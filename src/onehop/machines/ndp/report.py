@@ -14,6 +14,7 @@ from onehop.machines.ndp.durations import Reals
 from onehop.machines.ndp.layer import LayerRun
 from onehop.machines.ndp.mapping import Integers
 from onehop.machines.ndp.outcome import Candidate, LayerOutcome, gain
+from onehop.machines.ndp.silicon import unit_bounds
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.ndp.windows import unit_share
 
@@ -255,4 +256,5 @@ def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
         "read_reduction_percent": 100.0 * (1.0 - reads / edges) if edges else 0.0,
         "bytes": bytes_moved,
         "energy_mj": sum(report.energy_mj for report in reports),
+        "silicon": unit_bounds(layers[0].run.traffic.config).as_dict(),
     }
