@@ -91,7 +91,7 @@ MATCHED: list[tuple[Callable[..., Tensor], str, str]] = [
     *((lambda x_j, w: w * x_j, reduce, f"the weighted {reduce} of sources") for reduce in ("sum", "mean")),
     (lambda x_j, w: x_j * w * w, "sum", "the weighted sum of sources"),
     (lambda x_j, b: x_j * b.unsqueeze(-1), "mean", "the weighted mean of sources"),
-    (lambda x_j, b, w: x_j * b.unsqueeze(-1) * w.unsqueeze(-1), "sum", "the weighted sum of sources"),
+    (lambda x_j, b, w: x_j * b.unsqueeze(-1) * w, "sum", "the weighted sum of sources"),
 ]
 OTHERS: list[tuple[Callable[..., Tensor], str]] = [
     (gatv2, "mean"),
