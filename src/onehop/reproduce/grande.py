@@ -10,6 +10,7 @@ from onehop.graph import Graph
 from onehop.machines.ndp import Host, Machine, NdpPlan, layer_works, run_model
 from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.reproduce.grande_graphs import HIDDEN, TWINS, PaperGraph
+from onehop.reproduce.grande_sampled import sampled
 from onehop.reproduce.grande_tiles import TILES, gains, retiling
 from onehop.reproduce.tables import Chart, Reproduction, Row, Series, published, row
 from onehop.reproduce.twins import Progress, loaded, silent
@@ -171,7 +172,8 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         held += sizes(one, graph)
         by_clock += clock(one, graph)
     summary = speedups(runs)
-    rows = (*summary, *shares(runs), *speedups_by_graph(runs), *tiled, *gained, *by_clock, *held)
+    whole = () if quick else sampled(progress)
+    rows = (*summary, *shares(runs), *speedups_by_graph(runs), *tiled, *gained, *by_clock, *whole, *held)
     return Reproduction(work="grande", source=_SOURCE, rows=rows, charts=charts(runs, summary, tiled))
 
 
