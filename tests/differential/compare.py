@@ -35,6 +35,7 @@ _NO_STORAGE = "Cannot access data pointer of Tensor that doesn't have storage"
 _NEEDLESS = (
     "Trying to backward through the graph a second time",  # edges times width that PyG keeps, and we do not
     _WRITTEN,  # likewise
+    "A different number of tensors was saved",  # checkpoints of what needs no gradient by now
     _HELD,  # swap_tensors, while what PyG keeps holds the tensor
     _SWAP,  # the same, of a module's parameters
     "Inference tensors cannot be saved for backward",  # cached=True, and the first call in inference mode

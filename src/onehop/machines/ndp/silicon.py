@@ -176,12 +176,13 @@ def _parts(config: NdpConfig, node: int) -> dict[str, Part]:
     bits = _BUFFERS * module.buffer_bytes * 8
     # Products in 1e9 a second; 1e9 pJ a second are a milliwatt.
     delivered = config.dram.device().peak_gbps
+    of_host = config.host.channel_gbps or delivered
     most = module.lanes * module.clock_mhz / 1e3
     products = Bounds(min(most, delivered / ELEMENT_BYTES), most)
     # A product reads and writes its output; what the paths move is written once and read once.
     accessed = Bounds(
         2 * ELEMENT_BYTES * products.low,
-        2 * ELEMENT_BYTES * products.high + 2 * (delivered + config.channel_gbps),
+        2 * ELEMENT_BYTES * products.high + 2 * (delivered + of_host),
     )
     clocks = Bounds(module.clock_mhz / 1e3, module.clock_mhz / 1e3)
     return {
