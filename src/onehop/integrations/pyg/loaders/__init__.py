@@ -3,10 +3,10 @@
 May import ``onehop.loaders``, the rows of the patch and the session, and no other room of this package.
 """
 
-from onehop.integrations.pyg.loaders import hgt, neighbours, saint
+from onehop.integrations.pyg.loaders import graph_batches, hgt, neighbours, saint
 from onehop.integrations.rows import Row
 
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    return [*neighbours.rows(), *hgt.rows(), *saint.rows()]
+    return [*neighbours.rows(), *hgt.rows(), *saint.rows(), *graph_batches.rows()]
