@@ -160,7 +160,7 @@ def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> In
 
 
 class Scanned(NamedTuple):
-    """What the units read of the adjacency, in order, until each batch of nodes is listed.
+    """Reads of the adjacency by the units, in order, until each batch of nodes is listed.
 
     Attributes:
         rows: [batches]: rows that are begun.
@@ -274,7 +274,7 @@ class RankWorkload:
         return np.bincount(self.owner, degrees, minlength=self.topology.ranks).astype(np.int64)
 
     def scanned(self, batch: int) -> Scanned:
-        """What re-tiling in batches of this many nodes reads; needs an order by which it re-tiles.
+        """Reads of re-tiling in batches of this many nodes; needs an order by which it re-tiles.
 
         Args:
             batch: Nodes of a batch: the order's own, unless lists are merged row by row.

@@ -71,7 +71,7 @@ class RetilingCost:
 
 @dataclass(frozen=True, slots=True)
 class Retiling:
-    """What is listed for each window before its adjacency can be read; batches are listed whole.
+    """Lists that are made for each window before its adjacency can be read; batches are listed whole.
 
     Attributes:
         config: The machine.
