@@ -128,11 +128,10 @@ def _excused(
         return any(graph.dtype == "int32" for graph in program.graphs)
     if patched.error is not None and _WRITTEN in patched.message:
         # We keep the operands, where PyG keeps copies of them, one row an edge.
-        return any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
+        writes = any(isinstance(step, WRITES_OPERANDS) for step in program.steps[:number])
+        return writes or _keeps_parameters(program)
     if patched.error is not None and _SWAP in patched.message:
-        # Likewise: we keep the parameters of a compiled message. PyG keeps what it made of them, where its
-        # gradients need no more.
-        return any(spec.name in _OF_PARAMETERS for spec in specs_in(program) if isinstance(spec, Layer))
+        return _keeps_parameters(program)
     if raised.error == "AssertionError" and isinstance(program.steps[number - 1], Threads):
         # RGATConv passes its attention through an attribute of the layer, which threads take from each other.
         return any(spec.name.startswith("RGAT") for spec in specs_in(program) if isinstance(spec, Layer))
@@ -182,6 +181,11 @@ def _excused_numbers(
     return _reorders(program) and all(
         found == (False, True) and _of_gradient(name) for name, found in finite.items()
     )
+
+
+def _keeps_parameters(program: Program) -> bool:
+    """Whether a compiled message keeps parameters, where PyG keeps what it made of them, if it needs no more."""
+    return any(spec.name in _OF_PARAMETERS for spec in specs_in(program) if isinstance(spec, Layer))
 
 
 def _twice_through_sparse_tensors(program: Program, number: int) -> bool:
