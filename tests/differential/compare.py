@@ -184,7 +184,7 @@ def _excused_numbers(
 
 
 def _keeps_parameters(program: Program) -> bool:
-    """Whether a compiled message keeps parameters, where PyG keeps what it made of them, if it needs no more."""
+    """Whether a compiled message keeps parameters. PyG keeps what it made of them where it needs no more."""
     return any(spec.name in _OF_PARAMETERS for spec in specs_in(program) if isinstance(spec, Layer))
 
 
