@@ -1,5 +1,6 @@
 """Batches of small graphs from an InMemoryDataset: all that PyG's batches have."""
 
+import contextlib
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -222,6 +223,14 @@ def test_other_loaders_collate_themselves():
     with onehop.patch():
         assert [len(graphs) for graphs in loader] == [4, 4, 1]
         assert all(type(graphs) is list for graphs in loader)
+
+
+def test_another_default_device():
+    dataset = Graphs([graph(number) for number in range(9)])
+    for block in (contextlib.nullcontext(), onehop.patch()):
+        # PyG makes some of a batch there.
+        with block, torch.device("meta"), pytest.raises(RuntimeError, match="meta"):
+            batches(dataset)
 
 
 def test_numbers_of_no_graph():

@@ -44,7 +44,7 @@ from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
 from onehop.integrations.pyg.rules.plain import Aggregation
-from onehop.integrations.pyg.signals import Signals, SignalsPlan, folded
+from onehop.integrations.pyg.signals import Signals, folded
 from onehop.integrations.rows import stand_in
 from onehop.ops import contexts
 from onehop.ops.contexts import context_reason
@@ -132,7 +132,7 @@ def _propagate(
 
 def _of_signals(
     record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Any, str]:
+) -> tuple[Plan | None, str]:
     """The plan of a propagation of several signals over one graph; or None, and why there is none."""
     rule = record.rule
     plan: Any
@@ -146,7 +146,7 @@ def _of_signals(
             plan = with_own_message(record, layer, signals.edge_index, (), signals.operands, signals=signals)
     except Leave as why:
         return None, why.sentence
-    return SignalsPlan(plan, signals), ""
+    return signals.plan(plan), ""
 
 
 def _explained(

@@ -17,7 +17,8 @@ from torch import Tensor
 from onehop.compiler.arguments import SIZES, Argument, Kind
 from onehop.compiler.snapshot import Snapshot
 from onehop.graph.identity import remembered
-from onehop.integrations import reports
+from onehop.integrations import reports, session
+from onehop.integrations.pyg.call import Plan
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, SIGNALS, is_plain, need
 from onehop.ops.contexts import wraps
 
@@ -60,6 +61,22 @@ class Signals:
         result: Tensor = torch.ops.aten._unsafe_view.default(out, shape)
         return result
 
+    def plan(self, one: Any) -> Plan:
+        """The plan of the signals, from that of one."""
+
+        def shown(layer: Any) -> reports.Call:
+            call: reports.Call = one.described(layer)
+            return replace(call, form=f"{call.form}, {self.count} signals")
+
+        def run() -> Tensor:
+            return self.apart(one.run())
+
+        # Without a machine there is nothing that it could refuse.
+        aside = one.aside if session.now.machine else ""
+        return Plan(
+            one.form, one.reduce, one.graph, one.x, run, backend=one.backend, aside=aside, shown=shown
+        )
+
     def tells(self, argument: Argument) -> Argument:
         """The argument of a message, with the number of leading dimensions that its operand had."""
         name = argument.name
@@ -88,9 +105,9 @@ class Signals:
         apart, together = trial.arguments(each, operands)
         with torch.no_grad(), torch.random.fork_rng([]):
             try:
-                torch.manual_seed(0)
+                torch.default_generator.manual_seed(0)
                 several = message(Snapshot(self.layer).layer, **apart)
-                torch.manual_seed(0)
+                torch.default_generator.manual_seed(0)
                 one = message(Snapshot(self.one).layer, **together)
             except Exception as error:  # the message is a user's, whose errors PyG's own code reports
                 return f"{_OTHERWISE} ({type(error).__name__}: {error})"
@@ -203,45 +220,6 @@ def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
     firsts = rows * torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
     every: Tensor = (firsts.unsqueeze(2) + edge_index.unsqueeze(1)).flatten(1)
     return every
-
-
-@dataclass(slots=True)
-class SignalsPlan:
-    """The plan of one signal, whose result is that of several.
-
-    Attributes:
-        plan: The plan.
-        signals: The signals.
-    """
-
-    plan: Any
-    signals: Signals
-
-    @property
-    def x(self) -> Tensor:
-        """The features of the sources."""
-        x: Tensor = self.plan.x
-        return x
-
-    @property
-    def backend(self) -> str:
-        """Name of the backend that runs it."""
-        return self.plan.backend  # type: ignore[no-any-return]
-
-    @property
-    def aside(self) -> str:
-        """The sentence why a simulated machine does not run it."""
-        return self.plan.aside  # type: ignore[no-any-return]
-
-    def run(self) -> Tensor:
-        """The result of ``propagate``."""
-        out: Tensor = self.plan.run()
-        return self.signals.apart(out)
-
-    def described(self, layer: Any) -> reports.Call:
-        """The row of ``explain``."""
-        call: reports.Call = self.plan.described(layer)
-        return replace(call, form=f"{call.form}, {self.signals.count} signals")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,9 @@ def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
     collater = fetcher.collate_fn
     if type(collater) is not Collater or not fetcher.auto_collation or Collater.__call__ is not _COLLATE:
         return None
+    # PyG makes some of a batch on the default device.
+    if torch.get_default_device().type != "cpu":
+        return None
     # A worker writes to shared memory.
     if collater.follow_batch or collater.exclude_keys or get_worker_info() is not None:
         return None
