@@ -110,11 +110,12 @@ def replacing(
     """
     held = inspect.getattr_static(owner, attribute)
     theirs, leave = getattr(owner, attribute), Leave
-    # As ops.contexts.compiling, without a call.
-    is_compiling, state, this = torch.compiler.is_compiling, contexts, sys.modules[__name__]
+    # As ops.contexts.compiling, with fewer calls.
+    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
+    state, this = contexts, sys.modules[__name__]
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
-        ours = traced if is_compiling() or state.as_program else body
+        ours = traced if in_dynamo() or flags._is_compiling_flag or state.as_program else body
         try:
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:

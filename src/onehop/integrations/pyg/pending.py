@@ -85,13 +85,13 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
         scores: Computes the scores of the destinations of a layer from its pair of features, or raises
             :class:`Leave`; None for layers that need the features of the destinations for more than scores.
     """
-    ours, is_compiling, state = _forward, torch.compiler.is_compiling, contexts
+    ours, in_dynamo, flags, state = _forward, torch.compiler.is_dynamo_compiling, torch.compiler, contexts
     # Without self.
     names = list(inspect.signature(theirs).parameters)[1:]
     place = names.index(_REQUEST)
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if is_compiling() or state.as_program:
+        if in_dynamo() or flags._is_compiling_flag or state.as_program:
             return traced(theirs, place, self, args, kwargs)
         return ours(theirs, names, place, scores, self, args, kwargs)
 
@@ -157,10 +157,11 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
         theirs: PyG's ``edge_updater``.
         traced: Runs while a program is traced, with (theirs, layer, edge_index, args, kwargs).
     """
-    ours, is_compiling, state, running = _edge_updater, torch.compiler.is_compiling, contexts, _running
+    ours, running, state = _edge_updater, _running, contexts
+    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if is_compiling() or state.as_program:
+        if in_dynamo() or flags._is_compiling_flag or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
         layer, asked, score = running.get()
         if layer is not self or args:

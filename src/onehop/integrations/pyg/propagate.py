@@ -65,10 +65,10 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds a class, and must die with the class that holds the function.
     records = Records(theirs)
-    ours, is_compiling, state = _propagate, torch.compiler.is_compiling, contexts
+    ours, in_dynamo, flags, state = _propagate, torch.compiler.is_dynamo_compiling, torch.compiler, contexts
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if is_compiling() or state.as_program:
+        if in_dynamo() or flags._is_compiling_flag or state.as_program:
             return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 

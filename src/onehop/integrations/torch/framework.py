@@ -125,11 +125,12 @@ _builtins._register_builtin(_dropout_in_place, "aten::dropout_")
 @functools.cache  # TorchScript knows it by its id, so it must never be freed
 def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
     """A function that passes for ``theirs``: torch's builtin, or a replacement of it by other code."""
-    is_compiling, is_tracing = torch.compiler.is_compiling, torch._C._is_tracing
+    in_dynamo, flags, is_tracing = torch.compiler.is_dynamo_compiling, torch.compiler, torch._C._is_tracing
 
     def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
         # Most products are small, and every check delays them: their sizes are checked first.
-        if not is_compiling() and not is_tracing() and type(input) is Tensor and type(weight) in _PLAIN:
+        seen = in_dynamo() or flags._is_compiling_flag or is_tracing()
+        if not seen and type(input) is Tensor and type(weight) in _PLAIN:
             bounds, numbers = thresholds.now, input.numel()
             # An upper bound of the work, which takes less time than reading a size.
             if numbers * weight.numel() >= bounds.product_work or numbers >= bounds.sparse_numbers:

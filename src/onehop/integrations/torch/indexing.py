@@ -33,7 +33,7 @@ _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 # torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
-_COST = 4
+COST = 4
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
@@ -47,7 +47,7 @@ def may_pay(x: Any, index: Any) -> bool:
     return (
         not torch.compiler.is_compiling()
         and type(x) in PLAIN
-        and index.numel() * x.numel() * _COST >= thresholds.now.index_numbers
+        and index.numel() * x.numel() * COST >= thresholds.now.index_numbers
         and x.dtype in FLOATS
         and index.dtype in _INTEGERS
         # Before anything is computed, which a trace would see. Not whether gradients come in batches:
@@ -64,7 +64,7 @@ def pays(numbers: int, costly: bool = False) -> bool:
         numbers: How many are gathered or scattered.
         costly: Whether torch would differentiate a gather, a mean or an extremum.
     """
-    return numbers * (_COST if costly else 1) >= thresholds.now.index_numbers
+    return numbers * (COST if costly else 1) >= thresholds.now.index_numbers
 
 
 def is_recorded(x: Tensor) -> bool:
@@ -292,6 +292,8 @@ FUNCTIONS: dict[str, Body] = {
     "scatter_add": scatter_add,
     "scatter_reduce": scatter_reduce,
 }
+# Their index has one entry for each number.
+OF_ENTRIES = ("gather", "scatter_add", "scatter_reduce")
 IN_PLACE: dict[str, Body] = {
     name: _in_place(FUNCTIONS[name]) for name in ("index_add", "scatter_add", "scatter_reduce")
 }

@@ -52,17 +52,18 @@ def rows() -> list[Row]:
 def _row(owner: Any, name: str, body: indexing.Body, of_index: tuple[str, str] = ("index", "index")) -> Row:
     held = inspect.getattr_static(owner, name)
     inherited = isinstance(owner, type) and name not in vars(owner)
-    return Row(owner, name, _before(getattr(owner, name), body, *of_index), held, inherited)
+    of_entries = name.rstrip("_") in indexing.OF_ENTRIES
+    return Row(owner, name, _before(getattr(owner, name), body, of_entries, *of_index), held, inherited)
 
 
 @functools.cache  # TorchScript knows it by its id, so it must never be freed
-def _before(theirs: Any, body: indexing.Body, name: str, other: str) -> Any:
+def _before(theirs: Any, body: indexing.Body, of_entries: bool, name: str, other: str) -> Any:
     """A function that passes for ``theirs``, a builtin; it runs ``body`` first, which may return None.
 
-    Its index is the third argument, or has one of the names.
+    Its index is the third argument, or has one of the names, and is one of rows or one of entries.
     """
     modes, is_tracing, bounds, may_pay = _modes, _is_tracing, thresholds, indexing.may_pay
-    told, count = theirs.__name__, patch_table
+    told, count, cost = theirs.__name__, patch_table, indexing.COST
 
     # Types come first, and modes and traces before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -70,8 +71,9 @@ def _before(theirs: Any, body: indexing.Body, name: str, other: str) -> Any:
         if index is None:
             index = kwargs.get(other)
         unseen = type(index) is Tensor and not (modes() or is_tracing())
-        enough = unseen and index.numel() >= bounds.now.index_entries
-        if enough and may_pay(args[0] if args else None, index):
+        # As many numbers as entries are gathered or scattered, or a row for each.
+        least = bounds.now.index_numbers // cost if of_entries else bounds.now.index_entries
+        if unseen and index.numel() >= least and may_pay(args[0] if args else None, index):
             out = body(*args, **kwargs)
             if count.counter is not None:
                 count.counter[told, out is not None] += 1

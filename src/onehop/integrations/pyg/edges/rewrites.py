@@ -180,6 +180,8 @@ def _loops(
         attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
         (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
         return edges, attributes
+    if type(edge_index) is Tensor and edge_index.layout is torch.strided:
+        return None
     parts = parts_for(edge_index)
     if parts is not None:
         return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
