@@ -167,13 +167,6 @@ def pna(nodes: int) -> Once:
     return trained(layer, features(nodes, 64, True), at)
 
 
-def two_layers() -> Once:
-    """An epoch of GCN on a graph of Cora's size."""
-    torch.manual_seed(0)
-    model = nn.GCN(64, 64, 2, 7, dropout=0.5)
-    return trained(model, features(2_708, 64), edges(10_556, 2_708))
-
-
 def tuned() -> Once:
     """The first ten passes over a graph under ``patch(tune="auto")``."""
     torch.manual_seed(0)
@@ -216,7 +209,6 @@ def cases() -> Iterator[Case]:
         ("ordered_edges", 0, "aggregate, constant weights, 50,000 edges of 16",
          partial(weighted_sum, 50_000, 16)),
         ("pooled_bytes", 0, "aggregate, 2,700 rows of 64", partial(weighted_sum, 27_000, 64)),
-        ("policy_bytes", 0, "two GCN layers, Cora's size", two_layers),
         ("serial_work", 0, "aggregate, 1,000 edges of 16", partial(weighted_sum, 1_000, 16)),
         ("serial_work", 0, "aggregate, 500 edges of 64", partial(weighted_sum, 500, 64)),
         ("product_work", 0, "a linear step, 10,000 by 64 by 64", partial(linear, 10_000, 64, "learned")),

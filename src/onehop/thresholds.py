@@ -25,7 +25,6 @@ class Thresholds:
             caches.
         pooled_bytes: Size from which on an output comes from the memory pool; below, torch's allocator
             recycles as well as the pool would.
-        policy_bytes: Size of features from which on torch's tensors come from the pool.
         serial_work: Edges times width below which the default plan has one thread. A cautious choice: at five
             times as many (10,556 edges, width 16) two threads took three quarters of the time of one.
         wide_edges: Edges above which numbers of edges have 64 bits.
@@ -91,7 +90,6 @@ class Thresholds:
     kept_work: int = 1 << 20
     ordered_edges: int = 1 << 16
     pooled_bytes: int = 1 << 20
-    policy_bytes: int = 1 << 20
     serial_work: int = 1 << 15
     wide_edges: int = 2**31 - 1
     product_block_rows: int = 1 << 11
@@ -124,7 +122,6 @@ NONE = Thresholds(
     kept_work=0,
     ordered_edges=0,
     pooled_bytes=0,
-    policy_bytes=0,
     serial_work=0,
     wide_edges=0,
     product_block_rows=4,

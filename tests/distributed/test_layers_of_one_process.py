@@ -9,7 +9,7 @@ import torch.distributed as dist
 import onehop
 from onehop import ArgumentError
 from onehop.distributed import DistributedGraph
-from onehop.integrations import memory, reports
+from onehop.integrations import reports
 from tests.distributed.cases import NODES, hostile
 
 pytest.importorskip("torch_geometric")
@@ -162,18 +162,6 @@ def test_features_that_do_not_fit_are_named(graph: DistributedGraph) -> None:
     layer = gnn.SAGEConv(6, 4)
     with onehop.patch(), pytest.raises(ArgumentError, match=f"a row for each of {NODES} owned nodes"):
         layer(torch.ones(NODES - 1, 6), graph.edge_index)
-
-
-@pytest.mark.parametrize("name", ["GCN", "SAGE max", "GAT", "GATv2", "Transformer", "TAG"])
-def test_features_are_noted_for_the_memory_that_is_kept(
-    name: str, graph: DistributedGraph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Without it the pages of all tensors are faulted in anew in every epoch."""
-    noted: list[torch.Tensor] = []
-    monkeypatch.setattr(memory, "gained", noted.append)
-    with onehop.patch():
-        LAYERS[name]()(torch.randn(NODES, 6)[graph.owned_nodes], graph.edge_index)
-    assert any(each.is_floating_point() and len(each) == NODES for each in noted)
 
 
 def test_a_class_that_the_patch_leaves_out_is_refused(graph: DistributedGraph) -> None:

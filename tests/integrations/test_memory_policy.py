@@ -1,4 +1,4 @@
-"""Memory that is kept while patched: from the first gain on, paused on leaving, given back at will."""
+"""Memory that is kept while patched: paused on leaving, given back at will."""
 
 import json
 import os
@@ -6,11 +6,9 @@ import subprocess
 import sys
 
 import pytest
-import torch
 
-from onehop import native, thresholds
-from onehop.integrations import memory, session
-from onehop.integrations.session import Settings
+from onehop import native
+from onehop.integrations import memory
 
 
 def told(program):
@@ -45,86 +43,65 @@ class Extension:
         self.asked.append("clear")
 
 
-SMALL, LARGE = torch.ones((1 << 18) - 1), torch.ones(1 << 18)  # exactly as large as is asked for
-
-
 @pytest.fixture
 def extension(monkeypatch):
-    """The extension, in a process that has seen no layer yet, with the thresholds that users have."""
+    """The extension, in a process that has seen no patch yet."""
     memory.give_back()
     stand_in = Extension()
     monkeypatch.setattr(native, "extension", stand_in)
-    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
-    monkeypatch.setattr(session, "now", session.Session(settings=Settings(keep_memory=True)))
     yield stand_in
     memory.give_back()
 
 
 @pytest.fixture
-def gained(extension):
-    """Runs layers, and says what the extension was asked meanwhile."""
+def kept(extension):
+    """Enters patches, and says what the extension was asked meanwhile."""
 
-    def run(x=LARGE, times=2):
+    def run(times=2):
         for _ in range(times):
-            memory.gained(x)
+            memory.keep()
         asked, extension.asked = extension.asked, []
         return asked
 
     return run
 
 
-def test_memory_is_kept_from_the_first_gain_on(gained):
-    assert [gained(), gained()] == [["keep", "trim"], []]
-
-
-def test_memory_is_not_kept_for_small_features(gained):
-    assert gained(SMALL) == []
-
-
-def test_memory_is_not_kept_for_features_elsewhere(gained):
-    assert gained(torch.ones(1 << 18, device="meta")) == []
-
-
-def test_memory_is_not_kept_where_that_is_forbidden(gained, monkeypatch):
-    monkeypatch.setattr(session, "now", session.Session(settings=Settings(keep_memory=False)))
-    assert gained() == []
+def test_memory_is_kept_from_the_first_patch_on(kept):
+    assert [kept(), kept()] == [["keep", "trim"], []]
 
 
 @pytest.mark.parametrize("missing", ["can", "is_used"])
-def test_where_it_cannot_be_had_it_is_asked_for_once_and_logged(gained, extension, missing, caplog):
+def test_where_it_cannot_be_had_it_is_asked_for_once_and_logged(kept, extension, missing, caplog):
     setattr(extension, missing, False)
     with caplog.at_level("INFO", logger="onehop"):
-        assert [gained(), gained()] == [["keep", "pause"], []]
+        assert [kept(), kept()] == [["keep", "pause"], []]
     assert [record.message for record in caplog.records] == [
         "Freed memory is not kept: torch's allocator is another one than the C library's."
     ]
     memory.pause()
     memory.give_back()
     assert extension.asked == []
-    assert gained() == ["keep", "pause"]
+    assert kept() == ["keep", "pause"]
 
 
-def test_a_pause_keeps_what_was_kept_and_giving_back_releases_it(gained, extension):
-    found = [gained()]
+def test_a_pause_keeps_what_was_kept_and_giving_back_releases_it(kept, extension):
+    found = [kept()]
     memory.pause()
     memory.pause()
-    found += [gained(times=0), gained(), gained()]
+    found += [kept(times=0), kept(), kept()]
     memory.pause()
     memory.give_back()
     memory.give_back()
-    found += [gained(times=0), gained()]
+    found += [kept(times=0), kept()]
     # A patch that is entered anew does not wait for the system again.
     assert found == [["keep", "trim"], ["pause"], ["keep"], [], ["pause", "clear"], ["keep", "trim"]]
 
 
 FREED_BEFORE = """
-import json, torch, onehop
-from torch_geometric.nn import GCNConv
+import json, torch, torch_geometric, onehop
 from onehop import native
 
-conv, x, edge_index = GCNConv(16, 16), torch.ones(1 << 15, 16), torch.randint(1 << 15, (2, 1 << 15))
 with torch.no_grad():
-    conv(x, edge_index)
     for _ in range(2):
         torch.ones(7 << 20)  # freed: from now on the C library takes 28 MiB from its heap
     at_first = native.extension.resident_bytes()
@@ -134,7 +111,6 @@ with torch.no_grad():
     del pairs
     held = native.extension.resident_bytes()
     onehop.patch(keep_memory={keep})
-    conv(x, edge_index)
 print(json.dumps([(held - at_first) >> 20, (held - native.extension.resident_bytes()) >> 20]))
 """
 KEEPS = "import json; from onehop import native; print(json.dumps(native.extension.keep_tensor_memory()))"

@@ -1,20 +1,17 @@
 """A caching allocator for torch's large CPU tensors, in use while a patch is in place.
 
-Without it, the pages of each large tensor are mapped, faulted in and returned to the system. From the first
-layer on that takes a fast path, torch takes large tensors from the pool of onehop's outputs, much as it takes
-GPU tensors from its caching allocator. The pool never holds more than was in use at once, so a program's peak
-does not grow.
+Without it, the pages of each large tensor are mapped, faulted in and returned to the system. Under a patch,
+torch takes large tensors from the pool of onehop's outputs, much as it takes GPU tensors from its caching
+allocator. The pool never holds more than was in use at once, so a program's peak does not grow.
 
 Leaving a patch pauses this, and the pool stays for the next patch; ``unpatch()`` returns it to the system.
-Nothing changes for programs whose layers all run their framework's own code.
 """
 
 from enum import Enum
 
 import torch
-from torch import Tensor
 
-from onehop import native, thresholds
+from onehop import native
 from onehop.integrations import session
 from onehop.integrations.reports import LOGGER
 
@@ -34,17 +31,11 @@ class _State(Enum):
 _state = _State.ORDINARY
 
 
-def gained(x: Tensor) -> None:
-    """Notes that a layer takes the fast path; large features on the CPU start the pool.
-
-    Args:
-        x: The layer's features.
-    """
+def keep() -> None:
+    """Makes torch take large tensors from the pool; has no effect where that is impossible."""
     global _state
-    if _state is _State.KEEPING or x.nbytes < thresholds.now.policy_bytes or not x.is_cpu:
-        return
     with session.lock:
-        if not session.now.settings.keep_memory or _state in (_State.KEEPING, _State.IMPOSSIBLE):
+        if _state in (_State.KEEPING, _State.IMPOSSIBLE):
             return
         if native.extension.keep_tensor_memory() and _is_used():
             if _state is _State.ORDINARY:

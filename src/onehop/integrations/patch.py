@@ -118,10 +118,9 @@ def patch(
             for these frameworks, alone or with names of their layers; "dgl" imports DGL. "torch" adds
             torch's functions to those named. None means all.
         keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
-            outputs, instead of mapping and faulting it in for each of them. This begins with the first layer
-            on a fast path that has large features; the pool holds little more than was in use at once. The
-            environment variable ``ONEHOP_KEEP_MEMORY`` has the initial value (default: yes). Has no effect
-            where torch's allocator is not glibc's.
+            outputs, instead of mapping and faulting it in for each of them. The pool holds little more than
+            was in use at once. The environment variable ``ONEHOP_KEEP_MEMORY`` has the initial value
+            (default: yes). Has no effect where torch's allocator is not glibc's.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient and return them while
             the features are unchanged, as in the first layer of full-batch training. ``ONEHOP_REUSE`` has the
             initial value (default: yes). With a machine nothing is kept, so that every aggregation is
@@ -293,6 +292,8 @@ def _enter(coming: Session) -> None:
         session.enter(coming)
         if coming.selection is None or not coming.settings.keep_memory:
             memory.pause()
+        else:
+            memory.keep()
         for framework in _frameworks.values():
             if framework not in frameworks:
                 framework.remove()

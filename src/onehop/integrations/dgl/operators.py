@@ -12,7 +12,7 @@ from dgl.base import ALL, is_all
 from torch import Tensor
 
 from onehop import processor
-from onehop.integrations import memory, tuning
+from onehop.integrations import tuning
 from onehop.integrations.dgl.graphs import Structure
 from onehop.integrations.dgl.operands import check_tensor, need, record, structure_for
 from onehop.ops import aggregate
@@ -56,7 +56,6 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
     width = x.numel() // max(graph.num_src, 1)
-    memory.gained(x)
     if x.is_cpu:
         tuning.saw(graph, reduce_op, width, x.dtype, torch.is_grad_enabled() and x.requires_grad)
     if winners:

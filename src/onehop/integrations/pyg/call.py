@@ -7,10 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop import thresholds
 from onehop.backends import backend_for
 from onehop.graph import Graph
-from onehop.integrations import memory, reports, session
+from onehop.integrations import reports, session
 from onehop.integrations.pyg import machine
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.tuning import plan_text
@@ -143,7 +142,7 @@ class Plan:
 
 
 def begin(plan: Any, layer: Any, order: str | None = None) -> None:
-    """Notes that a plan is about to run: for ``explain``, and for the policy of memory.
+    """Notes for ``explain`` that a plan is about to run.
 
     Args:
         plan: The plan, or an aggregation.
@@ -154,5 +153,3 @@ def begin(plan: Any, layer: Any, order: str | None = None) -> None:
         call = plan.described(layer)
         form = call.form if order is None else f"{call.form}, {order} its linear step"
         reports.record(replace(call, form=form))
-    if plan.x.nbytes >= thresholds.now.policy_bytes:
-        memory.gained(plan.x)

@@ -21,7 +21,7 @@ from onehop.distributed.checks import edges_reason
 from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.errors import ArgumentError
-from onehop.integrations import memory, reports
+from onehop.integrations import reports
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
 from onehop.integrations.pyg.layer import LEFT_OUT, ClassRecord, is_left_out, layer_reason, reduction_of
@@ -67,7 +67,6 @@ def propagate_part(
         need(not is_left_out(type(layer)), LEFT_OUT)
         need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
         edges = PartEdges(edge_index, kwargs.get("size"))
-        _keep_memory_for(operands)
         found = _by_rule(record, layer, edges, kwargs, operands)
         if found is None:
             # One line of the explanation, instead of what the layer does with the rows that are here.
@@ -113,14 +112,6 @@ def _by_rule(
     else:
         out = plan.run()
     return plan.form.removesuffix(", fused"), reduce, out
-
-
-def _keep_memory_for(operands: dict[str, Any]) -> None:
-    """Notes the layer's operands for the memory policy, as a layer over a whole graph does."""
-    for value in operands.values():
-        for each in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(each, Tensor):
-                memory.gained(each)
 
 
 def propagate_messages(

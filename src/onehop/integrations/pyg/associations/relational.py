@@ -18,7 +18,7 @@ from onehop import thresholds
 from onehop.errors import ArgumentError
 from onehop.graph.identity import remembered
 from onehop.graph.lending import readable
-from onehop.integrations import memory, reports, session
+from onehop.integrations import reports, session
 from onehop.integrations.pyg.associations.order import LINEAR, is_finite
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.edges.sizes import is_too_small
@@ -68,8 +68,6 @@ def forward(theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edg
         made = reduce_rows(group.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
         out = reduce_rows(group.ends, made, reduce="sum")
     else:
-        if features.nbytes >= thresholds.now.policy_bytes:
-            memory.gained(features)
         out = typed_sum(groups, features, weight, reduce, fastest=may_run_elsewhere(features))
         # FastRGCNConv multiplies first, where infinities would meet others.
         need(not fast or is_finite(out))

@@ -21,7 +21,7 @@ from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
-from onehop.integrations import memory, session
+from onehop.integrations import session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
 from onehop.integrations.pyg.edges.listed import (
     COUNTING,
@@ -191,20 +191,13 @@ class _Found:
 
 def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int) -> Tensor:
     if not loops:
-        return _handle(_graph(edge_index, num_src, num_dst, forwards), edge_index)
+        return handle_of(_graph(edge_index, num_src, num_dst, forwards))
     rest = ("graph in a program", num_src, num_dst, forwards, loops)
     found: _Found | None = CACHE.find(edge_index, rest)
     graph = None if found is None else found.graph()
     if graph is None:
         graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
         CACHE.store(edge_index, rest, _Found(weakref.ref(graph)))
-    return _handle(graph, edge_index)
-
-
-def _handle(graph: Graph, edge_index: Tensor) -> Tensor:
-    """A handle of a graph that runs in a program, for the policy of memory too."""
-    # The layer and its features are not at hand: large graphs have large features.
-    memory.gained(edge_index)
     return handle_of(graph)
 
 
@@ -223,7 +216,7 @@ def _normalise(
     if dtype in COUNTING and edge_index.is_cpu:
         symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
         if symmetric is not None:
-            return _handle(symmetric.graph, edge_index), lend(symmetric.scale)
+            return handle_of(symmetric.graph), lend(symmetric.scale)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
     known: Derived | None = CACHE.find(edge_index, key)
@@ -239,8 +232,8 @@ def _normalise(
             # Tensors of inference mode are not remembered.
             degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
             scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
-            return _handle(graph, edge_index), scale
-    return _handle(graph, edge_index), lend(scale)
+            return handle_of(graph), scale
+    return handle_of(graph), lend(scale)
 
 
 def _normalised_edges(
