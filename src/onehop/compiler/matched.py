@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.messages import APART, End, Program, Step
+from onehop.messages import APART, EDGES, End, Program, Step
 from onehop.ops.aggregate import aggregate
 from onehop.ops.attention import attention, gat, gatv2
 
@@ -47,7 +47,7 @@ def rule_of(program: Program, reduce: str) -> Rule | None:
     """
     matcher = _Matcher(program)
     values, scale = matcher.factors(program.result)
-    if scale != 1 or reduce == "squares":
+    if scale != 1 or reduce in ("squares", EDGES):
         return None
     return matcher.copies(values, reduce) or (matcher.attention(values) if reduce == "sum" else None)
 
