@@ -22,12 +22,14 @@ class Destinations:
 
     Args:
         numbers: The tensors that hold the number of every edge's destination.
+        pairs: The tensors [2, edges] that hold the numbers of both ends, by their ids: the row of these.
         count: How many destinations there are; None where the message is not told.
     """
 
-    def __init__(self, numbers: list[Tensor], count: int | None) -> None:
+    def __init__(self, numbers: list[Tensor], pairs: dict[int, int], count: int | None) -> None:
         self.count = count
         self._numbers = {id(tensor) for tensor in numbers}
+        self._pairs = pairs
         self._rows: set[int] = set()
 
     def are_numbers(self, tensor: Any) -> bool:
@@ -57,8 +59,15 @@ class Destinations:
         return None
 
     def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
-        """Notes numbers of destinations in another shape."""
+        """Notes numbers of destinations in another shape, or taken from those of both ends."""
         if name in _MOVES and self.are_numbers(bound["self"]):
+            self._numbers.add(id(result))
+        row = self._pairs.get(id(bound.get("self")))
+        if row is None or bound.get("dim", 0) % 2:
+            return
+        if name == "unbind":
+            self._numbers.add(id(result[row]))
+        elif name == "select" and bound["index"] % 2 == row:
             self._numbers.add(id(result))
 
     def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:

@@ -83,6 +83,11 @@ def way_of(
         refusal_of: Says of a program why its messages cannot be reduced as they shall; None if they can.
         linear: Whether its messages are added up or averaged, and no more.
     """
+    if trial.reduces:
+        with under_autocast(autocast):
+            traced = traced_inside(trial) if may_stay_inside(trial.each) else traced_alone(trial)
+        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, False)
+        return _refused(f"{OWN_AGGREGATE}, and {found}") if isinstance(found, str) else found
     if may_stay_inside(trial.each):
         with under_autocast(autocast):
             traced = traced_inside(trial)
@@ -102,8 +107,12 @@ def way_of(
     return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
 
 
+OWN_AGGREGATE = "its class has an aggregate of its own"
+"""The beginning of the sentence that refuses a message for how its layer reduces it."""
+
+
 def _refused(sentence: str) -> Found:
-    return Found(sentence, [], {}, not sentence.startswith(FAILS))
+    return Found(sentence, [], {}, FAILS not in sentence)
 
 
 def asks_for(name: str) -> str:
