@@ -55,16 +55,19 @@ def check(name, program, reductions=("sum",), dtype=torch.float64, seed=0):
     name=["random", "one_hub", "bipartite_wide", "multi_edges", "no_edges"],
     dtype=[torch.float32, torch.float64],
     reductions=[("sum", "edges"), ("edges",), ("edges", "mean", "max")],
+    edges=[True, False],
 )
-def test_sources_get_what_was_written_for_edges(name, dtype, reductions):
-    # The gradients of source, destination and edge are one value: it is written once, and added up from there.
+def test_sources_get_what_was_written_for_edges(name, dtype, reductions, edges):
+    # The gradients of source, destination and edge are one value: it is written once, and added up from
+    # there. Where the edge has none, it is written for the source.
     ends = (End.SOURCE, End.TARGET, End.EDGE)
     program = Program(
         tuple(Operand(end, 48) for end in ends),
         (Step("add", (0, 1), 48), Step("add", (3, 2), 48), Step("tanh", (4,), 48)),
         5,
     )
-    *_, last = backward_sweeps(program, (True,) * 3, reductions)
+    *_, main, last = backward_sweeps(program, (True, True, edges), reductions)
+    assert [r.sink.name for r in main.results].count("EDGE") == 1
     assert not last.steps
     assert last.transposed
     check(name, program, reductions, dtype)

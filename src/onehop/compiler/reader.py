@@ -13,7 +13,18 @@ from onehop.compiler.arguments import position
 from onehop.compiler.aten import Place, name_of, named
 from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
 from onehop.compiler.tracing import Returned, Watched
-from onehop.compiler.values import Behind, Joined, NotCompiled, Part, Read, Results, Row, Stacked, Unread, Zeros
+from onehop.compiler.values import (
+    Behind,
+    Joined,
+    NotCompiled,
+    Part,
+    Read,
+    Results,
+    Row,
+    Stacked,
+    Unread,
+    Zeros,
+)
 from onehop.messages import APART, EDGES, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
@@ -337,7 +348,7 @@ class Reader:
         """Rows times a matrix, [columns, width].
 
         For nodes where it can be; for all edges before they are visited, if the rows are many columns of an
-        operand of edges; in the tile otherwise.
+        operand of edges and the messages are not kept, whose memory it would double; in the tile otherwise.
         """
         found = self.either(left)
         rows = found.rows if isinstance(found, Joined) else (self.row(left),)
@@ -354,7 +365,8 @@ class Reader:
         for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
-            if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands, width)):
+            early = summands is not None and _is_wide(summands, width) and self._watched.returned is None
+            if summands is not None and (early or self._may_hoist(summands, plain)):
                 for term, sign in summands:
                     factor = self._fixed_term(piece if sign > 0 else -piece, End.MATRIX, tuple(piece.shape))
                     # Not added up, even of one term: infinite numbers meet as they do in the sum.

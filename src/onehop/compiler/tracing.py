@@ -171,7 +171,6 @@ def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -
             raise Refused(f"its message uses a tensor with a history of its own, which is no operand{where}")
         if parameter._backward_hooks:
             raise Refused(f"its message uses a parameter on which a hook is registered{where}")
-    edges = first.run.edges
     largest = max(first.largest, out.nbytes // max(out.size(0), 1))
     sizes = {size for tensor in first.outer for size in tensor.shape}
     width, looks = out[0].numel(), first.looks or second.looks

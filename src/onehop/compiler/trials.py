@@ -150,9 +150,10 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
     # The first ones, over again where they run out.
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))
-    inside = destinations is not None
+    inside, numbers = destinations is not None, targets
     run = Run(edges, {}, [], [], [], destinations, draws=inside)
-    numbers = torch.arange(0, 2 * edges, 2, device="cpu") % destinations if inside else targets
+    if destinations is not None:
+        numbers = torch.arange(0, 2 * edges, 2, device="cpu") % destinations
     for argument in trial.each:
         kind = argument.kind
         value: Any

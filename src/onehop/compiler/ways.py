@@ -107,7 +107,7 @@ def way_of(
     return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
 
 
-OWN_AGGREGATE = "its class has an aggregate of its own"
+OWN_AGGREGATE = "its class overrides aggregate"
 """The beginning of the sentence that refuses a message for how its layer reduces it."""
 
 

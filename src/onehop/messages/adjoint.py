@@ -63,6 +63,9 @@ def backward_sweeps(
 ) -> tuple[Sweep, ...]:
     """The sweeps that give the gradients of the operands that are wanted, in order.
 
+    Where messages are kept, a gradient of sources that no operand of edges has is written for each edge too:
+    it takes no more memory than the messages, and nothing is computed again.
+
     A matrix that several steps multiply by has several results, to be added up. The gradients that they read
     are, for "mean" and "squares", divided by the number of edges of each row, for "squares" also doubled;
     for "max" and "min" they are divided by the number of ties.
@@ -75,6 +78,7 @@ def backward_sweeps(
         if operand.end is End.EDGE and wanted[at] and at in reverse.gradient
     }
     collected: list[Sweep] = []
+    tensor = reverse.tensors
     for at, operand in enumerate(program.operands):
         if not wanted[at]:
             continue
@@ -83,7 +87,11 @@ def backward_sweeps(
                 Result(Sink.OUTER, a, g, operand.width, at) for a, g in reverse.outer.get(at, [])
             ]
         elif operand.end is End.SOURCE and reverse.gradient.get(at) in written:
-            collected.append(_collected(operand, at, written[reverse.gradient[at]]))
+            collected.append(_collected(operand, at, Input(written[reverse.gradient[at]], gradient=True)))
+        elif operand.end is End.SOURCE and at in reverse.gradient and EDGES in reductions:
+            found[False].append(Result(Sink.EDGE, reverse.gradient[at], 0, operand.width, tensor))
+            collected.append(_collected(operand, at, Input(tensor)))
+            tensor += 1
         elif at in reverse.gradient:
             sink = {End.EDGE: Sink.EDGE, End.FIXED: Sink.TOTAL}.get(operand.end, Sink.ROW_SUM)
             result = Result(sink, reverse.gradient[at], 0, operand.width, at)
@@ -91,11 +99,11 @@ def backward_sweeps(
     return (*reverse.line().cut(found), *collected)
 
 
-def _collected(operand: Operand, at: int, edge: int) -> Sweep:
-    """The sweep that adds up, for each source, the gradient that was written for an operand of edges."""
+def _collected(operand: Operand, at: int, written: Input) -> Sweep:
+    """The sweep that adds up, for each source, the gradient that was written for each edge."""
     return Sweep(
         (Operand(End.EDGE, operand.width),),
-        (Input(edge, gradient=True),),
+        (written,),
         (),
         (Result(Sink.ROW_SUM, 0, 0, operand.width, at),),
         transposed=True,
@@ -111,6 +119,7 @@ class _Reverse:
         steps: All of them, but for the program's own steps over rows, whose results are operands here.
         gradient: For values, the value that is their gradient.
         outer: For matrices, pairs of values whose outer product is their gradient.
+        tensors: The number of the first tensor that no operand and no step over rows has.
         reaches: For every reduction that is an extremum, 1 where a message reaches it and 0 elsewhere.
     """
 
@@ -118,7 +127,10 @@ class _Reverse:
         own = len(program.operands)
         extrema = [reduce for reduce in reductions if reduce in EXTREMA]
         given = [Operand(End.TARGET, program.width_of(value)) for value in program.of_rows]
-        ends = [*(End.EDGE if reduce == EDGES else End.TARGET for reduce in reductions), *(End.TARGET for _ in extrema)]
+        ends = [
+            *(End.EDGE if reduce == EDGES else End.TARGET for reduce in reductions),
+            *(End.TARGET for _ in extrema),
+        ]
         given += [Operand(end, program.width) for end in ends]
         matrices = [at for at, operand in enumerate(program.operands) if operand.end is End.MATRIX]
         operands = [*program.operands, *given]
@@ -152,6 +164,7 @@ class _Reverse:
         for value, step in reversed(steps):
             if needs[value] and value in self.gradient:
                 self._go_back(step, value, self.gradient[value])
+        self.tensors = self._first + sum(step.operation in OF_ROWS for step in self.steps)
 
     def line(self) -> Line:
         """All steps, to be cut into sweeps."""

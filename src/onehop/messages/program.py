@@ -29,7 +29,7 @@ EDGES = "edges"
 """The name, among those of reductions, of the messages themselves, one for each edge."""
 
 REDUCTIONS = ("sum", "mean", "squares", "max", "min", EDGES)
-"""What messages are reduced by; "squares" is the mean of their squares, :data:`EDGES` leaves them as they are."""
+"""What messages are reduced by; "squares" is the mean of their squares, "edges" leaves them as they are."""
 
 
 class End(enum.Enum):

@@ -121,7 +121,7 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
 
     Each is paired with the number of what it is of.
     """
-    others = []
+    others: list[tuple[int, Tensor]] = []
     first = max(tensors) + 1
     with torch.no_grad():
         for sweep in sweeps:

@@ -86,7 +86,7 @@ class OwnMessage:
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
     def function(self, layer: Any) -> Callable[..., Tensor]:
-        """The message of a layer of the class, which takes the layer first, and its own aggregate behind it."""
+        """The message of a layer of the class, with its own aggregate behind it; it takes the layer first."""
         message: Callable[..., Tensor] = type(layer).message
         if not self.reduces:
             return message
