@@ -223,7 +223,7 @@ class _Watch(TorchDispatchMode):
         self._edges = self.run.edges
         told = self.run.destinations is not None
         pairs = {id(pair): row for pair, row in self.run.pairs if told}
-        self._destinations = Destinations(self.run.numbers, pairs, self.run.destinations)
+        self._destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
         self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.

@@ -72,7 +72,8 @@ def traced_inside(trial: Trial) -> Traced | str:
     def counts(few: list[int]) -> list[tuple[int, int | None]] | str:
         if len(few) < 4:
             return "no number of destinations can be told apart from its sizes"
-        return [(few[0], few[2]), (few[1], few[3])]
+        # More edges than destinations: some messages take the first number for the second.
+        return [(few[2], few[0]), (few[3], few[1])]
 
     return _tried(trial, counts)
 

@@ -88,6 +88,7 @@ def way_of(
             traced = traced_inside(trial) if may_stay_inside(trial.each) else traced_alone(trial)
         found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, False)
         return _refused(f"{OWN_AGGREGATE}, and {found}") if isinstance(found, str) else found
+    inside = ""
     if may_stay_inside(trial.each):
         with under_autocast(autocast):
             traced = traced_inside(trial)
@@ -96,10 +97,12 @@ def way_of(
             return found
         if any(argument.name == "ptr" for argument in trial.each):
             return _refused(f"{asks_for('ptr')}, and is not compiled: {found}")
+        if not isinstance(traced, str) and found.startswith("its message"):
+            inside = found
     with under_autocast(autocast):
         traced = traced_alone(trial)
     if isinstance(traced, str):
-        return _refused(traced)
+        return _refused(inside or traced)
     found = _compiled(trial, traced, graph, refusal_of, linear)
     if not isinstance(found, str):
         return found
@@ -137,6 +140,8 @@ def _compiled(
         return "autocast chooses the dtypes of its message"
     if watched.out.dtype not in DTYPES:
         return f"its messages are of {watched.out.dtype}"
+    if watched.destinations.of_edges and graph.num_edges < graph.num_dst:
+        return "its message takes the number of edges for that of nodes, of which there are more"
     rows = {
         id(given[a.name]): (ENDS[a.kind], a.at) for a in trial.each if a.kind in ENDS and a.at is not None
     }

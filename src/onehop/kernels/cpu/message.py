@@ -21,8 +21,8 @@ DTYPES = (torch.float32, torch.float64)
 # Of csrc/include/onehop/message.hpp.
 _MOST_VALUES, _MOST_OPERANDS, _MOST_EDGES, _WHOLE_ROW = 256, 64, 16, 16
 
-# Bytes of a tile's memory, if rows are not so wide that a few of them take more: most of the first cache. With
-# products, whose matrices come from the second cache anyway, more edges share what is read of them.
+# Bytes of a tile's memory, if rows are not so wide that a few of them take more: most of the first cache. The
+# matrices of products come from the second one anyway, and more edges share what is read of them.
 _TILE_BYTES, _TILE_BYTES_OF_PRODUCTS = 24 << 10, 48 << 10
 
 _BY_ROW = (Sink.ROW_SUM, Sink.ROW_MAX, Sink.ROW_MIN)
