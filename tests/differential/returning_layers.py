@@ -1,4 +1,4 @@
-"""Layers that return their messages beside the sums of these, and layers whose messages ask for edge_index."""
+"""Layers that return their messages beside the sums of these, and messages that ask for ``edge_index``."""
 
 from typing import Any
 

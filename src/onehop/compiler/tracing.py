@@ -244,17 +244,20 @@ class _Watch(TorchDispatchMode):
                     raise Refused("its aggregate returns something else than messages and their sums")
             self.returned = Returned(given, container)
             out = given[0]
-            if not out.is_floating_point():
-                raise Refused("its messages are not floating-point numbers")
+            self._check_numbers(out)
             self.out = out
             return
         if not isinstance(out, Tensor):
             raise Refused(f"its message is a {type(out).__name__}, not a tensor")
         if self._place(out) != Place(0):
             raise Refused("its message has no row for every edge")
-        if not out.is_floating_point():
-            raise Refused("its messages are not floating-point numbers")
+        self._check_numbers(out)
         self.out = out
+
+    @staticmethod
+    def _check_numbers(out: Tensor) -> None:
+        if not out.is_floating_point() and not out.is_complex():
+            raise Refused("its messages are not floating-point numbers")
 
     def _is_result(self, tensor: Tensor) -> bool:
         """Return whether a tensor has a row for every edge, or for every destination."""

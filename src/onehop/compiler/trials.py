@@ -16,6 +16,9 @@ from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")
 
+COMPLEX = (torch.complex64, torch.complex128)
+"""Complex dtypes of messages."""
+
 FAILS = "its message fails on a few of the edges"
 """The beginning of the sentence that refuses a message for an error, which may be one of its operands."""
 
@@ -125,7 +128,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     out_dims, dim = permission.dims, trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"
-    if permission.dtype not in FLOATS:
+    if permission.dtype not in (*FLOATS, *COMPLEX):
         return "its messages are not floating-point numbers of 16, 32 or 64 bits"
     return permission, runs[0].arguments
 

@@ -9,9 +9,10 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
+from onehop.compiler.matched import rule_of
 from onehop.compiler.operations import read
 from onehop.compiler.recipes import Call, Tape
-from onehop.compiler.trials import FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
+from onehop.compiler.trials import COMPLEX, FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
 from onehop.compiler.values import NotCompiled, Read
 from onehop.graph import Graph
 from onehop.messages import End
@@ -107,6 +108,8 @@ def way_of(
     if not isinstance(found, str):
         return found
     permission = traced[0]
+    if permission.dtype.is_complex:
+        return _refused(found)
     return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
 
 
@@ -138,7 +141,8 @@ def _compiled(
         return "there are few edges"
     if torch.is_autocast_enabled("cpu"):
         return "autocast chooses the dtypes of its message"
-    if watched.out.dtype not in DTYPES:
+    is_complex = watched.out.dtype.is_complex
+    if watched.out.dtype not in (COMPLEX if is_complex else DTYPES):
         return f"its messages are of {watched.out.dtype}"
     if watched.destinations.of_edges and graph.num_edges < graph.num_dst:
         return "its message takes the number of edges for that of nodes, of which there are more"
@@ -151,9 +155,12 @@ def _compiled(
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     try:
         with Tape() as tape:
-            found, tensors = read(watched, rows, wholes, operands, hoists, linear)
+            found, tensors = read(watched, rows, wholes, operands, hoists, linear and not is_complex)
     except NotCompiled as why:
         return f"its message {why}"
+    rules = [rule_of(part.program, "sum") for part in found.parts] if linear and not found.draws else [None]
+    if is_complex and not all(rule is not None and rule.is_complex for rule in rules):
+        return "its messages are complex, and more than copies of the sources' rows, weighted and summed"
     refusal = refusal_of(found)
     if refusal is not None:
         return refusal

@@ -311,6 +311,8 @@ def _refusal_of(message: Read, module: Any) -> str | None:
     if message.returned is not None:
         return None if is_short(message, _reductions(message, module)) else _TOO_LONG
     reductions = simple_parts(module)
+    if message.dtype.is_complex and name_of(module) != "sum":
+        return "its messages are complex, of which PyG has sums alone"
     if reductions is None:
         return f"its reduction, {name_of(module)}, is not made of sums, means, extrema and softmax"
     names, softmaxes = reductions
