@@ -72,7 +72,7 @@ ONEHOP_INLINE void add_outer_block(const Rows<T>& a, const Rows<T>& b, int64_t e
     for (int v = 0; v < kVectors; ++v) line[v] = load<T, kLanes>(from + v * kLanes);
 #pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
-      const V factor = splat<T, kLanes>(factors[r]);
+      const V factor = in_every_lane<T, kLanes>(factors + r);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * line[v];
     }

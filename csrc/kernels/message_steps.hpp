@@ -151,6 +151,17 @@ void largest(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* o
   }
 }
 
+// The number at an address, in every lane: one load. What `splat` does, 0 plus the number, is one more step, because it
+// makes 0 of -0.
+template <class T, int kLanes>
+ONEHOP_INLINE Vector<T, kLanes> in_every_lane(const T* from) {
+  if constexpr (kLanes == 1) {
+    return *from;
+  } else {
+    return *from - Vector<T, kLanes>{};
+  }
+}
+
 // Rows that a product computes together. There are always so many, if some count twice: another number would be other
 // code, which may round in another way, and a sweep must find the messages that others have found.
 inline constexpr int64_t kProductEdges = 4;
@@ -167,7 +178,7 @@ ONEHOP_INLINE void product_block(const T* const* rows, int64_t edges, int64_t le
     for (int v = 0; v < kVectors; ++v) line[v] = load<T, kLanes>(matrix + k * width + column + v * kLanes);
 #pragma GCC unroll 4
     for (int r = 0; r < kProductEdges; ++r) {
-      const V factor = splat<T, kLanes>(rows[r][k]);
+      const V factor = in_every_lane<T, kLanes>(rows[r] + k);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * line[v];
     }

@@ -89,8 +89,7 @@ ONEHOP_INLINE Vector<A, kLanes> splat(A value) {
   if constexpr (kLanes == 1) {
     return value;
   } else {
-    // Less 0, which compilers leave out: plus 0 is another number where the value is -0.
-    return value - Vector<A, kLanes>{};
+    return Vector<A, kLanes>{} + value;
   }
 }
 
