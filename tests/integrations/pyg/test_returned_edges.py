@@ -192,6 +192,11 @@ def test_results_are_pygs(kind, took_fast_path):
     compare(kind(), make_edges(NODES, NODES, EDGES), took_fast_path)
 
 
+@pytest.mark.parametrize("aggr", [None, "max", "median"])
+def test_the_aggregation_module_does_not_count(aggr, took_fast_path):
+    compare(Block(aggr=aggr), make_edges(NODES, NODES, EDGES), took_fast_path)
+
+
 @pytest.mark.parametrize(("kind", "reason"), LEFT, ids=[kind.__name__ for kind, _ in LEFT])
 def test_what_is_left_to_pyg(kind, reason, took_fast_path):
     compare(kind(), make_edges(NODES, NODES, EDGES), took_fast_path, expects=reason)
