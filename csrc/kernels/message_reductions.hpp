@@ -56,24 +56,45 @@ void reduce_rows(Sink sink, const Rows<T>& value, int64_t edge, int64_t end, boo
   reduce_rows<T, Sink::row_sum>(value, edge, end, first, to);
 }
 
+// Columns [column, column + kVectors * kLanes) of the products of kRows consecutive numbers of a with each of b.
+template <class T, int kRows, int kLanes, int kVectors>
+ONEHOP_INLINE void add_outer_block(const Rows<T>& a, const Rows<T>& b, int64_t edges, int64_t k, int64_t column,
+                                   T* out) {
+  using V = Vector<T, kLanes>;
+  V sums[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) sums[r][v] = load<T, kLanes>(out + r * b.width + v * kLanes);
+  }
+  for (int64_t edge = 0; edge < edges; ++edge) {
+    const T *factors = a[edge] + k, *from = b[edge] + column;
+    V line[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) line[v] = load<T, kLanes>(from + v * kLanes);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const V factor = in_every_lane<T, kLanes>(factors + r);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * line[v];
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) store<T, kLanes>(out + r * b.width + v * kLanes, sums[r][v]);
+  }
+}
+
 // Adds the products of each number of a with each of b, over the tile's edges, to out [a.width, b.width].
 template <class T>
 void add_outer(const Rows<T>& a, const Rows<T>& b, int64_t edges, T* out) {
-  constexpr int kLanes = kFullLanes<T>;
-  using V = Vector<T, kLanes>;
-  for (int64_t k = 0; k < a.width; ++k, out += b.width) {
-    int64_t column = 0;
-    for (; column + kLanes <= b.width; column += kLanes) {
-      V sum = load<T, kLanes>(out + column);
-      for (int64_t edge = 0; edge < edges; ++edge) {
-        sum += splat<T, kLanes>(a[edge][k]) * load<T, kLanes>(b[edge] + column);
-      }
-      store<T, kLanes>(out + column, sum);
+  constexpr int kRows = 4;
+  for_columns<T>(b.width, [&]<int kLanes, int kVectors>(int64_t column) {
+    int64_t k = 0;
+    for (; k + kRows <= a.width; k += kRows) {
+      add_outer_block<T, kRows, kLanes, kVectors>(a, b, edges, k, column, out + k * b.width + column);
     }
-    for (; column < b.width; ++column) {
-      for (int64_t edge = 0; edge < edges; ++edge) out[column] += a[edge][k] * b[edge][column];
+    for (; k < a.width; ++k) {
+      add_outer_block<T, 1, kLanes, kVectors>(a, b, edges, k, column, out + k * b.width + column);
     }
-  }
+  });
 }
 
 }  // namespace ONEHOP_ISA

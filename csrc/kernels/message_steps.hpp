@@ -151,6 +151,17 @@ void largest(const Rows<T>& a, int64_t edges, int64_t width, int64_t block, T* o
   }
 }
 
+// The number at an address, in every lane: one load. What `splat` does, 0 plus the number, is one more step, because it
+// makes 0 of -0.
+template <class T, int kLanes>
+ONEHOP_INLINE Vector<T, kLanes> in_every_lane(const T* from) {
+  if constexpr (kLanes == 1) {
+    return *from;
+  } else {
+    return *from - Vector<T, kLanes>{};
+  }
+}
+
 // Rows that a product computes together. There are always so many, if some count twice: another number would be other
 // code, which may round in another way, and a sweep must find the messages that others have found.
 inline constexpr int64_t kProductEdges = 4;
@@ -167,7 +178,7 @@ ONEHOP_INLINE void product_block(const T* const* rows, int64_t edges, int64_t le
     for (int v = 0; v < kVectors; ++v) line[v] = load<T, kLanes>(matrix + k * width + column + v * kLanes);
 #pragma GCC unroll 4
     for (int r = 0; r < kProductEdges; ++r) {
-      const V factor = splat<T, kLanes>(rows[r][k]);
+      const V factor = in_every_lane<T, kLanes>(rows[r] + k);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sums[r][v] += factor * line[v];
     }
@@ -177,22 +188,30 @@ ONEHOP_INLINE void product_block(const T* const* rows, int64_t edges, int64_t le
   }
 }
 
+// Calls body.template operator()<kLanes, kVectors>(column) for blocks of columns: as many full vectors as the registers
+// hold beside a block's sums, then single ones, then single columns.
+template <class T, class Body>
+ONEHOP_INLINE void for_columns(int64_t width, const Body& body) {
+  constexpr int kLanes = kFullLanes<T>, kVectors = kVectorBytes == 64 ? 4 : 2;
+  int64_t column = 0;
+  for (; column + kVectors * kLanes <= width; column += kVectors * kLanes) {
+    body.template operator()<kLanes, kVectors>(column);
+  }
+  for (; column + kLanes <= width; column += kLanes) body.template operator()<kLanes, 1>(column);
+  for (; column < width; ++column) body.template operator()<1, 1>(column);
+}
+
+// All edges of the tile are multiplied by a block of columns of the matrix, which stays in the first cache meanwhile.
 template <class T>
 void product(const Rows<T>& a, const T* matrix, int64_t edges, int64_t width, T* out) {
-  constexpr int kLanes = kFullLanes<T>;
-  for (int64_t edge = 0; edge < edges; edge += kProductEdges, out += kProductEdges * width) {
-    const T* rows[kProductEdges];
-    for (int64_t r = 0; r < kProductEdges; ++r) rows[r] = a[smaller(edge + r, edges - 1)];
-    const int64_t count = smaller(kProductEdges, edges - edge);
-    int64_t column = 0;
-    for (; column + 2 * kLanes <= width; column += 2 * kLanes) {
-      product_block<T, kLanes, 2>(rows, count, a.width, matrix, width, column, out);
+  for_columns<T>(width, [&]<int kLanes, int kVectors>(int64_t column) {
+    for (int64_t edge = 0; edge < edges; edge += kProductEdges) {
+      const T* rows[kProductEdges];
+      for (int64_t r = 0; r < kProductEdges; ++r) rows[r] = a[smaller(edge + r, edges - 1)];
+      product_block<T, kLanes, kVectors>(rows, smaller(kProductEdges, edges - edge), a.width, matrix, width, column,
+                                         out + edge * width);
     }
-    for (; column + kLanes <= width; column += kLanes) {
-      product_block<T, kLanes, 1>(rows, count, a.width, matrix, width, column, out);
-    }
-    for (; column < width; ++column) product_block<T, 1, 1>(rows, count, a.width, matrix, width, column, out);
-  }
+  });
 }
 
 template <class T>

@@ -46,7 +46,7 @@ _NEEDLESS = (
     "Tensor.item() cannot be called on meta tensors",  # RGCNConv, with "meta" as default device
 )
 # Layers whose message reads a parameter.
-_OF_PARAMETERS = {"Composed", "Unannotated"}
+_OF_PARAMETERS = {"Composed", "Unannotated", "Returning", "Asking"}
 # What torch and torch_sparse cannot do with their products with sparse matrices: differentiate them twice,
 # take a batch of gradients, mix types of 16 bits, run without data. The patch may do it, or fail elsewhere.
 _UNABLE = (

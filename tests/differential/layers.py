@@ -18,6 +18,7 @@ from tests.differential.made_layers import (
     manufactured,
 )
 from tests.differential.plain_layers import GATHERS, SCATTERS, Indexing
+from tests.differential.returning_layers import MESSAGES, RESULTS, Asking, Returning
 from tests.differential.tensors import ATTRIBUTES, RELATIONS
 from tests.differential.wrapped_layers import (
     OfDisplacedPoints,
@@ -464,6 +465,8 @@ KINDS: dict[str, Kind] = {
     "Indexing": Kind(
         Indexing, {"gather": tuple(GATHERS), "scatter": tuple(SCATTERS), "into": ("zeros", "features")}
     ),
+    "Returning": Kind(Returning, {"results": RESULTS, **_FLOW}, "attr"),
+    "Asking": Kind(Asking, {"numbers": MESSAGES, **_AGGR, **_FLOW}),
     "Enclosing": Kind(Enclosing, {**_AGGR, **_FLOW}, keeps_width=True, pair=True),
 }
 
@@ -483,6 +486,6 @@ REORDERED = (
 """Layers of which the patch multiplies, subtracts and adds in another order, and models of them."""
 SOFTMAX = (
     "GATConv", "GATv2Conv", "TransformerConv", "SuperGATConv", "GeneralConv", "AGNNConv", "GENConv",
-    "RGATConv", "HEATConv", "PointTransformerConv", "HGTConv", "HANConv", "GAT", "Unannotated",
+    "RGATConv", "HEATConv", "PointTransformerConv", "HGTConv", "HANConv", "GAT", "Unannotated", "Asking",
 )  # fmt: skip
 """Layers with a softmax over the edges of each destination."""

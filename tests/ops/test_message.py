@@ -16,7 +16,7 @@ from tests.ops.hostile_graphs import HOSTILE
 from tests.pairs import pairwise
 
 WIDTHS = [1, 3, 4, 16, 17, 48, 64, 90]
-REDUCES = ["sum", "mean", "squares", "max", "min"]
+REDUCES = ["sum", "mean", "squares", "max", "min", "edges"]
 UNARY = [o for o in OPERATIONS[OPERATIONS.index("shift") : -1] if not o.endswith("_grad")]
 NUMBERS = {
     "shift": (0.3, 0.0), "scale": (-1.7, 0.0), "invert": (2.0, 0.0), "leaky_relu": (0.2, 0.0),
@@ -30,21 +30,47 @@ def graph_of(name):
     return edge_index, Graph.from_edge_index(edge_index, size=(num_src, num_dst))
 
 
+def flat(results):
+    return torch.cat([each.flatten() for each in results])
+
+
 def check(name, program, reductions=("sum",), dtype=torch.float64, seed=0):
     edge_index, graph = graph_of(name)
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, seed, dtype)
     sums = sum(step.operation == "row_sum" for step in program.steps)
     names = [f"operand {at} ({o.end.value})" for at, o in enumerate(program.operands)]
     compare(
-        lambda **kw: torch.cat(reduce_messages(graph, program, list(kw.values()), reductions), 1),
-        lambda **kw: torch.cat(
-            reference.message(edge_index, graph.num_dst, program, list(kw.values()), reductions), 1
+        lambda **kw: flat(reduce_messages(graph, program, list(kw.values()), reductions)),
+        lambda **kw: flat(
+            reference.message(edge_index, graph.num_dst, program, list(kw.values()), reductions)
         ),
         dict(zip(names, operands, strict=True)),
         names,
         # Of sums over the edges of a hub, of products of a few numbers each; some of these are such sums.
         magnitude=100.0 * max(graph.num_edges, 1) ** (1 + sums),
     )
+
+
+@pairwise(
+    name=["random", "one_hub", "bipartite_wide", "multi_edges", "no_edges"],
+    dtype=[torch.float32, torch.float64],
+    reductions=[("sum", "edges"), ("edges",), ("edges", "mean", "max")],
+    edges=[True, False],
+)
+def test_sources_get_what_was_written_for_edges(name, dtype, reductions, edges):
+    # The gradients of source, destination and edge are one value: it is written once, and added up from
+    # there. Where the edge has none, it is written for the source.
+    ends = (End.SOURCE, End.TARGET, End.EDGE)
+    program = Program(
+        tuple(Operand(end, 48) for end in ends),
+        (Step("add", (0, 1), 48), Step("add", (3, 2), 48), Step("tanh", (4,), 48)),
+        5,
+    )
+    *_, main, last = backward_sweeps(program, (True, True, edges), reductions)
+    assert [r.sink.name for r in main.results].count("EDGE") == 1
+    assert not last.steps
+    assert last.transposed
+    check(name, program, reductions, dtype)
 
 
 def unary(name, width=16):

@@ -11,6 +11,9 @@ from onehop.messages import End
 EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
 """Names of arguments that are numbers of nodes, as PyG calls them."""
 
+BOTH_NUMBERS = "edge_index"
+"""The name of the argument that has the numbers of both ends, as PyG calls it."""
+
 SIZES = ("size_i", "size_j", "dim_size")
 """Names of arguments that are counts of nodes, as PyG calls them."""
 
@@ -30,6 +33,10 @@ class Kind(enum.Enum):
     """The number of the node that sends."""
     TARGET_NUMBER = enum.auto()
     """The number of the node that receives."""
+    SOURCE_ABOVE_TARGET = enum.auto()
+    """Both numbers, [2, edges], that of the node that sends first."""
+    TARGET_ABOVE_SOURCE = enum.auto()
+    """Likewise, that of the node that receives first."""
     VALUE = enum.auto()
     """No tensor."""
 
@@ -52,6 +59,9 @@ class Argument:
     value: Any = None
     leading: int = 0
 
+
+PAIRS = {Kind.SOURCE_ABOVE_TARGET: 1, Kind.TARGET_ABOVE_SOURCE: 0}
+"""Arguments with the numbers of both ends: which row is that of the node that receives."""
 
 ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
 """Origins of rows, as programs call them."""

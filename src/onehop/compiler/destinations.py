@@ -22,13 +22,22 @@ class Destinations:
 
     Args:
         numbers: The tensors that hold the number of every edge's destination.
+        pairs: The tensors [2, edges] that hold the numbers of both ends, by their ids: the row of these.
         count: How many destinations there are; None where the message is not told.
+        edges: How many edges there are.
+
+    Attributes:
+        of_edges: Whether something was reduced over as many destinations as there are edges, the last of
+            which have none. PyG's ``softmax`` does so where it takes ``x_i.size(0)`` for the number of nodes.
     """
 
-    def __init__(self, numbers: list[Tensor], count: int | None) -> None:
-        self.count = count
+    def __init__(self, numbers: list[Tensor], pairs: dict[int, int], count: int | None, edges: int) -> None:
+        self.of_edges = False
+        self._count, self._edges = count, edges
         self._numbers = {id(tensor) for tensor in numbers}
-        self._rows: set[int] = set()
+        self._pairs = pairs
+        # For tensors with a row for every destination, how many of these.
+        self._rows: dict[int, int] = {}
 
     def are_numbers(self, tensor: Any) -> bool:
         """Return whether each edge's entries of a tensor are the number of its destination."""
@@ -57,22 +66,31 @@ class Destinations:
         return None
 
     def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
-        """Notes numbers of destinations in another shape."""
+        """Notes numbers of destinations in another shape, or taken from those of both ends."""
         if name in _MOVES and self.are_numbers(bound["self"]):
+            self._numbers.add(id(result))
+        row = self._pairs.get(id(bound.get("self")))
+        if row is None or bound.get("dim", 0) % 2:
+            return
+        if name == "unbind":
+            self._numbers.add(id(result[row]))
+        elif name == "select" and bound["index"] % 2 == row:
             self._numbers.add(id(result))
 
     def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
         known = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
         if not known or not _is_first(bound["dim"], bound["src"]):
             raise Mixes("it reduces over destinations in a way that is not known")
-        shape = (self.count, *bound["src"].shape[1:])
-        if bound["index"].shape != bound["src"].shape or bound["self"].shape != shape:
+        rows, *row = bound["self"].shape
+        same = bound["index"].shape == bound["src"].shape and tuple(row) == bound["src"].shape[1:]
+        if not same or rows not in (self._count, self._edges):
             raise Mixes("it reduces over destinations in a way that is not known")
 
         def note(result: Any, places: Places) -> Place | None:
-            if places(bound["src"]) != Place(0) or places(bound["self"]) is not None:
+            if places(bound["src"]) != Place(0) or (places(bound["self"]) and rows == self._count):
                 raise Mixes(_MIXED)
-            self._rows.add(id(result))
+            self.of_edges |= rows == self._edges
+            self._rows[id(result)] = rows
             return None
 
         return note
@@ -92,11 +110,12 @@ class Destinations:
             raise Mixes(_MIXED)
         if not all(self.have_rows(tensor) or tensor.dim() == 0 for tensor in tensors):
             raise Mixes(_MIXED)
+        counts = {self._rows[id(tensor)] for tensor in tensors if tensor.dim()}
 
         def note(result: Any, places: Places) -> Place | None:
-            if not isinstance(result, Tensor) or result.dim() == 0 or result.size(0) != self.count:
+            if not isinstance(result, Tensor) or result.dim() == 0 or {result.size(0)} != counts:
                 raise Mixes(_MIXED)
-            self._rows.add(id(result))
+            self._rows[id(result)] = result.size(0)
             return None
 
         return note

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import torch
 from torch import Tensor
 
-from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.arguments import PAIRS, Argument, Kind
 from onehop.compiler.blocks import Block, EdgeBlocks, whole_block
 from onehop.compiler.rows import BlockRows
 from onehop.graph import Graph
@@ -150,6 +150,9 @@ class Choice:
             return self.sources.long()
         if kind is Kind.TARGET_NUMBER:
             return self.targets.long() + self._block.rows[0]
+        if kind in PAIRS:
+            numbers = [self.sources.long(), self.targets.long() + self._block.rows[0]]
+            return torch.stack(numbers if PAIRS[kind] else numbers[::-1])
         assert argument.at is not None
         operand = operands[argument.at]
         if kind is Kind.WHOLE:

@@ -218,7 +218,7 @@ class _Reach:
         self.modules: list[Module] = [layer]
         self._numbers = {id(layer): 0}
         self.known: dict[types.FunctionType, Known] = {}
-        self.names = frozenset({"message", "training"})
+        self.names = frozenset({"message", "aggregate", "training"})
         own: set[str] = set()
         self._bases = bases
         while True:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.messages import APART, End, Program, Step
+from onehop.messages import APART, EDGES, End, Program, Step
 from onehop.ops.aggregate import aggregate
 from onehop.ops.attention import attention, gat, gatv2
 
@@ -30,11 +30,13 @@ class Rule(NamedTuple):
         run: Computes the reduced messages, [num_dst, width], of the operands that
             :func:`onehop.ops.message.reduce_messages` takes.
         constant: The operand through which the operator passes no gradient; None if there is none.
+        is_complex: Whether it computes complex numbers too.
     """
 
     name: str
     run: Run
     constant: int | None = None
+    is_complex: bool = False
 
 
 @lru_cache(maxsize=256)
@@ -47,9 +49,21 @@ def rule_of(program: Program, reduce: str) -> Rule | None:
     """
     matcher = _Matcher(program)
     values, scale = matcher.factors(program.result)
-    if scale != 1 or reduce == "squares":
+    if scale != 1 or reduce in ("squares", EDGES):
         return None
     return matcher.copies(values, reduce) or (matcher.attention(values) if reduce == "sum" else None)
+
+
+def _aggregated(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+    """The sources' rows, reduced; complex ones as real rows, the real parts beside the imaginary ones."""
+    if not x.is_complex():
+        return aggregate(graph, x, weight, reduce)
+    both = torch.cat([x.real, x.imag], -1)
+    if weight is None:
+        return torch.complex(*aggregate(graph, both, None, reduce).chunk(2, -1))
+    of_real, of_imaginary = (aggregate(graph, both, part, reduce) for part in (weight.real, weight.imag))
+    (real, imaginary), (turned, other) = of_real.chunk(2, -1), of_imaginary.chunk(2, -1)
+    return torch.complex(real - other, imaginary + turned)
 
 
 class _Matcher:
@@ -59,12 +73,14 @@ class _Matcher:
 
     def copies(self, values: list[int], reduce: str) -> Rule | None:
         """The sum, mean, maximum or minimum of sources' rows, or the sum or mean of weighted ones."""
-        x, *weights = sorted(values, key=self._width, reverse=True)
+        x, *weights = sorted(values, key=lambda v: (self._width(v), self._is(v, End.SOURCE)), reverse=True)
         if not self._is(x, End.SOURCE) or self._width(x) != self._program.width:
             return None
         if not weights:
             return Rule(
-                f"the {reduce} of sources", lambda graph, given: aggregate(graph, given[x], None, reduce)
+                f"the {reduce} of sources",
+                lambda graph, given: _aggregated(graph, given[x], None, reduce),
+                is_complex=reduce in ("sum", "mean"),
             )
         heads = self._width(weights[0])
         fits = all(self._is(each, End.EDGE) and self._width(each) in (1, heads) for each in weights)
@@ -75,10 +91,10 @@ class _Matcher:
             first, *others = (given[each].reshape(graph.num_edges, -1) for each in weights)
             weight: Tensor = math.prod(others, start=first)
             if heads == 1:
-                return aggregate(graph, given[x], weight.reshape(-1), reduce)
-            return _flat(aggregate(graph, _by_head(given[x], heads), weight, reduce))
+                return _aggregated(graph, given[x], weight.reshape(-1), reduce)
+            return _flat(_aggregated(graph, _by_head(given[x], heads), weight, reduce))
 
-        return Rule(f"the weighted {reduce} of sources", run)
+        return Rule(f"the weighted {reduce} of sources", run, is_complex=True)
 
     def attention(self, values: list[int]) -> Rule | None:
         """The sum of rows that are weighted by a softmax and, as of dropout, by a number an edge and head."""

@@ -213,6 +213,23 @@ def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     return reader.emit("scale", total, p=total.width / row.width)
 
 
+@means("native_layer_norm")
+def _normalised(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
+    """A row less its mean, divided by its deviation, with the mean and the inverse of the deviation."""
+    row, dims = reader.row(bound["input"]), len(bound["normalized_shape"])
+    last, shares = set(range(len(row.shape) - dims, len(row.shape))), 1 / math.prod(row.shape[-dims:])
+    mean = reader.emit("scale", reader.collected(row, last), p=shares)
+    less = reader.emit("subtract", row, reader.spread(mean, row.shape))
+    squares = reader.collected(reader.emit("multiply", less, less), last)
+    variance = reader.emit("shift", reader.emit("scale", squares, p=shares), p=bound["eps"])
+    inverse = reader.emit("invert", reader.emit("sqrt", variance), p=1.0)
+    out = reader.emit("multiply", less, reader.spread(inverse, row.shape))
+    for operation, name in (("multiply", "weight"), ("add", "bias")):
+        if bound.get(name) is not None:
+            out = reader.emit(operation, out, reader.broadcast(bound[name], row.shape))
+    return [out, mean, inverse]
+
+
 @means("cat")
 def _joined(reader: Reader, bound: dict[str, Any], result: Any) -> Joined | Stacked:
     tensors = bound["tensors"]

@@ -12,9 +12,20 @@ from onehop import thresholds
 from onehop.compiler.arguments import position
 from onehop.compiler.aten import Place, name_of, named
 from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
-from onehop.compiler.tracing import Watched
-from onehop.compiler.values import Behind, Joined, NotCompiled, Part, Read, Row, Stacked, Unread, Zeros
-from onehop.messages import APART, OF_ROWS, End, Operand, Program, Step
+from onehop.compiler.tracing import Returned, Watched
+from onehop.compiler.values import (
+    Behind,
+    Joined,
+    NotCompiled,
+    Part,
+    Read,
+    Results,
+    Row,
+    Stacked,
+    Unread,
+    Zeros,
+)
+from onehop.messages import APART, EDGES, OF_ROWS, End, Operand, Program, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
 _MOST_IN_MATRIX = 1 << 14
@@ -67,6 +78,8 @@ class Reader:
 
     def finished(self, behind: bool) -> Read:
         """The programs whose results are the message; a last linear step may be left behind their sums."""
+        if self._watched.returned is not None:
+            return self._reduced(self._watched.returned)
         found = self.either(self._watched.out)
         rows = found.rows if isinstance(found, Stacked) else (found,)
         pieces = [row for each in rows for row in (each.rows if isinstance(each, Joined) else (each,))]
@@ -78,6 +91,29 @@ class Reader:
         if behind and len(values) == 1:
             values[0], step = self._without_last(values[0])
         return Read(tuple(map(self._part, values)), found.shape, self._dtype, draws, stays, step)
+
+    def _reduced(self, returned: Returned) -> Read:
+        """The program of messages that the layer reduces itself, and what it makes of them."""
+        names, messages = [], set[Row]()
+        for tensor in returned.tensors:
+            row, name = self.row(tensor), EDGES
+            if self.of_destinations(tensor):
+                step = self._step_of(row.value)
+                if step is None or step.operation != "row_sum":
+                    raise NotCompiled("is reduced to something else than a sum")
+                row, name = Row(row.shape, step.inputs[0]), "sum"
+            names.append(name)
+            messages.add(row)
+        if len(messages) != 1:
+            raise NotCompiled("is returned in another form than it is added up")
+        if len({id(tensor) for tensor in returned.tensors}) != len(set(names)):
+            raise NotCompiled("is returned twice")
+        (row,) = messages
+        if row.value < 0 and self._terms[-1 - row.value].end is End.EDGE:
+            raise NotCompiled("is an operand of the edges itself")
+        draws = tuple(term for term in self._terms if isinstance(term, Drawn))
+        results = Results(tuple(names), returned.container)
+        return Read((self._part(row.value),), row.shape, self._dtype, draws, True, returned=results)
 
     def _without_last(self, value: int) -> tuple[int, Behind | None]:
         """A value without its last linear step, if that is what it ends with, and the step."""
@@ -312,7 +348,7 @@ class Reader:
         """Rows times a matrix, [columns, width].
 
         For nodes where it can be; for all edges before they are visited, if the rows are many columns of an
-        operand of edges; in the tile otherwise.
+        operand of edges and the messages are not kept, whose memory it would double; in the tile otherwise.
         """
         found = self.either(left)
         rows = found.rows if isinstance(found, Joined) else (self.row(left),)
@@ -329,7 +365,8 @@ class Reader:
         for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
-            if summands is not None and (self._may_hoist(summands, plain) or _is_wide(summands, width)):
+            early = summands is not None and _is_wide(summands, width) and self._watched.returned is None
+            if summands is not None and (early or self._may_hoist(summands, plain)):
                 for term, sign in summands:
                     factor = self._fixed_term(piece if sign > 0 else -piece, End.MATRIX, tuple(piece.shape))
                     # Not added up, even of one term: infinite numbers meet as they do in the sum.

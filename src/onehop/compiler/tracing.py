@@ -50,7 +50,8 @@ class Watched:
     Attributes:
         calls: Its operations: which, the arguments with and without a name, and the result. All tensors in
             them are alive, so that their ids are theirs.
-        out: What it returned.
+        out: The messages.
+        returned: What the layer makes of them, where it does that itself; None elsewhere.
         place: Says where the edges are in a tensor; None: nowhere.
         destinations: What there is of destinations.
         met: Lists all tensors that were met.
@@ -59,10 +60,24 @@ class Watched:
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
     out: Tensor
+    returned: "Returned | None"
     place: Callable[[Tensor], Place | None]
     destinations: Destinations
     met: Callable[[], Iterable[Tensor]]
     unrecorded: set[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Tensors that a message function returns which reduces its messages itself.
+
+    Attributes:
+        tensors: The tensors.
+        container: They are in one of these: a tuple or a list; None where there is one that is in none.
+    """
+
+    tensors: tuple[Tensor, ...]
+    container: type | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +118,8 @@ class Run:
         edges: How many.
         arguments: Of the message.
         rows: Those of them that have a row for every edge, in dimension 0.
-        numbers: Those of these that are the number of the edge's destination, and stand for it in reductions
+        pairs: Those with the numbers of both ends, [2, edges], each with the row of the destination's.
+        numbers: Those of rows that are the number of the edge's destination, and stand for it in reductions
             that stay inside a destination; empty where such reductions are not allowed.
         destinations: How many destinations the message is told of; None where it is not.
         draws: Whether dropout is allowed; nothing is drawn for it.
@@ -112,17 +128,19 @@ class Run:
     edges: int
     arguments: dict[str, Any]
     rows: list[Tensor]
+    pairs: list[tuple[Tensor, int]]
     numbers: list[Tensor]
     destinations: int | None
     draws: bool
 
 
-def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
+def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -> Permission:
     """Watches a message.
 
     Args:
         message: To be called with keywords.
         runs: Two runs.
+        reduces: Whether it reduces its messages itself, and returns the results, or the messages, or both.
 
     Raises:
         Refused: It does not treat each edge on its own, or that could not be found out.
@@ -135,7 +153,7 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
                 out = message(**run.arguments)
         except Refused as why:
             raise Refused(f"{why}{told(line_of_error(why.__traceback__))}") from None
-        watch.finish(out)
+        watch.finish(out, reduces)
         watches.append(watch)
     first, second = watches
     for one, other in zip(first.steps, second.steps, strict=False):
@@ -144,7 +162,8 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
     if len(first.steps) != len(second.steps):
         raise Refused("its message depends on the number of edges")
     out = first.out
-    _check_history(out)
+    for each in (out,) if first.returned is None else first.returned.tensors:
+        _check_history(each)
     parameters = list({id(t): t for t in first.outer if t.requires_grad}.values())
     for parameter in parameters:
         where = told(first.met_at[id(parameter)])
@@ -152,10 +171,9 @@ def trace(message: Callable[..., Any], runs: list[Run]) -> Permission:
             raise Refused(f"its message uses a tensor with a history of its own, which is no operand{where}")
         if parameter._backward_hooks:
             raise Refused(f"its message uses a parameter on which a hook is registered{where}")
-    edges = first.run.edges
-    largest = max(first.largest, out.nbytes // edges)
+    largest = max(first.largest, out.nbytes // max(out.size(0), 1))
     sizes = {size for tensor in first.outer for size in tensor.shape}
-    width, looks = out.numel() // edges, first.looks or second.looks
+    width, looks = out[0].numel(), first.looks or second.looks
     return Permission(first.watched(), parameters, sizes, largest, width, out.dim(), out.dtype, looks)
 
 
@@ -203,8 +221,11 @@ class _Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         operands = [value for value in self.run.arguments.values() if isinstance(value, Tensor)]
         self._edges = self.run.edges
-        self._destinations = Destinations(self.run.numbers, self.run.destinations)
+        told = self.run.destinations is not None
+        pairs = {id(pair): row for pair, row in self.run.pairs if told}
+        self._destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
         self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
+        self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.
         self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
         self._made: set[int] = set()
@@ -212,20 +233,42 @@ class _Watch(TorchDispatchMode):
         self._unrecorded: set[int] = set()
         self._foreign = {tensor.untyped_storage()._cdata for tensor in operands}
 
-    def finish(self, out: Any) -> None:
-        """Looks at the message itself."""
+    def finish(self, out: Any, reduces: bool) -> None:
+        """Looks at the message itself, or at what the function made of it."""
+        self.returned: Returned | None = None
+        if reduces:
+            container = type(out) if type(out) in (tuple, list) else None
+            given = tuple(out) if container is not None else (out,)
+            for each in given:
+                if not isinstance(each, Tensor) or not self._is_result(each):
+                    raise Refused("its aggregate returns something else than messages and their sums")
+            self.returned = Returned(given, container)
+            out = given[0]
+            self._check_numbers(out)
+            self.out = out
+            return
         if not isinstance(out, Tensor):
             raise Refused(f"its message is a {type(out).__name__}, not a tensor")
         if self._place(out) != Place(0):
             raise Refused("its message has no row for every edge")
-        if not out.is_floating_point():
-            raise Refused("its messages are not floating-point numbers")
+        self._check_numbers(out)
         self.out = out
+
+    @staticmethod
+    def _check_numbers(out: Tensor) -> None:
+        if not out.is_floating_point() and not out.is_complex():
+            raise Refused("its messages are not floating-point numbers")
+
+    def _is_result(self, tensor: Tensor) -> bool:
+        """Return whether a tensor has a row for every edge, or for every destination."""
+        return self._place(tensor) == Place(0) or self._destinations.have_rows(tensor)
 
     def watched(self) -> Watched:
         """The message's operations."""
         place, destinations = self._place, self._destinations
-        return Watched(self.calls, self.out, place, destinations, self._met.values, self._unrecorded)
+        return Watched(
+            self.calls, self.out, self.returned, place, destinations, self._met.values, self._unrecorded
+        )
 
     def _place(self, tensor: Tensor) -> Place | None:
         return self._places.get(id(tensor))

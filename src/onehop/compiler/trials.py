@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.arguments import PAIRS, Argument, Kind
 from onehop.compiler.lines import line_of_error, line_that_stores, told
 from onehop.compiler.snapshot import AN_ENTRY
 from onehop.compiler.tracing import Permission, Refused, Run, few_edges, trace
 from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")
+
+COMPLEX = (torch.complex64, torch.complex128)
+"""Complex dtypes of messages."""
 
 FAILS = "its message fails on a few of the edges"
 """The beginning of the sentence that refuses a message for an error, which may be one of its operands."""
@@ -37,6 +40,7 @@ class Trial:
         edges: How many there are.
         node_dim: The dimension of messages that is to be the first one.
         stored: Names what was stored where the message keeps its parameters; None if nothing was.
+        reduces: Whether the message reduces its messages itself, as :func:`.tracing.trace` says.
     """
 
     message: Callable[..., Any]
@@ -48,11 +52,12 @@ class Trial:
     edges: int
     node_dim: int
     stored: Callable[[], str | None]
+    reduces: bool = False
 
 
 def may_stay_inside(each: list[Argument]) -> bool:
     """Return whether a message can reduce something over each destination: it asks for their numbers."""
-    return any(argument.kind is Kind.TARGET_NUMBER for argument in each)
+    return any(argument.kind is Kind.TARGET_NUMBER or argument.kind in PAIRS for argument in each)
 
 
 def traced_alone(trial: Trial) -> Traced | str:
@@ -70,7 +75,8 @@ def traced_inside(trial: Trial) -> Traced | str:
     def counts(few: list[int]) -> list[tuple[int, int | None]] | str:
         if len(few) < 4:
             return "no number of destinations can be told apart from its sizes"
-        return [(few[0], few[2]), (few[1], few[3])]
+        # More edges than destinations: some messages take the first number for the second.
+        return [(few[2], few[0]), (few[3], few[1])]
 
     return _tried(trial, counts)
 
@@ -107,7 +113,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
         try:
-            permission = trace(trial.message, runs)
+            permission = trace(trial.message, runs, trial.reduces)
         except Refused as why:
             return str(why)
         except Exception as error:  # the message is a user's, and shall report itself what it raises
@@ -122,7 +128,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     out_dims, dim = permission.dims, trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"
-    if permission.dtype not in FLOATS:
+    if permission.dtype not in (*FLOATS, *COMPLEX):
         return "its messages are not floating-point numbers of 16, 32 or 64 bits"
     return permission, runs[0].arguments
 
@@ -148,19 +154,23 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
     # The first ones, over again where they run out.
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))
-    run = Run(edges, {}, [], [], destinations, draws=destinations is not None)
+    inside, numbers = destinations is not None, targets
+    run = Run(edges, {}, [], [], [], destinations, draws=inside)
+    if destinations is not None:
+        numbers = torch.arange(0, 2 * edges, 2, device="cpu") % destinations
     for argument in trial.each:
         kind = argument.kind
         value: Any
         if kind is Kind.VALUE:
-            told = argument.name in _COUNTS and destinations is not None
-            value = destinations if told else argument.value
+            value = destinations if argument.name in _COUNTS and inside else argument.value
         elif kind is Kind.WHOLE and argument.at is not None:
             value = operands[argument.at]
+        elif kind in PAIRS:
+            value = torch.stack([sources, numbers] if PAIRS[kind] else [numbers, sources])
+            run.pairs.append((value, PAIRS[kind]))
         elif argument.at is None:
-            value = (sources if kind is Kind.SOURCE_NUMBER else targets).clone()
-            if kind is Kind.TARGET_NUMBER and destinations is not None:
-                value = torch.arange(0, 2 * edges, 2, device="cpu") % destinations
+            value = (sources if kind is Kind.SOURCE_NUMBER else numbers).clone()
+            if kind is Kind.TARGET_NUMBER and inside:
                 run.numbers.append(value)
             run.rows.append(value)
         else:

@@ -1,9 +1,12 @@
 """Values of a message that is read: the rows of its tensors, and what reading comes to."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from onehop.compiler.terms import Drawn, Fixed, Term
 from onehop.messages import Program
@@ -110,6 +113,7 @@ class Read:
         draws: What is drawn for it, in order, whether the message needs it or not.
         stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
         behind: What is left to be done with its sums and means; None: nothing.
+        returned: What the layer itself makes of it; None where its reductions are not part of what was read.
     """
 
     parts: tuple[Part, ...]
@@ -118,3 +122,24 @@ class Read:
     draws: tuple[Drawn, ...]
     stays: bool
     behind: Behind | None = None
+    returned: "Results | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Results that a layer itself makes of its messages, in order.
+
+    Attributes:
+        names: Of :data:`onehop.messages.REDUCTIONS`.
+        container: They are in one of these: a tuple or a list; None where there is one that is in none.
+    """
+
+    names: tuple[str, ...]
+    container: type | None
+
+    def of(self, found: Callable[[str], Tensor]) -> Any:
+        """The results as the layer returns them; the same tensor for the same name."""
+        made = {name: found(name) for name in dict.fromkeys(self.names)}
+        if self.container is None:
+            return made[self.names[0]]
+        return self.container(made[name] for name in self.names)

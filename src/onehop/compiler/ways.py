@@ -9,9 +9,10 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
+from onehop.compiler.matched import rule_of
 from onehop.compiler.operations import read
 from onehop.compiler.recipes import Call, Tape
-from onehop.compiler.trials import FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
+from onehop.compiler.trials import COMPLEX, FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
 from onehop.compiler.values import NotCompiled, Read
 from onehop.graph import Graph
 from onehop.messages import End
@@ -83,6 +84,12 @@ def way_of(
         refusal_of: Says of a program why its messages cannot be reduced as they shall; None if they can.
         linear: Whether its messages are added up or averaged, and no more.
     """
+    if trial.reduces:
+        with under_autocast(autocast):
+            traced = traced_inside(trial) if may_stay_inside(trial.each) else traced_alone(trial)
+        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, False)
+        return _refused(f"{OWN_AGGREGATE}, and {found}") if isinstance(found, str) else found
+    inside = ""
     if may_stay_inside(trial.each):
         with under_autocast(autocast):
             traced = traced_inside(trial)
@@ -91,19 +98,27 @@ def way_of(
             return found
         if any(argument.name == "ptr" for argument in trial.each):
             return _refused(f"{asks_for('ptr')}, and is not compiled: {found}")
+        if not isinstance(traced, str) and found.startswith("its message"):
+            inside = found
     with under_autocast(autocast):
         traced = traced_alone(trial)
     if isinstance(traced, str):
-        return _refused(traced)
+        return _refused(inside or traced)
     found = _compiled(trial, traced, graph, refusal_of, linear)
     if not isinstance(found, str):
         return found
     permission = traced[0]
+    if permission.dtype.is_complex:
+        return _refused(found)
     return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
 
 
+OWN_AGGREGATE = "its class overrides aggregate"
+"""The beginning of the sentence that refuses a message for how its layer reduces it."""
+
+
 def _refused(sentence: str) -> Found:
-    return Found(sentence, [], {}, not sentence.startswith(FAILS))
+    return Found(sentence, [], {}, FAILS not in sentence)
 
 
 def asks_for(name: str) -> str:
@@ -126,8 +141,11 @@ def _compiled(
         return "there are few edges"
     if torch.is_autocast_enabled("cpu"):
         return "autocast chooses the dtypes of its message"
-    if watched.out.dtype not in DTYPES:
+    is_complex = watched.out.dtype.is_complex
+    if watched.out.dtype not in (COMPLEX if is_complex else DTYPES):
         return f"its messages are of {watched.out.dtype}"
+    if watched.destinations.of_edges and graph.num_edges < graph.num_dst:
+        return "its message takes the number of edges for that of nodes, of which there are more"
     rows = {
         id(given[a.name]): (ENDS[a.kind], a.at) for a in trial.each if a.kind in ENDS and a.at is not None
     }
@@ -137,9 +155,12 @@ def _compiled(
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     try:
         with Tape() as tape:
-            found, tensors = read(watched, rows, wholes, operands, hoists, linear)
+            found, tensors = read(watched, rows, wholes, operands, hoists, linear and not is_complex)
     except NotCompiled as why:
         return f"its message {why}"
+    rules = [rule_of(part.program, "sum") for part in found.parts] if linear and not found.draws else [None]
+    if is_complex and not all(rule is not None and rule.is_complex for rule in rules):
+        return "its messages are complex, and more than copies of the sources' rows, weighted and summed"
     refusal = refusal_of(found)
     if refusal is not None:
         return refusal

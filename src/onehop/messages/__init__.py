@@ -3,6 +3,7 @@
 from onehop.messages.adjoint import EXTREMA, backward_sweeps, forward_sweeps, ties_sweep
 from onehop.messages.program import (
     APART,
+    EDGES,
     OF_ROWS,
     REDUCTIONS,
     WITHOUT_GRADIENT,
@@ -11,15 +12,17 @@ from onehop.messages.program import (
     Program,
     Step,
 )
-from onehop.messages.sweeps import Result, Sink, Sweep
+from onehop.messages.sweeps import Input, Result, Sink, Sweep
 
 __all__ = [
     "APART",
+    "EDGES",
     "EXTREMA",
     "OF_ROWS",
     "REDUCTIONS",
     "WITHOUT_GRADIENT",
     "End",
+    "Input",
     "Operand",
     "Program",
     "Result",

@@ -2,14 +2,15 @@
 
 Backward recomputes the message and runs its steps the other way. A sweep over the graph adds up what
 belongs to destinations and to all edges, and writes what belongs to each edge; one over the transposed graph
-adds up what belongs to sources. Both are programs again, with the gradients of the destination's row as more
+adds up what belongs to sources: what the first one has written, where that is the same, or what it computes
+again. All are programs again, with the gradients of the destination's row, or of the edge's message, as more
 operands. The reverse of a sum over a row is a sum over a row: another sweep, before these.
 """
 
 import functools
 from dataclasses import replace
 
-from onehop.messages.program import OF_ROWS, WITHOUT_GRADIENT, End, Operand, Program, Step
+from onehop.messages.program import EDGES, OF_ROWS, WITHOUT_GRADIENT, End, Operand, Program, Step
 from onehop.messages.sweeps import Input, Line, Result, Sink, Sweep
 
 _SINKS = {
@@ -18,6 +19,7 @@ _SINKS = {
     "squares": Sink.ROW_SUM,
     "max": Sink.ROW_MAX,
     "min": Sink.ROW_MIN,
+    EDGES: Sink.EDGE,
 }
 
 EXTREMA = ("max", "min")
@@ -61,12 +63,22 @@ def backward_sweeps(
 ) -> tuple[Sweep, ...]:
     """The sweeps that give the gradients of the operands that are wanted, in order.
 
+    Where messages are kept, a gradient of sources that no operand of edges has is written for each edge too:
+    it takes no more memory than the messages, and nothing is computed again.
+
     A matrix that several steps multiply by has several results, to be added up. The gradients that they read
     are, for "mean" and "squares", divided by the number of edges of each row, for "squares" also doubled;
     for "max" and "min" they are divided by the number of ties.
     """
     reverse = _Reverse(program, wanted, reductions)
     found: dict[bool, list[Result]] = {False: [], True: []}
+    written = {
+        reverse.gradient[at]: at
+        for at, operand in enumerate(program.operands)
+        if operand.end is End.EDGE and wanted[at] and at in reverse.gradient
+    }
+    collected: list[Sweep] = []
+    tensor = reverse.tensors
     for at, operand in enumerate(program.operands):
         if not wanted[at]:
             continue
@@ -74,11 +86,28 @@ def backward_sweeps(
             found[False] += [
                 Result(Sink.OUTER, a, g, operand.width, at) for a, g in reverse.outer.get(at, [])
             ]
+        elif operand.end is End.SOURCE and reverse.gradient.get(at) in written:
+            collected.append(_collected(operand, at, Input(written[reverse.gradient[at]], gradient=True)))
+        elif operand.end is End.SOURCE and at in reverse.gradient and EDGES in reductions:
+            found[False].append(Result(Sink.EDGE, reverse.gradient[at], 0, operand.width, tensor))
+            collected.append(_collected(operand, at, Input(tensor)))
+            tensor += 1
         elif at in reverse.gradient:
             sink = {End.EDGE: Sink.EDGE, End.FIXED: Sink.TOTAL}.get(operand.end, Sink.ROW_SUM)
             result = Result(sink, reverse.gradient[at], 0, operand.width, at)
             found[operand.end is End.SOURCE].append(result)
-    return reverse.line().cut(found)
+    return (*reverse.line().cut(found), *collected)
+
+
+def _collected(operand: Operand, at: int, written: Input) -> Sweep:
+    """The sweep that adds up, for each source, the gradient that was written for each edge."""
+    return Sweep(
+        (Operand(End.EDGE, operand.width),),
+        (written,),
+        (),
+        (Result(Sink.ROW_SUM, 0, 0, operand.width, at),),
+        transposed=True,
+    )
 
 
 class _Reverse:
@@ -90,16 +119,21 @@ class _Reverse:
         steps: All of them, but for the program's own steps over rows, whose results are operands here.
         gradient: For values, the value that is their gradient.
         outer: For matrices, pairs of values whose outer product is their gradient.
+        tensors: The number of the first tensor that no operand and no step over rows has.
         reaches: For every reduction that is an extremum, 1 where a message reaches it and 0 elsewhere.
     """
 
     def __init__(self, program: Program, wanted: tuple[bool, ...], reductions: tuple[str, ...]) -> None:
         own = len(program.operands)
         extrema = [reduce for reduce in reductions if reduce in EXTREMA]
-        given = [program.width_of(value) for value in program.of_rows]
-        given += [program.width] * (len(reductions) + len(extrema))
+        given = [Operand(End.TARGET, program.width_of(value)) for value in program.of_rows]
+        ends = [
+            *(End.EDGE if reduce == EDGES else End.TARGET for reduce in reductions),
+            *(End.TARGET for _ in extrema),
+        ]
+        given += [Operand(end, program.width) for end in ends]
         matrices = [at for at, operand in enumerate(program.operands) if operand.end is End.MATRIX]
-        operands = [*program.operands, *(Operand(End.TARGET, width) for width in given)]
+        operands = [*program.operands, *given]
         self._first = len(operands)
         self._inputs = [*(Input(at) for at in range(self._first)), *(Input(at, True) for at in matrices)]
         self._turned = {at: self._first + number for number, at in enumerate(matrices)}
@@ -130,6 +164,7 @@ class _Reverse:
         for value, step in reversed(steps):
             if needs[value] and value in self.gradient:
                 self._go_back(step, value, self.gradient[value])
+        self.tensors = self._first + sum(step.operation in OF_ROWS for step in self.steps)
 
     def line(self) -> Line:
         """All steps, to be cut into sweeps."""

@@ -25,8 +25,11 @@ APART = "detach"
 WITHOUT_GRADIENT = (APART, "row_max", "largest")
 """Steps through which no gradient passes: the largest is what softmax subtracts, which changes nothing."""
 
-REDUCTIONS = ("sum", "mean", "squares", "max", "min")
-"""What messages are reduced by; "squares" is the mean of their squares."""
+EDGES = "edges"
+"""The name, among those of reductions, of the messages themselves, one for each edge."""
+
+REDUCTIONS = ("sum", "mean", "squares", "max", "min", EDGES)
+"""What messages are reduced by; "squares" is the mean of their squares, "edges" leaves them as they are."""
 
 
 class End(enum.Enum):

@@ -60,10 +60,12 @@ class Input:
             backward pass, the gradients of its reductions, and their largest and smallest messages; at last
             the results of the backward pass's own steps over rows.
         turned: Whether it is the transposed matrix.
+        gradient: Whether it is not this tensor but its gradient, which an earlier sweep has written.
     """
 
     at: int
     turned: bool = False
+    gradient: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop.graph import Graph
 from onehop.kernels.cpu import message as kernel
-from onehop.messages import EXTREMA, Program, Sweep, backward_sweeps, forward_sweeps, ties_sweep
+from onehop.messages import EXTREMA, Input, Program, Sweep, backward_sweeps, forward_sweeps, ties_sweep
 from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.message import message as reference
 
@@ -30,7 +30,8 @@ def reduce_messages(
 ) -> tuple[Tensor, ...]:
     """Computes the message of every edge and reduces it over each destination, in all these ways at once.
 
-    Nothing of edges times width is made, but the gradients of operands that have a row for each edge.
+    Nothing of edges times width is made, but the gradients of operands that have a row for each edge, and the
+    messages themselves where they are wanted.
 
     Args:
         graph: The graph, on the CPU.
@@ -42,7 +43,8 @@ def reduce_messages(
             :func:`onehop.reference.aggregate`.
 
     Returns:
-        For each reduction, [num_dst, width of the message]. 0 for destinations without edges.
+        For each reduction, [num_dst, width of the message], 0 for destinations without edges; for "edges"
+        the messages, [E, width], in the caller's order of edges.
     """
     found: tuple[Tensor, ...] = recomputed(_Messages(graph, program, reductions), *operands)
     return found
@@ -119,17 +121,25 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
 
     Each is paired with the number of what it is of.
     """
-    others = []
+    others: list[tuple[int, Tensor]] = []
     first = max(tensors) + 1
     with torch.no_grad():
         for sweep in sweeps:
-            inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
+            inputs = [_input(each, tensors, others) for each in sweep.inputs]
             for result, tensor in zip(sweep.results, kernel.run(graph, sweep, inputs), strict=True):
                 if result.of < first:
                     others.append((result.of, tensor))
                 else:
                     tensors[result.of] = tensor
     return others
+
+
+def _input(given: Input, tensors: dict[int, Tensor], results: list[tuple[int, Tensor]]) -> Tensor:
+    """The tensor behind an operand of a sweep."""
+    if given.gradient:
+        return next(tensor for at, tensor in results if at == given.at)
+    tensor = tensors[given.at]
+    return tensor.t() if given.turned else tensor
 
 
 def _of_messages(graph: Graph, reductions: Reductions, grads: Sequence[Tensor]) -> list[Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from onehop.messages import End, Program
+from onehop.messages import EDGES, End, Program
 
 _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "add": lambda a, b, p, q: a + b,
@@ -46,10 +46,10 @@ def message(
         operands: For each of the program's: [num_src, width], [num_dst, width] or [E, width]; [width] of a
             fixed row; [rows, columns] of a matrix.
         reductions: Some of "sum", "mean", "squares" (the mean of the squares), "max" and "min"; gradients of
-            the last two as :func:`.aggregate` says.
+            these two as :func:`.aggregate` says. "edges" leaves the messages as they are.
 
     Returns:
-        For each reduction, [num_dst, width of the message].
+        For each reduction, [num_dst, width of the message]; for "edges" [E, width].
     """
     source, target = edge_index[0].long(), edge_index[1].long()
     edges = source.numel()
@@ -77,7 +77,10 @@ def message(
             values.append(_reduced(inputs[0].detach(), target, num_dst, "max").index_select(0, target))
         else:
             values.append(_FUNCTIONS[step.operation](*inputs, *step.numbers))
-    return tuple(_reduced(values[program.result], target, num_dst, reduce) for reduce in reductions)
+    result = values[program.result]
+    return tuple(
+        result if reduce == EDGES else _reduced(result, target, num_dst, reduce) for reduce in reductions
+    )
 
 
 def _spread(rows: Tensor, width: int, block: int) -> Tensor:

@@ -156,7 +156,7 @@ KINDS: dict[str, Callable[[], type]] = {
 LEFT = {
     "its own aggregate": (
         executed("def aggregate(self, inputs, index): return scatter(inputs, index, 0, len(index)).cos()"),
-        "its class overrides aggregate",
+        "its class overrides aggregate, and its message uses cos",
     ),
     "its own _collect": (
         executed("def _collect(self, *args): return super()._collect(*args)"),

@@ -82,8 +82,8 @@ class OwnPropagate(MessagePassing):
 @pytest.mark.usefixtures("ordinary_bounds")
 def test_overridden_functions_are_called(make, reason, edge_index, took_fast_path):
     conv, x = make(4, 4), torch.randn(20, 4)
-    _, reasons = same(lambda: conv(x, edge_index), took_fast_path)
-    assert reasons == [reason]
+    _, (found,) = same(lambda: conv(x, edge_index), took_fast_path)
+    assert found == reason or found.startswith(f"{reason}, and ")
 
 
 def test_a_handwritten_propagate_is_never_wrapped(edge_index, took_fast_path):

@@ -55,7 +55,7 @@ def forward(
         Leave: PyG's code has to run.
     """
     entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
-    record = with_own_forward(layer, HypergraphConv, "message")
+    record = with_own_forward(layer, HypergraphConv, "message", "aggregate")
     leave_if(record.block_reason)
     # PyG requires the number of hyperedges then.
     need(not is_experimental_mode_enabled("disable_dynamic_shapes"))

@@ -84,8 +84,8 @@ def block_class_reason(kind: Any) -> str | None:
     if is_left_out(kind):
         return LEFT_OUT
     for name in (*STEPS, *PLAIN_STEPS):
-        # An update of its own runs as it is, on the reduced messages.
-        if name != "update" and getattr(kind, name) is not getattr(MessagePassing, name):
+        # Its own update runs as it is, on the reduced messages; its own aggregate is traced with the message.
+        if name not in ("aggregate", "update") and getattr(kind, name) is not getattr(MessagePassing, name):
             return f"its class overrides {name}"
     return None
 

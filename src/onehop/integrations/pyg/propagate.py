@@ -138,7 +138,8 @@ def _of_signals(
     plan: Any
     try:
         need(not args, _NAMELESS)
-        need(type(layer.aggr_module) in REDUCTIONS and record.own.update is None, SIGNALS)
+        own = record.own
+        need(type(layer.aggr_module) in REDUCTIONS and own.update is None and not own.reduces, SIGNALS)
         signals = folded(layer, record.own.message, edge_index, kwargs)
         if rule is not None and all(isinstance(spec, _OF_ANY_ROWS) for spec in rule.operands.values()):
             plan = by_rule(record, signals.one, signals.edge_index, (), signals.operands)
@@ -159,6 +160,7 @@ def _explained(
     try:
         own = type(layer).explain_message is MessagePassing.explain_message
         need(own and "explain_message" not in vars(layer), "its explain_message is its own")
+        need(not record.own.reduces, EXPLAINED)
         need(not _is_small(record, edge_index, kwargs), TOO_SMALL)
         need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
         need(isinstance(layer._edge_mask, Tensor) and type(layer.aggr_module) in REDUCTIONS, EXPLAINED)
@@ -261,7 +263,7 @@ def with_own_message(
     leave_if(
         record.block_reason
         or layer_reason(layer, record.fuses, explained=own is record.explained)
-        or aggregator_reason(layer.aggr_module)
+        or (None if record.own.reduces else aggregator_reason(layer.aggr_module))
         or module_reason(layer)
     )
     if small:

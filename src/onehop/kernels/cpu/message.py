@@ -21,8 +21,9 @@ DTYPES = (torch.float32, torch.float64)
 # Of csrc/include/onehop/message.hpp.
 _MOST_VALUES, _MOST_OPERANDS, _MOST_EDGES, _WHOLE_ROW = 256, 64, 16, 16
 
-# Bytes of a tile's memory, if rows are not so wide that a few of them take more: most of the first cache.
-_TILE_BYTES = 24 << 10
+# Bytes of a tile's memory, if rows are not so wide that a few of them take more: most of the first cache. The
+# matrices of products come from the second one anyway, and more edges share what is read of them.
+_TILE_BYTES, _TILE_BYTES_OF_PRODUCTS = 24 << 10, 48 << 10
 
 _BY_ROW = (Sink.ROW_SUM, Sink.ROW_MAX, Sink.ROW_MIN)
 
@@ -79,7 +80,9 @@ def _laid_out(end: End, tensor: Tensor) -> Tensor:
 def _code(sweep: Sweep, itemsize: int) -> Any:
     """The sweep as the extension takes it, with a place for every row that is copied or computed."""
     numbers = _Memory(sweep, 1).size
-    tile = min(max(_TILE_BYTES // (numbers * itemsize), 1), _MOST_EDGES) if numbers else _MOST_EDGES
+    multiplies = any(step.operation == "product" for step in sweep.steps)
+    room = _TILE_BYTES_OF_PRODUCTS if multiplies else _TILE_BYTES
+    tile = min(max(room // (numbers * itemsize), 1), _MOST_EDGES) if numbers else _MOST_EDGES
     memory = _Memory(sweep, tile)
     # Row, column, edge, fixed, matrix: numbers of onehop::RowOf.
     ends = {End.TARGET: 0, End.SOURCE: 1, End.EDGE: 2, End.FIXED: 3, End.MATRIX: 4}

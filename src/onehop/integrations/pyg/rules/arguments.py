@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
+from onehop.compiler.arguments import BOTH_NUMBERS, EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
 from onehop.compiler.ways import asks_for
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.leave import BIPARTITE_BACKWARDS, LEFT_TO_PYG, SIGNALS, Leave, need
 from onehop.ops.contexts import WRAPPED, wraps
 
-_UNKNOWN = ("edge_index", "adj_t", "size")
+_UNKNOWN = ("adj_t", "size")
 
 
 class Arguments:
@@ -37,7 +37,13 @@ class Arguments:
             raise Leave(f"its message takes {parameter}, and onehop collects named arguments alone")
         if name in _UNKNOWN or (name == "ptr" and not ptr_is_none):
             raise Leave(asks_for(name))
-        if name in EDGE_NUMBERS:
+        if name == BOTH_NUMBERS:
+            # PyG passes what propagate got, which is none for a matrix.
+            need(self._edges.is_list and ptr_is_none, asks_for(name))
+            forwards = self._edges.forwards
+            kind = Kind.SOURCE_ABOVE_TARGET if forwards else Kind.TARGET_ABOVE_SOURCE
+            self.each.append(Argument(name, kind))
+        elif name in EDGE_NUMBERS:
             self.each.append(numbered(name))
         elif name == "ptr" or name in SIZES:
             # Sizes are known only when all operands have been looked at.
@@ -116,7 +122,7 @@ def update_arguments(
         name = parameter.name
         value = known.get(name, parameter.default)
         ends = name.endswith(("_i", "_j")) and name not in SIZES
-        if value is parameter.empty or ends or name in (*_UNKNOWN, "index", "ptr"):
+        if value is parameter.empty or ends or name in (*_UNKNOWN, BOTH_NUMBERS, "index", "ptr"):
             raise Leave(f"its update asks for {name}")
         given[name] = value
     return given

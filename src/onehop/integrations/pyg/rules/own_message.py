@@ -64,24 +64,40 @@ class OwnMessage:
         plain: Whether its ``propagate`` is PyG's plain one.
 
     Attributes:
-        message: The parameters of its message function.
+        message: The parameters of its message function, and of its own aggregate.
+        reduces: Whether it has an ``aggregate`` of its own, which reduces the messages.
         update: Those of its ``update`` after the first; None where that is PyG's, which takes no others.
         traces: What traces of its messages found out.
     """
 
-    __slots__ = ("_names", "_plain", "message", "traces", "update")
+    __slots__ = ("_names", "_of_aggregate", "_plain", "message", "reduces", "traces", "update")
 
     def __init__(self, kind: Any, names: Set[str], plain: bool) -> None:
         self._names, self._plain = names, plain
         self.message = _parameters(kind.message, 1)
+        self.reduces = kind.aggregate is not MessagePassing.aggregate
+        self._of_aggregate: tuple[inspect.Parameter, ...] = ()
+        if self.reduces:
+            self._of_aggregate = _parameters(kind.aggregate, 2)
+            taken = {parameter.name for parameter in self.message}
+            self.message += tuple(each for each in self._of_aggregate if each.name not in taken)
         own = kind.update is not MessagePassing.update
         self.update = _parameters(kind.update, 2) if own else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
     def function(self, layer: Any) -> Callable[..., Tensor]:
-        """The message of a layer of the class, which takes the layer first."""
+        """The message of a layer of the class, with its own aggregate behind it; it takes the layer first."""
         message: Callable[..., Tensor] = type(layer).message
-        return message
+        if not self.reduces:
+            return message
+        aggregate, taken = type(layer).aggregate, {each.name for each in self._of_aggregate}
+        own = {each.name for each in _parameters(message, 1)}
+
+        def reduced(layer: Any, **given: Any) -> Any:
+            inputs = message(layer, **{name: value for name, value in given.items() if name in own})
+            return aggregate(layer, inputs, **{name: value for name, value in given.items() if name in taken})
+
+        return reduced
 
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
         """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
@@ -204,15 +220,17 @@ class CompiledPlan(Plan):
 
     @property
     def reductions(self) -> tuple[str, ...]:
-        """Names of the reductions that the aggregation module is made of."""
-        return _reductions(self.module)
+        """Names of the reductions that the layer's aggregation is made of."""
+        return _reductions(self.message, self.module)
 
     def rows(self) -> CompiledRows:
         """The messages, with these reductions of them."""
         return CompiledRows(self.graph, self.message, self.reductions, self.tensors, drawn)
 
 
-def _reductions(module: Any) -> tuple[str, ...]:
+def _reductions(message: Read, module: Any) -> tuple[str, ...]:
+    if message.returned is not None:
+        return tuple(dict.fromkeys(message.returned.names))
     found = simple_parts(module)
     assert found is not None
     return tuple(sorted(found[0]))
@@ -227,11 +245,13 @@ def _compiled(
     update: dict[str, Any],
 ) -> CompiledPlan:
     message, module = way.message, layer.aggr_module
-    reductions, tensors = _reductions(module), [*operands, *way.tensors]
+    reductions, tensors = _reductions(message, module), [*operands, *way.tensors]
+    reduced = name_of(module) if message.returned is None else " and ".join(reductions)
 
     def run() -> Any:
         rows = CompiledRows(graph, message, reductions, tensors, drawn)
-        return layer.update(reduce(rows, module), **update)
+        out = reduce(rows, module) if message.returned is None else message.returned.of(rows.reduced)
+        return layer.update(out, **update)
 
     def shown(layer: Any) -> reports.Call:
         names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
@@ -243,12 +263,12 @@ def _compiled(
         texts = [part.program.text(names_of(part.terms, names)) for part in message.parts]
         if message.behind is not None:
             texts.append("the sums or means of messages: times a matrix")
-        return reports.Call(layer, None, _COMPILED, name_of(module), "cpu", how, "\n".join(texts))
+        return reports.Call(layer, None, _COMPILED, reduced, "cpu", how, "\n".join(texts))
 
     # The functions do not hold the plan, which would hold itself then, and all tensors with it.
     x = _largest(operands)
     own = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
-    return CompiledPlan(_COMPILED, name_of(module), graph, x, run, **own)
+    return CompiledPlan(_COMPILED, reduced, graph, x, run, **own)
 
 
 def _traced(
@@ -277,14 +297,22 @@ def _traced(
         edges.count,
         layer.node_dim,
         snapshot.stored,
+        own.reduces,
     )
     linear = linear_reduction(module) is not None
     return way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
 
 
 def _refusal_of(message: Read, module: Any) -> str | None:
-    """Return why a compiled message cannot be reduced as an aggregation module does; None if it can."""
+    """Return why a compiled message cannot be reduced as an aggregation module does; None if it can.
+
+    One that the layer reduces itself is reduced as that does.
+    """
+    if message.returned is not None:
+        return None if is_short(message, _reductions(message, module)) else _TOO_LONG
     reductions = simple_parts(module)
+    if message.dtype.is_complex and name_of(module) != "sum":
+        return "its messages are complex, of which PyG has sums alone"
     if reductions is None:
         return f"its reduction, {name_of(module)}, is not made of sums, means, extrema and softmax"
     names, softmaxes = reductions

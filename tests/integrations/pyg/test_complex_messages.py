@@ -1,0 +1,102 @@
+"""Messages of complex numbers, patched and unpatched."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+import onehop
+from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.conftest import make_edges
+from tests.pairs import pairwise
+
+NODES, EDGES = 20, 130
+
+
+@pytest.fixture(autouse=True)
+def _compiled(monkeypatch):
+    small_blocks.force(monkeypatch, compiled=True)
+
+
+class Magnetic(MessagePassing):
+    """A layer as MagNetConv."""
+
+    def forward(self, x, norm, edge_index):
+        return self.propagate(edge_index, x=x, norm=norm)
+
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm.view(-1, 1) * x_j
+
+
+class Copying(Magnetic):
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return x_j
+
+
+class Conjugating(Magnetic):
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm.view(-1, 1) * x_j.conj()
+
+
+class Squaring(Magnetic):
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm.view(-1, 1) * x_j * x_j
+
+
+class Heads(Magnetic):
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return (norm.view(-1, 1, 1) * x_j.view(-1, 2, 3)).view(-1, 6)
+
+
+def same(layer, took_fast_path, dtype=torch.complex128, width=6):
+    generator, edge_index = torch.Generator().manual_seed(0), make_edges(NODES, NODES, EDGES)
+    x = torch.randn(NODES, width, dtype=dtype, generator=generator).requires_grad_()
+    norm = torch.randn(EDGES, dtype=dtype, generator=generator).requires_grad_()
+    pull = torch.randn(NODES, width, dtype=dtype, generator=generator)
+
+    def results():
+        out = layer(x, norm, edge_index)
+        return [out, *torch.autograd.grad(out, [x, norm], pull, allow_unused=True, materialize_grads=True)]
+
+    expected = results()
+    with onehop.patch():
+        (reason,) = took_fast_path(results)
+        found = results()
+    bound = 1e-5 if dtype is torch.complex64 else 1e-12
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=bound, atol=bound)
+    return reason
+
+
+@pairwise(
+    kind=[Magnetic, Copying],
+    flow=["source_to_target", "target_to_source"],
+    dtype=[torch.complex64, torch.complex128],
+    width=[1, 6, 32],
+)
+def test_weighted_copies(kind, flow, dtype, width, took_fast_path):
+    assert same(kind("sum", flow=flow), took_fast_path, dtype, width) is None
+
+
+@pytest.mark.parametrize("kind", [Conjugating, Squaring])
+def test_other_messages_are_pygs(kind, took_fast_path):
+    assert same(kind("sum"), took_fast_path) is not None
+
+
+def test_the_sentence_says_why(took_fast_path):
+    reason = same(Squaring("sum"), took_fast_path)
+    assert (
+        reason == "its messages are complex, and more than copies of the sources' rows, weighted and summed"
+    )
+
+
+@pytest.mark.parametrize("aggr", ["mean", "max"])
+def test_other_reductions_are_pygs_errors(aggr):
+    layer, edge_index = Magnetic(aggr), make_edges(NODES, NODES, EDGES)
+    x, norm = torch.randn(NODES, 6, dtype=torch.complex64), torch.randn(EDGES, dtype=torch.complex64)
+    with onehop.patch(), pytest.raises((NotImplementedError, RuntimeError)):
+        layer(x, norm, edge_index)
+
+
+def test_heads(took_fast_path):
+    same(Heads("sum"), took_fast_path)
