@@ -129,6 +129,30 @@ class Forked:
             self.wait()
 
 
+class Piped(Forked):
+    """The same with pipes, in the place of ``subprocess.Popen`` in code that a test calls.
+
+    Attributes:
+        stdin: Its standard input.
+        stdout: Its standard output.
+    """
+
+    def __init__(self, command: Sequence[str], stdin: int, stdout: int, stderr: IO[Any], text: bool) -> None:
+        assert (command[0], stdin, stdout, text) == (sys.executable, subprocess.PIPE, subprocess.PIPE, True)
+        (inner_in, outer_in), (outer_out, inner_out) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(outer_in, "w"), os.fdopen(outer_out)
+        with os.fdopen(inner_in) as given, os.fdopen(inner_out, "w") as told:
+            super().__init__(command[1:], None, os.environ, given, told, stderr)
+
+    def __enter__(self) -> "Piped":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stdin.close()
+        self.stdout.close()
+        self.wait()
+
+
 @functools.cache
 def forking() -> "tuple[subprocess.Popen[bytes], socket.socket]":
     """The process that forks, and the socket for requests; it ends when this process has."""
