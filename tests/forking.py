@@ -86,13 +86,17 @@ os.environ.update(request["environment"])
 if threads := os.environ.get("OMP_NUM_THREADS"):
     sys.modules["torch"].set_num_threads(int(threads))
 first, *rest = request["command"]
-here = request["cwd"] if first == "-m" else str(Path(first).parent)
+here = request["cwd"] if first in ("-m", "-c") else str(Path(first).parent)
 sys.path[:] = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *request["path"]]
 try:
     if first == "-m":
         sys.argv = rest
         sys.modules["__main__"] = ModuleType("__main__")
         runpy._run_module_as_main(rest[0])
+    elif first == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(rest[0], vars(sys.modules["__main__"]))
     else:
         sys.argv = request["command"]
         runpy.run_path(str(Path(first).absolute()), run_name="__main__")

@@ -29,7 +29,7 @@ def run_python(
     env: Mapping[str, str] | None = None,
     timeout: float = 1800,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs ``python`` with a script or ``-m`` and a module, and arguments; None is what this process has."""
+    """Runs ``python`` with a script, a module or a program, and arguments; None is what this process has."""
     return run_together(arguments, [dict(os.environ if env is None else env)], cwd, timeout)[0]
 
 
