@@ -30,6 +30,8 @@ MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS) --results build/bench)
 WORKERS  := 2
 PARALLEL := -n $(WORKERS) --dist loadfile
 test coverage test-thresholds test-dgl test-triton: export OMP_WAIT_POLICY := PASSIVE
+# Where images turn compiled Python off, each of many processes would compile all sources again.
+test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECODE :=
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
