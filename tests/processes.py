@@ -108,7 +108,9 @@ class Forked:
         }
         answers, given = os.pipe()
         streams = [each.fileno() for each in (stdin, stdout, stderr)]
-        socket.send_fds(forking()[1], [json.dumps(request).encode()], [*streams, given])
+        # Read when triton is imported.
+        interprets = "TRITON_INTERPRET" in environment
+        socket.send_fds(forking(interprets)[1], [json.dumps(request).encode()], [*streams, given])
         os.close(given)
         self._answers = os.fdopen(answers)
         self.pid = int(self._answers.readline())
@@ -154,12 +156,17 @@ class Piped(Forked):
 
 
 @functools.cache
-def forking() -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """The process that forks, and the socket for requests; it ends when this process has."""
+def forking(interprets: bool) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """The process that forks, and the socket for requests; it ends when this process has.
+
+    interprets: Whether triton interprets its kernels there.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("forking.py"), str(theirs.fileno())],
+            env=environment | ({"TRITON_INTERPRET": "1"} if interprets else {}),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
