@@ -11,12 +11,10 @@ from torch import Tensor
 import onehop
 from onehop import thresholds
 
-IN_PLACE = ("index_add", "scatter_add")
-WITH_ERRORS = (
-    *("gather", "index_select", *IN_PLACE),
-    *(f"scatter_reduce {reduce}" for reduce in ("amax", "amin", "mean", "prod", "sum")),
-)
-NAMES = ("__getitem__", *WITH_ERRORS)
+WITH_ERRORS = ("gather", "index_select", "index_add", "scatter_add")
+REDUCTIONS = tuple(f"scatter_reduce {reduce}" for reduce in ("amax", "amin", "mean", "prod", "sum"))
+IN_PLACE = ("index_add", "scatter_add", *REDUCTIONS)
+NAMES = ("__getitem__", *WITH_ERRORS, *REDUCTIONS)
 KINDS = [(torch.int64, False)] + [
     (dtype, needs) for dtype in (torch.float64, torch.float32, torch.bfloat16) for needs in (True, False)
 ]
