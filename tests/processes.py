@@ -81,7 +81,8 @@ def started(
 class Forked:
     """A process that is forked; with what is used of ``subprocess.Popen``.
 
-    ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at.
+    ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at. ``passed``
+    are further files that it gets, by number, under the same numbers.
 
     Attributes:
         pid: Its number.
@@ -96,6 +97,7 @@ class Forked:
         stdout: IO[Any],
         stderr: IO[Any],
         whole: bool = False,
+        passed: Sequence[int] = (),
     ) -> None:
         self.args = command
         self.returncode: int | None = None
@@ -105,12 +107,13 @@ class Forked:
             "environment": dict(environment),
             "path": sys.path,
             "whole": whole,
+            "passed": passed,
         }
         answers, given = os.pipe()
         streams = [each.fileno() for each in (stdin, stdout, stderr)]
         # Read when triton is imported.
         interprets = "TRITON_INTERPRET" in environment
-        socket.send_fds(forking(interprets)[1], [json.dumps(request).encode()], [*streams, given])
+        socket.send_fds(forking(interprets)[1], [json.dumps(request).encode()], [*streams, given, *passed])
         os.close(given)
         self._answers = os.fdopen(answers)
         self.pid = int(self._answers.readline())
