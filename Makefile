@@ -26,10 +26,13 @@ CHECKED := $(shell find csrc tests/native -name '*.[ch]' -o -name '*.cpp' -o -na
 GRAPHS :=
 MEASURED := $(if $(GRAPHS),--graphs $(GRAPHS) --results build/bench)
 
-# The tests of a file run in one process, and files in as many as this. Waiting threads leave the cores to others.
+# The tests of a file run in one process, and files in as many as this, in the order of tests/order.py. Waiting
+# threads leave the cores to others.
 WORKERS  := 2
-PARALLEL := -n $(WORKERS) --dist loadfile
+PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 test coverage test-thresholds test-dgl test-triton: export OMP_WAIT_POLICY := PASSIVE
+# Where images turn compiled Python off, each of many processes would compile all sources again.
+test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECODE :=
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 

@@ -13,8 +13,8 @@ import torch
 
 from onehop import thresholds
 from onehop.integrations import session
+from tests import order, pairs
 from tests.interpreter import interpreter as interpreter
-from tests.pairs import pytest_collection_modifyitems as pytest_collection_modifyitems
 
 # Before anything imports triton: in tests its kernels are interpreted, on CPU tensors. `make gpu` sets the
 # variable, and runs some on a GPU.
@@ -36,6 +36,13 @@ if not torch.cuda.is_available():
 WITH_FEW_EDGES = dataclasses.replace(thresholds.ORDINARY, few_edges=0)
 if thresholds.now is thresholds.ORDINARY:
     thresholds.now = WITH_FEW_EDGES
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out forms whose pairs others have; orders files where several workers share them."""
+    pairs.pytest_collection_modifyitems(config, items)
+    if hasattr(config, "workerinput"):
+        items[:] = order.in_turns(items)
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,7 @@ Python also empty its modules, which takes half a second, and find the exit code
 """
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -52,7 +53,7 @@ def requested() -> dict[str, Any]:
     # Those that wait for a process are not waited for themselves.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
-        message, files, _, _ = socket.recv_fds(requests, 1 << 20, 4)
+        message, files, _, _ = socket.recv_fds(requests, 1 << 20, 8)
         if not message:
             os._exit(0)
         if os.fork() == 0:
@@ -60,11 +61,17 @@ def requested() -> dict[str, Any]:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             program = os.fork()
             if program == 0:
+                asked: dict[str, Any] = json.loads(message)
+                # Out of the way of the numbers that they get.
+                passed = [fcntl.fcntl(file, fcntl.F_DUPFD, 200) for file in files[4:]]
                 for number, file in enumerate(files[:3]):
                     os.dup2(file, number)
                 close(files)
-                return dict(json.loads(message))
-            close(files[:3])
+                for number, file in zip(asked["passed"], passed, strict=True):
+                    os.dup2(file, number)
+                close(passed)
+                return asked
+            close([*files[:3], *files[4:]])
             os.write(files[3], b"%d\n" % program)
             os.write(files[3], b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(program, 0)[1]))
             os._exit(0)
@@ -86,13 +93,17 @@ os.environ.update(request["environment"])
 if threads := os.environ.get("OMP_NUM_THREADS"):
     sys.modules["torch"].set_num_threads(int(threads))
 first, *rest = request["command"]
-here = request["cwd"] if first == "-m" else str(Path(first).parent)
+here = request["cwd"] if first in ("-m", "-c") else str(Path(first).parent)
 sys.path[:] = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)), *request["path"]]
 try:
     if first == "-m":
         sys.argv = rest
         sys.modules["__main__"] = ModuleType("__main__")
         runpy._run_module_as_main(rest[0])
+    elif first == "-c":
+        sys.argv = ["-c", *rest[1:]]
+        sys.modules["__main__"] = ModuleType("__main__")
+        exec(rest[0], vars(sys.modules["__main__"]))
     else:
         sys.argv = request["command"]
         runpy.run_path(str(Path(first).absolute()), run_name="__main__")

@@ -29,7 +29,7 @@ def run_python(
     env: Mapping[str, str] | None = None,
     timeout: float = 1800,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs ``python`` with a script or ``-m`` and a module, and arguments; None is what this process has."""
+    """Runs ``python`` with a script, a module or a program, and arguments; None is what this process has."""
     return run_together(arguments, [dict(os.environ if env is None else env)], cwd, timeout)[0]
 
 
@@ -81,7 +81,8 @@ def started(
 class Forked:
     """A process that is forked; with what is used of ``subprocess.Popen``.
 
-    ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at.
+    ``whole`` lets Python end it, and not ``forking.py``: for programs whose very end is looked at. ``passed``
+    are further files that it gets, by number, under the same numbers.
 
     Attributes:
         pid: Its number.
@@ -96,6 +97,7 @@ class Forked:
         stdout: IO[Any],
         stderr: IO[Any],
         whole: bool = False,
+        passed: Sequence[int] = (),
     ) -> None:
         self.args = command
         self.returncode: int | None = None
@@ -105,10 +107,13 @@ class Forked:
             "environment": dict(environment),
             "path": sys.path,
             "whole": whole,
+            "passed": passed,
         }
         answers, given = os.pipe()
         streams = [each.fileno() for each in (stdin, stdout, stderr)]
-        socket.send_fds(forking()[1], [json.dumps(request).encode()], [*streams, given])
+        # Read when triton is imported.
+        interprets = "TRITON_INTERPRET" in environment
+        socket.send_fds(forking(interprets)[1], [json.dumps(request).encode()], [*streams, given, *passed])
         os.close(given)
         self._answers = os.fdopen(answers)
         self.pid = int(self._answers.readline())
@@ -129,13 +134,42 @@ class Forked:
             self.wait()
 
 
+class Piped(Forked):
+    """The same with pipes, in the place of ``subprocess.Popen`` in code that a test calls.
+
+    Attributes:
+        stdin: Its standard input.
+        stdout: Its standard output.
+    """
+
+    def __init__(self, command: Sequence[str], stdin: int, stdout: int, stderr: IO[Any], text: bool) -> None:
+        assert (command[0], stdin, stdout, text) == (sys.executable, subprocess.PIPE, subprocess.PIPE, True)
+        (inner_in, outer_in), (outer_out, inner_out) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(outer_in, "w"), os.fdopen(outer_out)
+        with os.fdopen(inner_in) as given, os.fdopen(inner_out, "w") as told:
+            super().__init__(command[1:], None, os.environ, given, told, stderr)
+
+    def __enter__(self) -> "Piped":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stdin.close()
+        self.stdout.close()
+        self.wait()
+
+
 @functools.cache
-def forking() -> "tuple[subprocess.Popen[bytes], socket.socket]":
-    """The process that forks, and the socket for requests; it ends when this process has."""
+def forking(interprets: bool) -> "tuple[subprocess.Popen[bytes], socket.socket]":
+    """The process that forks, and the socket for requests; it ends when this process has.
+
+    interprets: Whether triton interprets its kernels there.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         process = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("forking.py"), str(theirs.fileno())],
+            env=environment | ({"TRITON_INTERPRET": "1"} if interprets else {}),
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -9,6 +9,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.distributed.launch import environment_of
+from tests.processes import run_python, run_together
+
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -16,10 +19,18 @@ NOTEBOOK = "05_first_look.ipynb"
 
 
 def run(name: str, *arguments: str) -> str:
-    command = [sys.executable, EXAMPLES / name, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_python([EXAMPLES / name, *arguments])
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def together(processes: int, name: str, *arguments: str) -> list[str]:
+    """Runs an example in several processes, and returns the lines of all."""
+    environment = environment_of(processes)
+    ranks = [environment | {"RANK": str(rank)} for rank in range(processes)]
+    done = run_together([EXAMPLES / name, *arguments], ranks)
+    assert [each.stderr for each in done if each.returncode] == []
+    return [line for each in done for line in each.stdout.splitlines()]
 
 
 def test_aggregate() -> None:
@@ -34,21 +45,22 @@ def test_patch_a_pyg_model() -> None:
 
 
 def test_tune_a_graph() -> None:
-    output = run("03_tune_a_graph.py")
+    # A forked process may not tune.
+    command = [sys.executable, EXAMPLES / "03_tune_a_graph.py"]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "width 64, forward" in output
     assert "same result: yes" in output
 
 
 def test_distributed_training_and_resuming(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
+    # Once as users start it.
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += [str(EXAMPLES / "04_distributed_training.py"), "--folder", str(tmp_path)]
-    lines: list[list[str]] = []
-    for epochs in ("3", "5"):
-        done = subprocess.run([*command, "--epochs", epochs], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        lines.append(done.stdout.splitlines())
-    first, second = lines
+    command += [str(EXAMPLES / "04_distributed_training.py"), "--folder", str(tmp_path), "--epochs", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = done.stdout.splitlines()
+    second = together(2, "04_distributed_training.py", "--folder", str(tmp_path), "--epochs", "5")
     assert first[0].startswith("20000 nodes in 2 parts")
     assert second[0] == "resumed after epoch 3"
     losses = [float(line.split()[3].rstrip(",")) for line in (*first[1:], *second[1:])]
@@ -59,15 +71,11 @@ def test_distributed_training_and_resuming(tmp_path: Path) -> None:
 def test_sampled_training_on_one_process_and_on_two(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     accuracy = []
-    for processes in ("1", "2"):
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", processes]
-        command += [str(EXAMPLES / "09_sampled_training.py"), "--folder", str(tmp_path), "--epochs", "3"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr
-        lines = done.stdout.splitlines()
+    for processes in (1, 2):
+        lines = together(processes, "09_sampled_training.py", "--folder", str(tmp_path), "--epochs", "3")
         assert len(lines) == 4
         received = [int(line.split()[4].replace(",", "")) for line in lines[:3]]
-        assert (received == [0, 0, 0]) is (processes == "1")
+        assert (received == [0, 0, 0]) is (processes == 1)
         accuracy += figures(lines[-1], "accuracy")
     assert min(accuracy) > 80
     assert abs(accuracy[0] - accuracy[1]) < 3

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from benchmarks import columns
-from benchmarks.graph.bench_build import by_name, milliseconds
 from benchmarks.harness import Benchmark, Options, Row
 from onehop import Graph
-from onehop.bench.timing import interleave
+from onehop.bench.stamp import machine_line, versions
+from onehop.bench.timing import Times, interleave
 from onehop.graph import placed
 from onehop.kernels.triton.work import work_of
 from onehop.plans.triton_default import default_triton_plan
@@ -73,6 +73,18 @@ def builders(edge_index: Tensor, nodes: int) -> dict[str, Callable[[], object]]:
         return lambda: made(edge_index, nodes, ways[way], step)
 
     return {f"{step}, {way}": build(way, step) for step in STEPS for way in ways}
+
+
+def milliseconds(times: Times) -> Row:
+    """The figures of a builder."""
+    width = (max(times.seconds) - times.min_s) / times.median_s
+    return {"median_ms": times.median_s * 1e3, "min_ms": times.min_s * 1e3, "spread": width}
+
+
+def by_name(options: Options, rows: list[Row]) -> Row:
+    """The results by name, and the machine where it was before there was a stamp."""
+    results = {row["name"]: {key: value for key, value in row.items() if key != "name"} for row in rows}
+    return {"machine": machine_line(), "versions": versions(), "results": results}
 
 
 def rows(options: Options) -> Iterator[Row]:

@@ -90,25 +90,6 @@ def write_once(file: Path, size: int) -> float:
     return seconds
 
 
-def random_rate(file: Path, count: int, waiting: int, page: int = mmap.PAGESIZE) -> float:
-    """Bytes a second of reading pages at random, past the page cache, so many at a time."""
-    handle = os.open(file, os.O_RDONLY | os.O_DIRECT)
-    last = file.stat().st_size // page
-
-    def read(seed: int) -> None:
-        room = mmap.mmap(-1, page)
-        for place in np.random.default_rng(seed).integers(0, last, count // waiting):
-            os.preadv(handle, [room], int(place) * page)
-
-    try:
-        with ThreadPoolExecutor(waiting) as readers:
-            begin = time.perf_counter()
-            list(readers.map(read, range(waiting)))
-            return count // waiting * waiting * page / (time.perf_counter() - begin)
-    finally:
-        os.close(handle)
-
-
 def machine_bytes() -> int:
     """Bytes of memory that the machine has."""
     return os.sysconf("SC_PHYS_PAGES") * mmap.PAGESIZE

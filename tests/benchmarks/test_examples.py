@@ -2,12 +2,15 @@
 
 import copy
 import json
+import os
 import random
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +26,7 @@ from benchmarks.examples import (
     graphs,
     node_sets,
     ogb_sets,
+    running,
     typed_sets,
 )
 from benchmarks.examples.child import in_a_line
@@ -32,9 +36,7 @@ from benchmarks.examples.running import OURS, PYG, Effort
 from benchmarks.examples.scripts import EXAMPLES, Example
 from benchmarks.examples.turns import LATER, LEAST_ROUNDS, measured
 from benchmarks.examples.verdicts import FIRST, reason, verdict
-from tests.processes import run_python
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.processes import Forked
 
 
 @pytest.mark.parametrize(
@@ -307,12 +309,29 @@ def written(tmp_path: Path) -> Callable[[str], Path]:
     return write
 
 
-def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path: Path) -> None:
+@pytest.fixture
+def forked_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts in processes that have imported torch and PyG; one test starts them as users do."""
+
+    def start(command: list[str], pass_fds: list[int], stdout: Any, **more: Any) -> Forked:
+        with Path(os.devnull).open() as nothing:
+            return Forked(command[1:], more["cwd"], more["env"], nothing, stdout, stdout, passed=pass_fds)
+
+    stand_in = SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL)
+    monkeypatch.setattr(running, "subprocess", stand_in)
+
+
+@pytest.mark.usefixtures("forked_scripts", "threads")
+def test_a_script_is_measured_both_ways(
+    written: Callable[[str], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     source, file = written("pass"), tmp_path / "found.json"
     options = f"--source {source} --scripts gcn.py --rounds 2 --threads 1 --json {file}".split()
-    command = ["-m", "benchmarks.examples", *options]
-    done = run_python(command, cwd=ROOT)
-    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.setattr(sys, "argv", ["examples", *options])
+    program.main()
     (found,) = json.loads(file.read_text())["scripts"]
     assert found["verdict"] in ("same", "faster", "slower")
     assert found["losses"][PYG] == found["losses"][OURS] >= 2 + 2
@@ -326,11 +345,14 @@ def test_a_script_is_measured_both_ways(written: Callable[[str], Path], tmp_path
         assert max(found["peaks_bytes"][way]) >= found["peak_bytes"][way] >= found["before_bytes"][way] > 0
     # Going on finds that nothing is left; with other options it is another run.
     written_at = file.stat().st_mtime_ns
-    assert run_python([*command, "--resume"], cwd=ROOT).returncode == 0
+    sys.argv.append("--resume")
+    program.main()
     assert file.stat().st_mtime_ns == written_at
-    other = run_python([*command, "--resume", "--rounds", "3"], cwd=ROOT)
-    assert other.returncode == 2
-    assert "is of another run, whose effort differ" in other.stderr
+    sys.argv += ["--rounds", "3"]
+    with pytest.raises(SystemExit) as ended:
+        program.main()
+    assert ended.value.code == 2
+    assert "is of another run, whose effort differ" in capsys.readouterr().err
 
 
 def test_loops_end_early_once_the_seconds_of_a_script_are_spent(written: Callable[[str], Path]) -> None:
@@ -348,8 +370,9 @@ def test_going_on_needs_a_file(
     assert "expected --json FILE" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path]) -> None:
-    source = written('assert "onehop" not in sys.modules or epoch < 2, "broken by the patch"')
+    source = written('assert epoch < 2 or not __import__("onehop").patched(), "broken by the patch"')
     found = measured(Example("gcn.py"), source, Effort(rounds=2, limit_s=100))
     assert found["failed"] == {OURS: "AssertionError: broken by the patch"}
     assert verdict(found) == "broken"
@@ -357,9 +380,10 @@ def test_a_script_that_the_patch_breaks_is_found(written: Callable[[str], Path])
 
 
 CHAOS = "loss = loss * (1 + (epoch > 2) * (1e8 * second.lin_l.weight.detach().double().sum() % 1))"
-DOUBLED = "loss = loss * (1 + (epoch > 2) * ('onehop' in sys.modules))"
+DOUBLED = "loss = loss * (1 + (epoch > 2) * bool(__import__('onehop').patched()))"
 
 
+@pytest.mark.usefixtures("forked_scripts")
 @pytest.mark.parametrize(("after", "drifts"), [(CHAOS, True), (DOUBLED, False)])
 def test_losses_that_a_rounding_alone_changes_are_told_from_wrong_ones(
     written: Callable[[str], Path], after: str, drifts: bool
@@ -371,6 +395,7 @@ def test_losses_that_a_rounding_alone_changes_are_told_from_wrong_ones(
     assert drifts or "PyG's own after a rounding by" in reason({**found, "verdict": verdict(found)})
 
 
+@pytest.mark.usefixtures("forked_scripts")
 def test_compiled_scripts_draw_the_same_dropout_both_ways(written: Callable[[str], Path]) -> None:
     compiled = "loss = torch.compile(torch.nn.functional.dropout, dynamic=False)(out).square().sum()"
     found = measured(Example("gcn.py"), written(compiled), Effort(rounds=1, limit_s=200))

@@ -4,13 +4,12 @@ In processes of their own, for in this one triton interprets.
 """
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from onehop.kernels.triton import availability
+from tests.processes import run_python
 
 pytestmark = pytest.mark.skipif(
     availability.not_installed() is not None, reason="there is no triton to compile the kernels"
@@ -70,14 +69,7 @@ for name in ("twitch-views", "ogbn-arxiv"):
 def running(program, cache):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(cache)}
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python(["-c", program], cwd=ROOT, env=environment)
 
 
 def test_what_is_compiled_ahead_is_what_triton_launches(tmp_path):

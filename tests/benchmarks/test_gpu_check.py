@@ -3,13 +3,12 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from onehop.kernels.triton import availability
+from tests.processes import run_python
 
 pytestmark = pytest.mark.skipif(
     availability.not_installed() is not None, reason="there is no triton to compile the kernels"
@@ -148,14 +147,7 @@ print(compiled.compile_launch(launch, "sm_90") == usage)
 def compiling(*command):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(CACHE)}
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env=environment | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return run_python(command, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)})
 
 
 def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):

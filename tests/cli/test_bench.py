@@ -47,7 +47,7 @@ def test_ops_ends_with_code_1_where_onehop_is_wrong(monkeypatch, edge_list):
     assert "onehop is WRONG" in result.stdout
 
 
-def test_models_prints_and_writes_every_case_and_the_parts_of_an_epoch(tmp_path, edge_list):
+def test_models_prints_and_writes_every_case_and_the_parts_of_an_epoch(tmp_path, edge_list, forked_runs):
     pytest.importorskip("torch_geometric")
     path, plots = tmp_path / "models.json", [tmp_path / "models.png", tmp_path / "parts.png"]
     result = onehop(

@@ -7,6 +7,7 @@ import pytest
 from tests.cli.running import onehop
 
 pytest.importorskip("torch_geometric")
+pytestmark = pytest.mark.usefixtures("forked_runs")
 
 
 def test_demo_compares_on_a_file_without_features(tmp_path, edge_list):

@@ -1,6 +1,5 @@
 """Run by test_layers: layers that mix nodes, on this process's part, beside PyG with the whole graph."""
 
-import copy
 import datetime
 import json
 import warnings
@@ -15,7 +14,7 @@ from torch_geometric.nn import aggr, attention, models
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import leave, random
+from tests.distributed.cases import leave, random, shared
 
 torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)
@@ -238,13 +237,15 @@ def step(model: torch.nn.Module, rows: slice | torch.Tensor, edges: torch.Tensor
     }
 
 
-def error(make: Callable[[], torch.nn.Module], patch: onehop.integrations.patch.Patch) -> float:
-    """The largest difference to PyG alone with the whole graph."""
+def seeded(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
+    """The same model every time."""
     torch.manual_seed(1)
-    whole = make()
-    part = distributed.convert(copy.deepcopy(whole), in_use[0])
-    with patch.paused():
-        expected = step(whole, slice(None), edge_index, together=False)
+    return make()
+
+
+def error(make: Callable[[], torch.nn.Module], expected: dict) -> float:
+    """The largest difference to what PyG alone gave with the whole graph."""
+    part = distributed.convert(seeded(make), in_use[0])
     found = step(part, mine, in_use[0].edge_index, together=True)
     assert found.keys() == expected.keys()
     errors = []
@@ -263,14 +264,20 @@ def sentence(call: Callable[[], object]) -> str:
 
 
 def main() -> None:
-    errors, refusals = {}, {}
-    with onehop.patch() as patch:
-        for name, make in NORMS.items():
-            errors[name] = error(lambda make=make: Between(make()), patch)
-        for name in BATCHED:
-            errors[f"{name}, batches"] = error(lambda name=name: Between(NORMS[name](), True), patch)
-        for name, make in MODELS.items():
-            errors[name] = error(lambda make=make: Model(make()), patch)
+    refusals = {}
+    makes = {
+        **{name: lambda make=make: Between(make()) for name, make in NORMS.items()},
+        **{f"{name}, batches": lambda name=name: Between(NORMS[name](), True) for name in BATCHED},
+        **{name: lambda make=make: Model(make()) for name, make in MODELS.items()},
+    }
+    expected = shared(
+        {
+            name: lambda make=make: step(seeded(make), slice(None), edge_index, together=False)
+            for name, make in makes.items()
+        }
+    )
+    with onehop.patch():
+        errors = {name: error(make, expected[name]) for name, make in makes.items()}
         for name, make in LAYERS.items():
             more = [batch[mine]] if name in WITH_BATCH else []
             model = distributed.convert(make(), in_use[0])

@@ -14,7 +14,7 @@ def reports(request: pytest.FixtureRequest) -> list[dict]:
 
 def test_losses_and_gradients_are_those_of_one_process(reports: list[dict]) -> None:
     for report in reports:
-        assert len(report["errors"]) > 70
+        assert len(report["errors"]) >= 50
         # Outputs, losses, and gradients of rows, edges and parameters; float64.
         assert {name: error for name, error in report["errors"].items() if not error < 1e-12} == {}
 

@@ -1,8 +1,5 @@
 """Machines as backends of the operator, and under the patch."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +22,7 @@ from onehop import ArgumentError, BackendError, ConfigurationError, Graph
 from onehop.machines import ndp
 from onehop.machines.pim import Machine, PimPlan
 from tests.machines.pim.machines import small
+from tests.processes import run_python
 
 EDGES = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0))
 GRAPH = Graph.from_edge_index(EDGES, 40)
@@ -156,14 +154,7 @@ def test_training_on_the_machine_equals_training_on_the_cpu(name: str) -> None:
 def test_models_train_on_the_machine_with_tensors_on_another_device() -> None:
     """In a process of its own: see the program."""
     root = Path(__file__).parents[2]
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.machines.on_another_device"],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    ran = run_python(["-m", "tests.machines.on_another_device"], cwd=root, timeout=300)
     assert ran.returncode == 0, ran.stderr
     there = ("GCN", "SAGE mean", "SAGE sum", "GIN", "SAGE max")
     assert ran.stdout.splitlines() == [*(f"{name} trained" for name in there), "the rest refused"]

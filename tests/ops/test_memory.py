@@ -1,11 +1,10 @@
 """What an aggregate needs beside its operands, and what many epochs add. Each in a process of its own."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+
+from tests.processes import run_python
 
 EXTRA = """
 import json, resource, sys, torch, onehop
@@ -75,14 +74,8 @@ print(json.dumps({"peaks": peaks, "held": held}))
 """
 
 
-def run_python(code, *arguments):
-    finished = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code, *arguments],
-        env=dict(os.environ),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def told(code, *arguments):
+    finished = run_python(["-c", code, *arguments])
     assert finished.returncode == 0, finished.stderr
     return json.loads(finished.stdout)
 
@@ -90,7 +83,7 @@ def run_python(code, *arguments):
 @pytest.mark.parametrize("weighted", ["plain", "weighted"])
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min"])
 def test_nothing_per_edge_times_width(reduce, weighted):
-    result = run_python(EXTRA, reduce, weighted)
+    result = told(EXTRA, reduce, weighted)
     # Outputs, gradients and ties are 2 MB each and weights 4 MB; edges times width are 1 GB.
     assert result["extra"] < result["edges_times_width"] / 16
 
@@ -98,13 +91,13 @@ def test_nothing_per_edge_times_width(reduce, weighted):
 @pytest.mark.parametrize("features", ["plain", "features"])
 @pytest.mark.parametrize("operator", ["gat", "gatv2", "attention"])
 def test_attention_makes_nothing_per_edge_times_width(operator, features):
-    result = run_python(ATTENTION, operator, features)
+    result = told(ATTENTION, operator, features)
     # Outputs and gradients are 1 MB each, gradients of edge features 8 MB; edges times width are 512 MB.
     assert result["extra"] < result["edges_times_width"] / 16
 
 
 def test_two_hundred_epochs_hold_no_more_than_five():
-    result = run_python(EPOCHS)
+    result = told(EPOCHS)
     assert result["held"][-1] == result["held"][4]
     # The process grows a little: torch's blocks of many sizes split the C library's heap, patched or not.
     # What leaks grows with every epoch: 1 MB each would come to 195 MB.

@@ -15,7 +15,7 @@ from onehop.ops.streaming.lock import alone
 from onehop.streaming import ingest
 from onehop.streaming.from_file import load, number, run
 from onehop.streaming.from_file.database import Database
-from tests.processes import Stop
+from tests.processes import Stop, run_python
 from tests.streaming.naive_ingest import expected, write_csv, write_npy, write_parquet
 
 pytest.importorskip("duckdb", reason="the extra ingest is not installed")
@@ -181,7 +181,6 @@ def test_an_interrupted_run_goes_on_after_the_last_step(
 
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     """The process ends at once, without a word to DuckDB."""
-    import sys
 
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
     code = f"""
@@ -191,7 +190,7 @@ from onehop.streaming.from_file import number
 number.sort = lambda *_: os._exit(7)
 from_file.ingest({str(path)!r}, {str(tmp_path / "g")!r}, memory={MEMORY})
 """
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
+    assert run_python(["-c", code]).returncode == 7
     exact = expected(EDGES)
     stored = ingest(path, tmp_path / "g", memory=MEMORY)
     assert (stored.rowptr.tolist(), stored.col.tolist()) == (exact.rowptr, exact.col)

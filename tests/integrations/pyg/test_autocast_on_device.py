@@ -1,14 +1,12 @@
 """Autocast on a device, by the GPU's kernels in Triton's interpreter: PyG's dtypes, and no larger errors."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from torch.utils import backend_registration
 
 from onehop.kernels.triton import availability
+from tests.processes import run_python
 
 pytestmark = [
     pytest.mark.skipif(availability.not_installed() is not None, reason="no triton to interpret the kernels"),
@@ -21,14 +19,8 @@ pytestmark = [
 
 def test_layers_are_pygs_under_the_autocast_of_a_device():
     """In a process of its own, which compares each layer with PyG's own there; see the program."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integrations.pyg.autocast_on_another_device"],
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
+    program = ["-m", "tests.integrations.pyg.autocast_on_another_device"]
+    ran = run_python(program, cwd=Path(__file__).parents[3], timeout=1200)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = ran.stdout.splitlines()
     assert told[0] == "the rules are CUDA's: True"

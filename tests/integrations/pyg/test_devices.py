@@ -6,9 +6,6 @@ one that no backend takes, and for tensors that lie apart.
 """
 
 import copy
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +24,7 @@ from onehop.integrations.pyg.edges.listed import can_remember, graph_of
 from onehop.kernels.triton import availability
 from onehop.machines import pim
 from onehop.plans import gpu_tuned
+from tests.processes import run_python
 
 pytestmark = pytest.mark.usefixtures("interpreter")
 needs_triton = pytest.mark.skipif(availability.not_installed() is not None, reason="no triton for them")
@@ -227,14 +225,8 @@ def test_the_graph_of_an_edge_index_is_made_once(edge_index, monkeypatch):
 )
 def test_models_train_with_tensors_on_another_device():
     """In a process of its own: see the program."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.integrations.pyg.train_on_another_device"],
-        cwd=Path(__file__).parents[3],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    program = ["-m", "tests.integrations.pyg.train_on_another_device"]
+    ran = run_python(program, cwd=Path(__file__).parents[3], timeout=600)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.splitlines() == [
         "GCN: aggregate",

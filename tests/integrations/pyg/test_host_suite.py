@@ -2,8 +2,10 @@
 
 import json
 import os
+import subprocess
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import host_layers
@@ -12,6 +14,8 @@ import host_suite
 import pytest
 from host_comparison import DIED, NOT_RUN, Ending, LayerUse, Run, compare, flaky, read_run
 from host_suite import SuiteError, checkout, examine, run_tests
+
+from tests.processes import run_python
 
 GCN = "torch_geometric.nn.conv.gcn_conv.GCNConv"
 
@@ -147,6 +151,19 @@ def small_checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def forked_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of pytest in processes that have imported torch and PyG; other tests start them as users do."""
+
+    def run(command: list[str], cwd: Path, env: dict[str, str], timeout: float, **_: Any) -> Any:
+        done = run_python(command[1:], cwd, env, timeout)
+        return SimpleNamespace(returncode=done.returncode, stdout=done.stdout + done.stderr)
+
+    stand_in = SimpleNamespace(run=run, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(host_suite, "subprocess", stand_in)
+
+
+@pytest.mark.usefixtures("forked_runs")
 def test_the_suite_finds_what_the_patch_breaks(small_checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_suite, "_REPETITIONS", 1)
     name = "test/test_small.py::test_{}".format
@@ -180,6 +197,7 @@ def test_a_process_that_dies_and_a_file_that_cannot_be_imported_are_noticed(smal
     }
 
 
+@pytest.mark.usefixtures("forked_runs")
 def test_a_disabled_patch_is_no_proof(small_checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEHOP_DISABLE", "1")
     with pytest.raises(SuiteError, match="ONEHOP_DISABLE"):

@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from onehop.kernels.triton import availability
+from tests.processes import run_python
 
 pytestmark = pytest.mark.skipif(
     availability.not_installed() is not None, reason="there is no triton to compile the kernels"
@@ -21,14 +20,8 @@ ROOT = Path(__file__).parents[3]
 def waits(tmp_path_factory):
     """By layer, what each step waits for."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.integrations.pyg.count_waits"],
-        cwd=ROOT,
-        env=environment | {"TRITON_CACHE_DIR": str(tmp_path_factory.mktemp("triton"))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment["TRITON_CACHE_DIR"] = str(tmp_path_factory.mktemp("triton"))
+    done = run_python(["-m", "tests.integrations.pyg.count_waits"], cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
 

@@ -11,13 +11,21 @@ from torch import Tensor
 import onehop
 from onehop import thresholds
 
-# It imports packages that torch's tests need.
-invocations = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+WITH_ERRORS = ("gather", "index_select", "index_add", "scatter_add")
+REDUCTIONS = tuple(f"scatter_reduce {reduce}" for reduce in ("amax", "amin", "mean", "prod", "sum"))
+IN_PLACE = ("index_add", "scatter_add", *REDUCTIONS)
+NAMES = ("__getitem__", *WITH_ERRORS, *REDUCTIONS)
+KINDS = [(torch.int64, False)] + [
+    (dtype, needs) for dtype in (torch.float64, torch.float32, torch.bfloat16) for needs in (True, False)
+]
 
-NAMES = {"__getitem__", "index_select", "gather", "index_add", "scatter_add", "scatter_reduce"}
-INFOS = {
-    f"{each.name} {each.variant_test_name}".strip(): each for each in invocations.op_db if each.name in NAMES
-}
+
+@pytest.fixture(scope="module")
+def infos() -> dict[str, Any]:
+    """What torch tells of its operations, which takes seconds to import and packages that its tests need."""
+    invocations = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    every = {f"{each.name} {each.variant_test_name}".strip(): each for each in invocations.op_db}
+    return {name: every[name] for name in NAMES}
 
 
 def outcome(function: Callable[..., Tensor], sample: Any) -> list[Tensor]:
@@ -50,13 +58,11 @@ def runs(info: Any) -> Callable[..., Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("needs", [True, False])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64], ids=str)
-@pytest.mark.parametrize("name", INFOS)
-def test_samples(name: str, dtype: torch.dtype, needs: bool) -> None:
-    info = INFOS[name]
-    if not info.supports_dtype(dtype, "cpu") or (needs and not dtype.is_floating_point):
-        return
+@pytest.mark.parametrize(("dtype", "needs"), KINDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_samples(infos: dict[str, Any], name: str, dtype: torch.dtype, needs: bool) -> None:
+    info = infos[name]
+    assert info.supports_dtype(dtype, "cpu")
 
     def samples() -> list[Any]:
         torch.manual_seed(0)
@@ -67,9 +73,9 @@ def test_samples(name: str, dtype: torch.dtype, needs: bool) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name, info in INFOS.items() if info.inplace_variant])
-def test_samples_in_place(name: str) -> None:
-    info = INFOS[name]
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_samples_in_place(infos: dict[str, Any], name: str) -> None:
+    info = infos[name]
     method = f"{info.name}_"
 
     def samples() -> list[Any]:
@@ -81,9 +87,9 @@ def test_samples_in_place(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", [name for name, info in INFOS.items() if info.error_inputs_func])
-def test_errors(name: str) -> None:
-    info = INFOS[name]
+@pytest.mark.parametrize("name", WITH_ERRORS)
+def test_errors(infos: dict[str, Any], name: str) -> None:
+    info = infos[name]
 
     def told() -> list[str]:
         torch.manual_seed(0)

@@ -1,6 +1,5 @@
 """Linear steps of constant features that are nearly all 0: sums over their graph, once trained on."""
 
-import subprocess
 import sys
 
 import pytest
@@ -12,6 +11,7 @@ from torch_geometric.nn import GCNConv, SAGEConv, SGConv
 import onehop
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
+from tests.processes import run_python
 
 ROWS, COLUMNS, OUT = 60, 90, 5
 
@@ -283,6 +283,6 @@ print((native.extension.peak_resident_bytes() - before) / x.nbytes)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peaks are read from Linux's /proc")
 def test_the_entries_are_found_in_less_memory_than_the_features_take():
-    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, text=True, check=False)
+    done = run_python(["-c", PEAK])
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 0.5

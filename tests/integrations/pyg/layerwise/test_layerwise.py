@@ -2,8 +2,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +22,7 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
 from onehop.streaming.layerwise import row_blocks
-from tests.processes import Stop
+from tests.processes import Stop, run_python
 
 
 @pytest.fixture
@@ -246,7 +244,7 @@ def test_a_run_that_ended_before_it_had_cleaned_up(
 
 
 MEASURED = """
-import threading, torch, onehop
+import ctypes, threading, torch, onehop
 from pathlib import Path
 from torch_geometric.nn import GCN, GraphSAGE
 
@@ -254,6 +252,7 @@ def kept(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) << 10 for line in lines if line.startswith(name + ":"))
 
+assert ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX: one heap for all threads
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = {model}.eval()
@@ -280,14 +279,7 @@ def test_no_more_memory_than_it_is_given(
     np.save(tmp_path / "x.npy", np.asarray(values, order=order))
     Graph.from_edge_index(edge_index[:, :0], 5).save(tmp_path / "small")
     np.save(tmp_path / "small.npy", np.asarray(values[:5], order=order))
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED.format(model=model, memory=memory)],
-        cwd=tmp_path,
-        env={**os.environ, "MALLOC_ARENA_MAX": "1"},
-        capture_output=True,
-        check=False,
-        text=True,
-    )
+    done = run_python(["-c", MEASURED.format(model=model, memory=memory)], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     taken = int(done.stdout)
     # It makes use of what it is given. What the C library keeps of tensors below 1 MiB, which the pool leaves

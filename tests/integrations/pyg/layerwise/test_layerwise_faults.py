@@ -1,8 +1,6 @@
 """Layer-by-layer inference where something is unusual: the model's names, its writes, the files around it."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +20,7 @@ from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import layerwise, work_folder
-from tests.processes import Stop
+from tests.processes import Stop, run_python
 
 
 @pytest.fixture
@@ -292,13 +290,6 @@ def test_a_process_that_patches_first(stored: StoredGraph, x: Tensor, tmp_path: 
     """What is listed as a function of rows is that of torch, not what the patch has put there."""
     here = Path(__file__)
     folders = os.pathsep.join([str(here.parent), str(here.parents[4]), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", PATCHED_FIRST],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": folders},
-        stderr=subprocess.PIPE,
-        check=False,
-        text=True,
-    )
+    done = run_python(["-c", PATCHED_FIRST], cwd=tmp_path, env={**os.environ, "PYTHONPATH": folders})
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load(tmp_path / "patched.npy"), np.load(tmp_path / "plain.npy"), rtol=1e-5)
