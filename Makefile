@@ -36,7 +36,7 @@ test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECO
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test coverage test-all test-thresholds test-dgl test-triton fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test coverage test-all test-thresholds test-dgl test-triton packages fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -76,6 +76,14 @@ test-triton: $(MADE)/develop $(MADE)/onehop .venv-triton/$(TRITON)/.made  ## the
 	$(call say,pytest beside triton $(TRITON))
 	PYTHONPATH=.venv-triton/$(TRITON) $(BIN)/python -m pytest $(PARALLEL) tests/benchmarks/test_gpu_ahead.py \
 	  $(if $(FILES),$(FILES),tests/kernels/triton tests/integrations/pyg/test_waits.py) $(ARGS)
+
+# Packages that are built on PyG. Those of COMPILED need C++ that pip compiles for this torch; make packages COMPILED=
+# omits them.
+PACKAGES := torch-geometric-signed-directed==1.2.0 pygod==1.1.0 anemoi-models==0.13.0
+COMPILED := torch_scatter torch_sparse torch-spatiotemporal==0.9.5 torch-geometric-temporal==0.56.2
+packages: $(MADE)/develop $(MADE)/onehop .venv-packages/.made  ## layers of packages built on PyG, with and without the patch (5 minutes)
+	$(call say,packages built on PyG)
+	.venv-packages/bin/python -m benchmarks.packages --json benchmarks/results/packages.json --page docs/packages.md $(ARGS)
 
 fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
 	$(call say,random programs with and without the patch)
@@ -187,7 +195,7 @@ macos-check: $(MADE)/macos  ## compile and link the extensions for macOS on 64-b
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/macos_check.py build/macos
 
 clean:  ## remove the environment and all that was built
-	rm -rf .venv .venv-dgl .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-dgl .venv-packages .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # --- the environment -------------------------------------------------------------------------------------
 
@@ -236,6 +244,18 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	$(call say,installing DGL 2.1.0)
 	@rm -rf .venv-dgl
 	$(PIP) install --progress-bar off --no-deps --target .venv-dgl -c constraints.txt dgl pandas
+	@touch $@
+
+# It sees the packages of .venv.
+.venv-packages/.made: constraints.txt | $(MADE)/develop
+	$(call say,installing $(PACKAGES) $(COMPILED))
+	@rm -rf .venv-packages
+	$(BIN)/python -m venv .venv-packages
+	@for site in .venv/lib/python3*/site-packages; do \
+	  echo "import site; site.addsitedir('$(CURDIR)/$$site')" > .venv-packages/$${site#.venv/}/onehop_environment.pth; \
+	done
+	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
+	  -c constraints.txt $(PACKAGES) $(COMPILED)
 	@touch $@
 
 .venv-triton/%/.made: | $(MADE)/develop

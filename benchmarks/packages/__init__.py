@@ -1,0 +1,1 @@
+"""Layers and models of packages that are built on PyG."""

@@ -1,0 +1,85 @@
+"""Layers and models of packages built on PyG, forward and backward, beside the same under ``onehop.patch()``.
+
+    python -m benchmarks.packages [--cases DiffConv,GNAConv] [--rounds 5] [--threads N] [--json FILE]
+                                  [--page FILE]
+
+Each case (``cases.py``) has a process of its own, in which results and gradients are compared before both
+ways take turns. ``make packages`` installs the packages and writes the page of the documents. A package that
+is not installed is named. A result that differs makes the exit code 1.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+import onehop
+from benchmarks import columns, harness
+from benchmarks.harness import Benchmark, Option, Options, Row
+from benchmarks.packages.cases import CASES, made, one_pass
+from onehop.bench.patched import beside_pyg
+from onehop.bench.stamp import machine_line
+from onehop.tables import Table
+
+# Relative to the largest entry: sums of float32 differ in their last digits with their order.
+TOLERANCE = 1e-3
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+def measured(order: Row) -> Row:
+    """The times of both ways and what each layer did, in a process of its own."""
+    torch.set_num_threads(order["threads"])
+    try:
+        case = made(order["case"])
+    except ImportError as missing:
+        return {"missing": str(missing)}
+    row = beside_pyg(one_pass(case), order["rounds"], TOLERANCE)
+    explained = onehop.explain(case.module, *case.operands)
+    return {**row, "path": "; ".join(dict.fromkeys(each.told for each in explained.layers))}
+
+
+def rows(options: Options) -> Iterator[Row]:
+    """Measures every case."""
+    for name in options.cases:
+        order = {"case": name, "rounds": options.rounds, "threads": options.threads}
+        maker = CASES[name]
+        yield {"case": name, "package": maker.package, "size": maker.size, **harness.apart(measured, order)}
+
+
+COLUMNS = columns.of(
+    "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; "
+    "over PyG | ratio | gain; what runs | path; not installed | missing;  | wrong | wrong"
+)
+SHOWN = columns.of(
+    "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; "
+    "over PyG | ratio/median | x; what runs | path"
+)
+
+
+def judged(options: Options, rows: list[Row]) -> dict[str, int]:
+    """Writes the page, if one was named, and counts what differs."""
+    there = [row for row in rows if "missing" not in row]
+    if options.page is not None:
+        text = options.page.read_text()
+        (before, rest), table = text.split(BEGIN, 1), Table(SHOWN, there).markdown()
+        content = f"{BEGIN}\n{machine_line()}\n\n{table}\n{END}"
+        options.page.write_text(f"{before}{content}{rest.split(END, 1)[1]}")
+    return {"different": sum(row["wrong"] for row in there)}
+
+
+BENCHMARK = Benchmark(
+    __doc__,
+    "bench packages",
+    rows,
+    COLUMNS,
+    {
+        "cases": Option(tuple(CASES), known=tuple(CASES)),
+        "page": Option(None, "the document whose table is written", kind=Path),
+    },
+    rounds=5,
+    finish=judged,
+)
+
+if __name__ == "__main__":
+    sys.exit(any(row.get("wrong") for row in BENCHMARK.main()))

@@ -1,0 +1,223 @@
+"""Layers and models of packages that are built on PyG, in the sizes of their fields.
+
+Each package is imported when one of its cases is made, because none is needed for the others.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from onehop.datasets import chung_lu
+
+HEADS = 4
+# The road sensors of METR-LA and the edges of their graph, a batch of windows, and the steps of a window.
+SENSORS, ROADS, BATCH, STEPS, SIGNAL_WIDTH = 207, 1_650, 16, 12, 32
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A layer or a model with its operands.
+
+    Attributes:
+        module: The layer or model.
+        operands: Positional operands of its ``forward``; floating-point ones need gradients.
+    """
+
+    module: Module
+    operands: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """How a case is made.
+
+    Attributes:
+        package: The package's name in the Python Package Index.
+        size: What is drawn, for people.
+        make: Makes the case.
+    """
+
+    package: str
+    size: str
+    make: Callable[[], Case]
+
+
+def _signals() -> tuple[Tensor, Tensor, Tensor]:
+    """Signals [16, 12, 207, 32] on one graph, its edges, and a weight for each."""
+    edges = torch.randint(SENSORS, (2, ROADS))
+    return torch.randn(BATCH, STEPS, SENSORS, SIGNAL_WIDTH), edges, torch.rand(ROADS)
+
+
+def _spatiotemporal(name: str, *arguments: Any, weighted: bool = True, **options: Any) -> Maker:
+    """A layer of torch-spatiotemporal."""
+
+    def make() -> Case:
+        from tsl.nn.layers import graph_convs
+
+        x, edges, weight = _signals()
+        operands = (x, edges, weight) if weighted else (x, edges)
+        return Case(getattr(graph_convs, name)(*arguments, **options), operands)
+
+    return Maker("torch-spatiotemporal", f"[{BATCH}, {STEPS}, {SENSORS}, {SIGNAL_WIDTH}]", make)
+
+
+def _graph_attention() -> Case:
+    from tsl.nn.layers.graph_convs import MultiHeadGraphAttention
+
+    x, edges, _ = _signals()
+    return Case(MultiHeadGraphAttention(SIGNAL_WIDTH, HEADS), (x, x.clone(), x.clone(), edges))
+
+
+def _forecaster(name: str, **options: Any) -> Maker:
+    """A model of torch-spatiotemporal: twelve steps from twelve, one number a sensor."""
+
+    def make() -> Case:
+        from tsl.nn import models
+
+        _, edges, weight = _signals()
+        model = getattr(models, name)(input_size=1, output_size=1, horizon=STEPS, **options)
+        return Case(model, (torch.randn(BATCH, STEPS, SENSORS, 1), edges, weight))
+
+    return Maker("torch-spatiotemporal", f"[{BATCH}, {STEPS}, {SENSORS}, 1]", make)
+
+
+def _temporal(name: str, nodes: int, edges: int, width: int, *arguments: Any) -> Maker:
+    """A recurrent layer of PyG-temporal: one step over weighted edges."""
+
+    def make() -> Case:
+        from torch_geometric_temporal.nn import recurrent
+
+        layer = getattr(recurrent, name)(width, width, *arguments)
+        return Case(layer, (torch.randn(nodes, width), chung_lu(nodes, edges), torch.rand(edges)))
+
+    return Maker("torch-geometric-temporal", f"{nodes:,} nodes, {edges:,} edges, {width}", make)
+
+
+def _signed(name: str, nodes: int, edges: int, width: int, *arguments: Any) -> Maker:
+    """A layer of PyG signed-directed over two sets of edges."""
+
+    def make() -> Case:
+        from torch_geometric_signed_directed.nn import signed
+
+        layer = getattr(signed, name)(width, width, *arguments)
+        sets = (chung_lu(nodes, edges, seed=0), chung_lu(nodes, edges, seed=1))
+        return Case(layer, (torch.randn(nodes, width), *sets))
+
+    return Maker("torch-geometric-signed-directed", f"{nodes:,} nodes, 2 x {edges:,} edges, {width}", make)
+
+
+def _directed(name: str, nodes: int, edges: int, width: int, *arguments: Any, inputs: int = 1) -> Maker:
+    """A layer of PyG signed-directed over directed edges; some take a real and an imaginary part."""
+
+    def make() -> Case:
+        from torch_geometric_signed_directed.nn import directed
+
+        layer = getattr(directed, name)(width, width, *arguments)
+        xs = [torch.randn(nodes, width) for _ in range(inputs)]
+        given = (
+            (*xs, chung_lu(nodes, edges)) if inputs > 1 else (*xs, chung_lu(nodes, edges), torch.rand(edges))
+        )
+        return Case(layer, given)
+
+    return Maker("torch-geometric-signed-directed", f"{nodes:,} nodes, {edges:,} edges, {width}", make)
+
+
+def _outliers() -> Case:
+    from pygod.nn.conv import GNAConv
+
+    return Case(GNAConv(64, 64), (torch.randn(20_000, 64), chung_lu(20_000, 160_000)))
+
+
+NODES, MESH_EDGES, MESH_WIDTH = 20_000, 120_000, 128
+
+
+def _weather_block() -> Case:
+    from anemoi.models.layers.conv import GraphConv
+    from anemoi.models.layers.utils import load_layer_kernels
+
+    layer = GraphConv(MESH_WIDTH, MESH_WIDTH, layer_kernels=load_layer_kernels({}))
+    edges = torch.randint(NODES, (2, MESH_EDGES))
+    return Case(layer, (torch.randn(NODES, MESH_WIDTH), torch.randn(MESH_EDGES, MESH_WIDTH), edges))
+
+
+def _weather_attention() -> Case:
+    from anemoi.models.layers.conv import GraphTransformerConv
+
+    shape = (HEADS, MESH_WIDTH // HEADS)
+    query, key, value = (torch.randn(NODES, *shape) for _ in range(3))
+    edges = torch.randint(NODES, (2, MESH_EDGES))
+    layer = GraphTransformerConv(shape[1])
+    return Case(layer, (query, key, value, torch.randn(MESH_EDGES, *shape), edges))
+
+
+_MESH = f"{NODES:,} nodes, {MESH_EDGES:,} edges, {MESH_WIDTH}"
+
+CASES: Mapping[str, Maker] = {
+    "DiffConv": _spatiotemporal("DiffConv", SIGNAL_WIDTH, SIGNAL_WIDTH, 2),
+    "GraphConv": _spatiotemporal("GraphConv", SIGNAL_WIDTH, SIGNAL_WIDTH),
+    "GATConv": _spatiotemporal("GATConv", SIGNAL_WIDTH, SIGNAL_WIDTH // HEADS, heads=HEADS, weighted=False),
+    "MultiHeadGraphAttention": Maker(
+        "torch-spatiotemporal", f"[{BATCH}, {STEPS}, {SENSORS}, {SIGNAL_WIDTH}]", _graph_attention
+    ),
+    "GraphWaveNetModel": _forecaster("GraphWaveNetModel", n_nodes=SENSORS, dropout=0.0),
+    "DCRNNModel": _forecaster("DCRNNModel"),
+    "GConvGRU": _temporal("GConvGRU", NODES, 200_000, 32, 2),
+    "GConvLSTM": _temporal("GConvLSTM", NODES, 200_000, 32, 2),
+    "TGCN": _temporal("TGCN", NODES, 200_000, 32),
+    "DCRNN": _temporal("DCRNN", NODES, 200_000, 32, 2),
+    "SGCNConv": _signed("SGCNConv", 10_000, 80_000, 32, True),
+    "SNEAConv": _signed("SNEAConv", 10_000, 80_000, 32, True),
+    "DiGCNConv": _directed("DiGCNConv", NODES, 160_000, 64),
+    "MagNetConv": _directed("MagNetConv", NODES, 160_000, 32, 2, 0.25, False, inputs=2),
+    "GNAConv": Maker("pygod", "20,000 nodes, 160,000 edges, 64", _outliers),
+    "Anemoi's GraphConv": Maker("anemoi-models", _MESH, _weather_block),
+    "Anemoi's GraphTransformerConv": Maker("anemoi-models", _MESH, _weather_attention),
+}
+"""By name, as the page shows them."""
+
+
+def made(name: str) -> Case:
+    """A case with drawn operands, of which those that can have gradients have them.
+
+    Raises:
+        ImportError: Its package is not installed.
+    """
+    torch.manual_seed(0)
+    case = CASES[name].make()
+    for each in case.operands:
+        # Weights of edges stay constants, as most programs have them.
+        if isinstance(each, Tensor) and each.is_floating_point() and each.dim() > 1:
+            each.requires_grad_()
+    return case
+
+
+def results(out: Any) -> list[Tensor]:
+    """The floating-point tensors of a result, complex ones as real ones."""
+    found = out if isinstance(out, tuple | list) else (out,)
+    tensors = [each for each in found if isinstance(each, Tensor)]
+    return [torch.view_as_real(each) if each.is_complex() else each for each in tensors]
+
+
+def one_pass(case: Case) -> Callable[[], list[Tensor]]:
+    """A forward and backward pass; it returns results, gradients of operands, and those of parameters.
+
+    Gradients of parameters are one vector, because some are 0 but for rounding.
+    """
+    operands = [each for each in case.operands if isinstance(each, Tensor) and each.requires_grad]
+    learned = [*operands, *(each for each in case.module.parameters() if each.requires_grad)]
+
+    def once() -> list[Tensor]:
+        torch.manual_seed(1)  # of dropout
+        outs = results(case.module(*case.operands))
+        loss = sum((each.square().mean() for each in outs), torch.zeros(()))
+        found = torch.autograd.grad(loss, learned, allow_unused=True)
+        of_operands, of_parameters = found[: len(operands)], found[len(operands) :]
+        given = [each for each in of_operands if each is not None]
+        vector = [each.flatten() for each in of_parameters if each is not None]
+        return [*(each.detach() for each in outs), *given, *([torch.cat(vector)] if vector else [])]
+
+    return once
