@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
+from onehop.machines.pim.shapes import CutRule
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import CORES, RANKS, small
+from tests.machines.pim.naive import cut, parts
 
 MACHINE = Machine(small())
 PLAN = PimPlan(sp=2, ds=2)
@@ -34,6 +36,8 @@ def test_fixed_keys_survive_json(tmp_path: Path) -> None:
     assert PimPlan(**read["plan"]) == PLAN
     assert read == json.loads(json.dumps(found.as_dict()))
     assert sum(read["phases_ms"].values()) == pytest.approx(read["total_ms"])
+    assert found.prepare_ns > 0
+    assert read["prepare_ms"] == pytest.approx(found.prepare_ns * 1e-6)
 
 
 def test_features_are_delivered_to_every_core_that_needs_them() -> None:
@@ -119,6 +123,16 @@ def test_merging_row_by_row_moves_fewer_bytes_of_narrow_slices() -> None:
     block, row = report(plan, 16), report(replace(plan, merge_order="row"), 16)
     assert row.bytes["merge"] < block.bytes["merge"]
     assert row.phases_ns["merge"] < block.phases_ns["merge"]
+
+
+def test_rows_of_several_cores_are_added_to_an_output_that_was_set_to_zero() -> None:
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", merge_order="row")
+    rule = CutRule(CORES, plan.tasklets, True, True, plan.thread_balance == "edge", 1)
+    (part,) = parts(GRAPH, [0, GRAPH.num_src])
+    rows = sum(len(core.rows) for core, _ in cut(part, rule))
+    assert rows > 100
+    # 16 columns of int32: read as a result, read and written as output.
+    assert report(plan, width=16).bytes["merge"] == rows * 3 * 64 + 100 * 64
 
 
 def test_links_between_cores_leave_one_part_to_retrieve() -> None:
