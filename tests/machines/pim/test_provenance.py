@@ -22,6 +22,12 @@ def test_exponentials_are_made_of_the_measured_products_and_sums() -> None:
         assert machine.functions[dtype].exponential == pytest.approx(expected)
 
 
+def test_comparisons_are_sums_of_integers_and_the_steps_that_order_floats() -> None:
+    machine = upmem_v1a()
+    for dtype, integer, steps in (("float32", "int32", 5), ("float64", "int64", 9)):
+        assert machine.functions[dtype].compare == machine.arithmetic[integer].accumulate + steps
+
+
 @pytest.mark.parametrize("name", ["hbm_pim_like", "aim_like"])
 def test_estimates_are_assumed_throughout(name: str) -> None:
     assert {each.kind for each in provenance(preset(name)).values()} == {ASSUMED}

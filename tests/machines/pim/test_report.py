@@ -37,7 +37,7 @@ def test_fixed_keys_survive_json(tmp_path: Path) -> None:
     assert read == json.loads(json.dumps(found.as_dict()))
     assert sum(read["phases_ms"].values()) == pytest.approx(read["total_ms"])
     assert found.prepare_ns > 0
-    assert read["prepare_ms"] == pytest.approx(found.prepare_ns * 1e-6)
+    assert read["prepare_ms"] == pytest.approx(found.prepare_ns * 1e-6, rel=1e-9)
 
 
 def test_features_are_delivered_to_every_core_that_needs_them() -> None:
