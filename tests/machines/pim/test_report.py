@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from onehop import Graph
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
 from onehop.machines.pim.shapes import CutRule
 from tests.machines.pim.graphs import HOSTILE
@@ -133,6 +134,30 @@ def test_rows_of_several_cores_are_added_to_an_output_that_was_set_to_zero() -> 
     assert rows > 100
     # 16 columns of int32: read as a result, read and written as output.
     assert report(plan, width=16).bytes["merge"] == rows * 3 * 64 + 100 * 64
+
+
+@pytest.mark.parametrize("fold", ["serial", "tree"])
+def test_tasklets_without_edges_take_no_time(fold: str) -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [0, 0, 5]]), num_nodes=8)
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", thread_balance="edge", fold=fold)
+    busy = MACHINE.simulate(graph, 16, plan, "int32").tasklet_busy_ns
+    assert busy.min() == 0
+    assert (busy > 0).sum() == 3
+
+
+def test_the_sums_that_a_tasklets_last_row_is_added_to_are_read_once() -> None:
+    """Of six edges in one row to four: the second row costs that read more than the third and fourth."""
+    machine = Machine(small().with_(cores=1, ranks=1))
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", thread_balance="edge", tasklets=1)
+    busy = []
+    for rows in (1, 2, 3, 4):
+        edge_index = torch.stack([torch.arange(6), torch.arange(6).clamp(max=rows - 1)])
+        graph = Graph.from_edge_index(edge_index, num_nodes=8)
+        busy.append(float(machine.simulate(graph, 16, plan, "int32").tasklet_busy_ns.max()))
+    second, third, fourth = np.diff(busy)
+    assert third == pytest.approx(fourth)
+    read = np.interp(16 * 4, *zip(*machine.config.core.dma_read_cycles, strict=True))
+    assert second - third == pytest.approx(read * machine.config.cycle_ns)
 
 
 def test_links_between_cores_leave_one_part_to_retrieve() -> None:
