@@ -10,7 +10,8 @@ file.
 A case is 50,000 requests of our own generator, seed 1, one channel, or one pseudo-channel, of one rank;
 queues of 32, FR-FCFS, rows first. They are handed over as byte addresses, for its other format merges writes.
 The run ends when the last request is accepted. What differs from Ramulator's presets: DDR4's refresh
-is 420 and 9,360 clocks (DRAMsim3), HBM has one pseudo-channel.
+is 420 and 9,360 clocks (DRAMsim3), HBM1's distances of ACTs are 2, 3 and 15 clocks (gem5, DRAMsim3), HBM2
+and HBM3 have one pseudo-channel.
 """
 
 import argparse
@@ -45,9 +46,13 @@ DEVICES = {
     "DDR4_2400": Reference(
         "DDR4", "DDR4_8Gb_x8", "DDR4_2400R", "GenericDDR", (("nRFC", 420), ("nREFI", 9360))
     ),
+    "DDR3_1600K": Reference("DDR3", "DDR3_4Gb_x8", "DDR3_1600K", "GenericDDR"),
     "DDR5_4800AN": Reference("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", "GenericDDR"),
     "DDR5_6400AN": Reference("DDR5", "DDR5_16Gb_x8", "DDR5_6400AN", "GenericDDR"),
     "LPDDR5_6400": Reference("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400", "LPDDR5", bank_refresh="PerBank"),
+    "HBM1_1000": Reference(
+        "HBM1", "HBM1_2Gb", "HBM1_1Gbps", "HBM12", (("nRRDS", 2), ("nRRDL", 3), ("nFAW", 15)), "PerBank"
+    ),
     "HBM2_2000": Reference("HBM2", "HBM2_8Gb", "HBM2_2000Mbps", "HBM12", _ONE_PSEUDO_CHANNEL, "PerBank"),
     "HBM3_6400": Reference(
         "HBM3", "HBM3_4Gb", "HBM3_6400Mbps", "HBM34", _ONE_PSEUDO_CHANNEL, "HBM34PerBankRefresh"

@@ -50,7 +50,13 @@ TESTS += [
     "tuner/test_plan_axes.py",
     "tuner/test_products.py",
 ]
-TOO_SLOW = {"test_host_suite.py", "test_convergence.py", "test_two_hosts.py", "test_memory.py"}
+TOO_SLOW = {
+    "distributed/test_memory.py",
+    "distributed/test_two_hosts.py",
+    "integrations/pyg/test_convergence.py",
+    "integrations/pyg/test_host_suite.py",
+    "ops/test_memory.py",
+}
 LEAST_SHARE = 0.9
 
 
@@ -113,7 +119,8 @@ def modules(names: list[str]) -> list[Path]:
 def test_files(patterns: list[str]) -> list[Path]:
     """Those of some patterns."""
     found = [path for pattern in patterns for path in sorted(Path("tests").glob(pattern))]
-    return [path for path in found if path.match("test_*.py") and path.name not in TOO_SLOW]
+    slow = {Path("tests", name) for name in TOO_SLOW}
+    return [path for path in found if path.match("test_*.py") and path not in slow]
 
 
 def attempt(mutant: Mutant, recorded: Recording, number: str) -> Result:

@@ -40,6 +40,15 @@ def test_table_names_phases_bytes_energy_and_figures() -> None:
     assert "idle" not in text
 
 
+def test_times_have_the_largest_unit_that_they_reach() -> None:
+    phases = {"a": 0.5, "b": 1e3, "c": 1e6, "d": 1e9, "e": 999.0}
+    lines = str(Report(machine="toy", phases_ns=phases, bytes={}, energy_nj={})).splitlines()
+    found = {
+        words[0]: " ".join(words[1:3]) for line in lines if (words := line.split()) and words[0] in phases
+    }
+    assert found == {"a": "0.5 ns", "b": "1 us", "c": "1 ms", "d": "1 s", "e": "999 ns"}
+
+
 def test_plot_is_a_picture(tmp_path: Path) -> None:
     with drawn() as figures:
         report().plot(tmp_path / "phases.png")

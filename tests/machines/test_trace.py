@@ -25,6 +25,20 @@ def test_lanes_of_a_group_share_a_process() -> None:
     assert len({event["tid"] for event in spans}) == 3
 
 
+def test_groups_and_lines_are_named_once() -> None:
+    trace = Trace()
+    for lane in ("ranks/0", "ranks/1", "host", "ranks/0"):
+        trace.add(lane, "work", 0, 1)
+    named = [event for event in trace.as_dict()["traceEvents"] if event["ph"] == "M"]
+    assert [(event["name"], event["args"]["name"], event["pid"]) for event in named] == [
+        ("process_name", "ranks", 1),
+        ("thread_name", "0", 1),
+        ("thread_name", "1", 1),
+        ("process_name", "host", 2),
+        ("thread_name", "host", 2),
+    ]
+
+
 def test_shift_moves_every_span_and_leaves_the_original() -> None:
     trace = Trace()
     trace.add("a", "x", 5, 5)

@@ -1,6 +1,7 @@
 """IO-aware kernels and iSpLib: what is counted, by hand; what is measured, for its form."""
 
 import contextlib
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from onehop import native
 from onehop.bench.models import ModelResult
 from onehop.bench.timing import Ratio, Times
 from onehop.reproduce import io_aware, isplib
-from onehop.reproduce.io_aware import counted, layers, reordering
+from onehop.reproduce.io_aware import baselines, counted, layers, reordering
 from onehop.reproduce.twins import Twin, silent
 
 
@@ -77,15 +78,36 @@ def test_saved_storages_count_once() -> None:
 def test_layers_are_checked_then_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layers, "_TWIN", Twin("cora", 1.0))
     monkeypatch.setattr(layers, "_QUICK_ROUNDS", 1)
+    reason = baselines.why_not_dgl()
     found = layers.measured(True, silent)
     assert len(found) == 8
-    rows = layers.rows(found)
-    assert all(row.ours is not None and row.ours > 0 and row.paper is None for row in rows)
+    timed, absent = [], []
+    for row in layers.rows(found):
+        (timed if row.ours is not None else absent).append(row)
+    assert all(row.ours is not None and row.ours > 0 and row.paper is None for row in timed)
+    names = {row.figure.partition(" on this processor")[0] for row in timed}
+    assert {f"{family} over PyG" for family in layers._families()} <= names
+    assert {f"{family} over torch's kept sparse product" for family in ("min", "sum (GCN)")} <= names
+    assert [row.note for row in absent] == ([] if reason is None else [f"Needs DGL: {reason}."])
     (chart,) = layers.charts(found)
     assert [series.label for series in chart.series] == ["PyG (baseline)", "onehop"]
     wrong = layers.Timed("GATv2", "forward", "cora twin", wrong={"onehop": "results differ by 0.5"})
     assert layers.rows([wrong])[0].note == "Not timed: results differ by 0.5."
     assert layers.charts([wrong]) == ()
+
+
+def test_a_baseline_with_other_numbers_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def twice(layer: Any, edges: baselines.Edges) -> baselines.Forward:
+        return lambda x: 2 * layer(x, edges.edge_index)
+
+    monkeypatch.setattr(layers, "_TWIN", Twin("cora", 1.0))
+    monkeypatch.setattr(layers, "_QUICK_ROUNDS", 1)
+    least = layers._families()["min"]
+    monkeypatch.setattr(layers, "_families", lambda: {"min": least})
+    monkeypatch.setattr(baselines, "by_sparse_products", twice)
+    for one in layers.measured(True, silent):
+        assert one.wrong == {baselines.SPARSE: "results differ by 1"}
+        assert baselines.SPARSE not in one.times
 
 
 def test_the_largest_saving_of_memory_is_named() -> None:

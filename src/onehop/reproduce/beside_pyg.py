@@ -9,14 +9,15 @@ from onehop.reproduce import tables
 from onehop.reproduce.tables import Chart, Row, Series, number
 
 
-def row(figure: str, found: Compared, remark: str, over: str = PYG.name) -> Row:
+def row(figure: str, found: Compared, remark: str, over: str = PYG.name, whose: str = "PyG") -> Row:
     """The time of another way over ours, and the quartiles of the rounds; or why they were not timed.
 
     Args:
         figure: Name of the figure.
         found: Times of both.
         remark: The end of the note, after both medians.
-        over: Name of the other way, a variant of PyG.
+        over: Name of the other way.
+        whose: What the note calls it.
     """
     ratio = found.ratio(over, ONEHOP.name)
     if ratio is None:
@@ -25,7 +26,7 @@ def row(figure: str, found: Compared, remark: str, over: str = PYG.name) -> Row:
         return tables.row(figure, "x", f"Not timed: {reasons}.")
     ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, over))
     values = (ratio.median, ratio.lower_quartile, ratio.upper_quartile)
-    return tables.row(figure, "x", f"{theirs} ms with PyG, {ours} {remark}", values)
+    return tables.row(figure, "x", f"{theirs} ms with {whose}, {ours} {remark}", values)
 
 
 def charts(name: str, title: str, found: Mapping[str, Compared]) -> tuple[Chart, ...]:

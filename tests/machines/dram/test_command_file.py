@@ -6,7 +6,7 @@ from copy import copy
 import pytest
 
 from onehop.errors import ArgumentError, StorageError
-from onehop.machines.dram import Access, Memory, check_commands, preset, write_commands
+from onehop.machines.dram import Access, Memory, check_commands, command_file, preset, write_commands
 from tests.machines.dram.command_lines import lines_of, wrong
 
 SOON = {"refi": 901}
@@ -21,6 +21,8 @@ CASES = {
     "LPDDR5, one bank": ("LPDDR5_6400", {}, {"refresh_mode": "same_bank"}, ".csv"),
     "LPDDR5, recorded": ("LPDDR5_6400", {}, {"refresh_mode": "same_bank"}, ".trace"),
     "HBM2": ("HBM2_2000", SOON, {}, ".trace"),
+    "HBM1, one bank": ("HBM1_1000", {}, {"refresh_mode": "same_bank"}, ".trace"),
+    "DDR3": ("DDR3_1600K", SOON, {"ranks": 2}, ".trace"),
 }
 
 
@@ -148,6 +150,15 @@ def test_lines_look_as_the_others_have_them(tmp_path):
         # The ninth burst is the second one of the first bank's row: the 17th transfer.
         ninth = {".csv": "RD,0,0,0,0,16,", ".trace": "RD,0,0,0,0,0,1,0,-1"}[ending]
         assert sum(line.endswith(ninth) for line in lines) == 1
+
+
+def test_the_share_that_is_written_grows_to_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(command_file, "_CHUNK", 7)
+    memory = Memory(preset("DDR4_2400"))
+    run = memory.commands(memory.requests(Access("random", 64), 20))
+    told = []
+    lines = sum(write_commands(tmp_path / "all.csv", run, memory, told.append).values())
+    assert told == pytest.approx([*(7 * (i + 1) / lines for i in range((lines - 1) // 7)), 1.0])
 
 
 @pytest.mark.parametrize(

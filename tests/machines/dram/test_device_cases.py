@@ -10,6 +10,7 @@ from benchmarks.machines import dram_reference
 from onehop.machines.dram import PRESETS, Access, Memory, preset
 
 TABLE = Path(__file__).parents[3] / "benchmarks" / "machines" / "dram_devices.csv"
+KINDS = ("DDR3", "DDR4", "DDR5", "LPDDR5", "HBM1", "HBM2", "HBM3")
 CASES = {row["name"]: row for row in csv.DictReader(TABLE.read_text().splitlines())}
 
 
@@ -30,13 +31,14 @@ def test_within_a_percent_with_as_many_rows_opened(row):
 
 def test_the_table_has_every_kind_of_device_policy_and_mix():
     kinds = {row["device"].split("_")[0] for row in CASES.values()}
-    assert kinds == {name.split("_")[0] for name in PRESETS} == {"DDR4", "DDR5", "LPDDR5", "HBM2", "HBM3"}
+    assert kinds == {name.split("_")[0] for name in PRESETS} == set(KINDS)
     for kind in kinds:
         of_kind = [row for row in CASES.values() if row["device"].startswith(kind + "_")]
         assert {row["close_after"] for row in of_kind} >= {"0", "1", "4"}
         assert any(0 < float(row["write_share"]) < 1 for row in of_kind)
     assert {row["device"] for row in CASES.values() if row["refresh_mode"] == "same_bank"} == {
         "LPDDR5_6400",
+        "HBM1_1000",
         "HBM2_2000",
         "HBM3_6400",
     }

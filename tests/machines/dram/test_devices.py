@@ -19,6 +19,8 @@ TIMINGS = [entry.name for entry in fields(Timing)]
         ("DDR5_5600AN", 22.41),
         ("DDR5_6400AN", 25.64),
         ("DDR4_2400", 19.2),
+        ("DDR3_1600K", 12.8),
+        ("HBM1_1000", 16.0),
     ],
 )
 def test_a_preset_has_the_bandwidth_of_its_grade(name, peak):
@@ -28,6 +30,12 @@ def test_a_preset_has_the_bandwidth_of_its_grade(name, peak):
 def test_a_ddr5_rank_is_of_8_gib_with_rows_of_4_kib():
     shape = preset("DDR5_4800AN").organisation
     assert (shape.rank_bytes, shape.row_bytes, shape.banks) == (8 << 30, 4096, 32)
+
+
+def test_a_channel_of_hbm1_is_of_2_gbit_and_a_ddr3_rank_of_4_gib_without_bank_groups():
+    channel, rank = preset("HBM1_1000").organisation, preset("DDR3_1600K").organisation
+    assert (8 * channel.rank_bytes, channel.row_bytes, channel.banks) == (2 << 30, 2048, 8)
+    assert (rank.rank_bytes, rank.row_bytes, rank.banks, rank.bank_groups) == (4 << 30, 8192, 8, 1)
 
 
 def test_presets_are_frozen():

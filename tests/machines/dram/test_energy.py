@@ -15,6 +15,8 @@ from onehop.machines.dram.report import CommandCounts, energy_by_command
 # By device: devices of a rank, and by supply: V; mA of IDD0, 2N, 3N, 4R, 4W, 5B; None where it is not known.
 SUPPLIES = {
     "DDR4_2400": (8, [(1.2, 48, 34, 43, 135, 123, 250)]),
+    "DDR3_1600K": (8, [(1.35, 55, 32, 38, 157, 125, 235)]),
+    "HBM1_1000": (1, [(1.2, 65, 40, 55, 360, 440, 250)]),
     "DDR5_4800AN": (4, [(1.1, 122, 92, 142, 530, 479, 277)]),
     "LPDDR5_6400": (
         1,

@@ -92,6 +92,19 @@ def test_the_curve_goes_through_the_command_level_and_lies_between():
     assert min(at[0], at[2]) <= at[1] <= max(at[0], at[2])
 
 
+def test_the_curves_counts_are_a_burst_s_times_the_bursts():
+    access, bursts = Access("random", 128), 300_000
+    memory = Memory(MEMORY.dram, ranks=2)
+    cost, report = memory.cost(access, "curve"), memory.run(access, bursts, "curve")
+    assert report.cycles == round(bursts * cost.cycles)
+    assert report.activations == round(bursts * cost.activations)
+    assert report.row_misses == round(bursts * cost.misses)
+    assert report.row_hits + report.activations == bursts
+    assert report.row_conflicts == report.activations - report.row_misses
+    # Each of two ranks, once in every REFI.
+    assert report.refreshes == 2 * int(report.cycles / memory.dram.timing.refi) > 0
+
+
 def test_a_run_that_is_no_whole_burst_moves_whole_bursts():
     assert MEMORY.time_ns(10, Access("random", 65)) == MEMORY.time_ns(10, Access("random", 128))
 

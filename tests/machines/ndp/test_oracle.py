@@ -186,6 +186,8 @@ def test_retiling(both, flags_in_dram):
     assert found.activations == pytest.approx(expected.opened)
     lists = found.bytes["retile_lists"] + found.bytes["retile_tile_lists"]
     assert lists == expected.channel_bytes
+    # Every rank stores the whole list, four bytes a node.
+    assert found.bytes["retile_stored"] == 4 * both.graph.num_dst * machine.config.topology.ranks
     assert (found.bytes["retile_flags"] > 0) == flags_in_dram
     # What it adds is what is not hidden.
     assert found.time_ns == pytest.approx(

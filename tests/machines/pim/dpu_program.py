@@ -1,6 +1,7 @@
 """Builds the DPU program for this machine, on the shim of the vendor's runtime, and runs it on one slice."""
 
 import dataclasses
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -10,6 +11,16 @@ import numpy as np
 
 SOURCES = Path(__file__).parents[3] / "csrc" / "pim"
 COMPILER = shutil.which("cc")
+# Under make sanitize the programs have sanitizers too.
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1")
+FLAGS = (
+    "-std=gnu11",
+    "-O1",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    *(SANITIZERS if "ONEHOP_SANITIZED" in os.environ else ()),
+)
 # What the program is compiled from: file, and its way of sharing rows.
 VARIANTS = {
     "csr": ("csr", "ROWS"),
@@ -45,17 +56,7 @@ class Build:
         stem, sync = VARIANTS[self.variant]
         c_type = [C_TYPES.get(str(dtype), f"{dtype}_t") for dtype in (self.feature, self.sum_dtype)]
         common = [
-            *(
-                COMPILER,
-                "-std=gnu11",
-                "-O1",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-fwrapv",
-                "-pthread",
-                *self.flags,
-            ),
+            *(COMPILER, *FLAGS, "-fwrapv", "-pthread", *self.flags),
             *(f"-DNR_TASKLETS={self.tasklets}", f"-DFEATURE={c_type[0]}", f"-DSUM={c_type[1]}"),
             *(
                 f"-DSYNC=SYNC_{sync}",

@@ -1,5 +1,6 @@
 """Configurations: TOML, checks, presets."""
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,29 @@ def test_bad_toml_is_an_error_that_names_the_fault(text: str, message: str) -> N
 def test_bad_values_are_errors(changes: dict, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         upmem_v1a().with_(**changes)
+
+
+@pytest.mark.parametrize(
+    ("part", "dtype", "change", "message"),
+    [
+        ("arithmetic", "int32", {"accumulate": -1.0}, r"arithmetic\.int32\.accumulate"),
+        ("arithmetic", "float32", {"significant_bits": 2.5}, r"arithmetic\.float32\.significant_bits"),
+        ("arithmetic", "complex64", {}, "arithmetic: unknown dtype 'complex64'"),
+        ("functions", "float32", {"divide": 0.0}, r"functions\.float32\.divide"),
+        ("functions", "int32", {}, "functions: expected floating-point dtypes of arithmetic, .* got 'int32'"),
+    ],
+)
+def test_bad_costs_of_a_dtype_are_errors(part: str, dtype: str, change: dict, message: str) -> None:
+    machine = upmem_v1a()
+    costs = getattr(machine, part)
+    entry = dataclasses.replace(costs.get(dtype, costs["float32"]), **change)
+    with pytest.raises(ConfigurationError, match=message):
+        dataclasses.replace(machine, **{part: {**costs, dtype: entry}})
+
+
+def test_no_dtype_at_all_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="arithmetic: expected at least one dtype, got none"):
+        dataclasses.replace(upmem_v1a(), arithmetic={}, functions={})
 
 
 def test_machine_says_what_it_is_and_which_dtypes_it_has() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from onehop import ConfigurationError
 from onehop.machines.pim import Machine, PimPlan, load, upmem_v1a
-from tests.machines.pim.dpu_program import C_TYPES, COMPILER, SOURCES, Build, Slice
+from tests.machines.pim.dpu_program import C_TYPES, COMPILER, FLAGS, SOURCES, Build, Slice
 from tests.machines.pim.graphs import HOSTILE
 from tests.pairs import pairwise
 
@@ -32,7 +32,7 @@ def built(folder: Path, build: Build) -> Path:
     if not path.exists():
         types = [C_TYPES.get(str(dtype), f"{dtype}_t") for dtype in (build.feature, build.sum_dtype)]
         command = [
-            *(str(COMPILER), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{SDK}", f"-I{SOURCES}"),
+            *(str(COMPILER), *FLAGS, f"-I{SDK}", f"-I{SOURCES}"),
             *(f"-DNR_TASKLETS={build.tasklets}", f"-DFEATURE={types[0]}", f"-DSUM={types[1]}"),
             *(f"-DCORES={CORES}", f"-DRANKS={RANKS}", f'-DEMULATED_FOLDER="{folder}"'),
             *(str(SOURCES / name) for name in ("host.c", "host_measure.c")),

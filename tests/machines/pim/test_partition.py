@@ -5,6 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from onehop.errors import ArgumentError
 from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.shapes import CutRule, edge_bounds, equal_bounds
 from tests.machines.pim.graphs import HOSTILE
@@ -87,6 +88,12 @@ def test_bounds_cover_all_columns() -> None:
     assert equal_bounds(10, 4).tolist() == [0, 3, 6, 9, 10]
     assert equal_bounds(2, 4).tolist() == [0, 1, 2, 2, 2]
     assert equal_bounds(0, 2).tolist() == [0, 0, 0]
+
+
+def test_more_parts_than_any_machine_has_are_refused() -> None:
+    for bounds in (lambda: equal_bounds(10_000, 4097), lambda: edge_bounds(np.ones(10_000, np.int64), 4097)):
+        with pytest.raises(ArgumentError, match=r"sp \* block_rounds must be at most 4096, got 4097"):
+            bounds()
 
 
 def test_edge_bounds_balance_edges() -> None:

@@ -13,6 +13,21 @@ def test_every_constant_of_upmem_is_marked_and_nothing_else() -> None:
     assert provenance(upmem_v1a()) == dict(CONSTANTS)
 
 
+def test_exponentials_are_made_of_the_measured_products_and_sums() -> None:
+    """40 instructions to split off the exponent and look up; then 1 product and 2 sums, or 6 of both."""
+    machine = upmem_v1a()
+    for dtype, products, sums in (("float32", 1, 2), ("float64", 6, 6)):
+        costs = machine.arithmetic[dtype]
+        expected = 40 + products * costs.multiply_full + sums * costs.accumulate
+        assert machine.functions[dtype].exponential == pytest.approx(expected)
+
+
+def test_comparisons_are_sums_of_integers_and_the_steps_that_order_floats() -> None:
+    machine = upmem_v1a()
+    for dtype, integer, steps in (("float32", "int32", 5), ("float64", "int64", 9)):
+        assert machine.functions[dtype].compare == machine.arithmetic[integer].accumulate + steps
+
+
 @pytest.mark.parametrize("name", ["hbm_pim_like", "aim_like"])
 def test_estimates_are_assumed_throughout(name: str) -> None:
     assert {each.kind for each in provenance(preset(name)).values()} == {ASSUMED}

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from onehop import Graph
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art
+from onehop.machines.pim.shapes import CutRule
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import CORES, RANKS, small
+from tests.machines.pim.naive import cut, parts
 
 MACHINE = Machine(small())
 PLAN = PimPlan(sp=2, ds=2)
@@ -34,6 +37,8 @@ def test_fixed_keys_survive_json(tmp_path: Path) -> None:
     assert PimPlan(**read["plan"]) == PLAN
     assert read == json.loads(json.dumps(found.as_dict()))
     assert sum(read["phases_ms"].values()) == pytest.approx(read["total_ms"])
+    assert found.prepare_ns > 0
+    assert read["prepare_ms"] == pytest.approx(found.prepare_ns * 1e-6, rel=1e-9)
 
 
 def test_features_are_delivered_to_every_core_that_needs_them() -> None:
@@ -119,6 +124,40 @@ def test_merging_row_by_row_moves_fewer_bytes_of_narrow_slices() -> None:
     block, row = report(plan, 16), report(replace(plan, merge_order="row"), 16)
     assert row.bytes["merge"] < block.bytes["merge"]
     assert row.phases_ns["merge"] < block.phases_ns["merge"]
+
+
+def test_rows_of_several_cores_are_added_to_an_output_that_was_set_to_zero() -> None:
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", merge_order="row")
+    rule = CutRule(CORES, plan.tasklets, True, True, plan.thread_balance == "edge", 1)
+    (part,) = parts(GRAPH, [0, GRAPH.num_src])
+    rows = sum(len(core.rows) for core, _ in cut(part, rule))
+    assert rows > 100
+    # 16 columns of int32: read as a result, read and written as output.
+    assert report(plan, width=16).bytes["merge"] == rows * 3 * 64 + 100 * 64
+
+
+@pytest.mark.parametrize("fold", ["serial", "tree"])
+def test_tasklets_without_edges_take_no_time(fold: str) -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2], [0, 0, 5]]), num_nodes=8)
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", thread_balance="edge", fold=fold)
+    busy = MACHINE.simulate(graph, 16, plan, "int32").tasklet_busy_ns
+    assert busy.min() == 0
+    assert (busy > 0).sum() == 3
+
+
+def test_the_sums_that_a_tasklets_last_row_is_added_to_are_read_once() -> None:
+    """Of six edges in one row to four: the second row costs that read more than the third and fourth."""
+    machine = Machine(small().with_(cores=1, ranks=1))
+    plan = PimPlan(sp=1, ds=1, format="coo", core_balance="edge", thread_balance="edge", tasklets=1)
+    busy = []
+    for rows in (1, 2, 3, 4):
+        edge_index = torch.stack([torch.arange(6), torch.arange(6).clamp(max=rows - 1)])
+        graph = Graph.from_edge_index(edge_index, num_nodes=8)
+        busy.append(float(machine.simulate(graph, 16, plan, "int32").tasklet_busy_ns.max()))
+    second, third, fourth = np.diff(busy)
+    assert third == pytest.approx(fourth)
+    read = np.interp(16 * 4, *zip(*machine.config.core.dma_read_cycles, strict=True))
+    assert second - third == pytest.approx(read * machine.config.cycle_ns)
 
 
 def test_links_between_cores_leave_one_part_to_retrieve() -> None:

@@ -9,7 +9,7 @@ from onehop import ArgumentError, Graph
 from onehop.datasets import chung_lu
 from onehop.machines.pim import BalancedShapes, Machine, PimPlan, prior_art, tune, upmem_v1a
 from onehop.machines.pim.published_tuner import predictions
-from onehop.machines.pim.search import candidates
+from onehop.machines.pim.search import Estimator, candidates
 from onehop.machines.pim.shapes import CutRule
 from onehop.machines.pim.tuner import exhaustive, simulated_ns
 from tests.machines.pim.graphs import HOSTILE
@@ -190,3 +190,15 @@ def test_where_nothing_fits_at_once_a_machine_streams() -> None:
     out, report = tiny.aggregate(HOSTILE["uniform"], torch.ones(100, 64))
     assert report.plan.rounds * report.plan.block_rounds > 1
     assert torch.equal(out, Machine(small()).aggregate(HOSTILE["uniform"], torch.ones(100, 64))[0])
+
+
+@pytest.mark.parametrize(("sp", "ds"), [(1, 4), (8, 4), (8, 8), (4, 32)])
+def test_on_an_even_graph_the_estimate_is_the_simulation(sp: int, ds: int) -> None:
+    """Up to 32 clusters share a rank's features by broadcast; more of them are sent theirs."""
+    edge_index = torch.randint(0, 20_000, (2, 200_000), generator=torch.Generator().manual_seed(0))
+    graph = Graph.from_edge_index(edge_index, num_nodes=20_000)
+    machine, plan = Machine(upmem_v1a()), PimPlan(sp=sp, ds=ds)
+    estimator = Estimator(machine.config, machine.shapes(graph), 128, machine.kernel(plan, "int32", False))
+    found = machine.simulate(graph, 128, plan, "int32")
+    assert (found.phases_ns["broadcast"] > 0) == (sp * ds <= 32)
+    assert estimator.estimates([plan])[0] == pytest.approx(found.total_ns, rel=0.01)

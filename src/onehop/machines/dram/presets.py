@@ -16,6 +16,9 @@ its current again. The formulas are DRAMPower's; ``docs/machines/dram.md`` has b
   would be negative.
 * DDR4: eight devices of 8 Gb, with DRAMsim3's currents (IDD0 48, 2N 34, 3N 43, 4R 135, 4W 123, 5AB 250 mA at
   1.2 V). Standby is 3N, with one open bank as with all.
+* DDR3: the same with DRAMsim3's DDR3 4 Gb x8 (IDD0 55, 2N 32, 3N 38, 4R 157, 4W 125, 5AB 235 mA at 1.35 V).
+* HBM1: the same with one channel of DRAMsim3's HBM1 (IDD0 65, 2N 40, 3N 55, 4R 360, 4W 440, 5AB 250 mA at
+  1.2 V), whose file names no sheet.
 * LPDDR5: one device of 16 Gb, at 1.05 V (IDD0 53, 2N 32.5, 3N 40, 4R 390, 4W 265, 5 205 mA) and at 1.8 V
   (3.8, 1.5, 2.8, 18, 16.5 mA). These are of 7500 Mb/s, so 4R and 4W add 6400 / 7500 of that to 3N. Standby is
   3N.
@@ -34,7 +37,9 @@ _FILES = (
     "ddr5_5600an",
     "ddr5_6400an",
     "ddr4_2400",
+    "ddr3_1600k",
     "lpddr5_6400",
+    "hbm1_1000",
     "hbm2_2000",
     "hbm3_6400",
 )

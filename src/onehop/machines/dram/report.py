@@ -105,9 +105,7 @@ class DramReport:
             raise ArgumentError(f"report: expected what to_json wrote ({error}).") from error
 
 
-def report(
-    dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_share: float = 1.0
-) -> DramReport:
+def report(dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_share: float) -> DramReport:
     """A report from counts.
 
     Args:

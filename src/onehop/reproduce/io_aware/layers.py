@@ -1,8 +1,9 @@
-"""Layers on this processor: the bytes that they keep for gradients, and times beside PyG's."""
+"""Layers on this processor: the bytes that they keep for gradients, and times beside PyG, torch and DGL."""
 
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from onehop.bench.timing import Compared, Context, interleave, within
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.datasets import chung_lu
 from onehop.reproduce import beside_pyg
+from onehop.reproduce.io_aware import baselines
 from onehop.reproduce.tables import Chart, Row, row
 from onehop.reproduce.twins import Progress, Twin
 
@@ -139,45 +141,74 @@ def measured(quick: bool, progress: Progress) -> list[Timed]:
 
 
 def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Timed]:
-    def forward() -> Tensor:
-        with torch.no_grad():
-            out: Tensor = layer(x, edge_index)
-        return out
-
-    def both() -> None:
-        layer.zero_grad()
-        layer(x.detach().requires_grad_(), edge_index).sum().backward()
-
+    ways = _ways(layer, x, edge_index)
     # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
-    contexts: dict[str, Context] = {
-        PYG.name: contextlib.nullcontext,
-        ONEHOP.name: lambda: onehop.patch(reuse=False),
-    }
-    expected, ours = (within(context, forward) for context in contexts.values())
-    apart = float((ours - expected).abs().max() / expected.abs().max())
+    contexts: dict[str, Context] = {ONEHOP.name: lambda: onehop.patch(reuse=False)}
     found = []
-    steps: dict[str, Callable[[], object]] = {"forward": forward, "forward and backward": both}
-    for step, call in steps.items():
+    for step in ("forward", "forward and backward"):
         timed = Timed(name, step, graph)
-        if apart <= _TOLERANCE:
-            rounds = _QUICK_ROUNDS if quick else _ROUNDS
-            timed.times = interleave(dict.fromkeys(contexts, call), rounds, contexts=contexts)
-        else:
-            timed.wrong[ONEHOP.name] = f"results differ by {apart:.2g}"
+        calls = {way: partial(_step, step, layer, forward, x) for way, forward in ways.items()}
+        results = {
+            way: within(contexts.get(way, contextlib.nullcontext), call) for way, call in calls.items()
+        }
+        for way, result in results.items():
+            expected = results[PYG.name]
+            apart = float((result - expected).abs().max() / expected.abs().max())
+            if not apart <= _TOLERANCE:
+                timed.wrong[way] = f"results differ by {apart:.2g}"
+        right = {way: call for way, call in calls.items() if way not in timed.wrong}
+        timed.times = interleave(right, _QUICK_ROUNDS if quick else _ROUNDS, contexts=contexts)
         found.append(timed)
     return found
 
 
+def _ways(layer: Any, x: Tensor, edge_index: Tensor) -> dict[str, baselines.Forward]:
+    """The layer as PyG and onehop run it, and those of the baselines that can be had."""
+    edges = baselines.Edges.of(layer, edge_index, x.size(0))
+    found: dict[str, baselines.Forward] = dict.fromkeys(
+        (PYG.name, ONEHOP.name), lambda rows: layer(rows, edge_index)
+    )
+    product = baselines.by_sparse_products(layer, edges)
+    if product is not None:
+        found[baselines.SPARSE] = product
+    if baselines.why_not_dgl() is None:
+        found[baselines.DGL] = baselines.by_dgl(layer, edges)
+    return found
+
+
+def _step(step: str, layer: Any, forward: baselines.Forward, x: Tensor) -> Tensor:
+    """The result of a forward pass [N, F] or, with its backward pass, the features' gradient [N, F]."""
+    if step == "forward":
+        with torch.no_grad():
+            return forward(x)
+    layer.zero_grad()
+    leaf = x.detach().requires_grad_()
+    forward(leaf).sum().backward()
+    assert leaf.grad is not None
+    return leaf.grad
+
+
 def rows(found: Sequence[Timed]) -> list[Row]:
-    """PyG's time over ours, with the quartiles of the rounds."""
-    return [
+    """The time of each baseline over ours, with the quartiles of the rounds."""
+    over = {PYG.name: "PyG", baselines.SPARSE: baselines.SPARSE, baselines.DGL: baselines.DGL}
+    timed = [
         beside_pyg.row(
-            f"{one.name} over PyG on this processor, {one.step}, F = {_WIDTH}, {one.graph}",
+            f"{one.name} over {text} on this processor, {one.step}, F = {_WIDTH}, {one.graph}",
             one,
             "here; the paper's is over DGL on a GPU.",
+            way,
+            text,
         )
         for one in found
+        for way, text in over.items()
+        if way == PYG.name or way in {**one.times, **one.wrong}
     ]
+    reason = baselines.why_not_dgl()
+    return (
+        timed
+        if reason is None
+        else [*timed, row("layers over DGL on this processor", "x", f"Needs DGL: {reason}.")]
+    )
 
 
 def charts(found: Sequence[Timed]) -> tuple[Chart, ...]:
