@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop.graph import Graph
 from onehop.kernels.cpu import message as kernel
-from onehop.messages import EXTREMA, Input, Program, Sweep, backward_sweeps, forward_sweeps, ties_sweep
+from onehop.messages import EXTREMA, Program, Sweep, backward_sweeps, forward_sweeps, ties_sweep
 from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.message import message as reference
 
@@ -125,21 +125,16 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
     first = max(tensors) + 1
     with torch.no_grad():
         for sweep in sweeps:
-            inputs = [_input(each, tensors, others) for each in sweep.inputs]
+            inputs = []
+            for given in sweep.inputs:
+                tensor = dict(others)[given.at] if given.gradient else tensors[given.at]
+                inputs.append(tensor.t() if given.turned else tensor)
             for result, tensor in zip(sweep.results, kernel.run(graph, sweep, inputs), strict=True):
                 if result.of < first:
                     others.append((result.of, tensor))
                 else:
                     tensors[result.of] = tensor
     return others
-
-
-def _input(given: Input, tensors: dict[int, Tensor], results: list[tuple[int, Tensor]]) -> Tensor:
-    """The tensor behind an operand of a sweep."""
-    if given.gradient:
-        return next(tensor for at, tensor in results if at == given.at)
-    tensor = tensors[given.at]
-    return tensor.t() if given.turned else tensor
 
 
 def _of_messages(graph: Graph, reductions: Reductions, grads: Sequence[Tensor]) -> list[Tensor]:

@@ -24,7 +24,7 @@ Forward = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Edges:
-    """What a layer aggregates over.
+    """The edges that a layer aggregates over.
 
     Attributes:
         edge_index: [2, E], with self-loops where the layer adds them.
@@ -102,7 +102,7 @@ def by_sparse_products(layer: Any, edges: Edges) -> Forward | None:
 
 
 def why_not_dgl() -> str | None:
-    """Why DGL cannot be used; None if it can."""
+    """Return why DGL cannot be used; None if it can."""
     help_import()
     return import_reason("dgl")
 
