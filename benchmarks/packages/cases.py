@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Linear, Module
+from torch_geometric import nn
 
 from onehop.datasets import chung_lu
 
@@ -50,6 +51,17 @@ def _signals() -> tuple[Tensor, Tensor, Tensor]:
     """Signals [16, 12, 207, 32] on one graph, its edges, and a weight for each."""
     edges = torch.randint(SENSORS, (2, ROADS))
     return torch.randn(BATCH, STEPS, SENSORS, SIGNAL_WIDTH), edges, torch.rand(ROADS)
+
+
+def _on_signals(make: Callable[[], Module], attributes: int = 0) -> Maker:
+    """A layer of PyG's own, with ``node_dim=-2``, without weights of edges."""
+
+    def made() -> Case:
+        x, edges, _ = _signals()
+        given = (torch.randn(ROADS, attributes),) if attributes else ()
+        return Case(make(), (x, edges, *given))
+
+    return Maker("torch-geometric", f"[{BATCH}, {STEPS}, {SENSORS}, {SIGNAL_WIDTH}]", made)
 
 
 def _spatiotemporal(name: str, *arguments: Any, weighted: bool = True, **options: Any) -> Maker:
@@ -157,6 +169,13 @@ def _weather_attention() -> Case:
 _MESH = f"{NODES:,} nodes, {MESH_EDGES:,} edges, {MESH_WIDTH}"
 
 CASES: Mapping[str, Maker] = {
+    "GCNConv on signals": _on_signals(lambda: nn.GCNConv(SIGNAL_WIDTH, SIGNAL_WIDTH, node_dim=-2)),
+    "SAGEConv by max on signals": _on_signals(
+        lambda: nn.SAGEConv(SIGNAL_WIDTH, SIGNAL_WIDTH, aggr="max", node_dim=-2)
+    ),
+    "GINEConv on signals": _on_signals(
+        lambda: nn.GINEConv(Linear(SIGNAL_WIDTH, SIGNAL_WIDTH), node_dim=-2), SIGNAL_WIDTH
+    ),
     "DiffConv": _spatiotemporal("DiffConv", SIGNAL_WIDTH, SIGNAL_WIDTH, 2),
     "GraphConv": _spatiotemporal("GraphConv", SIGNAL_WIDTH, SIGNAL_WIDTH),
     "GATConv": _spatiotemporal("GATConv", SIGNAL_WIDTH, SIGNAL_WIDTH // HEADS, heads=HEADS, weighted=False),

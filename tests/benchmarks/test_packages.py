@@ -80,6 +80,7 @@ def test_every_case_names_its_package():
     assert {maker.package for maker in CASES.values()} == {
         "anemoi-models",
         "pygod",
+        "torch-geometric",
         "torch-geometric-signed-directed",
         "torch-geometric-temporal",
         "torch-spatiotemporal",
