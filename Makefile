@@ -67,7 +67,8 @@ test-thresholds: $(MADE)/develop $(MADE)/onehop  ## the patch's tests once more,
 # a folder of its own and sees the packages of .venv; the tests help it to be imported.
 test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's patch, beside DGL 2.1.0
 	$(call say,pytest beside DGL)
-	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest $(PARALLEL) tests/integrations/dgl tests/benchmarks/test_gpu_peers.py tests/reproduce/test_baselines.py \
+	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest $(PARALLEL) tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
+	  tests/reproduce/test_baselines.py \
 	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
 
 # Another release of triton than that of .venv, in a folder of its own, where Python looks first.
