@@ -17,6 +17,8 @@ from onehop.datasets import chung_lu
 HEADS = 4
 # The road sensors of METR-LA and the edges of their graph, a batch of windows, and the steps of a window.
 SENSORS, ROADS, BATCH, STEPS, SIGNAL_WIDTH = 207, 1_650, 16, 12, 32
+# A mesh of the weather.
+NODES, MESH_EDGES, MESH_WIDTH = 20_000, 120_000, 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +132,8 @@ def _directed(name: str, nodes: int, edges: int, width: int, *arguments: Any, in
 
         layer = getattr(directed, name)(width, width, *arguments)
         xs = [torch.randn(nodes, width) for _ in range(inputs)]
-        given = (
-            (*xs, chung_lu(nodes, edges)) if inputs > 1 else (*xs, chung_lu(nodes, edges), torch.rand(edges))
-        )
-        return Case(layer, given)
+        weight = (torch.rand(edges),) if inputs == 1 else ()
+        return Case(layer, (*xs, chung_lu(nodes, edges), *weight))
 
     return Maker("torch-geometric-signed-directed", f"{nodes:,} nodes, {edges:,} edges, {width}", make)
 
@@ -142,9 +142,6 @@ def _outliers() -> Case:
     from pygod.nn.conv import GNAConv
 
     return Case(GNAConv(64, 64), (torch.randn(20_000, 64), chung_lu(20_000, 160_000)))
-
-
-NODES, MESH_EDGES, MESH_WIDTH = 20_000, 120_000, 128
 
 
 def _weather_block() -> Case:
