@@ -59,7 +59,7 @@ MESSAGES = ("softmax", "softmax over edges", "unpacked", "compared", "counted")
 
 
 class Asking(pyg.MessagePassing):
-    """A layer whose message asks for the numbers of both ends."""
+    """A layer whose message takes the numbers of both ends."""
 
     def __init__(self, inp: int, out: int, numbers: str = "softmax", **options: Any) -> None:
         super().__init__(**options)

@@ -55,7 +55,7 @@ def extension(monkeypatch):
 
 @pytest.fixture
 def kept(extension):
-    """Enters patches, and says what the extension was asked meanwhile."""
+    """Enters patches, and returns the calls that the extension got."""
 
     def run(times=2):
         for _ in range(times):
