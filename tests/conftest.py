@@ -58,10 +58,18 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(autouse=True)
 def patch_as_before() -> Iterator[None]:
-    """Fails the test that does not restore the patch: a later test would fail in its place."""
+    """Fails the test that does not restore the patch, because a later test would fail otherwise."""
     before = session.now
     yield
     assert session.now == before
+
+
+@pytest.fixture(autouse=True)
+def threads_as_before() -> Iterator[None]:
+    """Restores the number of threads, which commands change that run in the test's process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture
@@ -118,11 +126,3 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def ordinary_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Thresholds as in other tests, also where ONEHOP_THRESHOLDS=none is set: for tests of what they do."""
     monkeypatch.setattr(thresholds, "now", WITH_FEW_EDGES)
-
-
-@pytest.fixture
-def threads() -> Iterator[Callable[[int], None]]:
-    """Sets torch's number of threads, for the length of the test."""
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)

@@ -59,12 +59,9 @@ def test_another_width_or_direction_has_its_own(graph, x):
 def test_another_number_of_threads_prepares_again(graph, x):
     expected, before = onehop.aggregate(graph, x), torch.get_num_threads()
     one = kept(graph)
-    try:
-        torch.set_num_threads(before + 1)
-        assert torch.equal(onehop.aggregate(graph, x), expected)
-        assert kept(graph) is not one
-    finally:
-        torch.set_num_threads(before)
+    torch.set_num_threads(before + 1)
+    assert torch.equal(onehop.aggregate(graph, x), expected)
+    assert kept(graph) is not one
 
 
 def test_other_thresholds_prepare_again(graph, x):

@@ -6,14 +6,8 @@ import torch
 from onehop.bench import command
 
 
-@pytest.fixture
-def threads():
-    before = torch.get_num_threads()
-    yield before
-    torch.set_num_threads(before)
-
-
-def test_threads_are_put_to_use(threads):
+def test_threads_are_put_to_use():
+    threads = torch.get_num_threads()
     parser = command.parser("A program.", rounds=7, threads=True)
     options = command.read(parser, ["--threads", str(threads + 1)])
     assert torch.get_num_threads() == threads + 1

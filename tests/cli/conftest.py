@@ -2,18 +2,9 @@ import subprocess
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from onehop.bench import runs
 from tests.processes import Piped
-
-
-@pytest.fixture(autouse=True)
-def threads():
-    """--threads sets torch's number for the whole process."""
-    before = torch.get_num_threads()
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """Graphs of which nothing is kept: the same from both ends, and with the figures that were asked for."""
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
+import torch
 
 from onehop import ArgumentError, IndexRangeError
 from onehop.datasets import degree_tail, implicit
@@ -65,10 +64,8 @@ def test_rows_do_not_depend_on_who_else_is_asked_for(
         assert np.array_equal(col[rowptr[place] : rowptr[place + 1]], expected)
 
 
-def test_the_seed_decides_and_threads_do_not(
-    whole: tuple[np.ndarray, np.ndarray], threads: Callable[[int], None]
-) -> None:
-    threads(3)
+def test_the_seed_decides_and_threads_do_not(whole: tuple[np.ndarray, np.ndarray]) -> None:
+    torch.set_num_threads(3)
     nodes = np.arange(MODEL.num_nodes)
     assert np.array_equal(ImplicitGraph(MODEL).rows(nodes)[1], whole[1])
     assert not np.array_equal(ImplicitGraph(MODEL, seed=1).rows(nodes)[1][:500], whole[1][:500])

@@ -38,8 +38,8 @@ def test_numbers_that_do_not_fit_32_bits(number: int) -> None:
         Graph.from_edge_index(torch.tensor([[0], [number]]), num_nodes=4)
 
 
-def test_the_first_bad_edge_of_many_is_named(threads) -> None:
-    threads(4)
+def test_the_first_bad_edge_of_many_is_named() -> None:
+    torch.set_num_threads(4)
     edge_index = torch.zeros(2, 200_000, dtype=torch.long)
     edge_index[0, [70_000, 150_000]] = 5
     with pytest.raises(IndexRangeError, match="edge 70000 "):
@@ -47,8 +47,8 @@ def test_the_first_bad_edge_of_many_is_named(threads) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 200_000])
-def test_destinations_that_ascend_from_minus_one(count: int, threads) -> None:
-    threads(4)
+def test_destinations_that_ascend_from_minus_one(count: int) -> None:
+    torch.set_num_threads(4)
     targets = torch.arange(-1, count)
     with pytest.raises(IndexRangeError, match="destination -1 of edge 0"):
         Graph.from_edge_index(torch.stack([torch.zeros_like(targets), targets]), num_nodes=count)

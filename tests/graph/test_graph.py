@@ -74,10 +74,10 @@ def test_transpose_of_random_graphs_numbers_the_callers_edges(
 
 @pytest.mark.parametrize("threads_used", [1, 2, 4])
 @pytest.mark.parametrize("shape", [(1000, 700, 120_000), (90_000, 90_000, 100_000), (50, 1, 80_000)], ids=str)
-def test_large_graphs_are_the_same_with_any_number_of_threads(rng, threads, shape, threads_used: int) -> None:
+def test_large_graphs_are_the_same_with_any_number_of_threads(rng, shape, threads_used: int) -> None:
     num_src, num_dst, count = shape
     edge_index = random_edges(rng, num_src, num_dst, count)
-    threads(threads_used)
+    torch.set_num_threads(threads_used)
     graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
     assert_is(graph, edge_index, (num_src, num_dst))
     by_source = torch.sort(graph.edge_index()[0], stable=True)
@@ -87,8 +87,8 @@ def test_large_graphs_are_the_same_with_any_number_of_threads(rng, threads, shap
 
 
 @pytest.mark.parametrize("threads_used", [1, 2, 4])
-def test_sorted_edges_are_recognised_across_threads(rng, threads, threads_used: int) -> None:
-    threads(threads_used)
+def test_sorted_edges_are_recognised_across_threads(rng, threads_used: int) -> None:
+    torch.set_num_threads(threads_used)
     edge_index = random_edges(rng, 500, 40_000, 150_000)
     edge_index = edge_index[:, edge_index[1].argsort(stable=True)]
     graph = Graph.from_edge_index(edge_index, size=(500, 40_000))
@@ -96,8 +96,8 @@ def test_sorted_edges_are_recognised_across_threads(rng, threads, threads_used: 
     assert_is(graph, edge_index, (500, 40_000))
 
 
-def test_one_edge_out_of_order_at_a_seam_between_threads_is_seen(threads) -> None:
-    threads(4)
+def test_one_edge_out_of_order_at_a_seam_between_threads_is_seen() -> None:
+    torch.set_num_threads(4)
     count = 1 << 18
     for seam in (count // 4, count // 2, 3 * count // 4):
         target = torch.arange(count)

@@ -42,14 +42,10 @@ def test_one_loop_each_is_the_graph_of_the_rewritten_edges(nodes, count, loops, 
     if nodes > 1:
         edge_index[1] = (edge_index[0] + 1 + edge_index[1] % (nodes - 1)) % nodes  # no loop
     edge_index[1, :loops] = edge_index[0, :loops]
-    before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    try:
-        found = one_loop_each(edge_index.to(dtype), nodes, forwards)
-        # Columns that are no neighbours in memory.
-        strided = one_loop_each(edge_index.to(dtype).t().contiguous().t(), nodes, forwards)
-    finally:
-        torch.set_num_threads(before)
+    found = one_loop_each(edge_index.to(dtype), nodes, forwards)
+    # Columns that are no neighbours in memory.
+    strided = one_loop_each(edge_index.to(dtype).t().contiguous().t(), nodes, forwards)
     edges = naive(edge_index, nodes)
     expected = Graph.from_edge_index(edges if forwards else edges.flip(0), num_nodes=nodes)
     numbers = torch.arange(edges.size(1)) if expected.perm is None else expected.perm

@@ -50,11 +50,8 @@ def features(path: Path, dtype: str = "float32") -> torch.Tensor:
 
 
 @pytest.fixture
-def one_thread() -> Any:
-    before = torch.get_num_threads()
+def one_thread() -> None:
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("one_thread")

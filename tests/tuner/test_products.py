@@ -60,10 +60,10 @@ def test_a_class_is_measured_once(new_process, wins):
 
 
 @pytest.mark.usefixtures("new_process")
-def test_products_and_threads_have_choices_of_their_own(wins, threads):
+def test_products_and_threads_have_choices_of_their_own(wins):
     trials = wins(ONEDNN)
     for count in (1, 2):
-        threads(count)
+        torch.set_num_threads(count)
         for kind in KINDS:
             chosen(kind)
     assert [(case.kind, case.threads) for case in trials] == [(k, count) for count in (1, 2) for k in KINDS]

@@ -72,11 +72,11 @@ def test_the_nearest_width_wins(graph):
     assert used(graph, 16) == PLAN
 
 
-def test_threads_and_instruction_set_are_part_of_the_case(graph, threads, monkeypatch):
+def test_threads_and_instruction_set_are_part_of_the_case(graph, monkeypatch):
     tuned.install([entry(graph)])
-    threads(torch.get_num_threads() + 1)
+    torch.set_num_threads(torch.get_num_threads() + 1)
     assert used(graph) != PLAN
-    threads(torch.get_num_threads() - 1)
+    torch.set_num_threads(torch.get_num_threads() - 1)
     assert used(graph) == PLAN
     monkeypatch.setattr(tuned.native.extension, "selected_isa", lambda: "another")
     assert used(graph) != PLAN

@@ -150,7 +150,7 @@ def _named(name: str) -> Backend:
 
 @lru_cache(maxsize=256)
 def _first_of(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The first backend that can; remembered, since every call asks."""
+    """The first backend that can; remembered, because every call needs it."""
     return _willing(_unnamed(), device, dtype)
 
 

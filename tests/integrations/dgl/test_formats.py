@@ -1,7 +1,6 @@
 """Graphs in all of DGL's sparse formats: DGL's results and gradients, and no further formats are made."""
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -60,12 +59,9 @@ OPERATORS = {
 
 
 @pytest.fixture
-def one_thread() -> Iterator[None]:
+def one_thread() -> None:
     """Several threads of DGL's kernel over COO give the gradient of a maximum to any edge that ties."""
-    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def outcome(g: "dgl.DGLGraph", run, *leaves: torch.Tensor) -> list[torch.Tensor] | None:

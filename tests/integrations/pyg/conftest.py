@@ -31,6 +31,7 @@ _PLAIN = gnn.MessagePassing.propagate, gnn.MessagePassing.edge_updater
 @pytest.fixture(autouse=True)
 def _unpatched_afterwards() -> Iterator[None]:
     """Each test begins and ends without a patch and with an empty cache."""
+    onehop.clear_cache()
     yield
     onehop.unpatch()
     onehop.clear_cache()

@@ -130,11 +130,11 @@ def test_retiling_finds_groups_that_index_order_does_not():
     assert RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").read_reduction_percent(16) < 40
 
 
-def test_counts_do_not_depend_on_threads(threads):
+def test_counts_do_not_depend_on_threads():
     graph, shape = random_graph(5000, 50_000), TargetGroups(8, 128, 128)
-    threads(1)
+    torch.set_num_threads(1)
     one = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").counts(shape)
-    threads(2)
+    torch.set_num_threads(2)
     two = RankWorkload(graph, TOPOLOGY, 8, 64, retile="rows").counts(shape)
     assert np.array_equal(one.reads, two.reads)
     assert all(np.array_equal(one.touched[size], two.touched[size]) for size in one.touched)
