@@ -255,8 +255,10 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	@for site in .venv/lib/python3*/site-packages; do \
 	  echo "import site; site.addsitedir('$(CURDIR)/$$site')" > .venv-packages/$${site#.venv/}/onehop_environment.pth; \
 	done
+	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off wheel
+	@grep -v '^decorator==' constraints.txt > .venv-packages/constraints.txt  # PyG-temporal needs an older one
 	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
-	  -c constraints.txt $(PACKAGES) $(COMPILED)
+	  -c .venv-packages/constraints.txt $(PACKAGES) $(COMPILED)
 	@touch $@
 
 .venv-triton/%/.made: | $(MADE)/develop

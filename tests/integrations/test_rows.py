@@ -1,12 +1,14 @@
 """Rows of the patch table: functions, methods and static methods that are replaced, and restored."""
 
+import importlib.util
 import inspect
 import pickle
+import sys
 import types
 
 import pytest
 
-from onehop.integrations.rows import replaced, replacing, replacing_in
+from onehop.integrations.rows import everywhere, replaced, replacing, replacing_in
 from onehop.ops.contexts import as_in_program
 
 
@@ -50,6 +52,34 @@ def test_a_function_passes_for_the_one_that_it_replaces(module):
     assert replaced(module.plus) is plus
     row.restore()
     assert module.plus is plus
+
+
+def test_modules_that_imported_a_function_have_rows_too(module, monkeypatch):
+    """By any name, but for packages that PyG is built on; what is loaded lazily stays unloaded."""
+    spec = importlib.util.find_spec("xml.sax.expatreader")
+    lazy = importlib.util.module_from_spec(spec)
+    importlib.util.LazyLoader(spec.loader).exec_module(lazy)
+    user, below = types.ModuleType("user"), types.ModuleType("torch.below")
+    user.added, user.others, below.plus = plus, [plus], plus
+    for each in (module, user, below):
+        monkeypatch.setitem(sys.modules, each.__name__, each)
+    monkeypatch.setitem(sys.modules, "lazily", lazy)
+    monkeypatch.setitem(sys.modules, "no.module", object())
+    rows = everywhere([replacing(module, "plus", even)])
+    # This module has it too.
+    assert {row.name for row in rows} == {"made.plus", "user.added", f"{__name__}.plus"}
+    assert len({row.ours for row in rows}) == 1
+    for row in rows:
+        row.install()
+    assert (user.added(1, 2), user.others[0](1, 2), below.plus(1, 2)) == (-3, 3, 3)
+    for row in rows:
+        row.restore()
+    assert user.added is module.plus is plus
+    del user.added
+    assert "user.later" not in {row.name for row in everywhere(rows)}
+    user.later = plus
+    assert "user.later" in {row.name for row in everywhere(rows)}
+    assert type(lazy) is not types.ModuleType
 
 
 def test_an_inherited_method_is_deleted_again():

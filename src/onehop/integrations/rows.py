@@ -6,7 +6,7 @@ import inspect
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -161,6 +161,34 @@ def replacing_in(
     """
     first = replacing(modules[0], attribute, body, traced, where=where, told=told)
     return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
+
+
+# They and all that they import know nothing of PyG. To search them would take most of the time.
+_NOT_SEARCHED = frozenset({"onehop", "torch", "numpy", "scipy", "sympy", *sys.stdlib_module_names})
+# Modules that had none of some functions, and how many attributes each had then.
+_without: dict[frozenset[int], dict[str, int]] = {}
+
+
+def everywhere(rows: Iterable[Row]) -> list[Row]:
+    """The rows of the same functions in every module that has them, by any name.
+
+    A script may import a function first, and patch afterwards. Whatever else holds the function, such as a
+    class or a default argument, keeps it.
+    """
+    of = {id(row.theirs): row for row in rows}
+    without = _without.setdefault(frozenset(of), {})
+    made: list[Row] = []
+    for name, module in list(sys.modules.items()) if of else ():
+        if name.partition(".")[0] in _NOT_SEARCHED or not isinstance(module, types.ModuleType):
+            continue
+        # Modules that are loaded on first use stay unloaded.
+        held = object.__getattribute__(module, "__dict__")
+        if without.get(name) != len(held):
+            found = [(key, of[id(value)]) for key, value in list(held.items()) if id(value) in of]
+            made += [replace(row, owner=module, attribute=key) for key, row in found]
+            if not found:
+                without[name] = len(held)
+    return made
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:

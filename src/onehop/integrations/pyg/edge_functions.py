@@ -4,10 +4,7 @@ Edges are sorted by radix; what belongs to them is gathered and reduced by torch
 gradients, and its errors, are the same.
 """
 
-import sys
 from collections.abc import Callable
-from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,27 +28,17 @@ _MOST_MAPPED = 10_000_000
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table: every module of PyG that defines or imports the functions, by any name."""
-    utils = torch_geometric.utils
-    first = {
-        id(getattr(utils, body.__name__)): replacing(utils, body.__name__, body, told=body.__name__)
-        for body in (
-            coalesce,
-            sort_edge_index,
-            to_undirected,
-            is_undirected,
-            contains_isolated_nodes,
-            subgraph,
-            k_hop_subgraph,
-        )
-    }
-    return [
-        replace(first[id(value)], owner=module, attribute=attribute)
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] == "torch_geometric" and isinstance(module, ModuleType)
-        for attribute, value in list(vars(module).items())
-        if id(value) in first
-    ]
+    """The rows of the patch table."""
+    bodies = (
+        coalesce,
+        sort_edge_index,
+        to_undirected,
+        is_undirected,
+        contains_isolated_nodes,
+        subgraph,
+        k_hop_subgraph,
+    )
+    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
 
 
 def coalesce(

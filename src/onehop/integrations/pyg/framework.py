@@ -27,7 +27,7 @@ from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
-from onehop.integrations.rows import Function, Row, replaced, replacing
+from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
 from onehop.integrations.session import PYG, Framework, Settings
 from onehop.loading import is_loaded, when_loaded
 
@@ -79,10 +79,8 @@ class Pyg(Framework):
             replacing(hgt_conv, "construct_bipartite_edge_index", hgt.joined),
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
-            *functions.rows(),
+            *everywhere([*functions.rows(), *negatives.rows(), *edge_functions.rows()]),
             *decoders.rows(),
-            *negatives.rows(),
-            *edge_functions.rows(),
             *loaders.rows(),
         ]
 

@@ -13,8 +13,6 @@ import torch_geometric.typing
 import torch_geometric.utils
 from torch import Tensor
 from torch.nn import Parameter
-from torch_geometric.nn.aggr import attention, base, basic, set2set
-from torch_geometric.nn.pool import glob
 
 from onehop import thresholds
 from onehop.graph import Graph
@@ -23,7 +21,7 @@ from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
-from onehop.integrations.rows import Row, replacing, replacing_in
+from onehop.integrations.rows import Row, replacing
 from onehop.integrations.torch.indexing import is_recorded, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
@@ -42,14 +40,9 @@ _COST = 8
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table: the modules of PyG that define or import the functions."""
-    utils = torch_geometric.utils
-    return [
-        *replacing_in((utils, glob, base), "scatter", scatter, told="scatter"),
-        *replacing_in((utils, base), "segment", segment, told="segment"),
-        *replacing_in((utils, basic, attention, set2set), "softmax", softmax, told="softmax"),
-        replacing(utils, "spmm", spmm, told="spmm"),
-    ]
+    """The rows of the patch table."""
+    bodies = (scatter, segment, softmax, spmm)
+    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
 
 
 def scatter(

@@ -9,34 +9,21 @@ use, with private generators.
 import math
 import os
 import random
-import sys
 import threading
 from functools import lru_cache
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
+import torch_geometric.utils
 from torch import Tensor
 from torch_geometric.utils import _negative_sampling as theirs_module
 
 from onehop.integrations.pyg.functions import serves_functions
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, are_numbers, need
-from onehop.integrations.rows import Function, Leave, Row, replacing_in
+from onehop.integrations.rows import Function, Leave, Row, replacing
 from onehop.kernels.cpu.negatives import LARGEST, Kind, Pairs
 from onehop.native import CPU
-
-_UTILS = ("torch_geometric.utils._negative_sampling", "torch_geometric.utils")
-_MODULES = (
-    *_UTILS,
-    "torch_geometric.utils.augmentation",
-    "torch_geometric.nn.conv.supergat_conv",
-    "torch_geometric.nn.models.autoencoder",
-    "torch_geometric.nn.models.signed_gcn",
-    "torch_geometric.transforms.random_link_split",
-    "torch_geometric.graphgym.loader",
-    "torch_geometric.graphgym.models.transform",
-)
-_MODULES_OF_STRUCTURED = (*_UTILS, "torch_geometric.nn.models.signed_gcn")
 
 # The functions that PyG's function calls, and the methods of Python's generator.
 _HELPERS = ("sample", "edge_index_to_vector", "vector_to_edge_index")
@@ -60,20 +47,9 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table: the modules of PyG that define the functions, or have imported them."""
-    drawing, structured = (
-        [sys.modules[name] for name in names if name in sys.modules]
-        for names in (_MODULES, _MODULES_OF_STRUCTURED)
-    )
-    return [
-        *replacing_in(drawing, "negative_sampling", negative_sampling, told="negative_sampling"),
-        *replacing_in(
-            structured,
-            "structured_negative_sampling",
-            structured_negative_sampling,
-            told="structured_negative_sampling",
-        ),
-    ]
+    """The rows of the patch table."""
+    bodies = (negative_sampling, structured_negative_sampling)
+    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
 
 
 def negative_sampling(

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.parameter import Parameter
 
 from onehop.graph import Graph
-from onehop.integrations.rows import Row, replacing_in
+from onehop.integrations.rows import Row, everywhere, replacing
 from onehop.integrations.torch.indexing import is_recorded, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -35,13 +35,13 @@ _OF_SEGMENTS = {"sum": "sum", "add": "sum", "mean": "mean"}
 
 def rows() -> list[Row]:
     """The rows of the patch table; none where torch_scatter has not been imported."""
-    modules = [module for name, module in sys.modules.items() if name.split(".")[0] == _PACKAGE]
-    found = []
-    for name, body in _FUNCTIONS.items():
+    package: Any = sys.modules.get(_PACKAGE)
+    return everywhere(
+        replacing(package, name, body, told=f"{_PACKAGE}.{name}")
+        for name, body in _FUNCTIONS.items()
         # Functions that TorchScript compiled, as in older releases, stay.
-        having = [each for each in modules if type(vars(each).get(name)) is FunctionType]
-        found += replacing_in(having, name, body, told=f"{_PACKAGE}.{name}") if having else []
-    return found
+        if type(getattr(package, name, None)) is FunctionType
+    )
 
 
 # The functions: the replaced one comes first, and runs where the result is None
