@@ -129,6 +129,9 @@ def test_a_part_is_what_the_script_called():
     now = sys._getframe
     assert _part_of(own(partial(library, partial(inner, now)))) == "torch_geometric: draw"
     assert _part_of(own(now)) == "train, line 2 of train.py"
+    namespace = {"forward": staticmethod(inner), "__module__": "torch_geometric.nn.drawing"}
+    drawing = type("Drawing", (torch.nn.Module,), namespace)()
+    assert _part_of(own(partial(drawing, now))) == "torch_geometric: Drawing"
 
 
 def test_a_module_runs_too(folder):

@@ -26,6 +26,8 @@ _STANDARD, _OURS = str(Path(os.__file__).parent), str(Path(onehop.__file__).pare
 # The files whose functions replace others.
 _REPLACING = {rows.__file__, indexing_rows.__file__}
 
+_CALL_OF_MODULE = torch.nn.Module.__call__.__code__
+
 _PARTS, _LEAST_SHARE = 3, 0.01
 
 # Often enough for shares of an epoch; a sample takes some 20 us.
@@ -206,8 +208,11 @@ def _part_of(frame: FrameType | None) -> str | None:
                 return (
                     f"{frame.f_code.co_name}, line {frame.f_lineno} of {Path(frame.f_code.co_filename).name}"
                 )
-            module = str(inner.f_globals.get("__name__", "")).split(".")[0]
-            return f"{module}: {inner.f_code.co_qualname}"
+            module, name = str(inner.f_globals.get("__name__", "")), inner.f_code.co_qualname
+            if inner.f_code is _CALL_OF_MODULE:
+                kind = type(inner.f_locals["self"])
+                module, name = kind.__module__, kind.__qualname__
+            return f"{module.split('.')[0]}: {name}"
         inner, frame = frame, frame.f_back
     return None
 

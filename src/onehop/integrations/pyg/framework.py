@@ -21,6 +21,7 @@ from onehop.integrations.pyg import (
     pending,
     pna,
     programs,
+    stand_in,
 )
 from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
@@ -82,6 +83,7 @@ class Pyg(Framework):
             *everywhere([*functions.rows(), *negatives.rows(), *edge_functions.rows()]),
             *decoders.rows(),
             *loaders.rows(),
+            *stand_in.rows(),
         ]
 
     def install(self, settings: Settings) -> None:

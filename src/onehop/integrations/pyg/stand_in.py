@@ -1,0 +1,121 @@
+"""The operators of pyg-lib that PyG calls by name, where pyg-lib is not installed.
+
+PyG 2.8 finds neighbours of points, picks points, clusters and walks with ``torch.ops.pyg``, which pyg-lib
+registers, and looks first at flags of ``torch_geometric.typing``. Operators stay registered when the patch
+is taken back; flags do not stay set.
+"""
+
+import torch
+import torch_geometric.typing
+from torch import Tensor
+from torch_geometric.nn.models import node2vec
+
+from onehop.integrations.rows import Function, Row
+from onehop.loaders.walks import random_walk
+from onehop.points.farthest import farthest_points
+from onehop.points.search import knn, nearest, within
+
+_LIBRARY = torch.library.Library("pyg", "FRAGMENT")
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table: flags; none where pyg-lib is installed, or in releases without them."""
+    made = []
+    for flag, (schema, function, fake) in _OPERATORS.items():
+        name = schema.partition("(")[0]
+        if getattr(torch_geometric.typing, flag, True):
+            continue
+        if not hasattr(torch.ops.pyg, name):
+            _LIBRARY.define(schema)
+            _LIBRARY.impl(name, function, "CPU")
+            torch.library.register_fake(f"pyg::{name}", fake, lib=_LIBRARY)
+        # The flag of walks is that of all of pyg-lib, so it is set where a module needs nothing else.
+        owner = node2vec if flag == _OF_WALKS else torch_geometric.typing
+        made.append(Row(owner, flag, True, False))
+    return made
+
+
+def _knn(
+    x: Tensor,
+    y: Tensor,
+    ptr_x: Tensor | None = None,
+    ptr_y: Tensor | None = None,
+    k: int = 1,
+    cosine: bool = False,
+    num_workers: int = 1,
+) -> Tensor:
+    return knn(x, y, k, ptr_x, ptr_y, cosine=cosine)
+
+
+def _radius(
+    x: Tensor,
+    y: Tensor,
+    ptr_x: Tensor | None = None,
+    ptr_y: Tensor | None = None,
+    r: float = 1.0,
+    max_num_neighbors: int = 32,
+    num_workers: int = 1,
+    ignore_same_index: bool = False,
+) -> Tensor:
+    return within(x, y, r, ptr_x, ptr_y, most=max_num_neighbors, omit_self=ignore_same_index)
+
+
+def _fps(src: Tensor, ptr: Tensor, ratio: float = 0.5, random_start: bool = True) -> Tensor:
+    return farthest_points(src, ptr, ratio, random_start=random_start)
+
+
+def _grid_cluster(
+    pos: Tensor, size: Tensor, start: Tensor | None = None, end: Tensor | None = None
+) -> Tensor:
+    """The voxel of each point: numbers of cells along each dimension, the first dimension fastest."""
+    first = pos.amin(0) if start is None else start
+    last = pos.amax(0) if end is None else end
+    cells = ((last - first) / size).trunc().long() + 1
+    strides = torch.cat([torch.ones_like(cells[:1]), cells[:-1].cumprod(0)])
+    return (((pos - first) / size).trunc().long() * strides).sum(1)
+
+
+def _pairs(x: Tensor, *_: object, **__: object) -> Tensor:
+    return x.new_empty(2, torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+
+def _some(src: Tensor, *_: object, **__: object) -> Tensor:
+    return src.new_empty(torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
+
+
+def _each(x: Tensor, *_: object, **__: object) -> Tensor:
+    return x.new_empty(x.size(0), dtype=torch.int64)
+
+
+def _walks(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float, q: float) -> Tensor:
+    return rowptr.new_empty(seed.size(0), walk_length + 1)
+
+
+_OF_WALKS = "WITH_PYG_LIB"
+_OF_POINTS = "Tensor x, Tensor y, Tensor? ptr_x=None, Tensor? ptr_y=None"
+# A flag of PyG: the operator's schema, as PyG calls it, what runs, and the shape of its result.
+_OPERATORS: dict[str, tuple[str, Function, Function]] = {
+    "WITH_KNN": (f"knn({_OF_POINTS}, int k=1, bool cosine=False, int num_workers=1) -> Tensor", _knn, _pairs),
+    "WITH_RADIUS": (
+        f"radius({_OF_POINTS}, float r=1.0, int max_num_neighbors=32, int num_workers=1, "
+        "bool ignore_same_index=False) -> Tensor",
+        _radius,
+        _pairs,
+    ),
+    "WITH_NEAREST": (f"nearest({_OF_POINTS}) -> Tensor", nearest, _each),
+    "WITH_FPS": (
+        "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor",
+        _fps,
+        _some,
+    ),
+    "WITH_GRID_CLUSTER": (
+        "grid_cluster(Tensor pos, Tensor size, Tensor? start=None, Tensor? end=None) -> Tensor",
+        _grid_cluster,
+        _each,
+    ),
+    _OF_WALKS: (
+        "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q) -> Tensor",
+        random_walk,
+        _walks,
+    ),
+}

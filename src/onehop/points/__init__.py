@@ -1,0 +1,1 @@
+"""Searches among points: the nearest, all within a distance, the farthest. It imports ``errors`` alone."""

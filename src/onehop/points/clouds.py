@@ -1,0 +1,88 @@
+"""Clouds of points, one after the other in a matrix, as two-sided searches take them."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from onehop.errors import ArgumentError
+
+_MATRIX = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Clouds:
+    """Points and the clouds that they belong to.
+
+    Attributes:
+        points: [N, D], float64.
+        bounds: [B + 1], int64: cloud b is rows ``bounds[b]`` to ``bounds[b + 1]``.
+    """
+
+    points: Tensor
+    bounds: Tensor
+
+    @classmethod
+    def of(cls, name: str, points: Tensor, bounds: Tensor | None) -> "Clouds":
+        """Checks points and their bounds.
+
+        Args:
+            name: What errors call the points.
+            points: [N, D], or [N] for D = 1, real numbers on the CPU.
+            bounds: [B + 1], int64, ascending from 0 to N; None means one cloud.
+
+        Raises:
+            ArgumentError: A shape, dtype or device does not fit, or a coordinate is not finite.
+        """
+        if not isinstance(points, Tensor) or points.layout is not torch.strided or not points.is_cpu:
+            raise ArgumentError(f"{name}: expected a dense tensor on the CPU.")
+        if points.dim() not in (1, _MATRIX) or points.is_complex() or points.dtype is torch.bool:
+            raise ArgumentError(
+                f"{name}: expected real numbers of shape [N, D] or [N], got {points.dtype} of shape "
+                f"{list(points.shape)}."
+            )
+        points = points.detach().to(torch.float64)
+        points = points.unsqueeze(1) if points.dim() == 1 else points
+        finite = points.isfinite().all(1)
+        if not finite.all():
+            row = int(finite.int().argmin())
+            raise ArgumentError(f"{name}: row {row} is not finite: {points[row].tolist()}.")
+        count = points.size(0)
+        if bounds is None:
+            bounds = torch.tensor([0, count], device="cpu")
+        elif bounds.dim() != 1 or bounds.dtype is not torch.int64 or not bounds.is_cpu or not bounds.numel():
+            raise ArgumentError(f"ptr_{name}: expected int64 of shape [B + 1] on the CPU.")
+        elif int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
+            raise ArgumentError(
+                f"ptr_{name}: expected numbers that ascend from 0 to the {count} rows of {name}."
+            )
+        return cls(points, bounds)
+
+    @property
+    def sizes(self) -> Tensor:
+        """[B]: the number of points of each cloud."""
+        return self.bounds.diff()
+
+    @property
+    def of_points(self) -> Tensor:
+        """[N]: the cloud of each point."""
+        return torch.repeat_interleave(self.sizes)
+
+
+def pair(x: Tensor, y: Tensor, ptr_x: Tensor | None, ptr_y: Tensor | None) -> tuple[Clouds, Clouds]:
+    """Checks points x, in which a search finds the neighbours of points y, and that the clouds match.
+
+    Raises:
+        ArgumentError: As :meth:`Clouds.of`; or the dimensions or numbers of clouds differ.
+    """
+    among, of = Clouds.of("x", x, ptr_x), Clouds.of("y", y, ptr_y)
+    if among.points.size(1) != of.points.size(1):
+        raise ArgumentError(
+            f"x, y: expected the same dimension, got {among.points.size(1)} and {of.points.size(1)}."
+        )
+    if among.bounds.numel() != of.bounds.numel():
+        raise ArgumentError(
+            f"ptr_x, ptr_y: expected the same number of clouds, got {among.bounds.numel() - 1} and "
+            f"{of.bounds.numel() - 1}."
+        )
+    return among, of

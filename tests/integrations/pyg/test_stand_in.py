@@ -1,0 +1,123 @@
+"""What PyG leaves to pyg-lib, under the patch and without pyg-lib."""
+
+import pytest
+import torch
+import torch_geometric.typing
+from torch_geometric import nn as gnn
+from torch_geometric.data import Data
+from torch_geometric.nn.models import node2vec
+from torch_geometric.transforms import KNNGraph, RadiusGraph
+
+import onehop
+from onehop.integrations.pyg import stand_in
+from tests.points.naive import neighbours
+
+pytestmark = pytest.mark.skipif(
+    getattr(torch_geometric.typing, "WITH_KNN", True),
+    reason="PyG has pyg-lib, or is older",
+)
+BATCH = torch.arange(4).repeat_interleave(10)
+PTR = torch.arange(0, 41, 10)
+
+
+@pytest.fixture
+def x():
+    return torch.randn(40, 3)
+
+
+def sources_first(pairs):
+    return [(source, target) for target, source in pairs]
+
+
+def edges(edge_index):
+    return list(map(tuple, edge_index.t().tolist()))
+
+
+def test_functions(x):
+    with onehop.patch():
+        assert edges(gnn.knn(x, x[:20], 3, BATCH, BATCH[:20], batch_size=4)) == neighbours(
+            x, x[:20], 3, PTR, PTR.clamp(max=20)
+        )
+        found = gnn.knn_graph(x, 3, BATCH)
+        assert edges(found) == sources_first(neighbours(x, x, 3, PTR, PTR, omit_self=True))
+        found = gnn.radius_graph(x, 1.0, BATCH, max_num_neighbors=2)
+        assert edges(found) == sources_first(neighbours(x, x, 2, PTR, PTR, r=1.0, omit_self=True))
+        found = gnn.radius(x, x, 1.0, BATCH, BATCH)
+        assert edges(found) == neighbours(x, x, 32, PTR, PTR, r=1.0)
+        assert gnn.nearest(x, x[::10], BATCH, torch.arange(4)).tolist() == BATCH.tolist()
+        assert gnn.fps(x, BATCH, 0.1, random_start=False).tolist() == PTR[:4].tolist()
+        assert edges(gnn.knn_graph(x, 3, cosine=True)) != edges(gnn.knn_graph(x, 3))
+
+
+def test_voxels():
+    cells = torch.tensor([[0.0, 0.0], [1.0, 0.9], [0.2, 2.9], [0.4, 2.1], [3.9, 1.5]])
+    with onehop.patch():
+        # From the least to the largest coordinates: 4 cells by 3.
+        assert gnn.voxel_grid(cells, 1.0).tolist() == [0, 1, 8, 8, 7]
+        found = gnn.voxel_grid(cells, [1.0, 1.0], torch.tensor([0, 0, 0, 1, 1]), start=0.0, end=4.0)
+        assert found.tolist() == [0, 1, 10, 25 + 10, 25 + 8]
+
+
+def test_layers_and_transforms(x):
+    with pytest.raises(ImportError, match="pyg-lib"):
+        gnn.DynamicEdgeConv(torch.nn.Linear(6, 5), k=3)
+    with onehop.patch():
+        static = gnn.EdgeConv(torch.nn.Linear(6, 5))
+        layer = gnn.DynamicEdgeConv(static.nn, k=3)
+        expected = static(x, gnn.knn_graph(x, 3, BATCH, loop=True))
+        torch.testing.assert_close(layer(x, BATCH), expected)
+        assert gnn.GravNetConv(3, 5, 2, 4, k=3)(x, BATCH).shape == (40, 5)
+        assert gnn.XConv(3, 5, dim=3, kernel_size=2, hidden_channels=4)(x, x, BATCH).shape == (40, 5)
+        assert KNNGraph(2)(Data(pos=x)).edge_index.shape == (2, 80)
+        assert RadiusGraph(9.0, max_num_neighbors=50)(Data(pos=x)).edge_index.shape == (2, 40 * 39)
+
+
+def test_walks():
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
+    with onehop.patch():
+        model = gnn.Node2Vec(edge_index, 4, walk_length=4, context_size=4, p=0.5, q=2.0)
+        positive, negative = model.sample([0, 2])
+        assert positive.tolist() == [[0, 1, 2, 3], [2, 3, 0, 1]]
+        model.loss(positive, negative).backward()
+
+
+def test_flags_are_those_of_before_afterwards():
+    flags = dict.fromkeys(stand_in._OPERATORS)
+    owners = {flag: node2vec if flag == "WITH_PYG_LIB" else torch_geometric.typing for flag in flags}
+    with onehop.patch():
+        assert all(getattr(owner, flag) for flag, owner in owners.items())
+        assert not torch_geometric.typing.WITH_PYG_LIB
+    assert not any(getattr(owner, flag) for flag, owner in owners.items())
+
+
+def test_where_pyg_lib_is_installed_it_stays(monkeypatch):
+    for flag in stand_in._OPERATORS:
+        monkeypatch.setattr(torch_geometric.typing, flag, True)
+    assert stand_in.rows() == []
+
+
+def test_compiled_programs_call_them(x):
+    def call(x):
+        return torch.ops.pyg.knn(x * 2, x * 2, None, None, 3) + 1
+
+    with onehop.patch():
+        expected = call(x)
+        torch._dynamo.reset()
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(x), expected)
+
+
+def test_schemas_and_fakes(x):
+    with onehop.patch():
+        rowptr, col = torch.arange(41), torch.arange(40).flip(0)
+        for name, arguments in {
+            "knn": (x, x, PTR, PTR, 3),
+            "radius": (x, x, None, None, 1.0),
+            "nearest": (x, x),
+            "fps": (x, PTR, 0.3, False),
+            "grid_cluster": (x, torch.ones(3)),
+        }.items():
+            operator = getattr(torch.ops.pyg, name).default
+            torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))
+        walk = torch.ops.pyg.random_walk.default
+        torch.library.opcheck(walk, (rowptr, col, col, 3, 1.0, 1.0), test_utils="test_schema")

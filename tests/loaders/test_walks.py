@@ -1,0 +1,86 @@
+"""Random walks: along edges, with the chances of first and second order."""
+
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+
+from onehop import ArgumentError
+from onehop.loaders import walks
+from onehop.loaders.walks import random_walk
+
+# Node 4 leads to 0 alone and node 5 nowhere; 0 leads to 1 twice.
+NEIGHBOURS = {0: [1, 1, 2, 3], 1: [0, 2], 2: [0, 1, 3], 3: [0, 2, 4], 4: [0], 5: []}
+WALKS = 60_000
+
+
+@pytest.fixture
+def graph() -> tuple[Tensor, Tensor]:
+    rowptr = torch.tensor([0, *map(len, NEIGHBOURS.values())]).cumsum(0)
+    # No row is sorted.
+    return rowptr, torch.tensor([each for row in NEIGHBOURS.values() for each in row[::-1]])
+
+
+def chances(before: int, now: int, p: float, q: float) -> dict[int, float]:
+    """The chance of each node to come next."""
+    weights: Counter[int] = Counter()
+    for each in NEIGHBOURS[now]:
+        weights[each] += 1 / p if each == before else 1 if each in NEIGHBOURS[before] else 1 / q
+    total = sum(weights.values())
+    return {each: weight / total for each, weight in weights.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_first_order(graph, dtype):
+    rowptr, col = (each.to(dtype) for each in graph)
+    found = random_walk(rowptr, col, torch.zeros(WALKS, dtype=dtype), 1)
+    assert found.dtype is dtype
+    shares = torch.bincount(found[:, 1], minlength=6) / WALKS
+    torch.testing.assert_close(shares, torch.tensor([0, 0.5, 0.25, 0.25, 0, 0]), atol=0.01, rtol=0)
+
+
+@pytest.mark.parametrize("proposals", [0, 1, 32])
+@pytest.mark.parametrize(("p", "q"), [(0.25, 4.0), (4.0, 0.5), (1e9, 1.0), (1.0, 1e-3)])
+def test_second_order(graph, p, q, proposals, monkeypatch):
+    monkeypatch.setattr(walks, "_PROPOSALS", proposals)
+    found = random_walk(*graph, torch.full((WALKS,), 3), 2, p, q)
+    for middle in NEIGHBOURS[3]:
+        then = found[found[:, 1] == middle, 2]
+        expected = chances(3, middle, p, q)
+        for node in range(6):
+            share = float((then == node).double().mean())
+            assert share == pytest.approx(expected.get(node, 0.0), abs=0.02)
+
+
+@pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.5, 2.0)])
+def test_walks_that_end(graph, p, q):
+    rowptr, col = graph
+    assert random_walk(rowptr, col, torch.tensor([5, 4]), 1, p, q).tolist() == [[5, 5], [4, 0]]
+    assert random_walk(rowptr, col, torch.tensor([5]), 3, p, q).tolist() == [[5] * 4]
+    nowhere = torch.zeros(4, dtype=torch.int64), torch.empty(0, dtype=torch.int64)
+    assert random_walk(*nowhere, torch.tensor([2]), 2, p, q).tolist() == [[2, 2, 2]]
+    assert random_walk(rowptr, col, torch.empty(0, dtype=torch.int64), 4, p, q).shape == (0, 5)
+    assert random_walk(rowptr, col, torch.tensor([1]), 0, p, q).tolist() == [[1]]
+
+
+def test_the_same_seed_gives_the_same_walks(graph):
+    found = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        found.append(random_walk(*graph, torch.arange(6), 9, 0.5, 2.0))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"length": -1}, "length: expected at least 0"),
+        ({"p": 0.0}, "p, q: expected positive finite numbers, got 0.0 and 1.0"),
+        ({"q": float("inf")}, "p, q: expected positive finite"),
+        ({"q": float("nan")}, "p, q: expected positive finite"),
+    ],
+)
+def test_bad_input(graph, options, told):
+    with pytest.raises(ArgumentError, match=told):
+        random_walk(*graph, torch.tensor([0]), **{"length": 2, **options})

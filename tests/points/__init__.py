@@ -1,0 +1,1 @@
+"""Searches among points against naive ones."""

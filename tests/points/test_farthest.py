@@ -1,0 +1,67 @@
+"""Farthest points against picks one by one."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from onehop import ArgumentError
+from onehop.points.farthest import farthest_points
+from tests.points.naive import squared
+
+
+def picked(x: Tensor, first: int, count: int) -> list[int]:
+    found = [first]
+    while len(found) < count:
+        away = [min(squared(point, x[each]) for each in found) for point in x]
+        found.append(away.index(max(away)))
+    return found
+
+
+@pytest.mark.parametrize("dims", [1, 3, 5])
+@pytest.mark.parametrize("ratio", [0.01, 0.3, 1.0])
+def test_one_cloud(dims, ratio):
+    x = torch.randn(30, dims)
+    x[20:] = x[:10]  # the same points once more
+    expected = picked(x, 0, math.ceil(30 * ratio))
+    assert farthest_points(x, None, ratio, random_start=False).tolist() == expected
+
+
+def test_clouds_of_many_sizes():
+    x, ptr = torch.randn(70, 3), torch.tensor([0, 0, 1, 3, 3, 40, 50, 70])
+    bounds = ptr.tolist()
+    expected = []
+    for begin, end in itertools.pairwise(bounds):
+        if end > begin:
+            found = picked(x[begin:end], 0, math.ceil((end - begin) * 0.4))
+            expected += [begin + each for each in found]
+    assert farthest_points(x, ptr, 0.4, random_start=False).tolist() == expected
+
+
+def test_the_first_is_drawn_by_torch():
+    x, ptr = torch.randn(500, 2), torch.tensor([0, 100, 500])
+    torch.manual_seed(1)
+    once = farthest_points(x, ptr, 0.01)
+    torch.manual_seed(1)
+    assert torch.equal(farthest_points(x, ptr, 0.01), once)
+    starts = {tuple(farthest_points(x, ptr, 0.01)[[0, 1]].tolist()) for _ in range(20)}
+    assert len(starts) > 10
+    assert all(first < 100 <= second for first, second in starts)
+
+
+def test_no_points():
+    assert farthest_points(torch.empty(0, 3), torch.tensor([0])).shape == (0,)
+    assert farthest_points(torch.empty(0, 3), torch.tensor([0, 0, 0])).shape == (0,)
+
+
+@pytest.mark.parametrize("ratio", [0.0, -1.0, 1.1, math.nan])
+def test_bad_ratios(ratio):
+    with pytest.raises(ArgumentError, match="ratio: expected a number above 0 and at most 1"):
+        farthest_points(torch.randn(5, 2), None, ratio)
+
+
+def test_coordinates_that_are_not_finite():
+    with pytest.raises(ArgumentError, match="row 1 is not finite"):
+        farthest_points(torch.tensor([[0.0], [math.nan]]))
