@@ -7,6 +7,7 @@ from torch_geometric import nn as gnn
 from torch_geometric.data import Data
 from torch_geometric.nn.models import node2vec
 from torch_geometric.transforms import KNNGraph, RadiusGraph
+from torch_geometric.utils import dropout_path
 
 import onehop
 from onehop.integrations.pyg import stand_in
@@ -79,6 +80,30 @@ def test_walks():
         positive, negative = model.sample([0, 2])
         assert positive.tolist() == [[0, 1, 2, 3], [2, 3, 0, 1]]
         model.loss(positive, negative).backward()
+
+
+@pytest.mark.parametrize("is_sorted", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_edges_of_walks_are_dropped(is_sorted, dtype):
+    ring = torch.stack([torch.arange(50), (torch.arange(50) + 1) % 50]).to(dtype)
+    edge_index = ring if is_sorted else ring[:, torch.randperm(50)]
+    with pytest.raises(ImportError, match="pyg-lib"):
+        dropout_path(edge_index, p=0.1)
+    with onehop.patch():
+        torch.manual_seed(1)
+        for p in (0.0, 1e-9, 0.1, 1.0):
+            kept, mask = dropout_path(edge_index, p, 2, 4, is_sorted=is_sorted)
+            assert torch.equal(kept, edge_index[:, mask])
+            assert kept.dtype is dtype
+            gone = set(edge_index[0, ~mask].tolist())
+            # Walks have four edges each.
+            assert all(
+                any({(each - i + j) % 50 for j in range(4)} <= gone for i in range(4)) for each in gone
+            )
+            assert bool(gone) == (p >= 0.1)
+        assert dropout_path(edge_index, 1.0, training=False)[1].all()
+        with pytest.raises(ValueError, match="probability"):
+            dropout_path(edge_index, 1.5)
 
 
 def test_flags_are_those_of_before_afterwards():

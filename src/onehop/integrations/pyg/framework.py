@@ -80,7 +80,9 @@ class Pyg(Framework):
             replacing(hgt_conv, "construct_bipartite_edge_index", hgt.joined),
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
-            *everywhere([*functions.rows(), *negatives.rows(), *edge_functions.rows()]),
+            *everywhere(
+                [*functions.rows(), *negatives.rows(), *edge_functions.rows(), *stand_in.functions()]
+            ),
             *decoders.rows(),
             *loaders.rows(),
             *stand_in.rows(),

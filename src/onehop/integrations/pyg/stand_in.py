@@ -8,9 +8,11 @@ is taken back; flags do not stay set.
 import torch
 import torch_geometric.typing
 from torch import Tensor
+from torch_geometric.index import index2ptr
 from torch_geometric.nn.models import node2vec
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
-from onehop.integrations.rows import Function, Row
+from onehop.integrations.rows import Function, Row, replacing
 from onehop.loaders.walks import random_walk
 from onehop.points.farthest import farthest_points
 from onehop.points.search import knn, nearest, within
@@ -33,6 +35,36 @@ def rows() -> list[Row]:
         owner = node2vec if flag == _OF_WALKS else torch_geometric.typing
         made.append(Row(owner, flag, True, False))
     return made
+
+
+def functions() -> list[Row]:
+    """The rows of functions that want all of pyg-lib, and need its walks alone."""
+    if torch_geometric.typing.WITH_PYG_LIB:
+        return []
+    return [replacing(torch_geometric.utils, "dropout_path", dropout_path)]
+
+
+def dropout_path(
+    _: Function,
+    edge_index: Tensor,
+    p: float = 0.2,
+    walks_per_node: int = 1,
+    walk_length: int = 3,
+    num_nodes: int | None = None,
+    is_sorted: bool = False,
+    training: bool = True,
+) -> tuple[Tensor, Tensor] | None:
+    """Removes the edges of random walks that begin at a share p of the edges; None for PyG's own cases."""
+    if not training or not 0 < p <= 1 or not edge_index.is_cpu:
+        return None
+    num_nodes = maybe_num_nodes(edge_index, num_nodes)
+    rows, order = (edge_index[0], None) if is_sorted else edge_index[0].sort(stable=True)
+    cols = edge_index[1] if order is None else edge_index[1][order]
+    start = rows[torch.rand(rows.numel(), device="cpu") <= p].repeat(walks_per_node)
+    walks = random_walk(index2ptr(rows, num_nodes), cols, start, walk_length).long()
+    walked = walks[:, :-1] * num_nodes + walks[:, 1:]
+    kept = ~torch.isin(edge_index[0].long() * num_nodes + edge_index[1], walked)
+    return edge_index[:, kept], kept
 
 
 def _knn(
