@@ -172,6 +172,10 @@ def test_in_transforms_and_programs():
         ),
         ({"weight": torch.ones(5, 2), "node_dim": 1}, r"needs x of shape \[\.\.\., num_src, 2, D\], got"),
         (
+            {"x": torch.ones(2, 4, 2, 2, 3), "weight": torch.ones(5, 2), "node_dim": 1},
+            r"needs x of shape \[\.\.\., num_src, 2, D\], got",
+        ),
+        (
             {"weight": torch.ones(2, 4, 5), "node_dim": 1},
             "weight: expected one entry for each of the 5 edges",
         ),
