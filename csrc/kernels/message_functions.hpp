@@ -122,6 +122,38 @@ ONEHOP_INLINE Vector<A, kLanes> hyperbolic_tangent(Vector<A, kLanes> x) {
   return x < splat<A, kLanes>(0) ? V(-result) : result;
 }
 
+// c[0] x^n + ... + c[n]
+template <class A, int kLanes, int kTerms>
+ONEHOP_INLINE Vector<A, kLanes> polynomial(const double (&c)[kTerms], Vector<A, kLanes> x) {
+  Vector<A, kLanes> sum = splat<A, kLanes>(A(c[0]));
+  for (int i = 1; i < kTerms; ++i) sum = sum * x + splat<A, kLanes>(A(c[i]));
+  return sum;
+}
+
+// The rational functions of S. L. Moshier's Cephes library (ndtr.c): x T(x^2) / U(x^2) up to 1, and above, with the
+// sign of x, 1 - exp(-x^2) P(x) / Q(x), which is 1 to the last digit from 6 on.
+template <class A, int kLanes>
+ONEHOP_INLINE Vector<A, kLanes> error_function(Vector<A, kLanes> x) {
+  using V = Vector<A, kLanes>;
+  constexpr double kP[] = {2.46196981473530512524e-10, 5.64189564831068821977e-1, 7.46321056442269912687e0,
+                           4.86371970985681366614e1,   1.96520832956077098242e2,  5.26445194995477358631e2,
+                           9.34528527171957607540e2,   1.02755188689515710272e3,  5.57535335369399327526e2};
+  constexpr double kQ[] = {1.00000000000000000000e0, 1.32281951154744992508e1, 8.67072140885989742329e1,
+                           3.54937778887819891062e2, 9.75708501743205489753e2, 1.82390916687909736289e3,
+                           2.24633760818710981792e3, 1.65666309194161350182e3, 5.57535340817727675546e2};
+  constexpr double kT[] = {9.60497373987051638749e0, 9.00260197203842689217e1, 2.23200534594684319226e3,
+                           7.00332514112805075473e3, 5.55923013010394962768e4};
+  constexpr double kU[] = {1.00000000000000000000e0, 3.35617141647503099647e1, 5.21357949780152679795e2,
+                           4.59432382970980127987e3, 2.26290000613890934246e4, 4.92673942608635921086e4};
+  const V zero = splat<A, kLanes>(0), one = splat<A, kLanes>(1), eight = splat<A, kLanes>(8);
+  const V size = magnitude<A, kLanes>(x), kept = size > eight ? eight : size, square = kept * kept;
+  const V inner = x * polynomial<A, kLanes>(kT, square), outer = exponential<A, kLanes>(-square);
+  const V above = size <= one ? inner : V(outer * polynomial<A, kLanes>(kP, kept));
+  const V below = size <= one ? polynomial<A, kLanes>(kU, square) : polynomial<A, kLanes>(kQ, kept);
+  const V quotient = above / below, rest = one - quotient;
+  return size <= one ? quotient : x < zero ? V(-rest) : rest;
+}
+
 // log(1 + exp(p x)) / p = (max(p x, 0) + log(1 + exp(-|p x|))) / p; x where p x > q.
 template <class A, int kLanes>
 ONEHOP_INLINE Vector<A, kLanes> softplus(Vector<A, kLanes> x, A p, A q) {

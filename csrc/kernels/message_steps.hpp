@@ -260,6 +260,8 @@ void run_step(const MessageStep& step, const Rows<T>* values, int64_t edges, T* 
       return numbers([](V x) { return sigmoid<T, kLanes>(x); });
     case MessageOp::tanh:
       return numbers([](V x) { return hyperbolic_tangent<T, kLanes>(x); });
+    case MessageOp::erf:
+      return numbers([](V x) { return error_function<T, kLanes>(x); });
     case MessageOp::softplus:
       return numbers([=](V x) { return softplus<T, kLanes>(x, p, q); });
     case MessageOp::elu:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.messages import End, Operand, Program, Step
 
-_ANY = ("negate", "relu", "sigmoid", "tanh", "absolute")
+_ANY = ("negate", "relu", "sigmoid", "tanh", "erf", "absolute")
 _POSITIVE = ("log", "sqrt")
 _WITH_NUMBERS = {
     "shift": (0.3, 0.0),

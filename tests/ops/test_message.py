@@ -167,6 +167,17 @@ def test_special_numbers(isa, name, dtype):
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_error_function_over_its_range(isa, dtype):
+    # Both of its formulas, where they meet, and where the result is 1.
+    x = torch.linspace(-7, 7, 16 * 4000, dtype=dtype).view(1, -1)
+    graph = Graph.from_edge_index(torch.tensor([[0], [0]]))
+    (out,) = reduce_messages(graph, unary("erf", x.size(1)), [x], ("sum",))
+    torch.testing.assert_close(
+        out.double(), torch.special.erf(x.double()), rtol=4 * torch.finfo(dtype).eps, atol=0
+    )
+
+
 @pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_extrema_of_cut_rows(isa, reduce, edges_per_item):

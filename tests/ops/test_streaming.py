@@ -402,8 +402,9 @@ def test_bad_arguments(graph: Graph, tmp_path: Path) -> None:
         onehop.aggregate(graph, tmp_path / "x.npy", **out)
     with pytest.raises(ArgumentError, match="give its path"):
         onehop.aggregate(stored, tmp_path / "x.npy")
-    with pytest.raises(ArgumentError, match="neither goes with out"):
-        onehop.aggregate(stored, tmp_path / "x.npy", multiply="add", **out)
+    for argument in ({"multiply": "add"}, {"node_dim": 1}):
+        with pytest.raises(ArgumentError, match="none of them goes with out"):
+            onehop.aggregate(stored, tmp_path / "x.npy", **argument, **out)
     with pytest.raises(ArgumentError, match="expected one of sum"):
         onehop.aggregate(stored, tmp_path / "x.npy", reduce="median", **out)
     with pytest.raises(ArgumentError, match=r"4000.* float32, one for each edge"):

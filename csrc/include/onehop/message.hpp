@@ -42,6 +42,7 @@ enum class MessageOp : int {
   leaky_relu,       // a where a > 0, else a p
   sigmoid,          // 1 / (1 + exp(-a))
   tanh,             //
+  erf,              // the error function: 2 / sqrt(pi) times the integral of exp(-t t) from 0 to a
   softplus,         // log(1 + exp(p a)) / p; a where p a > q
   elu,              // a where a > 0, else p (exp(a) - 1)
   exp,              //

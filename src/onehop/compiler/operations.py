@@ -103,7 +103,7 @@ def _unary(operation: str) -> Reading:
     return lambda reader, bound, result: reader.emit(operation, reader.row(bound["self"]))
 
 
-for _name in ("relu", "sigmoid", "tanh", "exp", "log", "sqrt"):
+for _name in ("relu", "sigmoid", "tanh", "erf", "exp", "log", "sqrt"):
     means(_name)(_unary(_name))
 means("neg")(_unary("negate"))
 means("abs")(_unary("absolute"))
@@ -141,6 +141,20 @@ def _elu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 def _silu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     row = reader.row(bound["self"])
     return reader.emit("multiply", row, reader.emit("sigmoid", row))
+
+
+@means("gelu")
+def _gelu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
+    """A number times the normal distribution up to it: by erf, or approximately by a sigmoid."""
+    row = reader.row(bound["self"])
+    if bound.get("approximate", "none") == "none":
+        to_erf = reader.emit("erf", reader.emit("scale", row, p=math.sqrt(0.5)))
+        return reader.emit("multiply", reader.emit("scale", row, p=0.5), reader.emit("shift", to_erf, p=1.0))
+    # (1 + tanh z) / 2 = sigmoid 2z, with z = sqrt(2 / pi) (x + 0.044715 x^3).
+    factor = math.sqrt(8 / math.pi)
+    square = reader.emit("scale", reader.emit("multiply", row, row), p=0.044715 * factor)
+    doubled = reader.emit("multiply", row, reader.emit("shift", square, p=factor))
+    return reader.emit("multiply", row, reader.emit("sigmoid", doubled))
 
 
 @means("reciprocal")

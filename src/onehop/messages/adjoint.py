@@ -8,6 +8,7 @@ operands. The reverse of a sum over a row is a sum over a row: another sweep, be
 """
 
 import functools
+import math
 from dataclasses import replace
 
 from onehop.messages.program import EDGES, OF_ROWS, WITHOUT_GRADIENT, End, Operand, Program, Step
@@ -243,6 +244,9 @@ class _Reverse:
             self._add(a, emit("negate", g))
         elif name == "exp":
             self._add(a, emit("multiply", g, y))
+        elif name == "erf":
+            bell = emit("exp", emit("negate", emit("multiply", a, a)))
+            self._add(a, emit("multiply", g, emit("scale", bell, p=2 / math.sqrt(math.pi))))
         elif name == "log":
             self._add(a, emit("divide", g, a))
         elif name == "sqrt":

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 OPERATIONS = (
     "spread", "collect", "largest", "product", "add", "subtract", "multiply", "divide", "shift", "scale",
-    "invert", "negate", "absolute", "relu", "leaky_relu", "sigmoid", "tanh", "softplus", "elu", "exp", "log",
-    "sqrt", "clamp", "absolute_grad", "relu_grad", "leaky_relu_grad", "sigmoid_grad", "tanh_grad",
+    "invert", "negate", "absolute", "relu", "leaky_relu", "sigmoid", "tanh", "erf", "softplus", "elu", "exp",
+    "log", "sqrt", "clamp", "absolute_grad", "relu_grad", "leaky_relu_grad", "sigmoid_grad", "tanh_grad",
     "softplus_grad", "elu_grad", "clamp_grad", "equal",
 )  # fmt: skip
 """What a step may do, as onehop::MessageOp in csrc/include/onehop/message.hpp says, and in its order."""

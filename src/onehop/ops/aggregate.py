@@ -7,6 +7,7 @@ columns. Max and min are :mod:`onehop.ops.extremum`.
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, overload
 
@@ -25,6 +26,7 @@ from onehop.ops.extremum import extremum_of_rows
 from onehop.ops.factors import check_factors, promoted
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.semiring import check_multiply, factor_or_term
+from onehop.ops.signals import on_signals
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
@@ -47,6 +49,7 @@ def aggregate(
     dst_scale: Tensor | None = None,
     *,
     multiply: str = "mul",
+    node_dim: int = 0,
     backend: str | None = None,
 ) -> Tensor: ...
 @overload
@@ -70,6 +73,7 @@ def aggregate(
     dst_scale: Tensor | None = None,
     *,
     multiply: str = "mul",
+    node_dim: int = 0,
     backend: str | None = None,
     out: str | os.PathLike[str] | None = None,
     memory: int | None = None,
@@ -79,15 +83,18 @@ def aggregate(
     ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
 
     With heads, each head's columns have weights of their own: ``weight[e, h] * src_scale[j] * x[j, h, :]``.
+    With ``node_dim``, any number of signals share the graph, its weights and its scales, and edges are read
+    once for all of them.
 
     Nothing of size edges times width is made, forward or backward. Sums of one plan are added in one order,
     whatever the number of threads. 16-bit features are added up in float32.
 
     Args:
         graph: The graph.
-        x: [num_src, F] or [num_src, ...], float32, float64, bfloat16 or float16. Differentiable.
-        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D]; None means 1.
-            Differentiable.
+        x: [num_src, F] or [num_src, ...]; for signals [..., num_src, F], with ``node_dim``. float32, float64,
+            bfloat16 or float16. Differentiable.
+        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D] or, for signals,
+            [..., num_src, H, D]; None means 1. Differentiable.
         reduce: "sum" (or "add", as PyG spells it), "mean" (the sum divided by the number of edges, not by
             the weights), "max" or "min". Destinations without edges get 0. NaN wins over every number. Where
             edges tie for the extremum the gradient is split evenly among them, as PyTorch's
@@ -98,6 +105,9 @@ def aggregate(
         multiply: What the weight w does to the row m = src_scale[j] * x[j]: "mul" w * m, "add" m + w, "sub"
             m - w, "copy" m (the weight is left out), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
             semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
+        node_dim: The dimension of ``x`` in which the nodes are, counted from the end if negative, as PyG
+            calls it. Dimensions in front of it are signals on the same graph: with -2, x is
+            [..., num_src, F], and the result [..., num_dst, F]. Dimensions behind it belong to a row.
         backend: Name of the backend; None means the best that can (``onehop info`` lists them).
         out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
             ``Graph.open`` opened, and ``x`` [num_src, F] and ``weight`` [E] are .npy files, as paths or
@@ -112,12 +122,14 @@ def aggregate(
             this process may still take.
 
     Returns:
-        [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales; with ``out`` its
-        path. Of bfloat16, which .npy files do not have, it is float32. The file is in Fortran order if that
-        of ``x`` is, or if its columns did not fit at once.
+        [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales; for signals a view
+        [..., num_dst, F], which is not contiguous; with ``out`` its path. Of bfloat16, which .npy files do
+        not have, it is float32. The file is in Fortran order if that of ``x`` is, or if its columns did not
+        fit at once.
 
     Raises:
-        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``multiply`` is unknown.
+        ArgumentError: A shape, dtype or device does not fit, ``reduce`` or ``multiply`` is unknown, or ``x``
+            has no dimension ``node_dim``.
         BackendError: No backend runs on such tensors.
         FileFormatError: A file is truncated or holds something else.
         FileNotFoundError: There is no such file.
@@ -126,11 +138,25 @@ def aggregate(
     if reduce == "add":
         reduce = "sum"
     if out is not None or isinstance(graph, StoredGraph):
-        return _to_file(graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, backend))
+        return _to_file(
+            graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, node_dim, backend)
+        )
     if type(graph) is not Graph:
         check_graph(graph)
     if memory is not None:
         raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")
+    if node_dim != 0:
+        of_rows = partial(
+            aggregate,
+            graph,
+            weight=weight,
+            reduce=reduce,
+            src_scale=src_scale,
+            dst_scale=dst_scale,
+            multiply=multiply,
+            backend=backend,
+        )
+        return on_signals(graph, of_rows, x, weight, node_dim)
     features: Any = x  # the checks say what else it may be
     factor: Any = weight
     # Nearly all features pass this test, and the call of the check would show on small graphs.
@@ -167,7 +193,7 @@ def _to_file(
     reduce: str,
     out: str | os.PathLike[str] | None,
     memory: int | None,
-    rest: tuple[Tensor | None, Tensor | None, str, str | None],
+    rest: tuple[Tensor | None, Tensor | None, str, int, str | None],
 ) -> Path:
     """Checks the arguments that ``out`` needs, and streams."""
     if not isinstance(graph, StoredGraph):
@@ -182,8 +208,8 @@ def _to_file(
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
     src_scale, dst_scale, *others = rest
-    if others != ["mul", None]:
-        raise ArgumentError("multiply, backend: neither goes with out; leave them out.")
+    if others != ["mul", 0, None]:
+        raise ArgumentError("multiply, node_dim, backend: none of them goes with out; leave them out.")
     return streaming.aggregate(graph, x, weight, reduce, out, memory, streaming.Scales(src_scale, dst_scale))
 
 

@@ -1,5 +1,6 @@
 """Max and min: ``onehop::extremum``, whose gradient is split among the edges that tie, and its gradient."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from onehop.ops.checks import check_features, check_graph
 from onehop.ops.factors import check_factors, promoted
 from onehop.ops.gradients import GradientOperator, by_formula
 from onehop.ops.library import Context, Operator, run
+from onehop.ops.signals import on_signals
 from onehop.reference.extremum import run_extremum
 
 TIES = ("share", "first", "last")
@@ -25,6 +27,7 @@ def extremum(
     reduce: str = "max",
     ties: str = "share",
     *,
+    node_dim: int = 0,
     backend: str | None = None,
 ) -> Tensor:
     """Takes the largest or smallest message of each destination, for each column.
@@ -34,25 +37,33 @@ def extremum(
 
     Args:
         graph: The graph.
-        x: [num_src, F] or [num_src, H, D], float32, float64, bfloat16 or float16. Differentiable.
-        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D]; None means 1.
-            Differentiable.
+        x: [num_src, F] or [num_src, H, D], float32, float64, bfloat16 or float16; for signals with these
+            dimensions in front, see ``node_dim``. Differentiable.
+        weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D] or, for signals,
+            [..., num_src, H, D]; None means 1. Differentiable.
         reduce: "max" or "min".
         ties: "share" splits the gradient evenly among the edges that tie, as ``onehop.aggregate`` does. NaN
             wins over every number, and destinations without edges get 0. "first" and "last" give the
             gradient to the tied edge with the lowest or the highest number. NaN is passed over, and entries
             where nothing wins are minus infinity (plus, for min) and have no gradient. They take float32 and
             float64, a weight of the dtype of ``x``, and graphs of fewer than 2^31 edges.
+        node_dim: The dimension of ``x`` in which the nodes are; dimensions in front of it are signals on the
+            same graph, as in ``onehop.aggregate``.
         backend: Name of the backend; None means the best that can.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x and weight.
+        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x and weight; for signals a view with these
+        in front.
 
     Raises:
-        ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``ties`` is unknown.
+        ArgumentError: A shape, dtype or device does not fit, ``reduce`` or ``ties`` is unknown, or ``x``
+            has no dimension ``node_dim``.
         BackendError: No backend runs on such tensors.
     """
     check_graph(graph)
+    if node_dim != 0:
+        of_rows = partial(extremum, graph, weight=weight, reduce=reduce, ties=ties, backend=backend)
+        return on_signals(graph, of_rows, x, weight, node_dim)
     check_features("x", x, graph.num_src, "sources")
     if reduce not in ("max", "min"):
         raise ArgumentError(f"reduce: expected max or min, got {reduce!r}.")

@@ -79,12 +79,13 @@ def aggregate(
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     multiply: str = "mul",
+    node_dim: int = 0,
 ) -> Tensor:
     """Gathers the sources' rows, scales them, reduces them over each destination.
 
     Args:
         edge_index: [2, E], sources above destinations.
-        x: [num_src, F], or [num_src, H, D].
+        x: [num_src, F], or [num_src, H, D]; with ``node_dim`` signals in front.
         num_dst: Number of destinations.
         weight: [E], or [E, H] for x with heads; None means 1.
         reduce: "sum", "mean" (divided by the number of edges), "max" or "min". Destinations without edges
@@ -95,10 +96,18 @@ def aggregate(
         dst_scale: [num_dst], multiplies the rows of the result.
         multiply: Effect of the weight w on a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m,
             "sigmoid" sigmoid(w) * m.
+        node_dim: The dimension of ``x`` in which the nodes are; one signal after another is aggregated.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x, weight and scales.
+        [num_dst, F] or [num_dst, H, D], with the signals in front, of the promoted dtype of x, weight and
+        scales.
     """
+    leading = node_dim % x.dim()
+    if leading:
+        factors = (weight, reduce, src_scale, dst_scale, multiply)
+        signals = x.flatten(0, leading - 1)
+        outs = [aggregate(edge_index, signal, num_dst, *factors) for signal in signals]
+        return torch.stack(outs).reshape(*x.shape[:leading], num_dst, *x.shape[leading + 1 :])
     source, target = edge_index[0].long(), edge_index[1].long()
     message = x.index_select(0, source)
     if src_scale is not None:

@@ -24,6 +24,7 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "leaky_relu": lambda a, p, q: functional.leaky_relu(a, p),
     "sigmoid": lambda a, p, q: a.sigmoid(),
     "tanh": lambda a, p, q: a.tanh(),
+    "erf": lambda a, p, q: a.erf(),
     "softplus": functional.softplus,
     "elu": lambda a, p, q: functional.elu(a, p),
     "exp": lambda a, p, q: a.exp(),

@@ -206,6 +206,15 @@ def with_functions(self, x_i: Tensor, x_j: Tensor) -> Tensor:
     return functional.silu(x_i) + functional.leaky_relu(x_j, 0.1) - functional.softplus(x_i - x_j, 2.0, 3.0)
 
 
+def with_gelu(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    gelu = torch.nn.functional.gelu
+    return gelu(3 * x_i) - gelu(x_i * x_j, approximate="tanh") + torch.nn.GELU()(x_j - x_i)
+
+
+def with_the_error_function(self, x_i: Tensor, x_j: Tensor) -> Tensor:
+    return (x_i - x_j).erf() * torch.special.erf(x_j)
+
+
 def softmax_of_heads(self, x_i: Tensor, x_j: Tensor) -> Tensor:
     shares = (x_i * x_j).view(-1, 3, 2).softmax(1)
     return (shares * x_j.view(-1, 3, 2)).view(-1, 6) + torch.log_softmax(5 * x_j, -1)
@@ -249,6 +258,8 @@ COMPILED = (
     with_a_parameter,
     with_numbers,
     with_functions,
+    with_gelu,
+    with_the_error_function,
 )
 
 
