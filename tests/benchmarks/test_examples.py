@@ -321,7 +321,7 @@ def forked_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "subprocess", stand_in)
 
 
-@pytest.mark.usefixtures("forked_scripts", "threads")
+@pytest.mark.usefixtures("forked_scripts")
 def test_a_script_is_measured_both_ways(
     written: Callable[[str], Path],
     tmp_path: Path,

@@ -136,7 +136,7 @@ class _Wanted:
     omit_self: bool = False
 
     def among(self, count: int) -> int:
-        """How many candidates of so many points are enough, if a bound is to follow."""
+        """Return how many candidates of so many points are enough, if a bound is to follow."""
         return count if self.most is None else min(self.most + self.omit_self + 1, count)
 
 

@@ -135,7 +135,6 @@ def test_a_layer_becomes_operators_of_ours(name, programs, x, edge_index):
 def test_inductor_runs_a_whole_model(x, edge_index, monkeypatch):
     # Its C++ is compiled in half the time: not optimised, and without vectors, which it would look for.
     monkeypatch.setattr("torch._inductor.cpu_vec_isa.valid_vec_isa_list", list)
-    monkeypatch.setattr(inductor_config.aot_inductor, "debug_compile", True)
 
     class Net(torch.nn.Module):
         def __init__(self) -> None:
@@ -148,7 +147,7 @@ def test_inductor_runs_a_whole_model(x, edge_index, monkeypatch):
 
     model = make(Net)
     expected = step(model, model, x, edge_index)
-    with onehop.patch():
+    with onehop.patch(), inductor_config.patch("aot_inductor.debug_compile", True):
         compiled = torch.compile(model, fullgraph=True)
         assert_same(step(compiled, model, x, edge_index), expected)
         other = edge_index.flip(1, 0).contiguous()
