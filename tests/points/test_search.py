@@ -10,7 +10,7 @@ from onehop import ArgumentError
 from onehop.points import search
 from onehop.points.search import knn, nearest, within
 from tests.pairs import pairwise
-from tests.points.naive import dissimilarity, neighbours
+from tests.points.naive import dissimilarity, neighbours, squared
 
 DIMS = [1, 2, 3, 7, 16, 40]
 
@@ -54,7 +54,17 @@ def test_within_a_distance(way, kind, most, omit_self):
         found = within(x, x, r, most=most, omit_self=omit_self)
         assert pairs(found) == neighbours(x, x, most, r=r, omit_self=omit_self)
     if kind != "grid":
-        assert pairs(within(x, x, math.inf, most=most)) == neighbours(x, x, most)
+        found = within(x, x, math.inf, most=most, omit_self=omit_self)
+        assert pairs(found) == neighbours(x, x, most, omit_self=omit_self)
+
+
+@pytest.mark.parametrize("dims", [1, 3, 20])
+def test_distances_of_exactly_r(way, dims):
+    x = cloud("random", 12, dims)
+    for number in range(1, 12):
+        r = math.sqrt(squared(x[0], x[number]))
+        for each in (r, math.nextafter(r, 0.0), math.nextafter(r, math.inf)):
+            assert pairs(within(x, x, each)) == neighbours(x, x, None, r=each)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -139,18 +139,30 @@ class _Wanted:
         """Return how many candidates of so many points are enough, if a bound is to follow."""
         return count if self.most is None else min(self.most + self.omit_self + 1, count)
 
+    def kept(self, count: int) -> int:
+        """Return how many of so many candidates are kept at most."""
+        return count if self.most is None else min(self.most, count)
+
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
     """Points that may be neighbours of a block of points.
 
     Attributes:
-        numbers: [rows, C], int64; those of no point are N.
+        numbers: [rows, C], int64, the nearest first; those of no point are N.
+        squared: [rows, C]: about the squares of their distances; infinite for no point.
+        error: [rows]: how far off these may be.
         bound: [rows]: the square of a distance that no other point is below.
     """
 
     numbers: Tensor
+    squared: Tensor
+    error: Tensor
     bound: Tensor
+
+    def at(self, places: Tensor) -> "_Candidates":
+        """The candidates of some of the points."""
+        return _Candidates(self.numbers[places], self.squared[places], self.error[places], self.bound[places])
 
 
 class _Finder(Protocol):
@@ -173,16 +185,46 @@ def _found(among: Clouds, of: Clouds, wanted: _Wanted) -> Tensor:
     finder: _Finder = _Products(among, of) if dims >= _MANY_DIMENSIONS else _Tree(among, of)
     parts = []
     for rows, candidates in finder.blocks(wanted):
-        numbers, squared = measure.sorted(rows, candidates.numbers, wanted)
-        kept = numbers.size(1) if wanted.most is None else min(wanted.most, numbers.size(1))
-        numbers, squared = numbers[:, :kept], squared[:, :kept]
-        # The farthest that a further neighbour could be, or the last that was found.
-        last = squared[:, -1].clamp(max=wanted.r**2)
-        unsure = ((last >= candidates.bound * (1 - _SLACK)) & candidates.bound.isfinite()).nonzero()[:, 0]
-        parts.append(_edges(rows, numbers, squared))
-        if unsure.numel():
-            parts[-1] = _merged(parts[-1], _compared(finder, measure, rows[unsure], last[unsure], wanted))
+        found, close = _told_apart(rows, candidates, wanted)
+        if close.numel():
+            found = _merged(found, _measured(finder, measure, rows[close], candidates.at(close), wanted))
+        parts.append(found)
     return torch.cat(parts, 1)
+
+
+def _told_apart(rows: Tensor, candidates: _Candidates, wanted: _Wanted) -> tuple[Tensor, Tensor]:
+    """The edges of points whose candidates differ by more than the error, and the places of the others."""
+    numbers, squared = candidates.numbers, candidates.squared
+    if wanted.omit_self:
+        own = numbers == rows.unsqueeze(1)
+        squared, order = squared.masked_fill(own, math.inf).sort(dim=1, stable=True)
+        numbers = numbers.gather(1, order)
+    kept = wanted.kept(numbers.size(1))
+    # The one that follows the last must differ from it as well; further ones are no nearer.
+    first, error = squared[:, : kept + 1], candidates.error.unsqueeze(1)
+    close = (first.diff(dim=1) <= 2 * error).any(1)
+    if wanted.r < math.inf:
+        close |= ((first - wanted.r**2).abs() <= error).any(1)
+    squared = squared[:, :kept].masked_fill(close.unsqueeze(1), math.inf)
+    return _edges(rows, numbers[:, :kept], squared.masked_fill_(squared >= wanted.r**2, math.inf)), (
+        close.nonzero()[:, 0]
+    )
+
+
+def _measured(
+    finder: _Finder, measure: "_Measure", rows: Tensor, candidates: _Candidates, wanted: _Wanted
+) -> Tensor:
+    """[2, E]: the neighbours of rows among the candidates, and among others where those may be as near."""
+    numbers, squared = measure.sorted(rows, candidates.numbers, wanted)
+    kept = wanted.kept(numbers.size(1))
+    numbers, squared = numbers[:, :kept], squared[:, :kept]
+    # The farthest that a further neighbour could be, or the last that was found.
+    last = squared[:, -1].clamp(max=wanted.r**2)
+    unsure = ((last >= candidates.bound * (1 - _SLACK)) & candidates.bound.isfinite()).nonzero()[:, 0]
+    found = _edges(rows, numbers, squared)
+    if not unsure.numel():
+        return found
+    return _merged(found, _compared(finder, measure, rows[unsure], last[unsure], wanted))
 
 
 def _edges(rows: Tensor, numbers: Tensor, squared: Tensor) -> Tensor:
@@ -279,10 +321,12 @@ class _Tree:
             distance, numbers = self._tree.query(block, k=count, workers=torch.get_num_threads(), **limit)
             distance = torch.from_numpy(np.asarray(distance).reshape(len(block), count))
             found = torch.from_numpy(np.asarray(numbers).reshape(len(block), count))
-            bound = distance[:, -1].square()
             # Where the last is in another cloud, all of the own are candidates.
-            bound.masked_fill_((distance[:, -1] > 0.75 * self._apart) | is_all, math.inf)
-            yield torch.arange(begin, begin + len(block), device="cpu"), _Candidates(found, bound)
+            squared = distance.square().masked_fill_(distance > 0.75 * self._apart, math.inf)
+            bound = squared[:, -1].masked_fill(torch.tensor(is_all), math.inf)
+            error = _SLACK * squared.masked_fill(squared == math.inf, 0).amax(1)
+            rows = torch.arange(begin, begin + len(block), device="cpu")
+            yield rows, _Candidates(found, squared, error, bound)
 
     def all_within(self, rows: Tensor, squared: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """As :class:`_Finder` has it."""
@@ -324,18 +368,18 @@ class _Products:
                 yield rows, self._candidates(rows, first, last, count)
 
     def _candidates(self, rows: Tensor, first: int, last: int, count: int) -> _Candidates:
-        if count == last - first:
-            numbers = torch.arange(first, last, device="cpu").expand(rows.numel(), -1)
-            return _Candidates(numbers, self._norms.new_full(rows.shape, math.inf))
         y = self._y[rows]
         near = torch.addmm(self._norms[first:last], y, self._x[first:last].t(), alpha=-2)
-        values, numbers = near.topk(count, largest=False, sorted=False)
+        values, numbers = near.topk(count, largest=False)
         norms = y.square().sum(1)
+        squared = values.add_(norms.unsqueeze(1))
         # Each of so many operations is off by at most half of eps of the largest product; see Higham,
         # Accuracy and Stability of Numerical Algorithms, section 3.1. Four times that is taken.
         roundings = 2 * (self._x.size(1) + 8) * torch.finfo(torch.float64).eps
         error = roundings * (norms.sqrt() + self._norms[first:last].max().sqrt()).square()
-        return _Candidates(numbers + first, (values.amax(1) + norms - error).clamp(min=0))
+        is_all = torch.tensor(count == last - first)
+        bound = (squared[:, -1] - error).clamp(min=0).masked_fill(is_all, math.inf)
+        return _Candidates(numbers + first, squared, error, bound)
 
     def all_within(self, rows: Tensor, squared: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """As :class:`_Finder` has it."""
