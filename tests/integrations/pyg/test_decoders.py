@@ -161,6 +161,7 @@ LEFT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("name", LEFT)
 def test_what_is_left_to_pyg(name, z, edge_index):
     expected = LEFT[name](z, edge_index)
@@ -169,6 +170,7 @@ def test_what_is_left_to_pyg(name, z, edge_index):
         assert not served()
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
 def test_a_patch_of_something_else_leaves_it_to_pyg(options, z, edge_index):
     with onehop.patch(**options):
@@ -176,6 +178,7 @@ def test_a_patch_of_something_else_leaves_it_to_pyg(options, z, edge_index):
         assert not served()
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("few", [True, False])
 def test_few_edges_are_left_to_pyg(few, z, edge_index, bounds):
     bounds(few_edges=thresholds.ORDINARY.few_edges, few_work=edge_index.size(1) * WIDTH + few)
@@ -212,6 +215,7 @@ def test_a_decoder_of_ones_own_that_inherits(z, edge_index):
         assert served()
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_programs_trace_what_pyg_does(z, edge_index):
     expected = results(lambda: decoded(z, edge_index), z)
     compiled: Callable[..., Tensor] = torch.compile(InnerProductDecoder(), backend="eager", fullgraph=True)

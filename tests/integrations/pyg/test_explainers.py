@@ -125,6 +125,7 @@ def test_gradients_of_masks(name, sigmoid, edge_index):
             torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_layers_are_fast_again_afterwards(edge_index):
     model, x = Model(LAYERS["SAGEConv"]), torch.randn(NODES, WIDTH)
     expected = model(x, edge_index)

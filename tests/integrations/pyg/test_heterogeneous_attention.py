@@ -90,6 +90,7 @@ def test_other_dtypes(kind, dtype, x, edges):
         torch.testing.assert_close(ours[name], out, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_edges_are_joined_once(x, edges, monkeypatch):
     layers = [LAYERS["HGT"](), LAYERS["HGT"]()]
     with onehop.patch():

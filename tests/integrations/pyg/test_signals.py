@@ -264,6 +264,7 @@ def test_all_else_is_pygs(name, edge_index, took_fast_path):
         assert found == expected
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_explain_counts_signals(edge_index):
     model, x = gnn.GCNConv(WIDTH, 5), torch.randn(2, 3, NODES, WIDTH)
     with onehop.patch():

@@ -6,12 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from onehop import config
 from onehop.kernels.triton import availability
 from tests.processes import run_python
 
-pytestmark = pytest.mark.skipif(
-    availability.not_installed() is not None, reason="there is no triton to compile the kernels"
-)
+pytestmark = [
+    pytest.mark.skipif(
+        availability.not_installed() is not None, reason="there is no triton to compile the kernels"
+    ),
+    pytest.mark.skipif(config.without_thresholds(), reason="orders are chosen where it pays to wait"),
+]
 
 ROOT = Path(__file__).parents[3]
 
