@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from onehop import ArgumentError
+from onehop import ArgumentError, IndexRangeError
 from onehop.loaders import walks
 from onehop.loaders.walks import random_walk
 
@@ -53,6 +53,33 @@ def test_second_order(graph, p, q, proposals, monkeypatch):
             assert share == pytest.approx(expected.get(node, 0.0), abs=0.02)
 
 
+@pytest.mark.parametrize("proposals", [0, 32])
+@pytest.mark.parametrize(("p", "q"), [(0.5, 2.0), (1e9, 1e-3)])
+def test_walks_that_end_among_others(p, q, proposals, monkeypatch):
+    monkeypatch.setattr(walks, "_PROPOSALS", proposals)
+    # 0 -> 1 -> 2, where walks end, and 3 -> 4 -> 3.
+    rowptr, col = torch.tensor([0, 1, 2, 2, 3, 4]), torch.tensor([1, 2, 4, 3])
+    found = random_walk(rowptr, col, torch.tensor([0, 3, 2, 1] * 50), 4, p, q)
+    assert found.unique(dim=0).tolist() == [[0, 1, 2, 2, 2], [1, 2, 2, 2, 2], [2] * 5, [3, 4, 3, 4, 3]]
+
+
+def test_other_edges_in_the_same_tensors(graph):
+    rowptr, col = graph
+    random_walk(rowptr, col, torch.tensor([3]), 3, 0.5, 2.0)
+    col.copy_(torch.zeros_like(col))
+    # From 0 all ways lead back to 0.
+    assert random_walk(rowptr, col, torch.tensor([3]), 4, 1e9, 1e-9).tolist() == [[3, 0, 0, 0, 0]]
+
+
+def test_another_default_device_changes_nothing(graph):
+    found = []
+    for device in ("cpu", "meta"):
+        torch.manual_seed(0)
+        with torch.device(device):
+            found.append(random_walk(*graph, torch.tensor([0, 1, 2], device="cpu"), 5, 0.5, 2.0))
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.5, 2.0)])
 def test_walks_that_end(graph, p, q):
     rowptr, col = graph
@@ -70,6 +97,12 @@ def test_the_same_seed_gives_the_same_walks(graph):
         torch.manual_seed(3)
         found.append(random_walk(*graph, torch.arange(6), 9, 0.5, 2.0))
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("node", [-1, 6])
+def test_starts_out_of_range(graph, node):
+    with pytest.raises(IndexRangeError, match=rf"start: entry 1 is {node}, which is not in \[0, 6\)"):
+        random_walk(*graph, torch.tensor([0, node]), 2)
 
 
 @pytest.mark.parametrize(

@@ -63,5 +63,5 @@ def test_bad_ratios(ratio):
 
 
 def test_coordinates_that_are_not_finite():
-    with pytest.raises(ArgumentError, match="row 1 is not finite"):
+    with pytest.raises(ArgumentError, match="row 1 is not finite, or too large"):
         farthest_points(torch.tensor([[0.0], [math.nan]]))

@@ -120,6 +120,19 @@ def test_nothing_to_find(dims):
     assert nearest(none, x).shape == (0,)
 
 
+def test_another_default_device_changes_nothing(way):
+    x = cloud("grid", 20, 3)
+    expected = knn(x, x, 3), within(x, x, 1.5), nearest(x, x[:4])
+    with torch.device("meta"):
+        found = knn(x, x, 3), within(x, x, 1.5), nearest(x, x[:4])
+    assert all(map(torch.equal, found, expected))
+
+
+def test_a_radius_whose_square_overflows(way):
+    x = cloud("random", 9, 2)
+    assert pairs(within(x, x, 1e200)) == neighbours(x, x, None)
+
+
 def test_many_threads_find_the_same():
     x = cloud("grid", 3000, 3)
     once = knn(x, x, 9)
@@ -150,9 +163,9 @@ def test_bad_input(call, told):
         call(torch.randn(5, 2))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_coordinates_that_are_not_finite(value):
-    x = torch.randn(5, 2)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e200])
+def test_coordinates_whose_squares_are_not_finite(value):
+    x = torch.randn(5, 2, dtype=torch.float64)
     x[3, 1] = value
-    with pytest.raises(ArgumentError, match="x: row 3 is not finite"):
+    with pytest.raises(ArgumentError, match="x: row 3 is not finite, or too large"):
         knn(x, torch.randn(2, 2), 1)

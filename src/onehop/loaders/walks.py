@@ -5,7 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.graph.identity import remembered
 
 # Proposals of a step, before all neighbours are looked at: where a weight is tiny, hardly any is accepted.
 _PROPOSALS = 32
@@ -28,7 +29,8 @@ def random_walk(
         [W, length + 1], of the same dtype. Drawn by torch's generator.
 
     Raises:
-        ArgumentError: ``length`` is negative, or p or q is not positive.
+        ArgumentError: ``length`` is negative, or p or q is not positive and finite.
+        IndexRangeError: A walk begins at no node.
 
     Source: Grover and Leskovec, node2vec (arXiv 1607.00653), section 3.2. Steps of second order are drawn
     without tables: one of first order is proposed until one is accepted (Yang et al., KnightKing, SOSP 2019).
@@ -37,6 +39,11 @@ def random_walk(
         raise ArgumentError(f"length: expected at least 0, got {length}.")
     if not (0 < p < math.inf and 0 < q < math.inf):
         raise ArgumentError(f"p, q: expected positive finite numbers, got {p} and {q}.")
+    nodes = rowptr.numel() - 1
+    wrong = ((start < 0) | (start >= nodes)).nonzero()
+    if wrong.numel():
+        entry = int(wrong[0])
+        raise IndexRangeError(f"start: entry {entry} is {int(start[entry])}, which is not in [0, {nodes}).")
     walks = torch.empty(start.size(0), length + 1, dtype=rowptr.dtype, device="cpu")
     walks[:, 0] = start
     neighbours = _Neighbours(rowptr, col)
@@ -61,6 +68,10 @@ class _Neighbours:
         before = (degrees.cumsum(0) - degrees)[rows]
         return rows, self._col[self._first[nodes][rows] + torch.arange(rows.numel(), device="cpu") - before]
 
+    def have_some(self, nodes: Tensor) -> Tensor:
+        """Return which nodes have neighbours."""
+        return self._degree[nodes] > 0
+
     def drawn(self, nodes: Tensor) -> Tensor:
         """A neighbour of each node; the node itself if it has none."""
         degrees = self._degree[nodes]
@@ -73,12 +84,16 @@ class _Neighbours:
 
 
 class _Pairs:
-    """The edges as sorted numbers."""
+    """The edges as sorted numbers, which are kept while the edges do not change."""
 
     def __init__(self, rowptr: Tensor, col: Tensor) -> None:
         self._nodes = rowptr.numel() - 1
-        rows = torch.repeat_interleave(rowptr.diff().long())
-        self._keys = (rows * self._nodes + col).sort().values
+
+        def numbers() -> Tensor:
+            rows = torch.repeat_interleave(rowptr.diff().long())
+            return (rows * self._nodes + col).sort().values
+
+        self._keys = remembered(rowptr, col, key="pairs of walks", make=numbers)
 
     def have(self, rows: Tensor, cols: Tensor) -> Tensor:
         """Return whether there is an edge from each row to each column."""
@@ -98,7 +113,7 @@ class _SecondOrder:
 
     def drawn(self, before: Tensor, now: Tensor) -> Tensor:
         """A neighbour of each node, by its weight."""
-        found, waiting = now.clone(), torch.arange(now.numel(), device="cpu")
+        found, waiting = now.clone(), self._neighbours.have_some(now).nonzero()[:, 0]
         largest = max(self._back, 1.0, self._out)
         for _ in range(_PROPOSALS):
             proposed = self._neighbours.drawn(now[waiting])

@@ -8,6 +8,8 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 
 _MATRIX = 2
+# Sums of squares of coordinates below it are finite.
+_LARGEST = 1e150
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,7 @@ class Clouds:
             bounds: [B + 1], int64, ascending from 0 to N; None means one cloud.
 
         Raises:
-            ArgumentError: A shape, dtype or device does not fit, or a coordinate is not finite.
+            ArgumentError: A shape, dtype or device does not fit, or a coordinate is not below 1e150.
         """
         if not isinstance(points, Tensor) or points.layout is not torch.strided or not points.is_cpu:
             raise ArgumentError(f"{name}: expected a dense tensor on the CPU.")
@@ -43,10 +45,13 @@ class Clouds:
             )
         points = points.detach().to(torch.float64)
         points = points.unsqueeze(1) if points.dim() == 1 else points
-        finite = points.isfinite().all(1)
-        if not finite.all():
-            row = int(finite.int().argmin())
-            raise ArgumentError(f"{name}: row {row} is not finite: {points[row].tolist()}.")
+        # NaN is no smaller than anything.
+        small = (points.abs() < _LARGEST).all(1)
+        if not small.all():
+            row = int(small.int().argmin())
+            raise ArgumentError(
+                f"{name}: row {row} is not finite, or too large for squares: {points[row].tolist()}."
+            )
         count = points.size(0)
         if bounds is None:
             bounds = torch.tensor([0, count], device="cpu")

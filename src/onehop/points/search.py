@@ -135,6 +135,11 @@ class _Wanted:
     r: float = math.inf
     omit_self: bool = False
 
+    @property
+    def squared(self) -> float:
+        """The square of ``r``, which overflows to infinity."""
+        return self.r * self.r
+
     def among(self, count: int) -> int:
         """Return how many candidates of so many points are enough, if a bound is to follow."""
         return count if self.most is None else min(self.most + self.omit_self + 1, count)
@@ -204,9 +209,9 @@ def _told_apart(rows: Tensor, candidates: _Candidates, wanted: _Wanted) -> tuple
     first, error = squared[:, : kept + 1], candidates.error.unsqueeze(1)
     close = (first.diff(dim=1) <= 2 * error).any(1)
     if wanted.r < math.inf:
-        close |= ((first - wanted.r**2).abs() <= error).any(1)
+        close |= ((first - wanted.squared).abs() <= error).any(1)
     squared = squared[:, :kept].masked_fill(close.unsqueeze(1), math.inf)
-    return _edges(rows, numbers[:, :kept], squared.masked_fill_(squared >= wanted.r**2, math.inf)), (
+    return _edges(rows, numbers[:, :kept], squared.masked_fill_(squared >= wanted.squared, math.inf)), (
         close.nonzero()[:, 0]
     )
 
@@ -219,7 +224,7 @@ def _measured(
     kept = wanted.kept(numbers.size(1))
     numbers, squared = numbers[:, :kept], squared[:, :kept]
     # The farthest that a further neighbour could be, or the last that was found.
-    last = squared[:, -1].clamp(max=wanted.r**2)
+    last = squared[:, -1].clamp(max=wanted.squared)
     unsure = ((last >= candidates.bound * (1 - _SLACK)) & candidates.bound.isfinite()).nonzero()[:, 0]
     found = _edges(rows, numbers, squared)
     if not unsure.numel():
@@ -272,7 +277,7 @@ class _Measure:
         total = torch.zeros(numbers.shape, dtype=torch.float64, device="cpu")
         for x, y in zip(self._x, self._y, strict=True):
             total += (x[numbers] - y[rows]).square_()
-        wrong = missing | (total >= wanted.r**2) if wanted.r < math.inf else missing
+        wrong = missing | (total >= wanted.squared) if wanted.r < math.inf else missing
         if not self._one_cloud:
             wrong = wrong | (self._of_x[numbers] != self._of_y[rows])
         if wanted.omit_self:
@@ -299,7 +304,7 @@ class _Tree:
                 torch.cat([each.points, each.of_points.unsqueeze(1) * self._apart], 1) for each in (among, of)
             )
         self._tree = cKDTree(x.numpy(), balanced_tree=False)
-        self._points, self._count = y.numpy(), x.size(0)
+        self._points = y.numpy()
         self._largest = int(among.sizes.max())
 
     def blocks(self, wanted: _Wanted) -> Iterator[tuple[Tensor, _Candidates]]:
@@ -323,7 +328,7 @@ class _Tree:
             found = torch.from_numpy(np.asarray(numbers).reshape(len(block), count))
             # Where the last is in another cloud, all of the own are candidates.
             squared = distance.square().masked_fill_(distance > 0.75 * self._apart, math.inf)
-            bound = squared[:, -1].masked_fill(torch.tensor(is_all), math.inf)
+            bound = torch.full_like(squared[:, -1], math.inf) if is_all else squared[:, -1]
             error = _SLACK * squared.masked_fill(squared == math.inf, 0).amax(1)
             rows = torch.arange(begin, begin + len(block), device="cpu")
             yield rows, _Candidates(found, squared, error, bound)
@@ -377,8 +382,8 @@ class _Products:
         # Accuracy and Stability of Numerical Algorithms, section 3.1. Four times that is taken.
         roundings = 2 * (self._x.size(1) + 8) * torch.finfo(torch.float64).eps
         error = roundings * (norms.sqrt() + self._norms[first:last].max().sqrt()).square()
-        is_all = torch.tensor(count == last - first)
-        bound = (squared[:, -1] - error).clamp(min=0).masked_fill(is_all, math.inf)
+        is_all = count == last - first
+        bound = torch.full_like(error, math.inf) if is_all else (squared[:, -1] - error).clamp(min=0)
         return _Candidates(numbers + first, squared, error, bound)
 
     def all_within(self, rows: Tensor, squared: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
