@@ -122,8 +122,8 @@ def _refused(sentence: str) -> Found:
 
 
 def asks_for(name: str) -> str:
-    """The sentence that refuses a message for an argument that it asks for."""
-    return f"its message asks for {name}"
+    """The sentence that refuses a message for an argument that it takes."""
+    return f"its message takes {name}"
 
 
 def is_short(message: Read, reductions: tuple[str, ...]) -> bool:

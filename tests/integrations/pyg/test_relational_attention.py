@@ -167,7 +167,7 @@ REFUSED = {
     "max": (lambda: layer_of(aggr="max"), {}, "by sum and mean alone"),
     "backwards": (lambda: layer_of(flow="target_to_source"), {}, "target_to_source"),
     # Its own message is to stand in then, and cannot.
-    "update": (lambda: Mine(WIDTH, 4, TYPES, heads=2), {}, "asks for ptr"),
+    "update": (lambda: Mine(WIDTH, 4, TYPES, heads=2), {}, "takes ptr"),
     "hooks": (
         lambda: hooked(layer_of(edge_dim=DIM)),
         {"edge_attr": torch.ones(EDGES, DIM).double()},

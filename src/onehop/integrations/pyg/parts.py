@@ -133,9 +133,7 @@ def propagate_messages(
     of_message = set(layer.inspector.get_param_names("message"))
     names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
     for name in _OF_THE_WHOLE:
-        need(
-            name not in names, f"its message asks for {name}, and this part has numbers of its own for nodes"
-        )
+        need(name not in names, f"its message takes {name}, and this part has numbers of its own for nodes")
     passed: dict[str, Any] = {}
     lifted: dict[str, Ends] = {}
     for name, value in operands.items():

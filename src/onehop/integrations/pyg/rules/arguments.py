@@ -123,6 +123,6 @@ def update_arguments(
         value = known.get(name, parameter.default)
         ends = name.endswith(("_i", "_j")) and name not in SIZES
         if value is parameter.empty or ends or name in (*_UNKNOWN, BOTH_NUMBERS, "index", "ptr"):
-            raise Leave(f"its update asks for {name}")
+            raise Leave(f"its update takes {name}")
         given[name] = value
     return given
