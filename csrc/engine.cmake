@@ -75,6 +75,12 @@ function(onehop_add_engine target)
   foreach(name batch draw induce negatives running_sums)
     target_sources(${target} PRIVATE ${onehop_csrc}/sampling/${name}.cpp)
   endforeach()
+  # A product that is fused with a sum would round otherwise than torch's squares and sums.
+  foreach(name farthest found products tree)
+    target_sources(${target} PRIVATE ${onehop_csrc}/points/${name}.cpp)
+    set_source_files_properties(${onehop_csrc}/points/${name}.cpp TARGET_DIRECTORY ${target}
+                                PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+  endforeach()
   target_include_directories(${target} PRIVATE ${onehop_csrc}/include)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   target_compile_options(${target} PRIVATE ${onehop_warnings})

@@ -45,6 +45,7 @@ void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);
 void bind_message(nanobind::module_& m);
 void bind_negatives(nanobind::module_& m);
+void bind_points(nanobind::module_& m);
 void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);

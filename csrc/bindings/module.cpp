@@ -155,6 +155,7 @@ NB_MODULE(_native, m) {
   bind_fusedmm(m);
   bind_message(m);
   bind_negatives(m);
+  bind_points(m);
   bind_rows(m);
   bind_sampling(m);
   bind_sddmm(m);

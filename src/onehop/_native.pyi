@@ -135,6 +135,49 @@ class Drawing:
     def write_edges(self, relation: int, src: int, dst: int, edge: int, threads: int) -> None: ...
     def csr(self, relation: int) -> Csr: ...
 
+# Searches among points: csrc/include/onehop/points.hpp.
+class PointClouds:
+    points: int
+    bounds: int
+    clouds: int
+    dims: int
+    def __init__(self) -> None: ...
+
+class WantedPoints:
+    most: int
+    squared: float
+    omit_self: bool
+    def __init__(self) -> None: ...
+
+class PointProducts:
+    products: int
+    norms_x: int
+    norms_y: int
+    cloud: int
+    first: int
+    rows: int
+    error: float
+    def __init__(self) -> None: ...
+
+class FoundPoints:
+    def __init__(self) -> None: ...
+    @property
+    def pairs(self) -> int: ...
+    def write(self, rows: int, bounds: int, numbers: int, of: int, threads: int) -> None: ...
+
+def search_trees(
+    x: PointClouds, y: PointClouds, wanted: WantedPoints, found: FoundPoints, threads: int
+) -> None: ...
+def search_products(
+    x: PointClouds,
+    y: PointClouds,
+    block: PointProducts,
+    wanted: WantedPoints,
+    found: FoundPoints,
+    threads: int,
+) -> None: ...
+def farthest_points(x: PointClouds, starts: int, counts: int, picked: int, threads: int) -> None: ...
+
 # Pairs without an edge: csrc/include/onehop/negatives.hpp.
 class EdgePairs:
     kind: int

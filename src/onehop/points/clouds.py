@@ -1,11 +1,13 @@
 """Clouds of points, one after the other in a matrix, as two-sided searches take them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
+from onehop.native import CPU, address, extension
 
 _MATRIX = 2
 # Sums of squares of coordinates below it are finite.
@@ -44,7 +46,7 @@ class Clouds:
                 f"{list(points.shape)}."
             )
         points = points.detach().to(torch.float64)
-        points = points.unsqueeze(1) if points.dim() == 1 else points
+        points = (points.unsqueeze(1) if points.dim() == 1 else points).contiguous()
         # NaN is no smaller than anything.
         small = (points.abs() < _LARGEST).all(1)
         if not small.all():
@@ -54,14 +56,21 @@ class Clouds:
             )
         count = points.size(0)
         if bounds is None:
-            bounds = torch.tensor([0, count], device="cpu")
+            bounds = torch.tensor([0, count], device=CPU)
         elif bounds.dim() != 1 or bounds.dtype is not torch.int64 or not bounds.is_cpu or not bounds.numel():
             raise ArgumentError(f"ptr_{name}: expected int64 of shape [B + 1] on the CPU.")
         elif int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
             raise ArgumentError(
                 f"ptr_{name}: expected numbers that ascend from 0 to the {count} rows of {name}."
             )
-        return cls(points, bounds)
+        return cls(points, bounds.contiguous())
+
+    def native(self) -> Any:
+        """The clouds for native code, as long as ``self`` exists."""
+        clouds = extension.PointClouds()
+        clouds.points, clouds.bounds = address(self.points), address(self.bounds)
+        clouds.clouds, clouds.dims = self.bounds.numel() - 1, self.points.size(1)
+        return clouds
 
     @property
     def sizes(self) -> Tensor:
@@ -80,7 +89,8 @@ def pair(x: Tensor, y: Tensor, ptr_x: Tensor | None, ptr_y: Tensor | None) -> tu
     Raises:
         ArgumentError: As :meth:`Clouds.of`; or the dimensions or numbers of clouds differ.
     """
-    among, of = Clouds.of("x", x, ptr_x), Clouds.of("y", y, ptr_y)
+    among = Clouds.of("x", x, ptr_x)
+    of = among if y is x and ptr_y is ptr_x else Clouds.of("y", y, ptr_y)
     if among.points.size(1) != of.points.size(1):
         raise ArgumentError(
             f"x, y: expected the same dimension, got {among.points.size(1)} and {of.points.size(1)}."
