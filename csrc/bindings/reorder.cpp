@@ -1,12 +1,13 @@
-// Orders of a graph's rows.
+// Orders of a graph's rows, and pairs of its nodes.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/shared_ptr.h>
 
 #include <new>
 
-#include "arguments.hpp"
+#include "calls.hpp"
 #include "onehop/communities.hpp"
 #include "onehop/csr.hpp"
+#include "onehop/matching.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -24,4 +25,17 @@ void bind_reorder(nb::module_& m) {
       "community_order",
       [](const onehop::Csr& csr, Address order) { onehop::community_order(csr, static_cast<int32_t*>(at(order))); },
       "csr"_a, "order"_a, Released());
+  using onehop::MatchedGraph;
+  Call<MatchedGraph>(m, "MatchedGraph")
+      .field<&MatchedGraph::rowptr>("rowptr")
+      .field<&MatchedGraph::col>("col")
+      .field<&MatchedGraph::weight>("weight")
+      .field<&MatchedGraph::nodes>("nodes");
+  m.def(
+      "match_neighbours",
+      [](const MatchedGraph& graph, Address order, Address cluster) {
+        return onehop::match_neighbours(graph, static_cast<const int64_t*>(at(order)),
+                                        static_cast<int64_t*>(at(cluster)));
+      },
+      "graph"_a, "order"_a, "cluster"_a, Released());
 }

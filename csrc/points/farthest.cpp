@@ -69,8 +69,7 @@ class Farthest {
 
 }  // namespace
 
-void farthest_points(const PointClouds& x, const int64_t* starts, const int64_t* counts, int64_t* picked,
-                     int threads) {
+void farthest_points(const PointClouds& x, const int64_t* starts, const int64_t* counts, int64_t* picked, int threads) {
   std::vector<int64_t> begins(x.clouds, 0);
   for (int64_t cloud = 1; cloud < x.clouds; ++cloud) begins[cloud] = begins[cloud - 1] + counts[cloud - 1];
   for_each(x.clouds, threads, [&](int64_t cloud) {

@@ -1,5 +1,5 @@
-// Nearest points by products: |x - y|^2 = |x|^2 + |y|^2 - 2 xy tells which points may be neighbours, and their distances
-// which are.
+// Nearest points by products: |x - y|^2 = |x|^2 + |y|^2 - 2 xy tells which points may be neighbours, and their
+// distances which are.
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -62,8 +62,8 @@ double reach_of(const Bounds& bounds, int64_t count, int64_t most, double share)
 
 }  // namespace
 
-void search_products(const PointClouds& x, const PointClouds& y, const PointProducts& block,
-                     const WantedPoints& wanted, FoundPoints* found, int threads) {
+void search_products(const PointClouds& x, const PointClouds& y, const PointProducts& block, const WantedPoints& wanted,
+                     FoundPoints* found, int threads) {
   const int64_t first = x.bounds[block.cloud], count = x.count(block.cloud);
   const int64_t tasks = (block.rows + kRowsPerTask - 1) / kRowsPerTask;
   FoundPoints::Part* parts = found->add(tasks);

@@ -63,8 +63,8 @@ struct PointProducts {
 };
 
 // A search among the points that their products admit; it adds to `found`.
-void search_products(const PointClouds& x, const PointClouds& y, const PointProducts& block,
-                     const WantedPoints& wanted, FoundPoints* found, int threads);
+void search_products(const PointClouds& x, const PointClouds& y, const PointProducts& block, const WantedPoints& wanted,
+                     FoundPoints* found, int threads);
 
 // Picks counts[b] points of each cloud, first starts[b], then the one farthest from those before; of several the
 // first. `picked` holds the clouds' picks one after the other, as numbers of points.

@@ -1,6 +1,7 @@
 """Graphs in memory and on disk: compressed sparse rows of destinations, and derived data."""
 
 import itertools
+import math
 import os
 import threading
 import time
@@ -22,6 +23,7 @@ from onehop.graph.orders import Orders, node_orders
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
+from onehop.points.search import neighbours
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -38,7 +40,8 @@ class Graph:
     of the ``edge_index`` (or matrix) that the graph was made from. Repeated edges stay separate edges. The
     graph owns copies of its arrays; later writes to the caller's tensors do not affect it.
 
-    Make one with :meth:`from_edge_index`, ``from_csr``, ``from_scipy``, ``from_dgl`` or :meth:`load`.
+    Make one with :meth:`from_edge_index`, ``from_csr``, ``from_points``, ``from_scipy``, ``from_dgl`` or
+    :meth:`load`.
     """
 
     __slots__ = (
@@ -142,6 +145,28 @@ class Graph:
             IndexRangeError: An entry is negative or too large.
         """
         return cls(from_index(index, num_rows))
+
+    @classmethod
+    def from_points(
+        cls, pos: Tensor, *, k: int | None = None, radius: float = math.inf, ptr: Tensor | None = None
+    ) -> "Graph":
+        """A graph of points and their neighbours, nearest first; an edge leads from a neighbour to a point.
+
+        Args:
+            pos: [N, D], real numbers on the CPU.
+            k: How many neighbours a point has at most: the nearest; of points at the same distance those with
+                lower numbers. None means all within ``radius``.
+            radius: Neighbours are nearer than it.
+            ptr: [B + 1], int64: the bounds of clouds, one after the other, each of which is searched by
+                itself; None means one cloud.
+
+        Raises:
+            ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, ``k`` or
+                ``radius`` is negative, or both are omitted.
+        """
+        if k is None and radius == math.inf:
+            raise ArgumentError("k, radius: expected at least one of them.")
+        return cls.from_csr(*neighbours(pos, k, radius, ptr))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":

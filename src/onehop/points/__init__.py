@@ -1,1 +1,4 @@
-"""Searches among points: the nearest, all within a distance, the farthest. It imports ``errors`` and ``native``."""
+"""Searches among points: the nearest, all within a distance, the farthest.
+
+It imports ``errors`` and ``native``.
+"""

@@ -73,6 +73,20 @@ def test_layers_and_transforms(x):
         assert RadiusGraph(9.0, max_num_neighbors=50)(Data(pos=x)).edge_index.shape == (2, 40 * 39)
 
 
+def test_splines_and_clusters():
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 2]])
+    with pytest.raises(ImportError, match="pyg-lib"):
+        gnn.SplineConv(3, 5, dim=2, kernel_size=3)
+    with onehop.patch():
+        assert gnn.graclus(edge_index).tolist() == [0, 0, 2, 2]
+        layer = gnn.SplineConv(3, 5, dim=2, kernel_size=3)
+        with pytest.warns(UserWarning, match="SplineConv"):
+            out = layer(torch.randn(4, 3), edge_index, torch.rand(4, 2))
+        assert out.shape == (4, 5)
+        out.sum().backward()
+    assert gnn.conv.spline_conv.spline_basis is None
+
+
 def test_walks():
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])
     with onehop.patch():
@@ -118,6 +132,8 @@ def test_flags_are_those_of_before_afterwards():
 def test_where_pyg_lib_is_installed_it_stays(monkeypatch):
     for flag in stand_in._OPERATORS:
         monkeypatch.setattr(torch_geometric.typing, flag, True)
+    for name in ("spline_basis", "spline_weighting"):
+        monkeypatch.setattr(gnn.conv.spline_conv, name, print)
     assert stand_in.rows() == []
 
 
@@ -141,6 +157,7 @@ def test_schemas_and_fakes(x):
             "nearest": (x, x),
             "fps": (x, PTR, 0.3, False),
             "grid_cluster": (x, torch.ones(3)),
+            "graclus_cluster": (rowptr, torch.zeros(40, dtype=torch.int64)),
         }.items():
             operator = getattr(torch.ops.pyg, name).default
             torch.library.opcheck(operator, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -9,11 +9,14 @@ import torch
 import torch_geometric.typing
 from torch import Tensor
 from torch_geometric.index import index2ptr
+from torch_geometric.nn.conv import spline_conv
 from torch_geometric.nn.models import node2vec
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
+from onehop.graph.matching import matched
 from onehop.integrations.rows import Function, Row, replacing
 from onehop.loaders.walks import random_walk
+from onehop.ops.splines import spline_basis, spline_weighting
 from onehop.points.farthest import farthest_points
 from onehop.points.search import knn, nearest, within
 
@@ -21,8 +24,11 @@ _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table: flags; none where pyg-lib is installed, or in releases without them."""
+    """The rows of the patch table: flags and functions; none where pyg-lib is installed, or PyG is older."""
     made = []
+    for function in (spline_basis, spline_weighting):
+        if getattr(spline_conv, function.__name__, True) is None:
+            made.append(Row(spline_conv, function.__name__, function, None))
     for flag, (schema, function, fake) in _OPERATORS.items():
         name = schema.partition("(")[0]
         if getattr(torch_geometric.typing, flag, True):
@@ -96,6 +102,10 @@ def _fps(src: Tensor, ptr: Tensor, ratio: float = 0.5, random_start: bool = True
     return farthest_points(src, ptr, ratio, random_start=random_start)
 
 
+def _graclus_cluster(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor:
+    return matched(rowptr, col, weight)
+
+
 def _grid_cluster(
     pos: Tensor, size: Tensor, start: Tensor | None = None, end: Tensor | None = None
 ) -> Tensor:
@@ -119,6 +129,10 @@ def _each(x: Tensor, *_: object, **__: object) -> Tensor:
     return x.new_empty(x.size(0), dtype=torch.int64)
 
 
+def _nodes(rowptr: Tensor, *_: object) -> Tensor:
+    return rowptr.new_empty(rowptr.size(0) - 1)
+
+
 def _walks(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float, q: float) -> Tensor:
     return rowptr.new_empty(seed.size(0), walk_length + 1)
 
@@ -139,6 +153,11 @@ _OPERATORS: dict[str, tuple[str, Function, Function]] = {
         "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor",
         _fps,
         _some,
+    ),
+    "WITH_GRACLUS": (
+        "graclus_cluster(Tensor rowptr, Tensor col, Tensor? weight=None) -> Tensor",
+        _graclus_cluster,
+        _nodes,
     ),
     "WITH_GRID_CLUSTER": (
         "grid_cluster(Tensor pos, Tensor size, Tensor? start=None, Tensor? end=None) -> Tensor",
