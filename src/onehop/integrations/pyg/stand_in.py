@@ -25,10 +25,11 @@ _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
 def rows() -> list[Row]:
     """The rows of the patch table: flags and functions; none where pyg-lib is installed, or PyG is older."""
-    made = []
-    for function in (spline_basis, spline_weighting):
-        if getattr(spline_conv, function.__name__, True) is None:
-            made.append(Row(spline_conv, function.__name__, function, None))
+    made = [
+        Row(spline_conv, function.__name__, function, None)
+        for function in (spline_basis, spline_weighting)
+        if getattr(spline_conv, function.__name__, True) is None
+    ]
     for flag, (schema, function, fake) in _OPERATORS.items():
         name = schema.partition("(")[0]
         if getattr(torch_geometric.typing, flag, True):
