@@ -75,12 +75,12 @@ function(onehop_add_engine target)
   foreach(name batch draw induce negatives running_sums)
     target_sources(${target} PRIVATE ${onehop_csrc}/sampling/${name}.cpp)
   endforeach()
-  # A product that is fused with a sum would round otherwise than torch's squares and sums.
   foreach(name farthest found products tree)
     target_sources(${target} PRIVATE ${onehop_csrc}/points/${name}.cpp)
-    set_source_files_properties(${onehop_csrc}/points/${name}.cpp TARGET_DIRECTORY ${target}
-                                PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   endforeach()
+  # A product that is fused with a sum would round otherwise than torch's squares and sums.
+  set_source_files_properties(${onehop_csrc}/points/products.cpp TARGET_DIRECTORY ${target}
+                              PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   target_include_directories(${target} PRIVATE ${onehop_csrc}/include)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})
   target_compile_options(${target} PRIVATE ${onehop_warnings})
@@ -91,9 +91,11 @@ function(onehop_add_engine target)
                                   ${onehop_csrc}/kernels/edge_softmax.cpp
                                   ${onehop_csrc}/kernels/extremum.cpp ${onehop_csrc}/kernels/limits.cpp
                                   ${onehop_csrc}/kernels/fusedmm.cpp ${onehop_csrc}/kernels/mersenne.cpp
-                                  ${onehop_csrc}/kernels/message.cpp
+                                  ${onehop_csrc}/kernels/message.cpp ${onehop_csrc}/kernels/points.cpp
                                   ${onehop_csrc}/kernels/rows.cpp
                                   ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
+    set_source_files_properties(${onehop_csrc}/kernels/points.cpp TARGET_DIRECTORY ${library}
+                                PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
     set(parts ${library})
     foreach(type ${ONEHOP_TYPES})
       add_library(${library}_${type} OBJECT ${onehop_csrc}/kernels/aggregate.cpp ${onehop_csrc}/kernels/attention.cpp

@@ -57,6 +57,9 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .stream_read = stream_read,
       .gather_rows = gather_rows,
       .message = message,
+      .leaf_distances = leaf_distances,
+      .next_within = next_within,
+      .farthest_after = farthest_after,
   };
   return table;
 }

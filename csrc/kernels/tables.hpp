@@ -27,6 +27,9 @@ void attend(const AttendArgs& args);
 void attend_weights(const AttendArgs& args);
 void attend_grad_dst(const AttendArgs& args);
 void attend_grad_src(const AttendArgs& args);
+uint32_t leaf_distances(const double* coordinates, const double* point, int64_t dims, double reach, double* squared);
+int64_t next_within(const ProductBounds& bounds, double share, double limit, int64_t begin, int64_t end);
+int64_t farthest_after(const double* coordinates, int64_t room, int64_t dims, int64_t picked, double* squared);
 float stream_read(const float* from, int64_t count, int threads);
 float gather_rows(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch, int threads);
 

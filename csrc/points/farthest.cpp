@@ -5,19 +5,18 @@
 #include <vector>
 
 #include "each.hpp"
+#include "onehop/kernels.hpp"
 #include "onehop/points.hpp"
 
 namespace onehop {
 namespace {
-
-constexpr int64_t kAtOnce = 64;
 
 // The points of a cloud, dimension by dimension, and how far each is from those that are picked.
 class Farthest {
  public:
   Farthest(const PointClouds& x, int64_t cloud)
       : count_(x.count(cloud)),
-        room_((count_ + kAtOnce - 1) / kAtOnce * kAtOnce),
+        room_((count_ + kFarthestPoints - 1) / kFarthestPoints * kFarthestPoints),
         dims_(x.dims),
         coordinates_(room_ * dims_, 0.0),
         // Places behind the last point are never the farthest.
@@ -29,37 +28,9 @@ class Farthest {
     std::fill_n(squared_.begin(), count_, std::numeric_limits<double>::infinity());
   }
 
-  // The point that is the farthest once this one is picked, too.
+  // The point that is the farthest once this one is picked, too; of several the first.
   int64_t after(int64_t picked) {
-    double most = -1;
-    int64_t best = 0;
-    for (int64_t begin = 0; begin < room_; begin += kAtOnce) {
-      double* squared = squared_.data() + begin;
-      double away[kAtOnce] = {};
-      for (int64_t d = 0; d < dims_; ++d) {
-        const double* coordinates = coordinates_.data() + d * room_;
-        const double middle = coordinates[picked];
-        for (int64_t i = 0; i < kAtOnce; ++i) {
-          const double difference = coordinates[begin + i] - middle;
-          away[i] += difference * difference;
-        }
-      }
-      constexpr int kLanes = 8;
-      double largest[kLanes] = {-1, -1, -1, -1, -1, -1, -1, -1};
-      for (int64_t i = 0; i < kAtOnce; i += kLanes) {
-        for (int lane = 0; lane < kLanes; ++lane) {
-          const double value = away[i + lane] < squared[i + lane] ? away[i + lane] : squared[i + lane];
-          squared[i + lane] = value;
-          largest[lane] = value > largest[lane] ? value : largest[lane];
-        }
-      }
-      const double top = *std::max_element(largest, largest + kLanes);
-      if (top > most) {
-        most = top;
-        best = begin + (std::find(squared, squared + kAtOnce, top) - squared);
-      }
-    }
-    return best;
+    return kernels().farthest_after(coordinates_.data(), room_, dims_, picked, squared_.data());
   }
 
  private:

@@ -8,51 +8,45 @@
 
 #include "each.hpp"
 #include "nearest.hpp"
+#include "onehop/kernels.hpp"
 #include "onehop/points.hpp"
 
 namespace onehop {
 namespace {
 
 constexpr int64_t kRowsPerTask = 8;
-constexpr int64_t kAtOnce = 16;
 
-// Bounds of the squared distances between one point and all points of a cloud.
+// Bounds of the squared distances between one point and all points of a cloud, off by at most `share` of the sum of the
+// squared norms.
 class Bounds {
  public:
   Bounds(const PointProducts& block, int64_t row, int64_t count)
-      : products_(block.products + row * count), norms_(block.norms_x), norm_(block.norms_y[row]) {}
+      : bounds_{block.products + row * count, block.norms_x, block.norms_y[row]}, count_(count) {}
 
-  // The squared distance is off by at most `share` of the sum of the squared norms.
-  double at(int64_t i, double share) const { return (norms_[i] + norm_) * share - 2 * products_[i]; }
+  double at(int64_t i, double share) const {
+    return (bounds_.norms[i] + bounds_.norm) * share - 2 * bounds_.products[i];
+  }
 
-  // Calls body(i) for the points below a limit, which the body may lower.
+  // Calls body(i) for the points that are not above a limit, which the body may lower.
   template <class Body>
-  void below(int64_t count, double share, const double& limit, Body&& body) const {
-    int64_t i = 0;
-    for (; i + kAtOnce <= count; i += kAtOnce) {
-      int some = 0;
-      for (int64_t j = 0; j < kAtOnce; ++j) some |= at(i + j, share) <= limit;
-      for (int64_t j = 0; some && j < kAtOnce; ++j) {
-        if (at(i + j, share) <= limit) body(i + j);
-      }
-    }
-    for (; i < count; ++i) {
-      if (at(i, share) <= limit) body(i);
+  void within(double share, const double& limit, Body&& body) const {
+    const auto next = kernels().next_within;
+    for (int64_t i = next(bounds_, share, limit, 0, count_); i < count_;
+         i = next(bounds_, share, limit, i + 1, count_)) {
+      body(i);
     }
   }
 
  private:
-  const double* products_;
-  const double* norms_;
-  double norm_;
+  ProductBounds bounds_;
+  int64_t count_;
 };
 
 // A squared distance that so many points are not above, by their upper bounds.
-double reach_of(const Bounds& bounds, int64_t count, int64_t most, double share) {
+double reach_of(const Bounds& bounds, int64_t most, double share) {
   double reach = std::numeric_limits<double>::infinity();
-  if (most >= count) return reach;
   std::priority_queue<double> least;
-  bounds.below(count, share, reach, [&](int64_t i) {
+  bounds.within(share, reach, [&](int64_t i) {
     least.push(bounds.at(i, share));
     if (static_cast<int64_t>(least.size()) > most) least.pop();
     if (static_cast<int64_t>(least.size()) == most) reach = least.top();
@@ -74,12 +68,11 @@ void search_products(const PointClouds& x, const PointClouds& y, const PointProd
       const int64_t number = block.first + row;
       const Bounds bounds(block, row, count);
       double limit = wanted.squared;
-      if (wanted.most >= 0) {
-        // The point itself may be among them.
-        limit = std::min(limit, reach_of(bounds, count, wanted.most + wanted.omit_self, 1 + block.error));
-      }
+      // The point itself may be among them.
+      const int64_t most = wanted.most + wanted.omit_self;
+      if (wanted.most >= 0 && most < count) limit = std::min(limit, reach_of(bounds, most, 1 + block.error));
       nearest.begin(number);
-      bounds.below(count, 1 - block.error, limit, [&](int64_t i) {
+      bounds.within(1 - block.error, limit, [&](int64_t i) {
         nearest.offer(squared_distance(x.at(first + i), y.at(number), x.dims), first + i);
       });
       nearest.finish(number, parts + task);

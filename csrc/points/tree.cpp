@@ -1,7 +1,7 @@
 // Nearest points by k-d trees: J. Friedman, J. Bentley, R. Finkel, "An algorithm for finding best matches in
 // logarithmic expected time", ACM TOMS 3(3), 1977; with the bounding box of each node instead of its plane.
 #include <algorithm>
-#include <cmath>
+#include <bit>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -9,28 +9,30 @@
 
 #include "each.hpp"
 #include "nearest.hpp"
+#include "onehop/kernels.hpp"
 #include "onehop/points.hpp"
 
 namespace onehop {
 namespace {
 
-constexpr int64_t kLeaf = 16;
+// Blocks of points in a leaf: a box spares few of them in more than a few dimensions, and costs as much as a block.
+constexpr int64_t kBlocks = 8;
 constexpr int64_t kRowsPerTask = 128;
 
-// The points of a cloud in leaves of up to kLeaf. All leaves have the same depth: a node's points are halved at the
+// The points of a cloud in leaves of a few blocks. All leaves have the same depth: a node's points are halved at the
 // median of their widest dimension. Node 1 is the root, and nodes 2n and 2n + 1 are the children of node n.
 class Tree {
  public:
   Tree(const PointClouds& clouds, int64_t cloud, int threads)
       : points_(clouds), first_(clouds.bounds[cloud]), count_(clouds.count(cloud)), dims_(clouds.dims) {
-    while ((kLeaf << depth_) < count_) ++depth_;
+    while ((kBlocks * kLeafPoints << depth_) < count_) ++depth_;
     const int64_t leaves = int64_t{1} << depth_;
     order_.resize(count_);
     std::iota(order_.begin(), order_.end(), first_);
     bounds_.resize(leaves + 1);
     bounds_[leaves] = count_;
     boxes_.resize(leaves * 4 * dims_);
-    coordinates_.assign(leaves * dims_ * kLeaf, std::numeric_limits<double>::infinity());
+    coordinates_.assign(leaves * kBlocks * dims_ * kLeafPoints, std::numeric_limits<double>::infinity());
     // The top of the tree, node after node, then what is below it on all threads.
     std::vector<Range> ranges{{1, 0, count_}};
     while (threads > 1 && static_cast<int64_t>(ranges.size()) < 4 * threads && ranges[0].node < leaves) {
@@ -48,9 +50,8 @@ class Tree {
   // The cloud's points in the order of the leaves.
   const std::vector<int64_t>& order() const { return order_; }
 
-  template <int kDims>
   void search(const double* point, NearestPoints* nearest) const {
-    if (count_ > 0) visit<kDims>(1, 0, point, nearest);
+    if (count_ > 0) visit(1, 0, point, nearest);
   }
 
  private:
@@ -104,8 +105,9 @@ class Tree {
       const int64_t leaf = range.node - leaves;
       bounds_[leaf] = range.begin;
       for (int64_t i = range.begin; i < range.end; ++i) {
+        const int64_t block = leaf * kBlocks + (i - range.begin) / kLeafPoints, place = (i - range.begin) % kLeafPoints;
         for (int64_t d = 0; d < dims_; ++d) {
-          coordinates_[(leaf * dims_ + d) * kLeaf + i - range.begin] = points_.at(order_[i])[d];
+          coordinates_[(block * dims_ + d) * kLeafPoints + place] = points_.at(order_[i])[d];
         }
       }
       return;
@@ -119,50 +121,46 @@ class Tree {
   double* box_of(int64_t node) { return boxes_.data() + node * 4 * dims_; }
   const double* box_of(int64_t node) const { return boxes_.data() + node * 4 * dims_; }
 
-  template <int kDims>
   void visit(int64_t node, int level, const double* point, NearestPoints* nearest) const {
-    const int64_t dims = kDims > 0 ? kDims : dims_;
     if (level == depth_) {
-      scan<kDims>(node - (int64_t{1} << depth_), point, nearest);
+      scan(node - (int64_t{1} << depth_), point, nearest);
       return;
     }
     const double* box = box_of(node);
     double squared[2] = {0, 0};
-    for (int64_t d = 0; d < dims; ++d, box += 4) {
+    for (int64_t d = 0; d < dims_; ++d, box += 4) {
       for (int child = 0; child < 2; ++child) {
         const double outside = std::max(std::max(box[child] - point[d], point[d] - box[2 + child]), 0.0);
         squared[child] += outside * outside;
       }
     }
     const int near = squared[1] < squared[0];
-    if (nearest->may_reach(squared[near])) visit<kDims>(2 * node + near, level + 1, point, nearest);
-    if (nearest->may_reach(squared[1 - near])) visit<kDims>(2 * node + 1 - near, level + 1, point, nearest);
+    if (nearest->may_reach(squared[near])) visit(2 * node + near, level + 1, point, nearest);
+    if (nearest->may_reach(squared[1 - near])) visit(2 * node + 1 - near, level + 1, point, nearest);
   }
 
-  template <int kDims>
   void scan(int64_t leaf, const double* point, NearestPoints* nearest) const {
-    const int64_t dims = kDims > 0 ? kDims : dims_;
-    const double* coordinates = coordinates_.data() + leaf * dims * kLeaf;
-    double squared[kLeaf] = {};
-    for (int64_t d = 0; d < dims; ++d, coordinates += kLeaf) {
-      for (int64_t i = 0; i < kLeaf; ++i) {
-        const double difference = coordinates[i] - point[d];
-        squared[i] += difference * difference;
+    double squared[kLeafPoints];
+    for (int64_t begin = bounds_[leaf], block = leaf * kBlocks; begin < bounds_[leaf + 1];
+         begin += kLeafPoints, ++block) {
+      uint32_t near =
+          distances_(coordinates_.data() + block * dims_ * kLeafPoints, point, dims_, nearest->reach(), squared);
+      // Places behind the leaf's last point are infinitely far.
+      for (; near != 0; near &= near - 1) {
+        const int i = std::countr_zero(near);
+        nearest->offer(squared[i], order_[begin + i]);
       }
-    }
-    const int64_t begin = bounds_[leaf], count = bounds_[leaf + 1] - begin;
-    for (int64_t i = 0; i < count; ++i) {
-      if (squared[i] <= nearest->reach()) nearest->offer(squared[i], order_[begin + i]);
     }
   }
 
   const PointClouds& points_;
   int64_t first_, count_, dims_;
+  decltype(KernelTable::leaf_distances) distances_ = kernels().leaf_distances;
   int depth_ = 0;
   std::vector<int64_t> order_;
   std::vector<int64_t> bounds_;      // [leaves + 1], of the leaves in order_
   std::vector<double> boxes_;        // [leaves, dims, 4], of the children of each inner node
-  std::vector<double> coordinates_;  // [leaves, dims, kLeaf]
+  std::vector<double> coordinates_;  // [leaves, kBlocks, dims, kLeafPoints]
 };
 
 std::vector<Tree> trees_of(const PointClouds& clouds, int threads) {
@@ -170,26 +168,6 @@ std::vector<Tree> trees_of(const PointClouds& clouds, int threads) {
   trees.reserve(clouds.clouds);
   for (int64_t cloud = 0; cloud < clouds.clouds; ++cloud) trees.emplace_back(clouds, cloud, threads);
   return trees;
-}
-
-template <int kDims>
-void search(const std::vector<Tree>& trees, const PointClouds& y, const std::vector<int64_t>& order,
-            const WantedPoints& wanted, FoundPoints* found, int threads) {
-  const int64_t tasks = (y.count() + kRowsPerTask - 1) / kRowsPerTask;
-  FoundPoints::Part* parts = found->add(tasks);
-  for_each(tasks, threads, [&](int64_t task) {
-    NearestPoints nearest(wanted);
-    int64_t place = task * kRowsPerTask;
-    const int64_t end = std::min(place + kRowsPerTask, y.count());
-    int64_t cloud = std::upper_bound(y.bounds, y.bounds + y.clouds + 1, place) - y.bounds - 1;
-    for (; place < end; ++place) {
-      while (place >= y.bounds[cloud + 1]) ++cloud;
-      const int64_t row = order[place];
-      nearest.begin(row);
-      trees[cloud].search<kDims>(y.at(row), &nearest);
-      nearest.finish(row, parts + task);
-    }
-  });
 }
 
 }  // namespace
@@ -203,16 +181,21 @@ void search_trees(const PointClouds& x, const PointClouds& y, const WantedPoints
   const bool same = x.points == y.points && std::equal(x.bounds, x.bounds + x.clouds + 1, y.bounds);
   const std::vector<Tree> others = same ? std::vector<Tree>() : trees_of(y, threads);
   for (const Tree& tree : same ? trees : others) order.insert(order.end(), tree.order().begin(), tree.order().end());
-  switch (x.dims) {
-    case 1:
-      return search<1>(trees, y, order, wanted, found, threads);
-    case 2:
-      return search<2>(trees, y, order, wanted, found, threads);
-    case 3:
-      return search<3>(trees, y, order, wanted, found, threads);
-    default:
-      return search<0>(trees, y, order, wanted, found, threads);
-  }
+  const int64_t tasks = (y.count() + kRowsPerTask - 1) / kRowsPerTask;
+  FoundPoints::Part* parts = found->add(tasks);
+  for_each(tasks, threads, [&](int64_t task) {
+    NearestPoints nearest(wanted);
+    int64_t place = task * kRowsPerTask;
+    const int64_t end = std::min(place + kRowsPerTask, y.count());
+    int64_t cloud = std::upper_bound(y.bounds, y.bounds + y.clouds + 1, place) - y.bounds - 1;
+    for (; place < end; ++place) {
+      while (place >= y.bounds[cloud + 1]) ++cloud;
+      const int64_t row = order[place];
+      nearest.begin(row);
+      trees[cloud].search(y.at(row), &nearest);
+      nearest.finish(row, parts + task);
+    }
+  });
 }
 
 }  // namespace onehop

@@ -29,6 +29,12 @@ def test_one_cloud(dims, ratio):
     assert farthest_points(x, None, ratio, random_start=False).tolist() == expected
 
 
+@pytest.mark.parametrize("kind", ["random", "grid"])
+def test_a_large_cloud(isa, kind):
+    x = torch.randn(300, 3) if kind == "random" else torch.randint(0, 5, (300, 3)).float()
+    assert farthest_points(x, None, 0.2, random_start=False).tolist() == picked(x, 0, 60)
+
+
 def test_clouds_of_many_sizes():
     x, ptr = torch.randn(70, 3), torch.tensor([0, 0, 1, 3, 3, 40, 50, 70])
     bounds = ptr.tolist()

@@ -58,6 +58,24 @@ def test_within_a_distance(way, kind, most, omit_self):
         assert pairs(found) == neighbours(x, x, most, omit_self=omit_self)
 
 
+def by_sorting(x: Tensor, y: Tensor, k: int) -> Tensor:
+    """All distances of two clouds, sorted."""
+    total = torch.zeros(len(y), len(x), dtype=torch.float64)
+    for of_x, of_y in zip(x.double().t(), y.double().t(), strict=True):
+        total += (of_x - of_y.unsqueeze(1)).square()
+    numbers = total.sort(dim=1, stable=True).indices[:, :k]
+    return torch.stack([torch.arange(len(y)).unsqueeze(1).expand_as(numbers).flatten(), numbers.flatten()])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dims", [1, 3, 6, 24])
+def test_large_clouds(isa, dims, kind):
+    """Trees of several levels, and rows of many vectors."""
+    x = cloud(kind, 1500, dims)
+    for y in (cloud(kind, 301, dims), x):
+        assert torch.equal(knn(x, y, 7), by_sorting(x, y, 7))
+
+
 @pytest.mark.parametrize("dims", [1, 3, 20])
 def test_distances_of_exactly_r(way, dims):
     x = cloud("random", 12, dims)

@@ -255,6 +255,16 @@ inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value
   return heads * (key_width + value_width + 2);
 }
 
+// Searches among points: points of a leaf of a tree, and points whose distances are computed at once.
+constexpr int64_t kLeafPoints = 16, kFarthestPoints = 64;
+
+// Products of one point with all points of a cloud, and their squared norms.
+struct ProductBounds {
+  const double* products;
+  const double* norms;
+  double norm;  // of the one point
+};
+
 struct KernelTable {
   const char* name;
   int vector_bytes;
@@ -287,6 +297,16 @@ struct KernelTable {
   float (*gather_rows)(const float* x, int64_t row_floats, const int32_t* index, int64_t count, int prefetch,
                        int threads);
   void (*message)(const MessageArgs&);
+  // The squared distances of a point to those of a leaf, coordinates[dims, kLeafPoints]; returns a bit for each that
+  // is not above `reach`.
+  uint32_t (*leaf_distances)(const double* coordinates, const double* point, int64_t dims, double reach,
+                             double* squared);
+  // The first of the points from `begin` on whose sum of squared norms, times `share`, less twice the product is not
+  // above `limit`; `end` if there is none.
+  int64_t (*next_within)(const ProductBounds& bounds, double share, double limit, int64_t begin, int64_t end);
+  // Lowers squared[room] to the squared distances to the point that is picked, and returns the first of the largest.
+  // coordinates[dims, room]; room is a multiple of kFarthestPoints.
+  int64_t (*farthest_after)(const double* coordinates, int64_t room, int64_t dims, int64_t picked, double* squared);
 };
 
 // The table in use: the best the processor has, or what select_isa asked for.
