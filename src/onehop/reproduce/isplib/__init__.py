@@ -63,7 +63,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     """Computes the figures of iSpLib.
 
     Args:
-        quick: Use smaller parts of the twins, fewer widths and rounds, and leave out ``torch.compile``.
+        quick: Use smaller parts of the twins and fewer widths, and omit ``torch.compile``.
         progress: Told how far it is.
     """
     widths = curve.measured(quick, part(progress, 0.9, 1.0))
