@@ -39,7 +39,8 @@ def check(graph, out, fan_outs, csc, seed):
     if csc:
         row, found = found, row
     assert node[: len(seed)].tolist() == seed.tolist()
-    assert len(node) == sum(nodes_per_hop) and len(edge) == sum(edges_per_hop)
+    assert len(node) == sum(nodes_per_hop)
+    assert len(edge) == sum(edges_per_hop)
     assert len(node.unique()) == len(node)
     assert node[found].tolist() == col[edge].tolist()
     assert all(rowptr[n] <= e < rowptr[n + 1] for n, e in pairs(node[row], edge))
@@ -114,7 +115,7 @@ def test_times(graph, of_edges):
 
 
 def test_weights(graph):
-    rowptr, col = graph
+    _, col = graph
     weight = (col % 2).double()
     out = torch.ops.pyg.neighbor_sample(*graph, torch.tensor([11, 23]), [1], None, None, None, weight)
     assert (out[2][2:] % 2 == 1).all()
@@ -137,7 +138,8 @@ def test_several_types(graph):
         row, found, node, edge, nodes_per_hop, edges_per_hop = torch.ops.pyg.hetero_neighbor_sample(
             *arguments, csc
         )
-        assert node["a"][:2].tolist() == [11, 23] and nodes_per_hop["b"][0] == 0
+        assert node["a"][:2].tolist() == [11, 23]
+        assert nodes_per_hop["b"][0] == 0
         assert {kind: sum(each) for kind, each in nodes_per_hop.items()} == {k: len(node[k]) for k in types}
         for key, (src, _, dst) in zip(keys, kinds, strict=True):
             assert sum(edges_per_hop[key]) == len(edge[key])
@@ -158,7 +160,8 @@ def test_several_types_with_times(graph):
         {"a__to__a": [5]}, time, None, {"a": torch.tensor([20, 40])}, None, True, False, True, True,
     )  # fmt: skip
     node = out[2]["a"]
-    assert node.shape[1] == 2 and (node[:, 1] <= torch.tensor([20, 40])[node[:, 0]]).all()
+    assert node.shape[1] == 2
+    assert (node[:, 1] <= torch.tensor([20, 40])[node[:, 0]]).all()
 
 
 # What several processes drew
@@ -204,11 +207,13 @@ def test_neighbours_with_duplicates(graph):
     rowptr, col = graph
     seed = torch.tensor([11, 23, 11, 0])
     node, edge, bounds = torch.ops.pyg.dist_neighbor_sample(*graph, seed, 4)
-    assert node[:4].tolist() == seed.tolist() and node[4:].tolist() == col[edge].tolist()
+    assert node[:4].tolist() == seed.tolist()
+    assert node[4:].tolist() == col[edge].tolist()
     assert bounds == [4, 8, 12, 16, 16]
     for place, of in enumerate(seed.tolist()):
         drawn = edge[bounds[place] - 4 : bounds[place + 1] - 4]
-        assert ((rowptr[of] <= drawn) & (drawn < rowptr[of + 1])).all() and len(drawn.unique()) == len(drawn)
+        assert ((rowptr[of] <= drawn) & (drawn < rowptr[of + 1])).all()
+        assert len(drawn.unique()) == len(drawn)
     # A seed that is given twice draws twice.
     assert any(
         edges[:4].tolist() != edges[8:12].tolist()
@@ -225,7 +230,7 @@ def test_neighbours_with_duplicates(graph):
 def test_nodes_of_several_types_are_numbered_hop_by_hop():
     types, kinds = ["a", "b"], [("a", "to", "b"), ("b", "to", "a"), ("b", "of", "b")]
     keys = ["__".join(kind) for kind in kinds]
-    # Seeds a: 5, 6. Hop 1: 5 draws b 1 and 2, 6 draws b 2. Hop 2: b 1 draws a 6, b 2 draws a 9; b 2 draws b 1.
+    # Seeds a: 5, 6. Hop 1: 5 draws b 1 and 2, 6 draws b 2. Hop 2: b 1 draws a 6, b 2 draws a 9 and b 1.
     row, col = torch.ops.pyg.hetero_relabel_neighborhood(
         types,
         kinds,

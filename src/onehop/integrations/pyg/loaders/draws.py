@@ -318,8 +318,8 @@ _OF_TIMES = ", ".join(map(_TENSOR.format, ("node_time", "edge_time", "seed_time"
 _OF_TYPES = ", ".join(map(_TENSORS.format, ("node_time", "edge_time", "seed_time", "edge_weight")))
 OPERATORS = (
     Operator(
-        f"neighbor_sample(Tensor rowptr, Tensor col, Tensor seed, int[] num_neighbors, {_OF_TIMES}, {_CHOICES}, "
-        "bool return_edge_id = True) -> (Tensor, Tensor, Tensor, Tensor?, int[], int[])",
+        f"neighbor_sample(Tensor rowptr, Tensor col, Tensor seed, int[] num_neighbors, {_OF_TIMES}, "
+        f"{_CHOICES}, bool return_edge_id = True) -> (Tensor, Tensor, Tensor, Tensor?, int[], int[])",
         neighbor_sample,
     ),
     Operator(

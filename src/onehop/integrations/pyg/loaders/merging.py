@@ -26,7 +26,7 @@ def merge_sampler_outputs(
     """Puts the neighbours that each part drew into the order of the seeds.
 
     Args:
-        node_ids: For each part, its seeds and then their neighbours, as ``dist_neighbor_sample`` returns them.
+        node_ids: For each part, its seeds and then their neighbours, as from ``dist_neighbor_sample``.
         edge_ids: Likewise, the numbers of the edges, without any for the seeds.
         cumsum_neighbors_per_node: Likewise, where the neighbours of each seed begin, and the last end.
         partition_ids: For each seed, the part that drew for it.
@@ -51,8 +51,8 @@ def merge_sampler_outputs(
     given = (len(node_ids), len(edge_ids), len(cumsum_neighbors_per_node))
     if given != (num_partitions,) * 3 or not num_partitions:
         raise ArgumentError(
-            f"node_ids, edge_ids, cumsum_neighbors_per_node: expected {num_partitions} of each, one for every "
-            f"part and at least one, got {', '.join(map(str, given))}."
+            f"node_ids, edge_ids, cumsum_neighbors_per_node: expected {num_partitions} of each, one for "
+            f"every part and at least one, got {', '.join(map(str, given))}."
         )
     if disjoint and batch is None:
         raise ArgumentError("batch: with disjoint, every seed needs the number of its tree.")
@@ -133,8 +133,8 @@ def hetero_relabel_neighborhood(
     Counts are lists of lists: for each hop, how many neighbours each of its nodes drew. Neighbours of a type
     are in the order of hops, then of the types of edges.
     """
-    numbers, first_tree = {}, 0
-    trees = {}
+    numbers: dict[str, Tensor] = {}
+    trees, first_tree = {}, 0
     for kind, seed in seed_dict.items():
         trees[kind] = torch.arange(first_tree, first_tree + seed.numel(), device="cpu")
         first_tree += seed.numel()
@@ -155,25 +155,22 @@ def hetero_relabel_neighborhood(
     drawn, used = dict.fromkeys(node_types, 0), dict.fromkeys(node_types, 0)
     for hop in range(hops):
         ends = dict(drawn)
-        for key, kind in keys.items():
+        for key, edge_type in keys.items():
+            of_rows, of_kind = edge_type[row_end], edge_type[col_end]
             counts = _integers(num_sampled_neighbors_per_node_dict[key][hop])
-            begin, total = drawn[kind[row_end]], int(counts.sum())
-            of_kind = kind[col_end]
+            begin, total = drawn[of_rows], int(counts.sum())
             _check_total(f" of {of_kind!r}", used[of_kind] + total, numbers[of_kind].numel(), exact=False)
             places = torch.arange(begin, begin + counts.numel(), device="cpu")
             rows[key].append(torch.repeat_interleave(places, counts))
             cols[key].append(numbers[of_kind][used[of_kind] : used[of_kind] + total])
             used[of_kind] += total
-            ends[kind[row_end]] = max(ends[kind[row_end]], begin + counts.numel())
+            ends[of_rows] = max(ends[of_rows], begin + counts.numel())
         drawn = ends
-    of_rows = {key: torch.cat([nothing, *each]) for key, each in rows.items()}
-    of_cols = {key: torch.cat([nothing, *each]) for key, each in cols.items()}
     dtype = next(iter(seed_dict.values())).dtype if seed_dict else torch.int64
-    first, second = (of_cols, of_rows) if csc else (of_rows, of_cols)
-    return (
-        {key: each.to(dtype) for key, each in first.items()},
-        {key: each.to(dtype) for key, each in second.items()},
+    found_rows, found_cols = (
+        {key: torch.cat([nothing, *each]).to(dtype) for key, each in ends.items()} for ends in (rows, cols)
     )
+    return (found_cols, found_rows) if csc else (found_rows, found_cols)
 
 
 def _numbers(
@@ -190,8 +187,8 @@ def _numbers(
     if disjoint:
         if batch is None or batch.numel() != sampled.numel():
             raise ArgumentError(
-                f"batch: with disjoint, each of the {sampled.numel()} nodes{what} that were drawn needs the number "
-                f"of its tree, got {'None' if batch is None else batch.numel()}."
+                f"batch: with disjoint, each of the {sampled.numel()} nodes{what} that were drawn needs the "
+                f"number of its tree, got {'None' if batch is None else batch.numel()}."
             )
         nodes = torch.cat([trees, batch.long()]) * max(num_nodes, 1) + nodes
     # Numbers of distinct nodes, by the place where each is met first.
