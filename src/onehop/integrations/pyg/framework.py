@@ -22,6 +22,7 @@ from onehop.integrations.pyg import (
     pna,
     programs,
     stand_in,
+    triplets,
 )
 from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
@@ -81,7 +82,13 @@ class Pyg(Framework):
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *everywhere(
-                [*functions.rows(), *negatives.rows(), *edge_functions.rows(), *stand_in.functions()]
+                [
+                    *functions.rows(),
+                    *negatives.rows(),
+                    *edge_functions.rows(),
+                    *stand_in.functions(),
+                    *triplets.rows(),
+                ]
             ),
             *decoders.rows(),
             *loaders.rows(),
