@@ -20,6 +20,7 @@ from onehop.integrations.pyg import (
     negatives,
     pending,
     pna,
+    products,
     programs,
     stand_in,
     triplets,
@@ -27,6 +28,7 @@ from onehop.integrations.pyg import (
 from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
+from onehop.integrations.pyg.operators import register
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
@@ -62,6 +64,7 @@ class Pyg(Framework):
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table, whatever the settings."""
+        register(products.OPERATORS)
         # Both read PyG's functions, which are not replaced yet.
         rules()
         edge_updates()
