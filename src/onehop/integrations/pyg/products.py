@@ -40,7 +40,8 @@ def segment_matmul(input: Tensor, ptr: Tensor, other: Tensor) -> Tensor:
     if not fits or input.size(1) != other.size(1) or input.dtype != other.dtype:
         raise ArgumentError(
             "input, ptr, other: expected [N, K], [B + 1] and [B, K, M] of one dtype, got "
-            f"{list(input.shape)}, {list(ptr.shape)} and {list(other.shape)} of {input.dtype} and {other.dtype}."
+            f"{list(input.shape)}, {list(ptr.shape)} and {list(other.shape)} of {input.dtype} and "
+            f"{other.dtype}."
         )
     counts = ptr.diff().tolist()
     if int(ptr[0]) != 0 or min(counts, default=0) < 0 or sum(counts) != input.size(0):
