@@ -26,7 +26,7 @@ class Picker {
   // For rows of up to `population` edges, of which up to `count` are drawn, those with the smallest keys if `by_key`.
   void reserve(int64_t population, int64_t count, bool by_key) {
     if (by_key) {
-      candidates_.reserve(count);
+      candidates_.reserve(population);
       repeats_.reserve(population);
     } else if (count > kMostCompared) {
       const int64_t words = (population + 63) / 64, before = taken_.size();
@@ -84,6 +84,11 @@ class Picker {
   // neighborhood explosion in GNNs", NeurIPS 2023: LABOR-0, with a fixed count by sequential Poisson sampling.
   template <class Source>
   void by_source(const Picks& picks, uint64_t key, const Source& source, int64_t* out) {
+    if (ascends(picks, source)) {
+      smallest(
+          picks, [&](int64_t e) { return RandomStream(key, static_cast<uint64_t>(source(e))).between0and1(); }, out);
+      return;
+    }
     met_.begin();
     repeats_.clear();
     int32_t* repeats = repeats_.extend(picks.population);
@@ -107,23 +112,26 @@ class Picker {
     bool operator<(const Candidate& other) const { return key < other.key || (key == other.key && edge < other.edge); }
   };
 
+  // Whether the row has each source once, in ascending order, as rows of sorted edges have.
+  template <class Source>
+  static bool ascends(const Picks& picks, const Source& source) {
+    int64_t before = -1;
+    for (int64_t i = 0; i < picks.population; ++i) {
+      const int64_t found = source(picks.begin + i);
+      if (found <= before) return false;
+      before = found;
+    }
+    return true;
+  }
+
   // The edges with the smallest keys, in ascending order of edges.
   template <class Key>
   void smallest(const Picks& picks, const Key& key, int64_t* out) {
     candidates_.clear();
-    Candidate* heap = candidates_.extend(picks.count);
-    for (int64_t i = 0; i < picks.population; ++i) {
-      const Candidate candidate{key(picks.begin + i), picks.begin + i};
-      if (i < picks.count) {
-        heap[i] = candidate;
-        std::push_heap(heap, heap + i + 1);
-      } else if (candidate < heap[0]) {
-        std::pop_heap(heap, heap + picks.count);
-        heap[picks.count - 1] = candidate;
-        std::push_heap(heap, heap + picks.count);
-      }
-    }
-    for (int64_t i = 0; i < picks.count; ++i) out[i] = heap[i].edge;
+    Candidate* of_row = candidates_.extend(picks.population);
+    for (int64_t i = 0; i < picks.population; ++i) of_row[i] = {key(picks.begin + i), picks.begin + i};
+    std::nth_element(of_row, of_row + picks.count, of_row + picks.population);
+    for (int64_t i = 0; i < picks.count; ++i) out[i] = of_row[i].edge;
     std::sort(out, out + picks.count);
   }
 
