@@ -29,7 +29,7 @@ _CHOICES = (
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
-    """What neighbours are drawn from.
+    """The edges that neighbours are drawn from.
 
     Attributes:
         types: The types of nodes; [None] for a homogeneous graph.
