@@ -22,6 +22,7 @@ from onehop.integrations.pyg import (
     pna,
     products,
     programs,
+    skip_gram,
     stand_in,
     triplets,
 )
@@ -94,6 +95,7 @@ class Pyg(Framework):
                 ]
             ),
             *decoders.rows(),
+            *skip_gram.rows(),
             *loaders.rows(),
             *stand_in.rows(),
         ]
