@@ -41,7 +41,8 @@ void bind_sampling(nb::module_& m) {
       .field<&DrawOptions::replace>("replace")
       .field<&DrawOptions::disjoint>("disjoint")
       .field<&DrawOptions::last>("last")
-      .field<&DrawOptions::induced>("induced");
+      .field<&DrawOptions::induced>("induced")
+      .field<&DrawOptions::shared>("shared");
   m.def(
       "running_sums",
       [](Address rowptr, int64_t rows, Address weight, Address running, int threads) {

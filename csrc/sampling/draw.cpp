@@ -82,7 +82,8 @@ void plan_rows(Drawing::State& state, int number, int64_t fan_out) {
     most_population = std::max(most_population, picks[i].population);
     most_count = std::max(most_count, picks[i].count);
   }
-  for (Picker& picker : state.pickers) picker.reserve(most_population, most_count, relation.weight != nullptr);
+  const bool by_key = relation.weight != nullptr || state.options.shared;
+  for (Picker& picker : state.pickers) picker.reserve(most_population, most_count, by_key);
 }
 
 // Draws the planned edges, and notes the keys of their sources.
@@ -97,13 +98,21 @@ void draw_rows(Drawing::State& state, int number, int hop, int64_t fan_out) {
   uint64_t* keys = state.keys.extend(edges.edge.size() - first);
   const auto stream = static_cast<uint64_t>(hop) * state.relations.size() + static_cast<uint64_t>(number);
   const uint64_t key = RandomStream(state.options.key, stream).bits64();
+  // The same for all relations whose sources are of one type; of another key than the numbers of rows.
+  const auto type_in_hop = static_cast<uint64_t>(hop) * state.types.size() + static_cast<uint64_t>(relation.src_type);
+  const uint64_t shared_key = RandomStream(~state.options.key, type_in_hop).bits64();
+  const auto source_of = [&](int64_t e) { return state.source(relation, e); };
   over_rows(rows, state.options.threads, [&](int64_t begin, int64_t end, int thread) {
     const auto start = [&](int64_t i) { return i == 0 ? 0 : ends[i - 1] - first; };
     for (int64_t i = begin; i < end; ++i) {
       if (state.picks[i].count == 0) continue;
+      Picker& picker = state.pickers[static_cast<size_t>(thread)];
+      if (state.options.shared && state.picks[i].count < state.picks[i].population) {
+        picker.by_source(state.picks[i], shared_key, source_of, edge + start(i));
+        continue;
+      }
       const uint64_t row = NodeTable::key_of(state.tree_of(type, type.begin + i), type.node[type.begin + i]);
-      draw_row(state, relation, state.picks[i], fan_out, RandomStream(key, row),
-               state.pickers[static_cast<size_t>(thread)], edge + start(i));
+      draw_row(state, relation, state.picks[i], fan_out, RandomStream(key, row), picker, edge + start(i));
     }
     const int64_t last = start(end);
     for (int64_t i = begin, e = start(begin); i < end; ++i) {

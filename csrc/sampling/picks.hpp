@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "buffer.hpp"
+#include "node_table.hpp"
 #include "onehop/random_stream.hpp"
 
 namespace onehop {
@@ -22,10 +23,11 @@ class Picker {
   // Up to so many picks are compared with each other; more are noted in a bitmap.
   static constexpr int64_t kMostCompared = 32;
 
-  // For rows of up to `population` edges, of which up to `count` are drawn.
-  void reserve(int64_t population, int64_t count, bool weighted) {
-    if (weighted) {
-      candidates_.reserve(count);
+  // For rows of up to `population` edges, of which up to `count` are drawn, those with the smallest keys if `by_key`.
+  void reserve(int64_t population, int64_t count, bool by_key) {
+    if (by_key) {
+      candidates_.reserve(population);
+      repeats_.reserve(population);
     } else if (count > kMostCompared) {
       const int64_t words = (population + 63) / 64, before = taken_.size();
       if (words > before) std::fill_n(taken_.extend(words - before), words - before, uint64_t{0});
@@ -73,21 +75,34 @@ class Picker {
   // exponentially distributed numbers. P. Efraimidis, P. Spirakis, "Weighted random sampling with a reservoir",
   // Information Processing Letters 97(5), 2006. Edges of weight 0 come last. In ascending order.
   void weighted_without_replacement(const Picks& picks, const double* weight, RandomStream random, int64_t* out) {
-    candidates_.clear();
-    Candidate* heap = candidates_.extend(picks.count);
-    for (int64_t i = 0; i < picks.population; ++i) {
-      const Candidate candidate{-std::log(random.between0and1()) / weight[picks.begin + i], picks.begin + i};
-      if (i < picks.count) {
-        heap[i] = candidate;
-        std::push_heap(heap, heap + i + 1);
-      } else if (candidate < heap[0]) {
-        std::pop_heap(heap, heap + picks.count);
-        heap[picks.count - 1] = candidate;
-        std::push_heap(heap, heap + picks.count);
-      }
+    smallest(picks, [&](int64_t edge) { return -std::log(random.between0and1()) / weight[edge]; }, out);
+  }
+
+  // The edges whose sources have the smallest random numbers. These depend on `key` and the source alone, so rows share
+  // sources, while each row for itself draws any `count` of its edges as often as any others. A source that a row has
+  // several times has a further number each time. M. Balin, U. Catalyurek, "Layer-neighbor sampling: Defusing
+  // neighborhood explosion in GNNs", NeurIPS 2023: LABOR-0, with a fixed count by sequential Poisson sampling.
+  template <class Source>
+  void by_source(const Picks& picks, uint64_t key, const Source& source, int64_t* out) {
+    if (ascends(picks, source)) {
+      smallest(
+          picks, [&](int64_t e) { return RandomStream(key, static_cast<uint64_t>(source(e))).between0and1(); }, out);
+      return;
     }
-    for (int64_t i = 0; i < picks.count; ++i) out[i] = heap[i].edge;
-    std::sort(out, out + picks.count);
+    met_.begin();
+    repeats_.clear();
+    int32_t* repeats = repeats_.extend(picks.population);
+    const auto number = [&](int64_t edge) {
+      const auto found = static_cast<uint64_t>(source(edge));
+      const auto place = static_cast<int32_t>(edge - picks.begin);
+      const auto [first, is_new] = met_.insert(found, place);
+      if (is_new) {
+        repeats[place] = 0;
+        return RandomStream(key, found).between0and1();
+      }
+      return RandomStream(key, NodeTable::key_of(++repeats[first], static_cast<int64_t>(found))).between0and1();
+    };
+    smallest(picks, number, out);
   }
 
  private:
@@ -97,10 +112,35 @@ class Picker {
     bool operator<(const Candidate& other) const { return key < other.key || (key == other.key && edge < other.edge); }
   };
 
+  // Whether the row has each source once, in ascending order, as rows of sorted edges have.
+  template <class Source>
+  static bool ascends(const Picks& picks, const Source& source) {
+    int64_t before = -1;
+    for (int64_t i = 0; i < picks.population; ++i) {
+      const int64_t found = source(picks.begin + i);
+      if (found <= before) return false;
+      before = found;
+    }
+    return true;
+  }
+
+  // The edges with the smallest keys, in ascending order of edges.
+  template <class Key>
+  void smallest(const Picks& picks, const Key& key, int64_t* out) {
+    candidates_.clear();
+    Candidate* of_row = candidates_.extend(picks.population);
+    for (int64_t i = 0; i < picks.population; ++i) of_row[i] = {key(picks.begin + i), picks.begin + i};
+    std::nth_element(of_row, of_row + picks.count, of_row + picks.population);
+    for (int64_t i = 0; i < picks.count; ++i) out[i] = of_row[i].edge;
+    std::sort(out, out + picks.count);
+  }
+
   bool is_taken(int64_t drawn) const { return (taken_[drawn / 64] >> drawn % 64 & 1) != 0; }
 
   Buffer<uint64_t> taken_;  // a bit an edge; all 0 between rows
   Buffer<Candidate> candidates_;
+  NodeTable met_;            // the sources of a row, with their first places
+  Buffer<int32_t> repeats_;  // how often a source was met again, by its first place
 };
 
 }  // namespace onehop

@@ -109,5 +109,6 @@ def cases(draw: Any) -> Case:
     flags = {name: draw(st.booleans()) for name in ("replace", "disjoint", "last", "induced")}
     flags["disjoint"] |= timed
     flags["induced"] &= not timed
+    flags["shared"] = draw(st.booleans()) and way == "uniform" and not (flags["replace"] or flags["disjoint"])
     times = [chance.randint(0, 9) for nodes in seeds for _ in nodes] if timed else None
     return Case(num_nodes, relations, seeds, draw(st.integers(0, 3)), chance.getrandbits(64), times, flags)

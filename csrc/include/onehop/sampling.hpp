@@ -44,6 +44,7 @@ struct DrawOptions {
   bool disjoint = false;  // every seed is the root of a tree of its own
   bool last = false;      // with times: the latest neighbours, not any of them
   bool induced = false;   // at the end: all edges between the nodes found, in place of those drawn
+  bool shared = false;    // rows draw the same sources where they can; without weights and replacement
 };
 
 // What keeps a batch from being drawn; `where` in the result says of which entry.

@@ -1,7 +1,7 @@
 """The sampler without a framework: seeds in, a batch out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -26,7 +26,9 @@ class Choices:
         replace: Whether an edge can be drawn again from the same row.
         disjoint: Whether every seed has nodes of its own.
         last: Whether the latest neighbours are drawn, where there are times.
-        induced: Whether a batch has all edges between its nodes, in place of those drawn.
+        induced: Whether a batch has all edges between its nodes, instead of those drawn.
+        shared: Whether the rows of a hop draw the same sources where they can, while each row draws any of
+            its edges as often as any other: LABOR. Not with ``replace``, ``disjoint`` and weights.
     """
 
     hops: int
@@ -34,6 +36,7 @@ class Choices:
     disjoint: bool = False
     last: bool = False
     induced: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +141,8 @@ class Engine:
             following += nodes.numel()
             call.append(of_type)
         options = native.extension.DrawOptions()
-        for name in ("hops", "replace", "disjoint", "last", "induced"):
-            setattr(options, name, getattr(self.choices, name))
+        for choice in fields(self.choices):
+            setattr(options, choice.name, getattr(self.choices, choice.name))
         options.key, options.threads = key, native.threads()
         drawing = self._take()
         try:

@@ -88,6 +88,7 @@ EdgeType = tuple[str, str, str]
 # Of a graph with one type of nodes and edges.
 _NODE, _EDGE = "", ("", "", "")
 _SUBGRAPHS, _STRATEGIES = ("directional", "bidirectional", "induced"), ("uniform", "last")
+_METHODS = ("uniform", "labor")
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]
@@ -102,6 +103,12 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             destination).
         num_neighbors: For each hop, how many neighbours of a node are drawn; -1 means all. Or such a list for
             each type of edges.
+        method: "uniform": nodes draw their neighbours independently of each other; "labor": the nodes of a
+            hop draw the same neighbours where they can, so that a batch has fewer nodes. For each node any
+            ``num_neighbors`` of its neighbours are as likely as with "uniform", so means over them have the
+            same expectation and variance. Not with ``replace``, ``disjoint``, times and weights. Source: M.
+            Balin and U. Catalyurek, "Layer-neighbor sampling", NeurIPS 2023 (LABOR-0, with as many neighbours
+            as asked for by sequential Poisson sampling).
         replace: Whether a neighbour can be drawn again.
         subgraph_type: "directional": the edges that were drawn; "bidirectional": these in both directions;
             "induced": all edges between the nodes of the batch.
@@ -124,6 +131,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         graph: Graph | StoredGraph | Mapping[EdgeType, Graph | StoredGraph],
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         *,
+        method: str = "uniform",
         replace: bool = False,
         subgraph_type: str = "directional",
         disjoint: bool = False,
@@ -133,12 +141,18 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         weight: Tensor | Mapping[EdgeType, Tensor] | None = None,
         seed: int | None = None,
     ) -> None:
+        _check_among("method", method, _METHODS)
         _check_among("subgraph_type", subgraph_type, _SUBGRAPHS)
         _check_among("temporal_strategy", temporal_strategy, _STRATEGIES)
         temporal = node_time is not None or edge_time is not None
         _check_together(
             subgraph_type, weighted=weight is not None, by_node=node_time is not None, temporal=temporal
         )
+        if method == "labor" and (replace or disjoint or temporal or weight is not None):
+            raise ArgumentError(
+                "method: 'labor' lets nodes share neighbours, each as likely as any other and once; omit "
+                "replace, disjoint, times and weight, or take 'uniform'."
+            )
         if node_time is not None and edge_time is not None:
             raise ArgumentError("node_time, edge_time: times are of nodes or of edges; give one of them.")
         self.is_hetero = isinstance(graph, Mapping)
@@ -185,6 +199,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         self._made_from = {
             "graph": graph,
             "num_neighbors": num_neighbors,
+            "method": method,
             "replace": replace,
             "subgraph_type": subgraph_type,
             "disjoint": disjoint,
@@ -204,6 +219,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             disjoint=self.disjoint,
             last=temporal_strategy == "last",
             induced=subgraph_type == "induced",
+            shared=method == "labor",
         )
         self._engine = Engine([sizes[kind] for kind in self.node_types], relations, choices)
 

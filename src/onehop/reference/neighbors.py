@@ -83,6 +83,7 @@ def draw(
     disjoint: bool = False,
     last: bool = False,
     induced: bool = False,
+    shared: bool = False,
     times: Sequence[int] | None = None,
     first_trees: Sequence[int] | None = None,
 ) -> Drawn:
@@ -97,6 +98,7 @@ def draw(
         disjoint: Whether every seed has a tree of its own, whose nodes are not those of another.
         last: Whether the latest neighbours are drawn, where there are times.
         induced: Whether the edges are all those between the nodes found, in the end.
+        shared: Whether the rows of a hop draw the sources with the smallest random numbers.
         times: For each tree, the time that no neighbour may exceed; None without times.
         first_trees: For each node type, the number of its first seed's tree; None: in the order of the types.
     """
@@ -120,12 +122,13 @@ def draw(
         for r, relation in enumerate(relations):
             fan_out = relation.fan_out[hop] if hop < len(relation.fan_out) else 0
             hop_key = next(stream(key, hop * len(relations) + r))
+            shared_key = next(stream(key ^ _WORD, hop * len(seeds) + relation.src)) if shared else None
             before = len(drawn.edges[r])
             for row in range(begin[relation.dst], end[relation.dst]):
                 tree_number, node = nodes[relation.dst][row]
                 random = stream(hop_key, tree_number << 32 | node)
                 bound = None if times is None else times[tree_number]
-                for edge in _picks(relation, node, fan_out, random, replace, last, bound):
+                for edge in _picks(relation, node, fan_out, random, replace, last, bound, shared_key):
                     source = (tree_number, relation.col[edge])
                     if source not in numbers[relation.src]:
                         numbers[relation.src][source] = len(nodes[relation.src])
@@ -151,6 +154,7 @@ def _picks(
     replace: bool,
     last: bool,
     bound: int | None,
+    shared_key: int | None,
 ) -> list[int]:
     edges = list(range(relation.rowptr[node], relation.rowptr[node + 1]))
     if bound is not None:
@@ -162,6 +166,8 @@ def _picks(
         return []
     if fan_out < 0 or (not replace and fan_out >= len(edges)):
         return edges
+    if shared_key is not None:
+        return _by_source(edges, relation.col, fan_out, shared_key)
     if relation.weight is not None:
         return _weighted(edges, relation.weight, fan_out, random, replace)
     if replace:
@@ -187,6 +193,14 @@ def _weighted(
         exponential = -math.log(_between0and1(random))
         keys.append((exponential / weight[edge] if weight[edge] else math.inf, edge))
     return sorted(edge for _, edge in sorted(keys)[:fan_out])
+
+
+def _by_source(edges: list[int], col: Sequence[int], fan_out: int, key: int) -> list[int]:
+    numbers = []
+    for place, edge in enumerate(edges):
+        before = sum(col[other] == col[edge] for other in edges[:place])
+        numbers.append((_between0and1(stream(key, before << 32 | col[edge])), edge))
+    return sorted(edge for _, edge in sorted(numbers)[:fan_out])
 
 
 def _between0and1(random: Iterator[int]) -> float:

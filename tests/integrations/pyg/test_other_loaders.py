@@ -1,4 +1,4 @@
-"""HGTLoader, ClusterLoader and GraphSAINT's samplers under the patch, without torch-sparse and METIS."""
+"""Loaders besides those of neighbours under the patch, without torch-sparse and METIS."""
 
 import itertools
 import pickle
@@ -16,6 +16,7 @@ from torch_geometric.loader import (
     GraphSAINTNodeSampler,
     GraphSAINTRandomWalkSampler,
     HGTLoader,
+    ShaDowKHopSampler,
     graph_saint,
 )
 from torch_geometric.sampler import hgt_sampler
@@ -207,3 +208,71 @@ def test_unpatched_the_modules_are_as_before() -> None:
         with onehop.patch(sampler=False):
             assert bool(hgt_sampler.WITH_TORCH_SPARSE) is bool(before[1])
     assert (graph_saint.SparseTensor, hgt_sampler.WITH_TORCH_SPARSE, ClusterData._metis) == before
+
+
+# ShaDow
+
+
+def walk_in(data: Data, root: int, depth: int) -> set[int]:
+    """The nodes within ``depth`` steps against the edges."""
+    source, target = data.edge_index
+    found = torch.tensor([root])
+    for _ in range(depth):
+        found = torch.cat([found, source[torch.isin(target, found)]])
+    return set(found.tolist())
+
+
+@pytest.mark.usefixtures("patched")
+@pytest.mark.parametrize("replace", [False, True])
+def test_graphs_around_nodes(data: Data, replace: bool) -> None:
+    data.y = torch.arange(NODES)
+    data.name = "of the whole graph"
+    loader = ShaDowKHopSampler(data, 2, 2, torch.arange(5, 45), replace, batch_size=8)
+    roots: list[int] = []
+    for batch in loader:
+        roots += batch.y.tolist()
+        source, target = batch.edge_index
+        nodes = batch.x.view(-1)
+        assert torch.equal(torch.stack([nodes[source], nodes[target]]), data.edge_index[:, batch.edge_attr])
+        assert torch.equal(nodes[batch.root_n_id], batch.y)
+        assert torch.equal(batch.batch[source], batch.batch[target])
+        assert batch.ptr.tolist() == [0, *torch.bincount(batch.batch).cumsum(0).tolist()]
+        assert batch.name == data.name
+        ends = list(zip(source.tolist(), target.tolist(), strict=True))
+        assert ends == sorted(ends)
+        for number, root in enumerate(batch.y.tolist()):
+            around = nodes[batch.batch == number]
+            assert around.tolist() == sorted(set(around.tolist()))
+            assert set(around.tolist()) <= walk_in(data, root, 2)
+            assert around.numel() <= 1 + 2 + 4
+            # All edges between its nodes.
+            inside = torch.isin(data.edge_index, around).all(0)
+            assert (
+                sorted(batch.edge_attr[batch.batch[source] == number].tolist())
+                == inside.nonzero()[:, 0].tolist()
+            )
+    assert roots == list(range(5, 45))
+
+
+@pytest.mark.usefixtures("patched")
+def test_all_neighbours_of_nodes(data: Data) -> None:
+    everywhere = ShaDowKHopSampler(data, 2, 100, batch_size=1)
+    assert len(everywhere) == NODES
+    for root, batch in enumerate(everywhere):
+        assert set(batch.x.view(-1).tolist()) == walk_in(data, root, 2)
+    mask = torch.arange(NODES) % 50 == 0
+    assert [batch.num_graphs for batch in ShaDowKHopSampler(data, 1, 1, mask, batch_size=2)] == [2, 1]
+
+
+def test_graphs_around_nodes_need_the_patch_or_torch_sparse(data: Data) -> None:
+    with pytest.raises(ImportError, match="torch-sparse"):
+        ShaDowKHopSampler(data, 1, 1)
+    with onehop.patch(sampler=True):
+        loader = ShaDowKHopSampler(data, 1, 1, batch_size=NODES)
+        torch.manual_seed(1)
+        first = next(iter(loader))
+    # It keeps on drawing.
+    torch.manual_seed(1)
+    assert torch.equal(next(iter(loader)).x, first.x)
+    with onehop.patch(sampler=False), pytest.raises(ImportError, match="torch-sparse"):
+        ShaDowKHopSampler(data, 1, 1)

@@ -13,6 +13,8 @@ from torch import Tensor
 from torch_geometric.utils._scatter import scatter
 
 from onehop import thresholds
+from onehop.graph import Graph
+from onehop.graph.build import MOST_NODES
 from onehop.graph.edge_columns import EdgeColumns, SortedEdges
 from onehop.integrations import session
 from onehop.integrations.pyg.leave import are_dense, is_plain
@@ -23,6 +25,8 @@ _LINES = 2
 _INTEGERS = (torch.int64, torch.int32)
 # What PyG takes for edges without attributes.
 _MISSING = "???"
+# Up to so many nodes a number that is sorted; more take longer to go through than a sort.
+_MOST_SPREAD = 2
 # Above, PyG joins tables in pandas.
 _MOST_MAPPED = 10_000_000
 
@@ -37,6 +41,7 @@ def rows() -> list[Row]:
         contains_isolated_nodes,
         subgraph,
         k_hop_subgraph,
+        index_sort,
     )
     return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
 
@@ -181,25 +186,47 @@ def k_hop_subgraph(
     )
 
 
+def index_sort(
+    _: Any, inputs: Any, max_value: Any = None, stable: Any = False
+) -> tuple[Tensor, Tensor] | None:
+    """Sorts numbers of nodes by counting them, equal ones in their order; None where PyG's code has to run.
+
+    As where there are far fewer numbers than nodes, or some are negative.
+    """
+    if not _serves(inputs, dims=1):
+        return None
+    least, most = (int(each) for each in inputs.aminmax())
+    if not 0 <= least <= most < min(_MOST_SPREAD * inputs.numel(), MOST_NODES):
+        return None
+    graph = Graph.from_index(inputs, most + 1)
+    nodes = torch.arange(most + 1, dtype=inputs.dtype, device="cpu")
+    values = torch.repeat_interleave(nodes, graph.rowptr.diff(), output_size=inputs.numel())
+    return torch.return_types.sort((values, graph.col.long()))
+
+
 # Edges that are ours
 
 
-def _suits(edge_index: Any, num_nodes: Any) -> bool:
-    """Return whether the patch, the context, and the kind and the number of edges allow it."""
+def _serves(numbers: Any, dims: int) -> bool:
+    """Return whether the patch, the context, and the kind and the number of integers allow it."""
     # While a program is traced, sizes are tensors.
-    if type(edge_index) is not Tensor or context_reason() is not None or edge_index.dim() != _LINES:
+    if type(numbers) is not Tensor or context_reason() is not None or numbers.dim() != dims:
         return False
-    lines, count = edge_index.shape
-    if count < max(thresholds.now.sorted_edges, 1) or lines != _LINES or edge_index.dtype not in _INTEGERS:
+    if numbers.size(-1) < max(thresholds.now.sorted_edges, 1) or numbers.dtype not in _INTEGERS:
         return False
     now = session.now
     return (
-        (num_nodes is None or type(num_nodes) is int)
-        and now.pyg
+        now.pyg
         and now.layers is None
         and not (now.backend or now.machine)
-        and are_dense(edge_index, dtype=edge_index.dtype)
+        and are_dense(numbers, dtype=numbers.dtype)
     )
+
+
+def _suits(edge_index: Any, num_nodes: Any) -> bool:
+    """The same for an ``edge_index``."""
+    is_number = num_nodes is None or type(num_nodes) is int
+    return is_number and _serves(edge_index, _LINES) and edge_index.size(0) == _LINES
 
 
 def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns | None:

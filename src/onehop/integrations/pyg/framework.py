@@ -20,12 +20,16 @@ from onehop.integrations.pyg import (
     negatives,
     pending,
     pna,
+    products,
     programs,
+    skip_gram,
     stand_in,
+    triplets,
 )
 from onehop.integrations.pyg.associations import scores
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
+from onehop.integrations.pyg.operators import register
 from onehop.integrations.pyg.rules import known_layers, rules
 from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
@@ -61,6 +65,7 @@ class Pyg(Framework):
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table, whatever the settings."""
+        register(products.OPERATORS)
         # Both read PyG's functions, which are not replaced yet.
         rules()
         edge_updates()
@@ -81,9 +86,16 @@ class Pyg(Framework):
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
             *everywhere(
-                [*functions.rows(), *negatives.rows(), *edge_functions.rows(), *stand_in.functions()]
+                [
+                    *functions.rows(),
+                    *negatives.rows(),
+                    *edge_functions.rows(),
+                    *stand_in.functions(),
+                    *triplets.rows(),
+                ]
             ),
             *decoders.rows(),
+            *skip_gram.rows(),
             *loaders.rows(),
             *stand_in.rows(),
         ]

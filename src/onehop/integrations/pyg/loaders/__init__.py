@@ -1,13 +1,15 @@
 """PyG's loaders, which draw with onehop's sampler and divide with its partition.
 
-May import ``onehop.loaders``, the rows of the patch, the session and refusals, and no other room of this
-package.
+May import ``onehop.loaders``, the rows of the patch, the session, refusals and :mod:`..operators`, and no
+other room of this package.
 """
 
-from onehop.integrations.pyg.loaders import graph_batches, hgt, neighbours, saint
+from onehop.integrations.pyg.loaders import draws, graph_batches, hgt, merging, neighbours, saint, shadow
+from onehop.integrations.pyg.operators import register
 from onehop.integrations.rows import Row
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
-    return [*neighbours.rows(), *hgt.rows(), *saint.rows(), *graph_batches.rows()]
+    """The rows of the patch table; registers the operators that draw."""
+    register([*draws.OPERATORS, *merging.OPERATORS])
+    return [*neighbours.rows(), *hgt.rows(), *saint.rows(), *shadow.rows(), *graph_batches.rows()]

@@ -4,7 +4,13 @@ from typing import Any
 
 from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
 
-from onehop.integrations.pyg.loaders.neighbours import course_of, needed, numbered_by_caller, relations_of
+from onehop.integrations.pyg.loaders.neighbours import (
+    HasSampler,
+    course_of,
+    needed,
+    numbered_by_caller,
+    relations_of,
+)
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.keys import batch_key
 from onehop.loaders.layerwise import LayerwiseEngine
@@ -16,20 +22,10 @@ def rows() -> list[Row]:
     """The rows of the patch table."""
     has_sampler = hgt_sampler.WITH_TORCH_SPARSE
     return [
-        Row(hgt_sampler, "WITH_TORCH_SPARSE", _HasSampler(has_sampler), has_sampler),
+        Row(hgt_sampler, "WITH_TORCH_SPARSE", HasSampler(has_sampler), has_sampler),
         replacing(HGTSampler, "sample_from_nodes", _sample_from_nodes, where=needed),
         numbered_by_caller(HGTSampler, needed),
     ]
-
-
-class _HasSampler:
-    """A flag that is true where PyG or onehop can draw."""
-
-    def __init__(self, theirs: bool) -> None:
-        self._theirs = theirs
-
-    def __bool__(self) -> bool:
-        return self._theirs or needed()
 
 
 def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput:

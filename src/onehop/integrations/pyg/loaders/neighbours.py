@@ -66,6 +66,16 @@ def _chosen(otherwise: bool) -> bool:
     return otherwise if setting is None else setting
 
 
+class HasSampler:
+    """A flag of torch-sparse that is true where PyG or onehop can draw."""
+
+    def __init__(self, theirs: bool) -> None:
+        self._theirs = theirs
+
+    def __bool__(self) -> bool:
+        return self._theirs or needed()
+
+
 class _Typing:
     """``torch_geometric.typing`` for the sampler's module, with the flags of what onehop's sampler can do."""
 

@@ -1,0 +1,139 @@
+"""PyG's ``ShaDowKHopSampler`` without torch-sparse: a small graph around each node, with all of its edges.
+
+As in torch-sparse, but that a node which is met again is not drawn from again, and that with ``replace=True``
+a node's neighbours can be drawn again where there are fewer than ``num_neighbors``, too.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch
+from torch_geometric.loader import ShaDowKHopSampler, shadow
+
+from onehop.graph import Graph
+from onehop.integrations.pyg.loaders.neighbours import HasSampler, Inherited, needed
+from onehop.integrations.rows import Row, replacing
+from onehop.loaders.engine import Choices, Engine
+from onehop.loaders.keys import batch_key
+from onehop.loaders.neighbor_sampler import arrays_of
+from onehop.loaders.relation import Relation
+
+# What a batch does not take over from the data.
+_NOT_TAKEN = ("edge_index", "adj_t", "num_nodes", "batch", "ptr")
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table."""
+    theirs: Any = shadow.SparseTensor
+
+    def edges(**arguments: Any) -> Any:
+        return Edges(**arguments) if needed() else theirs(**arguments)
+
+    return [
+        Row(shadow, "WITH_TORCH_SPARSE", HasSampler(shadow.WITH_TORCH_SPARSE), shadow.WITH_TORCH_SPARSE),
+        Row(shadow, "SparseTensor", edges, theirs),
+        replacing(ShaDowKHopSampler, "__collate__", _collate),
+    ]
+
+
+class Edges:
+    """The edges of a loader, with the methods of ``SparseTensor`` that its constructor calls.
+
+    Args:
+        row: [E], int64: sources.
+        col: [E], int64: destinations.
+        value: Unused: the graph knows the number of each edge.
+        sparse_sizes: (number of nodes, number of nodes).
+    """
+
+    def __init__(self, row: Tensor, col: Tensor, value: Tensor, sparse_sizes: tuple[int, int]) -> None:
+        graph = Graph.from_edge_index(torch.stack([row, col]), sparse_sizes[0])
+        self.arrays, self.num_nodes = arrays_of("edge_index", graph), sparse_sizes[0]
+        self._engine: Engine | None = None
+        self._inherited = Inherited()
+
+    def t(self) -> "Edges":
+        """Return itself: its rows are destinations already."""
+        return self
+
+    def sparse_size(self, _: int) -> int:
+        """The number of nodes."""
+        return self.num_nodes
+
+    def engine(self, depth: int, num_neighbors: int, replace: bool) -> Engine:
+        """The engine for these arguments of the loader."""
+        choices = Choices(depth, replace, disjoint=True, induced=True)
+        fan_out = (num_neighbors,) * depth
+        made = self._engine
+        if made is None or made.choices != choices or made.relations[0].fan_out != fan_out:
+            relation = Relation("edge_index", self.arrays.rowptr, self.arrays.col, 0, 0, fan_out)
+            made = self._engine = Engine([self.num_nodes], [relation], choices)
+        return made
+
+
+def _collate(_: Any, loader: Any, chosen: list[int]) -> Batch | None:
+    """The batch of some nodes, for ``ShaDowKHopSampler.__collate__``; None for edges of torch-sparse."""
+    edges = loader.adj_t
+    if not isinstance(edges, Edges):
+        return None
+    around = _around(edges, torch.tensor(chosen, device="cpu"), loader)
+    batch = Batch(batch=around.batch, ptr=around.ptr)
+    batch.root_n_id, batch.edge_index = around.root_n_id, around.edge_index
+    # As in PyG, where the number of rows tells what an attribute belongs to.
+    num_nodes, num_edges = loader.data.num_nodes, loader.data.num_edges
+    for name, value in loader.data:
+        if name in _NOT_TAKEN:
+            continue
+        if name == "y" and value.size(0) == num_nodes:
+            batch[name] = value[around.n_id][around.root_n_id]
+        elif isinstance(value, Tensor) and value.size(0) == num_nodes:
+            batch[name] = value[around.n_id]
+        elif isinstance(value, Tensor) and value.size(0) == num_edges:
+            batch[name] = value[around.e_id]
+        else:
+            batch[name] = value
+    return batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Around:
+    """The graphs around some nodes, one behind the other.
+
+    Attributes:
+        n_id: [n]: their nodes, ascending in each graph.
+        batch: [n]: the graph of each.
+        ptr: [graphs + 1]: where the nodes of each graph begin.
+        root_n_id: [graphs]: the places of the nodes that they are around.
+        edge_index: [2, e], sorted by source, then by destination.
+        e_id: [e]: the caller's number of each edge.
+    """
+
+    n_id: Tensor
+    batch: Tensor
+    ptr: Tensor
+    root_n_id: Tensor
+    edge_index: Tensor
+    e_id: Tensor
+
+
+def _around(edges: Edges, seeds: Tensor, loader: Any) -> _Around:
+    engine = edges.engine(loader.depth, loader.num_neighbors, loader.replace)
+    drawn = engine.draw([seeds], batch_key([seeds], None, None))
+    assert drawn.trees is not None
+    (nodes,), (trees,) = drawn.nodes, drawn.trees
+    order = (trees * edges.num_nodes + nodes).argsort()
+    place = torch.empty_like(order)
+    place[order] = torch.arange(order.numel(), device="cpu")
+    counts = torch.bincount(trees, minlength=seeds.numel())
+    edge_index = place[drawn.edge_index[0]]
+    by_source = (edge_index[0] * order.numel() + edge_index[1]).argsort(stable=True)
+    return _Around(
+        n_id=nodes[order],
+        batch=trees[order],
+        ptr=torch.cat([counts.new_zeros(1), counts.cumsum(0)]),
+        root_n_id=place[: seeds.numel()],
+        edge_index=edge_index[:, by_source],
+        e_id=edges.arrays.numbers(drawn.edges[0][by_source]),
+    )

@@ -1,0 +1,46 @@
+"""Operators of pyg-lib that onehop registers with torch where pyg-lib is not installed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+import torch_geometric.typing
+
+from onehop.integrations.rows import Function
+
+_LIBRARY = torch.library.Library("pyg", "FRAGMENT")
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """An operator of ``torch.ops.pyg``.
+
+    Attributes:
+        schema: Its schema, which is pyg-lib's.
+        function: What runs.
+        key: The dispatch key that runs it. "BackendSelect" is that of operators whose arguments hold tensors
+            in dictionaries alone, where torch does not look for them; "CompositeImplicitAutograd" that of
+            functions of operators that have gradients.
+    """
+
+    schema: str
+    function: Function
+    key: str = "CPU"
+
+    @property
+    def name(self) -> str:
+        """The name after ``torch.ops.pyg``."""
+        return self.schema.partition("(")[0]
+
+
+def register(operators: Iterable[Operator]) -> None:
+    """Registers operators, unless pyg-lib is installed or they are registered already.
+
+    torch cannot take back an operator, so they stay when the patch is removed.
+    """
+    if torch_geometric.typing.WITH_PYG_LIB:
+        return
+    for each in operators:
+        if not hasattr(torch.ops.pyg, each.name):
+            _LIBRARY.define(each.schema)
+            _LIBRARY.impl(each.name, each.function, each.key)

@@ -1,0 +1,75 @@
+"""The loss of ``Node2Vec`` and ``MetaPath2Vec``: dot products of walks' first nodes with the others.
+
+PyG copies the row of every node of every walk out of the embedding, four times, multiplies the copies, and
+adds their gradients back to the embedding. Here the rows of the nodes that are met are taken out once, and
+the products are an operator over a graph with an edge for each pair, so nothing is as large as the walks
+times the width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn.models import MetaPath2Vec, Node2Vec, metapath2vec
+
+from onehop import thresholds
+from onehop.compiler.modules import modules_reason
+from onehop.graph import Graph
+from onehop.integrations.pyg.functions import applies
+from onehop.integrations.pyg.leave import are_dense
+from onehop.integrations.rows import Row, replacing
+from onehop.ops import sddmm
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table."""
+    return [
+        replacing(Node2Vec, "loss", loss, told="Node2Vec"),
+        replacing(MetaPath2Vec, "loss", loss, told="MetaPath2Vec"),
+    ]
+
+
+def loss(_: Any, model: Any, pos_rw: Any, neg_rw: Any) -> Tensor | None:
+    """Computes the loss of walks; None if PyG's code has to run.
+
+    Args:
+        model: The model.
+        pos_rw: [P, context], int64: parts of walks along edges.
+        neg_rw: [n, context], int64: the same number of nodes at random.
+    """
+    embedding = model.embedding
+    if not (_takes_rows(embedding) and are_dense(pos_rw, neg_rw, dtype=torch.int64, dims=2)):
+        return None
+    walks, weight = (pos_rw, neg_rw), embedding.weight
+    pairs = sum(each.size(0) * (each.size(1) - 1) for each in walks)
+    if pairs * weight.size(1) < max(thresholds.now.few_work, 1) or not applies(weight):
+        return None
+    met = torch.zeros(len(weight), dtype=torch.bool, device="cpu")
+    if any(each.numel() == 0 or int(each.min()) < 0 or int(each.max()) >= len(met) for each in walks):
+        return None
+    for each in walks:
+        met[each.reshape(-1)] = True
+    nodes = met.nonzero()[:, 0]
+    places = torch.empty(len(met), dtype=torch.int64, device="cpu")
+    places[nodes] = torch.arange(nodes.numel(), device="cpu")
+    x = embedding(nodes)
+    positive, negative = (_scores(places[each], x).sigmoid() for each in walks)
+    small = getattr(model, "EPS", metapath2vec.EPS)
+    return -torch.log(positive + small).mean() - torch.log(1 - negative + small).mean()
+
+
+def _takes_rows(module: Any) -> bool:
+    """Return whether a module takes rows of its weight, and its gradient is that of the rows."""
+    return (
+        type(module) is torch.nn.Embedding
+        and module.max_norm is None
+        and not module.scale_grad_by_freq
+        and modules_reason([module]) is None
+    )
+
+
+def _scores(walks: Tensor, x: Tensor) -> Tensor:
+    """[walks * (context - 1)]: the products of each walk's first row with its others."""
+    start, rest = walks[:, :1].expand(-1, walks.size(1) - 1), walks[:, 1:]
+    ends = torch.stack([rest.reshape(-1), start.reshape(-1)])
+    return sddmm(Graph.from_edge_index(ends, num_nodes=len(x)), x, x)
