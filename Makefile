@@ -155,6 +155,8 @@ build/pyg: | $(MADE)/develop
 
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python -m benchmarks.render_results
+	$(BIN)/python -m benchmarks.render_examples
+	$(BIN)/python -m benchmarks.render_reproductions
 	$(BIN)/python -m benchmarks.machines.render_pim
 	$(BIN)/python -m benchmarks.machines.render_pictures
 
@@ -169,10 +171,12 @@ figures: $(MADE)/develop $(MADE)/onehop  ## the figures of four published works 
 	done
 	$(BIN)/python -m benchmarks.render_reproductions
 
-# What cannot be linked, found or read is an error.
-docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)
+# What cannot be linked, found or read is an error, and so is a page that is wider than its window.
+docs: $(MADE)/docs  ## the documents as a site in build/site, checked in Chromium where it is installed (3 minutes)
 	$(call say,mkdocs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	$(call say,every page in Chromium)
+	$(BIN)/python scripts/site/check_pages.py
 
 # auditwheel names the oldest glibc whose systems can load the wheel: what this machine's compiler asks for. The release
 # workflow builds in containers of older systems.

@@ -133,6 +133,15 @@ def test_molecule_property() -> None:
     assert "same errors: yes" in output
 
 
+def test_train_under_the_patch() -> None:
+    pytest.importorskip("torch_geometric")
+    done = run_python(["-m", "onehop", "run", EXAMPLES / "train.py", "2"])
+    assert done.returncode == 0, done.stderr
+    losses = figures(done.stdout, "loss")
+    assert losses[1] < losses[0]
+    assert "fast: sum of GAT, fused" in done.stderr
+
+
 def test_every_example_has_a_test() -> None:
     names = {
         "01_aggregate.py",
@@ -143,6 +152,7 @@ def test_every_example_has_a_test() -> None:
         "07_reddit_by_sampling.py",
         "08_molecule_property.py",
         "09_sampled_training.py",
+        "train.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
     assert [path.name for path in EXAMPLES.glob("*.ipynb")] == [NOTEBOOK]
