@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onehop import extras, storage
 from onehop.errors import ArgumentError
@@ -89,8 +89,8 @@ def themed(theme: str) -> Iterator[None]:
 
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     # Without a salt, every run of the same code writes other names into an SVG file.
-    settings = {"figure.facecolor": "none", "axes.facecolor": "none", "svg.hashsalt": "onehop"}
-    with matplotlib.rc_context({**dict.fromkeys(inked, THEMES[theme]), **settings}):
+    settings: Any = {"figure.facecolor": "none", "axes.facecolor": "none", "svg.hashsalt": "onehop"}
+    with matplotlib.rc_context(settings | dict.fromkeys(inked, THEMES[theme])):
         yield
 
 

@@ -31,7 +31,7 @@ _CUT = "…"
 def reasons_page() -> str:
     """The place of the page that explains every reason: its address, or its file in a checkout."""
     urls = importlib.metadata.metadata("onehop").get_all("Project-URL") or []
-    named = dict(each.split(", ", 1) for each in urls)
+    named: dict[str, str] = dict(each.split(", ", 1) for each in urls)
     return named.get("Reasons", "docs/reference/reasons.md")
 
 
