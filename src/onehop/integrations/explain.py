@@ -85,6 +85,12 @@ class LayerReport:
         return f"{self.path}: {self.reduce} of {self.form}"
 
 
+def reasons_line(rows: Iterable[LayerReport]) -> list[str]:
+    """A line that says where the reasons of rows are explained; none where all are fast."""
+    given = any(row.path != "fast" for row in rows)
+    return [f"Each reason, and what can be done: {reasons_page()}"] if given else []
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionReport:
     """A function of torch or PyG that the patch replaces, outside of layers' messages.
@@ -145,9 +151,7 @@ class Explanation:
         return "\n".join([*lines, *self._reasons(), *self._functions(), *self._details()])
 
     def _reasons(self) -> list[str]:
-        """Where the reasons are explained, if there are any."""
-        given = any(row.path != "fast" for row in self.layers)
-        return ["", f"Each reason, and what can be done: {reasons_page()}"] if given else []
+        return ["", *line] if (line := reasons_line(self.layers)) else []
 
     def _functions(self) -> list[str]:
         shown = [f"{each.name}: {each.told}" for each in self.functions if each.served or self.verbose]
