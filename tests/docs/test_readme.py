@@ -37,7 +37,7 @@ def test_a_badge_that_is_out_of_date_is_named(tmp_path: Path, monkeypatch: pytes
 
 def test_it_names_the_versions_that_the_package_admits_and_is_tested_with() -> None:
     rows = {
-        name: (oldest, newest)
+        name: tuple(".".join(version.split(".")[:2]) for version in (oldest, newest))
         for name, oldest, newest in re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", README, re.MULTILINE)
     }
     assert rows == runpy.run_path(str(BADGES))["ranges"]()
