@@ -36,7 +36,7 @@ test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECO
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test coverage test-all test-thresholds test-dgl test-triton packages fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test coverage test-all test-thresholds test-dgl test-triton packages matrix fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -85,6 +85,11 @@ COMPILED := torch_scatter torch_sparse torch-spatiotemporal==0.9.5 torch-geometr
 packages: $(MADE)/develop $(MADE)/onehop .venv-packages/.made  ## layers of packages built on PyG, with and without the patch (5 minutes)
 	$(call say,packages built on PyG)
 	.venv-packages/bin/python -m benchmarks.packages --json benchmarks/results/packages.json --page docs/packages.md $(ARGS)
+
+matrix: $(MADE)/develop  ## the wheel beside old and new Python, torch, PyG and DGL (an hour; gigabytes to download)
+	$(call say,the wheel in fresh environments)
+	$(BIN)/python scripts/matrix.py $(ARGS)
+	$(BIN)/python -m benchmarks.render_matrix
 
 fuzz: $(MADE)/develop $(MADE)/onehop  ## random programs with and without the patch (30 minutes at most)
 	$(call say,random programs with and without the patch)
@@ -155,6 +160,9 @@ build/pyg: | $(MADE)/develop
 
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python -m benchmarks.render_results
+	$(BIN)/python -m benchmarks.render_examples
+	$(BIN)/python -m benchmarks.render_matrix
+	$(BIN)/python -m benchmarks.render_reproductions
 	$(BIN)/python -m benchmarks.machines.render_pim
 	$(BIN)/python -m benchmarks.machines.render_pictures
 
@@ -169,10 +177,12 @@ figures: $(MADE)/develop $(MADE)/onehop  ## the figures of four published works 
 	done
 	$(BIN)/python -m benchmarks.render_reproductions
 
-# What cannot be linked, found or read is an error.
-docs: $(MADE)/docs  ## the documents as a site in build/site, with search and the pages of the API (1 minute)
+# What cannot be linked, found or read is an error, and so is a page that is wider than its window.
+docs: $(MADE)/docs  ## the documents as a site in build/site, checked in Chromium where it is installed (3 minutes)
 	$(call say,mkdocs)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	$(call say,every page in Chromium)
+	$(BIN)/python scripts/site/check_pages.py
 
 # auditwheel names the oldest glibc whose systems can load the wheel: what this machine's compiler asks for. The release
 # workflow builds in containers of older systems.

@@ -1,4 +1,4 @@
-"""Puts reproductions into docs/reproduce.md and the page of each work, between their markers.
+"""Puts reproductions into docs/reproduce.md, the page of each work, and README.md, between their markers.
 
     python -m benchmarks.render_reproductions
 
@@ -10,6 +10,7 @@ without a file, the page says how to make one.
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,30 @@ PAGE = Path("docs") / "reproduce.md"
 PAGES = Path("docs") / "reproduce"
 RESULTS = Path("benchmarks") / "results" / "reproduce"
 PICTURES = Path("docs") / "images" / "reproduce"
+README = Path("README.md")
+TITLES = {
+    "pygim": (
+        "PyGim",
+        "aggregation in cores at the banks of memory",
+        "a simulator: [near-bank machines](docs/machines/pim.md)",
+    ),
+    "grande": (
+        "GraNDe",
+        "aggregation at the ranks of memory",
+        "a simulator: [the near-rank machine](docs/machines/ndp.md)",
+    ),
+    "io-aware": (
+        "IO-aware layers",
+        "attention, max and min on a GPU, no tensor of edges times width",
+        "layers [on the CPU](docs/explanation/attention.md), as [Triton kernels](docs/explanation/gpu.md)",
+    ),
+    "isplib": (
+        "iSpLib",
+        "training on CPUs with tuned, generated kernels",
+        "[kernels](docs/explanation/kernels.md), [the tuner](docs/explanation/tuner.md), cached transposes",
+    ),
+}
+"""For each work its title, what it is, and what of it is here, as links from the README."""
 
 
 def found(root: Path, work: str) -> dict[str, Any] | None:
@@ -38,6 +63,19 @@ def summary(root: Path) -> str:
         if row["headline"]
     ]
     return headlines(rows).markdown()
+
+
+def works(root: Path) -> str:
+    """The README's table: each work, what of it is here, and how many of its figures agree with ours."""
+    lines = ["| work | what it is | here | its headline figures |", "| --- | --- | --- | --- |"]
+    for work in WORKS:
+        computed = found(root, work)
+        verdicts = Counter(row["verdict"] for row in computed["rows"] if row["headline"]) if computed else {}
+        counts = ", ".join(f"{verdict}: {number}" for verdict, number in sorted(verdicts.items()))
+        agreement = f"[{counts or 'not computed yet'}](docs/reproduce/{work}.md)"
+        title, kind, here = TITLES[work]
+        lines.append(f"| {title} | {kind} | {here} | {agreement} |")
+    return "\n".join(lines)
 
 
 def section(root: Path, work: str) -> str:
@@ -74,13 +112,15 @@ def rendered(root: Path) -> dict[Path, str]:
         SystemExit: A marker is missing, or a picture.
     """
     contents = {PAGE: summary(root), **{PAGES / f"{work}.md": section(root, work) for work in WORKS}}
+    contents[README] = works(root)
     pages = {}
     for page, content in contents.items():
-        pattern = re.compile("(<!-- computed: begin -->\n).*?(\n<!-- computed: end -->)", flags=re.DOTALL)
+        name = "works" if page == README else "computed"
+        pattern = re.compile(f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", flags=re.DOTALL)
         text = (root / page).read_text()
         if len(pattern.findall(text)) != 1:
             raise SystemExit(f"{page}: expected the markers of what is computed once.")
-        pages[page] = pattern.sub(lambda match, content=content: match[1] + content + match[2], text)
+        pages[page] = pattern.sub(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
     return pages
 
 

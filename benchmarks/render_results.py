@@ -16,6 +16,7 @@ from benchmarks.result_tables import (
     Document,
     examples_sentence,
     examples_table,
+    first_figures,
     layers_table,
     limits_sentence,
     machine,
@@ -23,6 +24,7 @@ from benchmarks.result_tables import (
     models_table,
     ops_table,
     parts_table,
+    short_models_table,
     small_table,
 )
 from onehop.bench.plots import plot_parts
@@ -31,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
 MORE = (PUBLISHED, "small", "examples")
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+# What is rendered into the README: three figures, and the table of models.
+FIGURES, RESULTS = "figures", "results"
 
 
 def read(folder: Path, name: str) -> Document:
@@ -47,19 +50,24 @@ def read(folder: Path, name: str) -> Document:
     return document
 
 
+def figures_section(document: Document) -> str:
+    """What the published models reach, and under which conditions."""
+    note = (
+        "One epoch without onehop and with it in turns, in one process; the losses of the first epochs are "
+        "equal. A twin is [a generated graph](docs/reference/datasets.md) with the size and the degrees of "
+        "the named one, x 0.02 a fiftieth of it. Memory is what an epoch adds to a process at its peak."
+    )
+    return f"{first_figures(document)}\n\n<sub>{machine(document['stamp'])} {note}</sub>"
+
+
 def published_section(document: Document) -> list[str]:
-    """What the published models reach."""
+    """What the published models reach, and where the time goes."""
     return [
+        "## Published models",
         machine(document["stamp"]),
         "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
-        "losses of the first epochs equal to PyG's ([the models](docs/howto/benchmark.md)):",
+        "losses of the first epochs equal to PyG's ([the models](howto/benchmark.md)):",
         models_table(document),
-    ]
-
-
-def parts_section(document: Document) -> list[str]:
-    """Where the time of the published models goes."""
-    return [
         "## Where a patched epoch goes",
         "Each part, its share of the epoch, and how many times its floor it is. The floor is the time "
         "of its bytes at the speed of a gather, of its products in the fastest library, and of one read and "
@@ -72,7 +80,7 @@ def parts_section(document: Document) -> list[str]:
 def section(documents: Mapping[str, Document]) -> str:
     """Everything that goes between the markers of docs/results.md."""
     published, models, limits = documents.get(PUBLISHED), documents["models"], documents["limits"]
-    parts = [*(parts_section(published) if published else ())]
+    parts = [*(published_section(published) if published else ())]
     parts += [
         "## Two-layer models",
         machine(models["stamp"]),
@@ -111,23 +119,29 @@ def examples_section(document: Document) -> list[str]:
     return [
         "## PyG's examples",
         machine(document["stamp"]),
-        "PyG's example scripts, unmodified, on [stand-ins for their data sets](howto/run-pygs-examples.md), "
-        "losses compared. An epoch of a script, with its tests; memory is the peak of the process, Python "
-        f"and torch included. {examples_sentence(document)}",
+        "Some of PyG's [example scripts](examples.md), unmodified, on [stand-ins for their data "
+        "sets](howto/run-pygs-examples.md), losses compared. An epoch of a script, with its tests; memory is "
+        f"the peak of the process, Python and torch included. {examples_sentence(document)}",
         examples_table(document),
     ]
 
 
-def replace_between(text: str, content: str) -> str:
-    """``text`` with ``content`` between its markers.
+def markers(name: str) -> tuple[str, str]:
+    """The lines between which something is rendered."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def replace_between(text: str, content: str, name: str = RESULTS) -> str:
+    """``text`` with ``content`` between the markers of this name.
 
     Raises:
         SystemExit: A marker is missing.
     """
-    if BEGIN not in text or END not in text:
-        raise SystemExit(f"a document has no {BEGIN} and {END} to write between.")
-    before, rest = text.split(BEGIN, 1)
-    return f"{before}{BEGIN}\n{content}\n{END}{rest.split(END, 1)[1]}"
+    begin, end = markers(name)
+    if begin not in text or end not in text:
+        raise SystemExit(f"a document has no {begin} and {end} to write between.")
+    before, rest = text.split(begin, 1)
+    return f"{before}{begin}\n{content}\n{end}{rest.split(end, 1)[1]}"
 
 
 def main(root: Path = ROOT) -> None:
@@ -137,12 +151,13 @@ def main(root: Path = ROOT) -> None:
     documents = {name: read(folder, name) for name in (*NEEDED, *there)}
     draw(documents["models"], images / "results.png")
     published = documents.get(PUBLISHED)
-    contents = {root / "docs" / "results.md": section(documents)}
+    results, readme = root / "docs" / "results.md", root / "README.md"
+    texts = {results: replace_between(results.read_text(), section(documents))}
     if published:
-        draw_each(published, images / "published.png")
+        draw_each(published, images)
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-        contents[root / "README.md"] = "\n\n".join(published_section(published))
-    texts = {path: replace_between(path.read_text(), content) for path, content in contents.items()}
+        text = replace_between(readme.read_text(), figures_section(published), FIGURES)
+        texts[readme] = replace_between(text, short_models_table(published))
     for path, text in texts.items():
         path.write_text(text)
         sys.stdout.write(f"wrote {path}\n")

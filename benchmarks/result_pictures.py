@@ -1,12 +1,13 @@
 """Pictures of what was measured: how many times faster an epoch is."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.columns import ratio
-from benchmarks.result_tables import PYG, Document, machine_line
+from benchmarks.result_tables import PYG, TITLES, Document, machine_line
 from onehop import pictures
 
 
@@ -40,22 +41,43 @@ def draw(models: Document, path: Path) -> None:
     finish(figure, axes, "Training epoch of two-layer models, by graph and hidden width", models, path)
 
 
-def draw_each(document: Document, path: Path) -> None:
-    """A bar for every published model: how many times faster an epoch is; a colour a graph."""
-    results = [r for r in document["results"] if PYG in r["speedup_over"]]
-    colours = dict(zip(dict.fromkeys(r["graph"] for r in results), pictures.PALETTE, strict=False))
-    figure = pictures.figure(max(1.1 * len(results) + 1, 6.5), 4.2)
-    axes = figure.subplots()
-    for place, result in enumerate(results):
-        graph = result["graph"]
-        label = graph if graph not in axes.get_legend_handles_labels()[1] else None
-        axes.bar(place, result["speedup_over"][PYG]["median"], 0.7, color=colours[graph], label=label)
-        speedup_label(axes, place, result)
-    axes.axhline(1, color="black", linewidth=1, label="as fast as PyG")
-    axes.margins(y=0.15)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
-    axes.set_xticks(range(len(results)), [f"{r['model']}\n{r['hidden']}" for r in results])
-    finish(figure, axes, "Training epoch of published models, by hidden width", document, path)
+def draw_each(document: Document, folder: Path) -> None:
+    """A bar for every published model: how much faster an epoch is."""
+    gains = {
+        f"{TITLES[r['model']]} ({r['graph']})": r["speedup_over"][PYG]["median"]
+        for r in document["results"]
+        if PYG in r["speedup_over"]
+    }
+    draw_gains(gains, "Training epoch of published models", document, folder / "published")
+
+
+def draw_gains(gains: Mapping[str, float], title: str, document: Document, stem: Path) -> None:
+    """Two pictures of gains by name: STEM-light.svg for light pages and STEM-dark.svg for dark ones."""
+    for theme in pictures.THEMES:
+        with pictures.themed(theme):
+            figure = pictures.figure(7.5, 0.26 * len(gains) + 1.3)
+            axes = figure.subplots()
+            rungs(axes, list(gains), list(gains.values()))
+            axes.set_xlabel("PyG's time over onehop's; 1: as fast")
+            path = stem.with_name(f"{stem.name}-{theme}.svg")
+            pictures.save(figure, title, machine_line(document["stamp"]), path)
+
+
+def rungs(axes: Axes, names: Sequence[str], gains: Sequence[float]) -> None:
+    """Horizontal bars from the top down, with their values, and a line at 1."""
+    places = range(len(names))
+    axes.barh(places, gains, 0.7, color=[pictures.BLUE if gain >= 1 else pictures.ORANGE for gain in gains])
+    axes.set_yticks(places, names)
+    axes.invert_yaxis()
+    for place, gain in zip(places, gains, strict=True):
+        axes.annotate(
+            ratio(gain), (gain, place), (3, 0), textcoords="offset points", va="center",
+            fontsize=pictures.SMALL_SIZE,
+        )  # fmt: skip
+    axes.axvline(1, color=axes.spines["left"].get_edgecolor(), linewidth=1)
+    axes.margins(x=0.1, y=0.01)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
+    pictures.style(axes, values="x")
 
 
 def speedup_label(axes: Axes, place: float, result: Document, rotation: float = 0) -> None:

@@ -14,6 +14,19 @@ from onehop.tables import Column, Table
 # As fast as PyG, within what repeated measurements differ by.
 EVEN = 0.97
 PYG, OURS = "pyg-edge_index", "onehop"
+TITLES = {
+    "ogb-gcn": "OGB's GCN",
+    "ogb-sage": "OGB's GraphSAGE",
+    "ogb-gat": "OGB's GAT",
+    "loader-sage": "GraphSAGE in mini-batches",
+    "products-gcn": "OGB's GCN",
+    "products-sage": "OGB's GraphSAGE",
+    "cora-gcn": "PyG's gcn.py",
+    "cora-gat": "PyG's gat.py",
+}
+"""The published models in words."""
+FIRST = ("products-gcn", "ogb-gcn", "ogb-gat")
+"""Models whose figures open the README."""
 
 Document = dict[str, Any]
 
@@ -66,6 +79,44 @@ def models_table(document: Document) -> str:
         "with onehop, ms | times/onehop/median_s | three"
     )
     return markdown([*columns.of(text), *BOTH], rows)
+
+
+def short_models_table(document: Document) -> str:
+    """A line for every published model: an epoch alone and patched, the gain, and memory."""
+    rows = [
+        {
+            **result,
+            "title": TITLES[result["model"]],
+            "gain": result["speedup_over"][PYG]["median"],
+            "times": [milliseconds(result["times"][way]["median_s"]) for way in (PYG, OURS)],
+            "peaks": "{} to {}".format(*(mebibytes(result["peak_bytes"][way]) for way in (PYG, OURS))),
+        }
+        for result in document["results"]
+        if PYG in result["speedup_over"]
+    ]
+    text = (
+        "model | title; graph; PyG, ms | times/0 | {}; onehop, ms | times/1 | {}; gain | gain | x; "
+        "peak memory, MiB | peaks | {}"
+    )
+    return markdown(columns.of(text), rows)
+
+
+def first_figures(document: Document) -> str:
+    """Three figures, an item each: gain, time and memory of an epoch."""
+    found = {result["model"]: result for result in document["results"] if PYG in result["speedup_over"]}
+    items = []
+    for model in FIRST:
+        if model not in found:
+            continue
+        result = found[model]
+        times, peaks = result["times"], result["peak_bytes"]
+        gain, less = result["speedup_over"][PYG]["median"], peaks[PYG] / peaks[OURS]
+        items.append(
+            f"- **{gain:.1f} times as fast**, with 1/{less:.1f} of the memory: {TITLES[model]} on "
+            f"{result['graph']}, {times[PYG]['median_s']:.2f} s to {times[OURS]['median_s']:.2f} s an epoch, "
+            f"{peaks[PYG] / 2**30:.1f} to {peaks[OURS] / 2**30:.1f} GiB at the peak."
+        )
+    return "\n".join(items)
 
 
 def parts_table(document: Document) -> str:
@@ -132,16 +183,16 @@ def examples_sentence(document: Document) -> str:
     """How many scripts of PyG there are of each kind, and how many take more memory."""
     kinds = Counter(result["verdict"] for result in document["scripts"])
     total = sum(kinds.values())
-    told = f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+    text = f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
     ran = [result for result in document["scripts"] if not result["failed"]]
     more = [result["peak_bytes"]["onehop"] - result["peak_bytes"]["pyg"] for result in ran]
     before = [result["before_bytes"]["onehop"] - result["before_bytes"]["pyg"] for result in ran]
     if (higher := [size for size in more if size > 0]) and (own := quantile(before, 0.5)) > 0:
-        told += (
+        text += (
             f" The peak is higher with onehop in {len(higher)}, by at most {mebibytes(max(higher))} MiB; the "
             f"library itself takes {mebibytes(own)} MiB before the first epoch."
         )
-    return told
+    return text
 
 
 def examples_table(document: Document) -> str:

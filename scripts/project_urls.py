@@ -15,7 +15,8 @@ PROJECT = Path(__file__).resolve().parents[1] / "pyproject.toml"
 NEXT = "[project.scripts]\n"
 PLACES = {
     "Homepage": "",
-    "Documentation": "/blob/main/docs/index.md",
+    "Documentation": "/tree/main/docs",
+    "Reasons": "/blob/main/docs/reference/reasons.md",
     "Source": "",
     "Changelog": "/blob/main/CHANGELOG.md",
     "Issues": "/issues",

@@ -16,6 +16,7 @@ EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 
 
 NOTEBOOK = "05_first_look.ipynb"
+FIRST = "10_first_ten_minutes"
 
 
 def run(name: str, *arguments: str) -> str:
@@ -133,6 +134,38 @@ def test_molecule_property() -> None:
     assert "same errors: yes" in output
 
 
+def test_first_ten_minutes_as_a_script(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    done = run_python([EXAMPLES / f"{FIRST}.py"], cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "same losses: yes" in done.stdout
+    assert "fast: sum of GAT, fused" in done.stdout
+    assert (tmp_path / "first_ten_minutes.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_first_ten_minutes_as_a_notebook(tmp_path: Path) -> None:
+    pytest.importorskip("torch_geometric")
+    script = [sys.executable, EXAMPLES.parent / "scripts" / "notebook.py", "--check"]
+    checked = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    notebook = nbformat.read(EXAMPLES / f"{FIRST}.ipynb", as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    assert "same losses: yes" in "".join(output.get("text", "") for output in outputs)
+    shown = [output.data for output in outputs if "data" in output]
+    assert any("image/png" in each for each in shown)
+    assert any("fast: sum of GAT, fused" in each.get("text/html", "") for each in shown)
+
+
+def test_train_under_the_patch() -> None:
+    pytest.importorskip("torch_geometric")
+    done = run_python(["-m", "onehop", "run", EXAMPLES / "train.py", "2"])
+    assert done.returncode == 0, done.stderr
+    losses = figures(done.stdout, "loss")
+    assert losses[1] < losses[0]
+    assert "fast: sum of GAT, fused" in done.stderr
+
+
 def test_every_example_has_a_test() -> None:
     names = {
         "01_aggregate.py",
@@ -143,6 +176,8 @@ def test_every_example_has_a_test() -> None:
         "07_reddit_by_sampling.py",
         "08_molecule_property.py",
         "09_sampled_training.py",
+        f"{FIRST}.py",
+        "train.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
-    assert [path.name for path in EXAMPLES.glob("*.ipynb")] == [NOTEBOOK]
+    assert {path.name for path in EXAMPLES.glob("*.ipynb")} == {NOTEBOOK, f"{FIRST}.ipynb"}

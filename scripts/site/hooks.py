@@ -1,6 +1,6 @@
 """Adapts the documents to the site: they are written for readers of the repository, too.
 
-MkDocs calls these functions by their names while it builds (``make docs``).
+The first page is the README. MkDocs calls these functions by their names while it builds (``make docs``).
 """
 
 import re
@@ -10,20 +10,58 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
+# Documents of the repository's top, and their pages.
+FROM_TOP = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
 # Why a block is not run by the tests is said in its first line, which MkDocs would not take for a block's.
 _NOT_RUN = re.compile(r"^```python no-run: .*$", re.MULTILINE)
 # From a document in docs/ the examples lie one folder higher than from its page on the site.
 _EXAMPLES = re.compile(r"\]\(((?:\.\./)*)\.\./examples/")
+# GitHub takes the theme that the system prefers; the site has a switch.
+_PICTURE = re.compile(
+    r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
+    r'<img src="(?P<light>[^"]+)" alt="(?P<alt>[^"]+)"></picture>'
+)
+# Names in code and in headings of the API may be wider than a phone: they end a line at their dots.
+_NAME = re.compile(r'(<code>|<span class="doc doc-object-name[^>]*>)([^<]+)(?=</)')
+_DOT = re.compile(r"(?<=[A-Za-z_)}])([./,{])(?=[A-Za-z_])")
+# A table of so many columns needs the place of the page's contents beside it.
+_WIDE = 6
+_HEAD = re.compile(r"^\|(?: *:?-+:? *\|)+$", re.MULTILINE)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the programs of examples/, which documents link to."""
-    for path in sorted((ROOT / "examples").iterdir()):
-        if path.suffix in {".py", ".ipynb"}:
-            files.append(File.generated(config, f"examples/{path.name}", abs_src_path=str(path)))
+    """Adds the documents of the repository's top, and the programs of examples/, which documents link to."""
+    for name, page in FROM_TOP.items():
+        files.append(File.generated(config, page, content=from_top((ROOT / name).read_text())))
+    for path in [*sorted((ROOT / "examples").iterdir()), ROOT / "CITATION.cff"]:
+        if path.suffix in {".py", ".ipynb", ".cff"}:
+            place = path.name if path.parent == ROOT else f"examples/{path.name}"
+            files.append(File.generated(config, place, abs_src_path=str(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def from_top(text: str) -> str:
+    """Return a document of the repository's top with the links of its page."""
+    for name, page in FROM_TOP.items():
+        text = text.replace(f"]({name})", f"]({page})")
+    # The list of all documents is the navigation.
+    text = text.replace("[All documents](docs)", "All documents are in the navigation")
+    return re.sub(r'(\]\(|src="|srcset=")docs/', r"\1", text)
+
+
+def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     """Return a page's text as the site takes it."""
-    return _EXAMPLES.sub(r"](\1examples/", _NOT_RUN.sub("```python", markdown))
+    if page is not None and any(head.count("|") > _WIDE for head in _HEAD.findall(markdown)):
+        page.meta["hide"] = ["toc"]
+    text = _PICTURE.sub(r"![\g<alt>](\g<light>#only-light)\n![\g<alt>](\g<dark>#only-dark)", markdown)
+    return _EXAMPLES.sub(r"](\1examples/", _NOT_RUN.sub("```python", text))
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page's HTML in which long names may end a line behind a dot."""
+    return _NAME.sub(lambda name: name[1] + _DOT.sub(r"\1<wbr>", name[2]), html)

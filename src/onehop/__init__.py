@@ -93,6 +93,7 @@ def __getattr__(name: str) -> Any:
 
 
 if not _is_command():
+    importlib.import_module("onehop.torch_release")  # An older torch may lack what the others import.
     # torch's operators among them, which programs that are loaded from files call.
     for _name in (*_HOMES, "files"):
         if _HOMES.get(_name) not in _LATER:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from onehop import config, thresholds
+# The command imports this before anything that an older torch may lack.
+from onehop import config, thresholds, torch_release  # noqa: F401
 from onehop.errors import BackendError, ConfigurationError, ExtensionError
 
 try:

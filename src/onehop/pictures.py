@@ -3,13 +3,14 @@
 matplotlib is imported when a picture is drawn; the extra ``cli`` brings it.
 """
 
+import contextlib
 import importlib
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onehop import extras, storage
 from onehop.errors import ArgumentError
@@ -71,6 +72,26 @@ def figure(width: float, height: float) -> "Figure":
         from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
+
+
+THEMES = {"light": "#24292f", "dark": "#e6edf3"}
+"""The colour of text and lines on pages of each theme."""
+
+
+@contextlib.contextmanager
+def themed(theme: str) -> Iterator[None]:
+    """Lets pictures that are drawn and saved in the block fit pages of a theme; their ground is transparent.
+
+    Args:
+        theme: A key of :data:`THEMES`.
+    """
+    import matplotlib
+
+    inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    # Without a salt, every run of the same code writes other names into an SVG file.
+    settings: Any = {"figure.facecolor": "none", "axes.facecolor": "none", "svg.hashsalt": "onehop"}
+    with matplotlib.rc_context(settings | dict.fromkeys(inked, THEMES[theme])):
+        yield
 
 
 def style(axes: "Axes", values: str = "y") -> None:
@@ -221,7 +242,10 @@ def save(figure: "Figure", title: str, where: str, path: str | os.PathLike[str])
     lines = [textwrap.fill(line, letters) for text in (title, where) for line in text.split("\n") if line]
     figure.suptitle("\n".join(lines), fontsize=TITLE_SIZE)
     kind = _kind("plot", path)
-    storage.write_whole("plot", path, lambda file: figure.savefig(file, format=kind, dpi=_DPI))
+    dateless = {"Date": None} if kind == "svg" else None
+    storage.write_whole(
+        "plot", path, lambda file: figure.savefig(file, format=kind, dpi=_DPI, metadata=dateless)
+    )
 
 
 def _kind(argument: str, path: str | os.PathLike[str]) -> str:

@@ -80,6 +80,7 @@ def test_a_script_runs_as_it_does_alone_and_its_layers_are_listed(folder):
     assert report["seconds"] > 0
     assert report["peak_bytes"] > 1 << 20
     assert "LSTMAggregation" in done.stderr
+    assert "Each reason, and what can be done: docs/reference/reasons.md" in done.stderr
 
 
 LINKS = """

@@ -62,6 +62,9 @@ def test_works_that_were_computed_and_that_were_not(tmp_path: Path) -> None:
     assert "All 2 rows" in text
     assert script.section(tmp_path, "pygim") == "Not computed yet: `make figures WORKS=pygim`."
     (line,) = script.summary(tmp_path).splitlines()[2:]
+    assert "| GraNDe |" in script.works(tmp_path)
+    assert "[open: 1](docs/reproduce/grande.md) |" in script.works(tmp_path)
+    assert "[not computed yet](docs/reproduce/pygim.md) |" in script.works(tmp_path)
     assert line == "| [grande](reproduce/grande.md) | speed | 4 |  |  | x | open | Needs a GPU. |"
 
 

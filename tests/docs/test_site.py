@@ -68,3 +68,42 @@ def test_roles_become_links_and_code() -> None:
     text = script("roles").in_markdown("see :func:`onehop.tune` and ``x``, or `y`")
     link = '<autoref identifier="onehop.tune" optional><code>onehop.tune</code></autoref>'
     assert text == f"see {link} and `x`, or `y`"
+
+
+def test_the_readme_is_the_first_page() -> None:
+    pytest.importorskip("mkdocs")
+    hooks = script("hooks")
+    page = hooks.on_page_markdown(hooks.from_top((ROOT / "README.md").read_text()))
+    assert "](docs" not in page
+    assert "(images/published-light.svg#only-light)" in page
+    assert "(images/published-dark.svg#only-dark)" in page
+    assert "](contributing.md)" in page
+    assert "<picture" not in page
+
+
+class Page:
+    def __init__(self) -> None:
+        self.meta: dict[str, object] = {}
+
+
+@pytest.mark.parametrize(("columns", "hidden"), [(6, ["toc"]), (5, None)])
+def test_wide_tables_get_the_place_of_the_contents(columns: int, hidden: list[str] | None) -> None:
+    pytest.importorskip("mkdocs")
+    page = Page()
+    script("hooks").on_page_markdown(f"|{' a |' * columns}\n|{' ---: |' * columns}\n", page=page)
+    assert page.meta.get("hide") == hidden
+
+
+def test_what_is_wrong_with_a_page_is_told() -> None:
+    found = {"wider": 12, "broken": ["GCNConv", "GCNConv"], "cut": ["pre: x"], "scrolling": ["a b"]}
+    faults = script("check_pages").faults
+    told = ["12 pixels wider than its window", "broken: GCNConv", "cut off: pre: x"]
+    assert faults(found, 390) == told
+    assert faults(found, 1280) == [*told, "a table does not fit: a b"]
+    assert faults({"wider": 0, "broken": [], "cut": [], "scrolling": []}, 1280) == []
+
+
+def test_long_names_end_a_line_behind_a_dot() -> None:
+    pytest.importorskip("mkdocs")
+    made = script("hooks").on_page_content("<code>onehop.machines.pim</code> a.b <code>2.5</code>")
+    assert made == "<code>onehop.<wbr>machines.<wbr>pim</code> a.b <code>2.5</code>"

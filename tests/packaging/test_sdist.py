@@ -31,6 +31,7 @@ def test_there_are_no_tests_in_it(names: set[str]) -> None:
         "LICENSE",
         "PKG-INFO",
         "README.md",
+        "SECURITY.md",
     }
     kept |= {".gitignore", "csrc", "examples", "pyproject.toml", "src"}
     assert {name.partition("/")[0] for name in names} == kept

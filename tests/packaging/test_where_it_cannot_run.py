@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 # Finds a module missing, or of another machine.
 WITHOUT = """
@@ -44,6 +47,29 @@ def test_with_kernels_of_another_machine() -> None:
     code, told = ended(without + "import onehop")
     assert code == 1
     assert told.startswith("onehop.errors.ExtensionError: onehop's compiled kernels")
+
+
+@pytest.mark.parametrize("program", ["import onehop", command("info")])
+def test_with_an_older_torch(program: str) -> None:
+    _, told = ended("import sys, torch; torch.__version__ = '2.5.1+cpu'\n" + program)
+    assert told.endswith("onehop works with torch 2.6 or later, and this is 2.5.1+cpu: pip install -U torch")
+
+
+def test_without_a_compiler(tmp_path: Path) -> None:
+    programs = {name: Path(sys.executable).with_name(name) for name in ("cmake", "ninja")}
+    if not all(program.exists() for program in programs.values()):
+        pytest.skip("cmake and ninja come with the extra build")
+    ninja = [f"-DCMAKE_MAKE_PROGRAM={programs['ninja']}", "-G", "Ninja"]
+    done = subprocess.run(
+        [programs["cmake"], "-S", ROOT, "-B", tmp_path, *ninja],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    told = " ".join(done.stderr.split())
+    assert "there is no C++ compiler. Debian and Ubuntu: apt install g++" in told
 
 
 def test_with_an_older_python() -> None:

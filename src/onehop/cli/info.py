@@ -6,15 +6,17 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 
 import onehop
 from onehop import config, native
 from onehop.backends import backends
 from onehop.bench.results import write_json
 from onehop.bench.stamp import stamp
+from onehop.cli import condition
 from onehop.cli.console import output
 from onehop.cli.options import Json
 from onehop.errors import ConfigurationError
@@ -53,20 +55,32 @@ _SETTINGS: dict[str, Callable[[], object]] = {
 Lines = Iterator[tuple[str, str]]
 
 
-def info(json: Json = None) -> None:
-    """Versions, instruction set, threads, memory, caches, backends, settings and packages."""
-    found = facts()
+def info(
+    every: Annotated[
+        bool, typer.Option("--all", help="Also caches, backends, dense products, packages, all settings.")
+    ] = False,
+    measure: Annotated[bool, typer.Option(help="Measure the memory, in about two seconds.")] = True,
+    json: Json = None,
+) -> None:
+    """What a report of an error needs, and what slows this machine, in ten lines; see --json for reports."""
+    found = facts(measure)
     console = output()
-    for title, lines in _TABLES.items():
-        console.print(Table(PAIR, list(lines(found)), title))
+    console.print(condition.table(found))
+    for title, lines in _TABLES.items() if every else ():
         console.print()
+        console.print(Table(PAIR, list(lines(found)), title))
     write_json(json, "info", found)
 
 
-def facts() -> dict[str, Any]:
-    """Stamp, instruction sets, backends, pool, caches, settings and packages, ready for JSON."""
+def facts(measure: bool = True) -> dict[str, Any]:
+    """Stamp, instruction sets, backends, pool, caches, settings and packages, ready for JSON.
+
+    Args:
+        measure: Also measure the memory; otherwise ``bandwidth`` is None.
+    """
     return {
         **stamp(),
+        "bandwidth": condition.bandwidth() if measure else None,
         "isas": list(native.extension.available_isas()),
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _facts_of(backend) for name, backend in backends().items()},
@@ -112,43 +126,9 @@ def _package(name: str) -> dict[str, Any]:
     return {"present": present, "purpose": purpose, "remedy": None if present else remedy}
 
 
-def _machine(found: dict[str, Any]) -> Lines:
-    machine, versions = found["machine"], found["versions"]
-    caches = ", ".join(f"{name} {told(size)}" for name, size in machine["caches_bytes"].items())
-    threads = (
-        "torch's OpenMP found"
-        if found["openmp_bound"]
-        else "torch's OpenMP not found: kernels use one thread"
-    )
-    others = [isa for isa in found["isas"] if isa != found["isa"]]
-    processor = f"{machine['processor']}, {machine['cores']} cores, {told(machine['memory_bytes'])} memory"
-    chosen = f"{found['isa']} ({found['vector_bytes']} bytes a vector)"
-    yield "version", versions["onehop"]
-    yield "python", versions["python"]
-    yield "torch", versions["torch"]
-    yield "processor", processor
-    yield "caches", caches or "unknown"
-    yield "huge pages", machine["huge_pages"] or "unknown"
-    yield "instruction set", f"{chosen}; also there: {', '.join(others) or 'none'}"
-    yield "threads", f"{found['threads']} ({threads})"
-    yield (
-        "dropout",
-        "onehop's kernels, which draw torch's numbers here"
-        if found["dropout_agrees"]
-        else "torch's own: with this processor and release it draws other numbers than onehop's kernels",
-    )
-
-
 def _memory(found: dict[str, Any]) -> Lines:
     pool = found["pool"]
     yield "pool of outputs", f"{told(pool['kept_bytes'])} kept of at most {told(pool['limit_bytes'])}"
-    keeps = found["settings"]["ONEHOP_KEEP_MEMORY"].get("effective")
-    policy = (
-        "kept in the process while patched" if keeps else "goes back to the system as the C library decides"
-    )
-    if not (found["c_library"] or "").startswith("glibc"):
-        policy = "goes back to the system as the C library decides: only with glibc can it be kept"
-    yield "freed memory", f"{policy} (ONEHOP_KEEP_MEMORY, patch(keep_memory=...))"
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)
         yield f"graph cache: {name.replace('_', ' ')}", told(value) if is_size else str(value)
@@ -191,7 +171,6 @@ def _settings(found: dict[str, Any]) -> Lines:
 
 
 _TABLES = {
-    "onehop": _machine,
     "memory and caches": _memory,
     "backends": _backends,
     "dense products under onehop.patch()": _products,

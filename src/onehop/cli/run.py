@@ -22,7 +22,7 @@ from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Seen, Tally, Watched, watched
 from onehop.errors import OnehopError
 from onehop.integrations import reports
-from onehop.integrations.explain import LayerReport, function_reports
+from onehop.integrations.explain import LayerReport, function_reports, reasons_line
 from onehop.integrations.patch import Patch, patch
 from onehop.integrations.rows import counted
 from onehop.tables import Column, Table
@@ -84,7 +84,7 @@ def run(options: Options) -> None:
         tables = [_table(layers), *([_functions(seen)] if seen.functions else [])]
         conclude(
             *tables,
-            *map(Text, _largest(seen)),
+            *map(Text, [*reasons_line(each.row for each in layers), *_largest(seen)]),
             Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."),
         )
         rows = [_as_json(each) for each in layers]

@@ -2,7 +2,9 @@
 
 import contextlib
 import copy
+import functools
 import html
+import importlib.metadata
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +25,14 @@ _COLUMNS = 100
 _LONGEST_NAME = 28
 _HEADINGS = ("layer", "class", "calls", "path")
 _CUT = "…"
+
+
+@functools.cache
+def reasons_page() -> str:
+    """The place of the page that explains every reason: its address, or its file in a checkout."""
+    urls = importlib.metadata.metadata("onehop").get_all("Project-URL") or []
+    named: dict[str, str] = dict(each.split(", ", 1) for each in urls)
+    return named.get("Reasons", "docs/reference/reasons.md")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,12 @@ class LayerReport:
         if self.form == reports.IN_BLOCKS:
             return f"{self.path}: {self.reduce}, {self.plan}"
         return f"{self.path}: {self.reduce} of {self.form}"
+
+
+def reasons_line(rows: Iterable[LayerReport]) -> list[str]:
+    """A line that says where the reasons of rows are explained; none where all are fast."""
+    given = any(row.path != "fast" for row in rows)
+    return [f"Each reason, and what can be done: {reasons_page()}"] if given else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +148,10 @@ class Explanation:
         if not self.verbose:
             lines = [_shortened(line, _COLUMNS) for line in lines]
         lines.insert(1, "-" * max(len(line) for line in lines))
-        return "\n".join([*lines, *self._functions(), *self._details()])
+        return "\n".join([*lines, *self._reasons(), *self._functions(), *self._details()])
+
+    def _reasons(self) -> list[str]:
+        return ["", *line] if (line := reasons_line(self.layers)) else []
 
     def _functions(self) -> list[str]:
         shown = [f"{each.name}: {each.told}" for each in self.functions if each.served or self.verbose]
@@ -154,7 +173,9 @@ class Explanation:
         cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
         table = Table(titled(_HEADINGS, len(_HEADINGS)), cells)
         return table._repr_html_() + "".join(
-            f"<pre>{html.escape(line)}</pre>" for line in [*self._functions(), *self._details()] if line
+            f"<pre>{html.escape(line)}</pre>"
+            for line in [*self._reasons(), *self._functions(), *self._details()]
+            if line
         )
 
 

@@ -15,7 +15,7 @@ from onehop import config
 from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import memory, reports, session, tuning
+from onehop.integrations import memory, releases, reports, session, tuning
 from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
 from onehop.machines.base import Machine
 from onehop.machines.common.ledger import Ledger
@@ -287,8 +287,16 @@ def _enter(coming: Session) -> None:
     """Puts a session in force, installs what it patches, and restores the rest."""
     with session.lock:
         frameworks = () if coming.selection is None else coming.selection.frameworks
-        for framework in frameworks:
-            framework.install(coming.settings)
+        before = () if session.now.selection is None else session.now.selection.frameworks
+        try:
+            for framework in frameworks:
+                with releases.supported(framework.name):
+                    framework.install(coming.settings)
+        except BaseException:
+            for framework in frameworks:
+                if framework not in before:
+                    framework.remove()
+            raise
         session.enter(coming)
         if coming.selection is None or not coming.settings.keep_memory:
             memory.pause()
@@ -344,6 +352,7 @@ def _present() -> list[str]:
 def _framework(name: str) -> Framework:
     if name not in _frameworks:
         _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
+        releases.warn_of_newer(name)
     return _frameworks[name]
 
 
@@ -358,9 +367,10 @@ def _pyg() -> Framework:
         raise ConfigurationError(
             "onehop.patch(): torch_geometric is not installed. Install it with: pip install 'onehop[pyg]'"
         )
-    from onehop.integrations.pyg.framework import Pyg
+    with releases.supported(PYG):
+        from onehop.integrations.pyg.framework import Pyg
 
-    return Pyg()
+        return Pyg()
 
 
 def _dgl() -> Framework:
@@ -376,6 +386,7 @@ def _dgl() -> Framework:
                 f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
                 f"made for some releases of torch: install one made for yours, until 'import dgl' works."
             ) from error
-    from onehop.integrations.dgl.framework import Dgl
+    with releases.supported(DGL):
+        from onehop.integrations.dgl.framework import Dgl
 
-    return Dgl()
+        return Dgl()

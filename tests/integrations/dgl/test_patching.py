@@ -110,11 +110,10 @@ def test_machine_needs_pyg():
 
 
 def test_old_dgl(monkeypatch):
-    from onehop.integrations.dgl.framework import Dgl
-
     monkeypatch.setattr(dgl, "__version__", "1.1.3")
-    with pytest.raises(onehop.ConfigurationError, match=r"dgl 1\.1\.3 is too old"):
-        Dgl()
+    monkeypatch.delitem(sys.modules["onehop.integrations.patch"]._frameworks, "dgl", raising=False)
+    with pytest.raises(onehop.ConfigurationError, match=r"dgl 1\.1\.3 is too old .* which works with 2\.1"):
+        onehop.patch(only="dgl")
 
 
 def test_dgl_that_was_not_imported_is_left_alone():

@@ -5,7 +5,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop import thresholds
-from onehop.integrations.explain import Explanation, LayerReport
+from onehop.integrations.explain import Explanation, LayerReport, reasons_page
 from onehop.integrations.reports import IN_BLOCKS
 
 
@@ -58,10 +58,32 @@ def test_every_layer_has_its_row(net, edge_index):
 def test_it_prints_as_a_table(net, edge_index):
     lines = str(onehop.explain(net, torch.randn(20, 4), edge_index)).splitlines()
     assert lines[0].split() == ["layer", "class", "calls", "path"]
-    assert len(lines) == 2 + 5
+    assert len(lines) == 2 + 5 + 2
+    assert lines[-1] == f"Each reason, and what can be done: {reasons_page()}"
     assert lines[2].startswith("first")
     assert "PyG's: its class overrides aggregate" in lines[4]
     assert lines[5].endswith("fast: sum of GAT, fused")
+
+
+def test_the_page_of_reasons_is_named_where_there_is_one_and_nowhere_else(monkeypatch):
+    fast = LayerReport("a", "GCNConv", 1, None, "source", "sum", "cpu", "", "")
+    left = LayerReport("b", "GCNConv", 1, "there are no edges", "", "", "", "", "")
+    assert "Each reason" not in str(Explanation((fast,)))
+    packaged = {"Project-URL": ["Source, https://host/a/b", "Reasons, https://host/a/b/reasons.md"]}
+
+    class Metadata:
+        def get_all(self, name):
+            return packaged.get(name)
+
+    reasons_page.cache_clear()
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: Metadata())
+    told = Explanation((fast, left))
+    assert str(told).endswith("Each reason, and what can be done: https://host/a/b/reasons.md")
+    assert "https://host/a/b/reasons.md" in told._repr_html_()
+    reasons_page.cache_clear()
+    packaged.clear()
+    assert str(told).endswith("docs/reference/reasons.md")
+    reasons_page.cache_clear()
 
 
 def test_functions_are_listed_with_how_often_they_are_served(edge_index):
@@ -89,7 +111,7 @@ def test_no_line_is_longer_than_100_columns_but_in_full(net, edge_index):
 
 def test_long_names_are_cut_off():
     row = LayerReport("blocks." * 9, "GCNConv", 1, "x" * 200, "", "", "", "", "")
-    (line,) = str(Explanation((row,))).splitlines()[2:]
+    line = str(Explanation((row,))).splitlines()[2]
     assert len(line) == 100
     assert line.startswith("blocks.blocks.blocks.blocks…")
     assert line.endswith("x…")

@@ -305,17 +305,58 @@ def test_patch_without_pyg_says_what_to_install():
     assert "pip install 'onehop[pyg]'" in done.stdout
 
 
-@pytest.mark.parametrize(("version", "accepted"), [("2.5.3", False), ("2.6.0", True), ("2.9.1", True)])
-def test_versions(version, accepted, monkeypatch, caplog):
+def _frameworks() -> dict[str, object]:
+    # onehop.integrations.patch is the module, and onehop.patch the function.
+    return sys.modules["onehop.integrations.patch"]._frameworks
+
+
+@pytest.fixture
+def of_release(monkeypatch):
+    """Sets PyG's version, and lets the patch meet PyG for the first time."""
     import torch_geometric
 
-    from onehop.integrations.pyg.framework import Pyg
+    def set_version(version):
+        monkeypatch.setattr(torch_geometric, "__version__", version)
+        monkeypatch.delitem(_frameworks(), "pyg", raising=False)
 
-    monkeypatch.setattr(torch_geometric, "__version__", version)
-    if accepted:
-        with caplog.at_level(logging.WARNING, logger="onehop"):
-            Pyg()
-        assert ("was tested with" in caplog.text) == (version == "2.9.1")
-    else:
-        with pytest.raises(onehop.ConfigurationError, match=r"2\.5\.3 is too old"):
-            Pyg()
+    onehop.unpatch()
+    return set_version
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.8.1", "2.9.1"])
+def test_releases_that_are_patched(version, of_release, caplog):
+    of_release(version)
+    with caplog.at_level(logging.WARNING, logger="onehop"), onehop.patch():
+        assert onehop.patched()
+    assert ("was tested with torch_geometric 2.6 to 2.8" in caplog.text) == (version == "2.9.1")
+
+
+def test_a_release_that_is_too_old_is_refused_and_nothing_is_patched(of_release):
+    of_release("2.5.3")
+    with pytest.raises(
+        onehop.ConfigurationError, match=r"2\.5\.3 is too old .* which works with 2\.6 to 2\.8"
+    ):
+        onehop.patch()
+    assert onehop.patched() == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "error"), [("2.9.1", onehop.ConfigurationError), ("2.8.0", AttributeError)]
+)
+def test_what_fails_on_the_way_leaves_nothing_patched(version, error, of_release, monkeypatch):
+    def missing():
+        raise AttributeError("torch_geometric has no such function")
+
+    of_release(version)
+    unpatched = torch.nn.functional.dropout, torch._VF.dropout, gnn.MessagePassing.propagate
+    monkeypatch.setattr("onehop.integrations.pyg.hook.wrap_existing", missing)
+    with pytest.raises(error) as caught:
+        onehop.patch()
+    if error is not AttributeError:
+        assert "no such function" in str(caught.value)
+        assert "Install an older one: pip install -U 'torch_geometric<2.9'" in str(caught.value)
+    assert onehop.patched() == ()
+    assert unpatched == (torch.nn.functional.dropout, torch._VF.dropout, gnn.MessagePassing.propagate)
+    monkeypatch.undo()
+    with onehop.patch():
+        assert onehop.patched()

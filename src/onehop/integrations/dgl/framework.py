@@ -11,11 +11,8 @@ import torch
 from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, graphs, operators
 from onehop.integrations.dgl.operands import forward, is_on, operator
-from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.session import DGL, Framework, Settings
-
-_TESTED = (2, 1)
 
 # Layers whose aggregation takes the fast path where their options allow it.
 LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
@@ -28,16 +25,6 @@ class Dgl(Framework):
 
     def __init__(self) -> None:
         super().__init__()
-        version = tuple(int(part) for part in dgl.__version__.split(".")[:2])
-        if version < _TESTED:
-            raise ConfigurationError(
-                f"dgl {dgl.__version__} is too old for onehop.patch(), which needs 2.1. Upgrade it, or leave "
-                f"DGL alone with onehop.patch(only='pyg')."
-            )
-        if version > _TESTED:
-            LOGGER.warning(
-                "onehop.patch() was tested with dgl 2.1, and this is %s: compare results.", dgl.__version__
-            )
         if dgl.backend.backend_name != "pytorch":
             raise ConfigurationError(
                 f"dgl runs on {dgl.backend.backend_name}, and onehop.patch() needs its backend for PyTorch: "

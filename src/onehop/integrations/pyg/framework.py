@@ -3,11 +3,9 @@
 from functools import partial
 from typing import Any
 
-import torch_geometric
 from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
-from onehop.errors import ConfigurationError
 from onehop.integrations.pyg import (
     associations,
     decoders,
@@ -31,12 +29,9 @@ from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.operators import register
 from onehop.integrations.pyg.rules import known_layers, rules
-from onehop.integrations.reports import LOGGER
 from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
 from onehop.integrations.session import PYG, Framework, Settings
 from onehop.loading import is_loaded, when_loaded
-
-_OLDEST, _NEWEST = (2, 6), (2, 8)
 
 
 class Pyg(Framework):
@@ -46,17 +41,6 @@ class Pyg(Framework):
 
     def __init__(self) -> None:
         super().__init__()
-        version = tuple(int(part) for part in torch_geometric.__version__.split(".")[:2])
-        if version < _OLDEST:
-            raise ConfigurationError(
-                f"torch_geometric {torch_geometric.__version__} is too old for onehop.patch(), which "
-                f"needs 2.6 to 2.8. Upgrade with: pip install -U torch_geometric"
-            )
-        if version > _NEWEST:
-            LOGGER.warning(
-                "onehop.patch() was tested with torch_geometric 2.6 to 2.8, and this is %s: compare results.",
-                torch_geometric.__version__,
-            )
         when_loaded("distributed", self._add_divided)
 
     def layers(self) -> tuple[str, ...]:

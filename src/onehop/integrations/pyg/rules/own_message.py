@@ -382,7 +382,7 @@ def _in_blocks(
         return layer.update(blocks_run(operands, parameters), **update)
 
     def shown(layer: Any) -> reports.Call:
-        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, for {way.refusal}"
+        plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, because {way.refusal}"
         return reports.Call(layer, None, form, name_of(module), "cpu", plan)
 
     form = reports.IN_BLOCKS

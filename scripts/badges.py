@@ -1,0 +1,84 @@
+"""Draws the badges of the README from pyproject.toml and constraints.txt.
+
+    python scripts/badges.py [--check]
+
+They are files of the repository, so nothing is loaded from elsewhere. ``--check`` fails if one is out of
+date.
+"""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = Path("docs") / "images" / "badges"
+# Width of a letter of DejaVu Sans at 11 pixels, on average, and of the space beside a word.
+LETTER, SPACE = 6.6, 12
+BADGE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="{whole:.0f}" height="20" role="img" '
+    'aria-label="{name}: {value}">'
+    '<rect width="{whole:.0f}" height="20" rx="3" fill="#0072B2"/>'
+    '<path d="M3 0h{left:.0f}v20h-{left:.0f}a3 3 0 0 1-3-3v-14a3 3 0 0 1 3-3z" fill="#444c56"/>'
+    '<g fill="#fff" font-family="DejaVu Sans,Verdana,sans-serif" font-size="11" text-anchor="middle">'
+    '<text x="{name_at:.1f}" y="14">{name}</text><text x="{value_at:.1f}" y="14">{value}</text></g></svg>\n'
+)
+
+
+def ranges(root: Path = ROOT) -> dict[str, tuple[str, str]]:
+    """Return the oldest and the newest version of Python, torch, PyG and DGL, each as major.minor.
+
+    The oldest is what pyproject.toml admits, the newest what constraints.txt or a classifier names.
+    """
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    pinned = (root / "constraints.txt").read_text()
+    pythons = [re.search(r":: (3\.\d+)$", each) for each in project["classifiers"]]
+    found = {"Python": (project["requires-python"][2:], max((p[1] for p in pythons if p), key=_number))}
+    for name, package, requirements in (
+        ("torch", "torch", project["dependencies"]),
+        ("PyG", "torch-geometric", optional["pyg"]),
+        ("DGL", "dgl", optional["dgl"]),
+    ):
+        pattern = rf"{package.replace('-', '[-_]')}>=([\d.]+)"
+        oldest = next(match[1] for match in (re.match(pattern, each) for each in requirements) if match)
+        newest = re.search(rf"^{package}==(\d+\.\d+)", pinned, re.MULTILINE)
+        found[name] = oldest, newest[1]
+    return found
+
+
+def _number(version: str) -> int:
+    return int(version.split(".")[1])
+
+
+def badges(root: Path = ROOT) -> dict[Path, str]:
+    """Return the text of each badge's file."""
+    licence = tomllib.loads((root / "pyproject.toml").read_text())["project"]["license"]
+    values = {"licence": licence}
+    for name in ("Python", "torch", "PyG"):
+        values[name] = " to ".join(ranges(root)[name])
+    return {root / FOLDER / f"{name.lower()}.svg": _badge(name, value) for name, value in values.items()}
+
+
+def _badge(name: str, value: str) -> str:
+    left, right = (LETTER * len(text) + SPACE for text in (name, value))
+    return BADGE.format(
+        name=name, value=value, whole=left + right, left=left - 3, name_at=left / 2, value_at=left + right / 2
+    )
+
+
+def main(check: bool) -> None:
+    """Writes them.
+
+    Raises:
+        SystemExit: One differs, with ``check``.
+    """
+    for path, text in badges().items():
+        if not check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            raise SystemExit(f"{path.relative_to(ROOT)} is out of date: python scripts/badges.py")
+
+
+if __name__ == "__main__":
+    main("--check" in sys.argv)

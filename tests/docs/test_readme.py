@@ -1,0 +1,51 @@
+"""The README: its length, its pictures, and versions that are those of the package."""
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+BADGES = ROOT / "scripts" / "badges.py"
+
+
+def test_it_is_short() -> None:
+    assert len(README.splitlines()) <= 120
+
+
+def test_its_pictures_exist() -> None:
+    sources = re.findall(r'(?:src|srcset)="([^"]+)"', README)
+    assert len(sources) == 2
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+
+
+def test_the_badges_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, BADGES, "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_badge_that_is_out_of_date_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = runpy.run_path(str(BADGES))
+    monkeypatch.setitem(script["main"].__globals__, "badges", lambda: {ROOT / "none.svg": ""})
+    with pytest.raises(SystemExit, match=r"none\.svg is out of date"):
+        script["main"](check=True)
+
+
+def test_it_names_the_versions_that_the_package_admits_and_is_tested_with() -> None:
+    rows = {
+        name: tuple(".".join(version.split(".")[:2]) for version in (oldest, newest))
+        for name, oldest, newest in re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", README, re.MULTILINE)
+    }
+    assert rows == runpy.run_path(str(BADGES))["ranges"]()
+
+
+def test_the_output_that_it_shows_is_that_of_the_script() -> None:
+    script = (ROOT / "examples" / "train.py").read_text()
+    assert "onehop run examples/train.py" in README
+    shown = re.findall(r"^(\w+Conv) ", README, re.MULTILINE)
+    assert shown == ["GATConv", "GCNConv"]
+    assert all(f"{name}(" in script for name in shown)
