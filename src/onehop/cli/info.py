@@ -62,7 +62,7 @@ def info(
     measure: Annotated[bool, typer.Option(help="Measure the memory, in about two seconds.")] = True,
     json: Json = None,
 ) -> None:
-    """What a report of an error needs, and what slows this machine, in ten lines; see --json for reports."""
+    """Prints ten lines: what a report of an error needs, and what slows this machine; reports take --json."""
     found = facts(measure)
     console = output()
     console.print(condition.table(found))

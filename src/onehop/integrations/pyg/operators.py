@@ -1,6 +1,6 @@
 """Operators of pyg-lib that onehop registers with torch where pyg-lib is not installed."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -21,11 +21,14 @@ class Operator:
         key: The dispatch key that runs it. "BackendSelect" is that of operators whose arguments hold tensors
             in dictionaries alone, where torch does not look for them; "CompositeImplicitAutograd" that of
             functions of operators that have gradients.
+        fake: Returns a result of the same shape and dtype without data, for programs; None where torch finds
+            it out, or where no program calls the operator.
     """
 
     schema: str
     function: Function
     key: str = "CPU"
+    fake: Callable[..., object] | None = None
 
     @property
     def name(self) -> str:
@@ -44,3 +47,5 @@ def register(operators: Iterable[Operator]) -> None:
         if not hasattr(torch.ops.pyg, each.name):
             _LIBRARY.define(each.schema)
             _LIBRARY.impl(each.name, each.function, each.key)
+            if each.fake is not None:
+                torch.library.register_fake(f"pyg::{each.name}", each.fake, lib=_LIBRARY)

@@ -14,13 +14,12 @@ from torch_geometric.nn.models import node2vec
 from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from onehop.graph.matching import matched
+from onehop.integrations.pyg.operators import Operator, register
 from onehop.integrations.rows import Function, Row, replacing
 from onehop.loaders.walks import random_walk
 from onehop.ops.splines import spline_basis, spline_weighting
 from onehop.points.farthest import farthest_points
 from onehop.points.search import knn, nearest, within
-
-_LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
 
 def rows() -> list[Row]:
@@ -30,17 +29,12 @@ def rows() -> list[Row]:
         for function in (spline_basis, spline_weighting)
         if getattr(spline_conv, function.__name__, True) is None
     ]
-    for flag, (schema, function, fake) in _OPERATORS.items():
-        name = schema.partition("(")[0]
-        if getattr(torch_geometric.typing, flag, True):
-            continue
-        if not hasattr(torch.ops.pyg, name):
-            _LIBRARY.define(schema)
-            _LIBRARY.impl(name, function, "CPU")
-            torch.library.register_fake(f"pyg::{name}", fake, lib=_LIBRARY)
-        # The flag of walks is that of all of pyg-lib, so it is set where a module needs nothing else.
-        owner = node2vec if flag == _OF_WALKS else torch_geometric.typing
-        made.append(Row(owner, flag, True, False))
+    for flag, operator in _OPERATORS.items():
+        if not getattr(torch_geometric.typing, flag, True):
+            register([operator])
+            # The flag of walks is that of all of pyg-lib, so it is set where a module needs nothing else.
+            owner = node2vec if flag == _OF_WALKS else torch_geometric.typing
+            made.append(Row(owner, flag, True, False))
     return made
 
 
@@ -140,34 +134,36 @@ def _walks(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float
 
 _OF_WALKS = "WITH_PYG_LIB"
 _OF_POINTS = "Tensor x, Tensor y, Tensor? ptr_x=None, Tensor? ptr_y=None"
-# A flag of PyG: the operator's schema, as PyG calls it, what runs, and the shape of its result.
-_OPERATORS: dict[str, tuple[str, Function, Function]] = {
-    "WITH_KNN": (f"knn({_OF_POINTS}, int k=1, bool cosine=False, int num_workers=1) -> Tensor", _knn, _pairs),
-    "WITH_RADIUS": (
+# By the flag of PyG that says whether there is one, with the schemas that PyG calls.
+_OPERATORS = {
+    "WITH_KNN": Operator(
+        f"knn({_OF_POINTS}, int k=1, bool cosine=False, int num_workers=1) -> Tensor", _knn, fake=_pairs
+    ),
+    "WITH_RADIUS": Operator(
         f"radius({_OF_POINTS}, float r=1.0, int max_num_neighbors=32, int num_workers=1, "
         "bool ignore_same_index=False) -> Tensor",
         _radius,
-        _pairs,
+        fake=_pairs,
     ),
-    "WITH_NEAREST": (f"nearest({_OF_POINTS}) -> Tensor", nearest, _each),
-    "WITH_FPS": (
+    "WITH_NEAREST": Operator(f"nearest({_OF_POINTS}) -> Tensor", nearest, fake=_each),
+    "WITH_FPS": Operator(
         "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor",
         _fps,
-        _some,
+        fake=_some,
     ),
-    "WITH_GRACLUS": (
+    "WITH_GRACLUS": Operator(
         "graclus_cluster(Tensor rowptr, Tensor col, Tensor? weight=None) -> Tensor",
         _graclus_cluster,
-        _nodes,
+        fake=_nodes,
     ),
-    "WITH_GRID_CLUSTER": (
+    "WITH_GRID_CLUSTER": Operator(
         "grid_cluster(Tensor pos, Tensor size, Tensor? start=None, Tensor? end=None) -> Tensor",
         _grid_cluster,
-        _each,
+        fake=_each,
     ),
-    _OF_WALKS: (
+    _OF_WALKS: Operator(
         "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q) -> Tensor",
         random_walk,
-        _walks,
+        fake=_walks,
     ),
 }
