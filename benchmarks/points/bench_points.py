@@ -1,11 +1,14 @@
 """Searches among points and walks beside torch_cluster, whose code pyg-lib took over.
 
-    python -m benchmarks.points.bench_points search [--cases knn,radius,fps,walks]
+    python -m benchmarks.points.bench_points search [--cases knn,radius,fps,walks] [--largest 20000]
     python -m benchmarks.points.bench_points epochs [--models dgcnn,...]
 
-torch_cluster must be importable; it is no dependency of onehop. ``search`` compares results first: the
-distances of all neighbours that were found must be the same. ``epochs`` trains models of PyG, with
-torch_cluster's functions in the place of pyg-lib's and without the patch, and with the patch.
+torch_cluster must be importable; it is no dependency of onehop. Its OpenMP runtime may be another than
+torch's, and its threads must not spin while they wait: set ``OMP_WAIT_POLICY=PASSIVE``.
+
+``search`` compares results first: the distances of all neighbours that were found must be the same.
+``epochs`` trains models of PyG, without the patch on torch_cluster's functions instead of pyg-lib's, and with
+the patch.
 """
 
 import contextlib
@@ -23,7 +26,7 @@ from torch_geometric.nn.models import node2vec
 
 import onehop
 from benchmarks import columns, harness
-from benchmarks.harness import Benchmark, Options, Row, run_part, steady
+from benchmarks.harness import Benchmark, Option, Options, Row, run_part, steady
 from onehop.bench.timing import Ratio, in_turns
 from onehop.loaders.walks import random_walk
 from onehop.points.farthest import farthest_points
@@ -102,7 +105,7 @@ def searches(options: Options) -> Iterator[Row]:
     workers = torch.get_num_threads()
     for case in SEARCHES if {"knn", "radius"} & set(options.cases) else ():
         kind = "radius" if case.neighbours is None else "knn"
-        if kind not in options.cases:
+        if kind not in options.cases or case.size > options.largest:
             continue
         x, ptr = case.points()
         batch = torch.arange(case.clouds).repeat_interleave(case.size)
@@ -158,7 +161,7 @@ def _walks(options: Options) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def torch_clusters() -> Iterator[None]:
-    """Puts torch_cluster's functions in the place of pyg-lib's."""
+    """Puts torch_cluster's functions instead of pyg-lib's."""
     import torch_cluster
 
     workers = torch.get_num_threads()
@@ -359,7 +362,10 @@ SEARCH = Benchmark(
     searches,
     columns.of(f"case; clouds | clouds | {{}}; points | points | {{}}; dims | dims | {{}}; "
                f"neighbours | neighbours | {{}}; {_TIMES}"),
-    {"cases": ("knn", "radius", "fps", "walks")},
+    {
+        "cases": ("knn", "radius", "fps", "walks"),
+        "largest": Option(1_000_000, "points of the largest cloud that is searched"),
+    },
     rounds=5,
 )  # fmt: skip
 EPOCHS = Benchmark(

@@ -7,6 +7,12 @@
 #include "onehop/points.hpp"
 
 namespace onehop {
+namespace {
+
+// Pairs that several threads write.
+constexpr int64_t kShared = 1 << 16;
+
+}  // namespace
 
 FoundPoints::Part* FoundPoints::add(int64_t parts) {
   const size_t before = parts_.size();
@@ -26,7 +32,7 @@ void FoundPoints::write(int64_t rows, int64_t* bounds, int64_t* numbers, int64_t
     for (size_t i = 0; i < part.rows.size(); ++i) bounds[part.rows[i] + 1] = part.counts[i];
   }
   std::partial_sum(bounds, bounds + rows + 1, bounds);
-  for_each(static_cast<int64_t>(parts_.size()), threads, [&](int64_t task) {
+  for_each(static_cast<int64_t>(parts_.size()), bounds[rows] < kShared ? 1 : threads, [&](int64_t task) {
     const Part& part = parts_[task];
     auto next = part.numbers.begin();
     for (size_t i = 0; i < part.rows.size(); ++i) {

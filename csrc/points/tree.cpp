@@ -15,9 +15,12 @@
 namespace onehop {
 namespace {
 
-// Blocks of points in a leaf: a box spares few of them in more than a few dimensions, and costs as much as a block.
-constexpr int64_t kBlocks = 8;
+// Blocks of points in a leaf. In more than a few dimensions a box spares few of them, and costs as much as a block.
+constexpr int64_t kFewDims = 4;
+int64_t blocks_of(int64_t dims) { return dims <= kFewDims ? 2 : 8; }
 constexpr int64_t kRowsPerTask = 128;
+// Points of a tree that several threads build.
+constexpr int64_t kShared = 1 << 14;
 
 // The points of a cloud in leaves of a few blocks. All leaves have the same depth: a node's points are halved at the
 // median of their widest dimension. Node 1 is the root, and nodes 2n and 2n + 1 are the children of node n.
@@ -25,17 +28,18 @@ class Tree {
  public:
   Tree(const PointClouds& clouds, int64_t cloud, int threads)
       : points_(clouds), first_(clouds.bounds[cloud]), count_(clouds.count(cloud)), dims_(clouds.dims) {
-    while ((kBlocks * kLeafPoints << depth_) < count_) ++depth_;
+    while ((blocks_ * kLeafPoints << depth_) < count_) ++depth_;
     const int64_t leaves = int64_t{1} << depth_;
     order_.resize(count_);
     std::iota(order_.begin(), order_.end(), first_);
     bounds_.resize(leaves + 1);
     bounds_[leaves] = count_;
     boxes_.resize(leaves * 4 * dims_);
-    coordinates_.assign(leaves * kBlocks * dims_ * kLeafPoints, std::numeric_limits<double>::infinity());
+    coordinates_.assign(leaves * blocks_ * dims_ * kLeafPoints, std::numeric_limits<double>::infinity());
     // The top of the tree, node after node, then what is below it on all threads.
     std::vector<Range> ranges{{1, 0, count_}};
-    while (threads > 1 && static_cast<int64_t>(ranges.size()) < 4 * threads && ranges[0].node < leaves) {
+    while (threads > 1 && count_ >= kShared && static_cast<int64_t>(ranges.size()) < 4 * threads &&
+           ranges[0].node < leaves) {
       std::vector<Range> next;
       for (const Range& range : ranges) {
         const int64_t middle = halve(range);
@@ -105,7 +109,7 @@ class Tree {
       const int64_t leaf = range.node - leaves;
       bounds_[leaf] = range.begin;
       for (int64_t i = range.begin; i < range.end; ++i) {
-        const int64_t block = leaf * kBlocks + (i - range.begin) / kLeafPoints, place = (i - range.begin) % kLeafPoints;
+        const int64_t block = leaf * blocks_ + (i - range.begin) / kLeafPoints, place = (i - range.begin) % kLeafPoints;
         for (int64_t d = 0; d < dims_; ++d) {
           coordinates_[(block * dims_ + d) * kLeafPoints + place] = points_.at(order_[i])[d];
         }
@@ -141,7 +145,7 @@ class Tree {
 
   void scan(int64_t leaf, const double* point, NearestPoints* nearest) const {
     double squared[kLeafPoints];
-    for (int64_t begin = bounds_[leaf], block = leaf * kBlocks; begin < bounds_[leaf + 1];
+    for (int64_t begin = bounds_[leaf], block = leaf * blocks_; begin < bounds_[leaf + 1];
          begin += kLeafPoints, ++block) {
       uint32_t near =
           distances_(coordinates_.data() + block * dims_ * kLeafPoints, point, dims_, nearest->reach(), squared);
@@ -154,13 +158,13 @@ class Tree {
   }
 
   const PointClouds& points_;
-  int64_t first_, count_, dims_;
+  int64_t first_, count_, dims_, blocks_ = blocks_of(dims_);
   decltype(KernelTable::leaf_distances) distances_ = kernels().leaf_distances;
   int depth_ = 0;
   std::vector<int64_t> order_;
   std::vector<int64_t> bounds_;      // [leaves + 1], of the leaves in order_
   std::vector<double> boxes_;        // [leaves, dims, 4], of the children of each inner node
-  std::vector<double> coordinates_;  // [leaves, kBlocks, dims, kLeafPoints]
+  std::vector<double> coordinates_;  // [leaves, blocks, dims, kLeafPoints]
 };
 
 std::vector<Tree> trees_of(const PointClouds& clouds, int threads) {
