@@ -88,10 +88,12 @@ def cases(draw: Any) -> Case:
         for _ in range(num_nodes[dst]):
             count = chance.choice([0, 1, 3, 8, 70])
             sources = [chance.randrange(num_nodes[src]) for _ in range(count)]
+            if chance.randrange(2):
+                sources = sorted(set(sources))
             if way == "src_time":
                 sources.sort(key=times_of[src].__getitem__)
             col += sources
-            edge_time += sorted(chance.randint(0, 9) for _ in range(count))
+            edge_time += sorted(chance.randint(0, 9) for _ in sources)
             rowptr.append(len(col))
         relations.append(
             neighbors.Relation(

@@ -47,6 +47,14 @@ def test_any_edges_of_a_row_are_as_likely(row: list[int]) -> None:
     assert all(abs(count - expected) < 5 * deviation for count in found.values())
 
 
+def test_a_row_of_large_numbers_alone() -> None:
+    """About one draw in 8,000 looks at the row again, for lack of small numbers."""
+    drawn = engine([list(range(1, 200))], [1], shared=True, nodes=200)
+    found = Counter(drawn.draw([torch.tensor([0])], key).edges[0].tolist()[0] for key in range(30000))
+    assert set(found) == set(range(199))
+    assert sum(found.values()) == 30000
+
+
 def test_equal_rows_draw_the_same_sources() -> None:
     rows = [list(range(10, 30)), list(range(10, 30)), list(range(20, 40))]
     shared, apart = (engine(rows, [6], shared=each) for each in (True, False))
