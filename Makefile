@@ -161,7 +161,6 @@ build/pyg: | $(MADE)/develop
 results: $(MADE)/develop $(MADE)/onehop  ## put the results that were measured into README.md and docs/, tables and pictures
 	$(BIN)/python -m benchmarks.render_results
 	$(BIN)/python -m benchmarks.render_examples
-	$(BIN)/python -m benchmarks.render_matrix
 	$(BIN)/python -m benchmarks.render_reproductions
 	$(BIN)/python -m benchmarks.machines.render_pim
 	$(BIN)/python -m benchmarks.machines.render_pictures

@@ -48,8 +48,11 @@ def ranges(document: Document) -> dict[str, tuple[str, str]]:
 
 def summary(document: Document) -> str:
     """The README's table."""
-    title = "| [each run](docs/reference/works-with.md) | oldest | newest | not supported |"
-    lines = [title, "| --- | --- | --- | --- |", SYSTEM]
+    lines = [
+        "| [each run](docs/reference/works-with.md) | oldest | newest | not supported |",
+        "| --- | --- | --- | --- |",
+        SYSTEM,
+    ]
     for name, (oldest, newest) in ranges(document).items():
         lines.append(f"| {name} | {oldest} | {newest} | {REST[name][1]} |")
     return "\n".join(lines)

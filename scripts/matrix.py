@@ -65,9 +65,9 @@ COMBINATIONS = (
 )
 
 
-def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Runs a command and returns what it printed."""
-    return subprocess.run([str(word) for word in words], text=True, check=False, **options)
+def run(*words: object, check: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Runs a command and returns what it printed; with ``check``, one that fails is an error."""
+    return subprocess.run([str(word) for word in words], text=True, check=check, **options)
 
 
 def python_of(version: str) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -70,6 +71,13 @@ def test_what_an_environment_shows(
     found = matrix.outcome(matrix.COMBINATIONS[0], tmp_path / "one.whl", tmp_path / "environment")
     assert found | expected == found
     assert found["torch"] == matrix.COMBINATIONS[0].torch
+
+
+def test_a_command_that_fails_is_an_error_where_that_is_said(matrix: ModuleType) -> None:
+    fails = (sys.executable, "-c", "import sys; sys.exit(3)")
+    assert matrix.run(*fails).returncode == 3
+    with pytest.raises(subprocess.CalledProcessError):
+        matrix.run(*fails, check=True)
 
 
 def test_a_python_that_is_missing_is_named(matrix: ModuleType) -> None:
