@@ -38,10 +38,16 @@ def release(version: str) -> tuple[int, ...]:
 
 
 def ranges(document: Document) -> dict[str, tuple[str, str]]:
-    """For Python, torch, PyG and DGL the oldest and the newest version that works."""
+    """For Python, torch, PyG and DGL the oldest and the newest version that works.
+
+    Raises:
+        SystemExit: No run of one works: the README is left as it is.
+    """
     found = {}
     for name, (key, _) in REST.items():
         versions = {row[key] for row in document["results"] if works(row) and row[key]}
+        if not versions:
+            raise SystemExit(f"no run with {name} works yet; README.md is left as it is.")
         found[name] = (min(versions, key=release), max(versions, key=release))
     return found
 
@@ -79,8 +85,8 @@ def every(document: Document) -> str:
 def main(root: Path = ROOT) -> None:
     """Reads and writes."""
     document: Document = json.loads((root / RESULTS).read_text())
-    for path, content in ((README, summary(document)), (PAGE, every(document))):
-        (root / path).write_text(replace_between((root / path).read_text(), content, NAME))
+    for path, table in ((PAGE, every), (README, summary)):
+        (root / path).write_text(replace_between((root / path).read_text(), table(document), NAME))
 
 
 if __name__ == "__main__":

@@ -98,3 +98,9 @@ def test_oldest_and_newest_are_those_that_work(tmp_path: Path) -> None:
     assert "2.5.0" not in readme
     assert "2.5.0" in page
     assert "smoke test: no" in page
+    (tmp_path / render_matrix.RESULTS).write_text(
+        json.dumps({**DOCUMENT, "results": [DOCUMENT["results"][0]]})
+    )
+    with pytest.raises(SystemExit, match=r"no run with DGL works yet; README\.md is left"):
+        render_matrix.main(tmp_path)
+    assert (tmp_path / render_matrix.README).read_text() == readme
