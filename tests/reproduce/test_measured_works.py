@@ -155,7 +155,7 @@ def test_published_epochs_are_compared_with_all_that_they_may_be_of() -> None:
 
 def test_epochs_of_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isplib.epochs, "TWINS", (Twin("cora", 1.0),))
-    monkeypatch.setattr(isplib.epochs, "_QUICK_ROUNDS", 1)
+    monkeypatch.setattr(isplib.epochs, "_ROUNDS", 1)
     found = isplib.epochs.measured(quick=True)
     rows = isplib.epochs.rows(found)
     assert [one.model for one in found] == ["gcn", "sage-sum", "sage", "gin"]

@@ -16,7 +16,7 @@ VERBS = {
     "run": "Runs an unedited script under the patch, and then says what each class of its layers did.",
     "explain": "Runs an unedited script under the patch, and then says how its layers ran.",
     "demo": "Trains plain PyG models with PyG alone and with onehop.patch().",
-    "info": "Versions, instruction set, threads, memory, caches, backends, settings and packages.",
+    "info": "Prints what a report of an error needs, and what slows this machine, in ten lines.",
     "tune": "Finds the fastest plans for a graph on this machine and keeps them.",
     "ingest": "Makes a graph on disk of a file of edges that need not fit into memory.",
     "bench": "Measures against peers in the same process, in turns, results checked first.",

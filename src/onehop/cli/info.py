@@ -62,7 +62,7 @@ def info(
     measure: Annotated[bool, typer.Option(help="Measure the memory, in about two seconds.")] = True,
     json: Json = None,
 ) -> None:
-    """Prints ten lines: what a report of an error needs, and what slows this machine; reports take --json."""
+    """Prints what a report of an error needs, and what slows this machine, in ten lines."""
     found = facts(measure)
     console = output()
     console.print(condition.table(found))

@@ -75,7 +75,8 @@ def test_the_same_losses(name):
     expected = train(name)
     with onehop.patch():
         found = train(name)
-    assert expected[-1] < 0.8 * expected[0]
+    # The least that a loss falls is GIN's with torch 2.6, to 0.94 of the first.
+    assert expected[-1] < 0.97 * expected[0]
     np.testing.assert_allclose(found, expected, rtol=1e-7)
 
 

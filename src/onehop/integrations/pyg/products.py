@@ -8,7 +8,6 @@ type, which is as fast. So no flag is set; the operators are there for programs 
 import operator
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from onehop.errors import ArgumentError
@@ -105,7 +104,8 @@ def sampled_op(
         )
     rows = left if left_index is None else left.index_select(0, left_index)
     others = right if right_index is None else right.index_select(0, right_index)
-    return torch.as_tensor(_SAMPLED[op](rows, others))
+    found: Tensor = _SAMPLED[op](rows, others)
+    return found
 
 
 def metis(
