@@ -171,7 +171,8 @@ def torch_clusters() -> Iterator[None]:
         return plain.knn(x, y, ptr_x, ptr_y, k, cosine, workers)
 
     def near(x, y, ptr_x=None, ptr_y=None, r=1.0, most=32, num_workers=1, omit=False):  # type: ignore[no-untyped-def]
-        return plain.radius(x, y, ptr_x, ptr_y, r, most, workers, omit)
+        pairs = plain.radius(x, y, ptr_x, ptr_y, r, most + omit, workers)
+        return pairs[:, pairs[0] != pairs[1]] if omit else pairs
 
     def walks(rowptr, col, start, length, p, q):  # type: ignore[no-untyped-def]
         return plain.random_walk(rowptr, col, start, length, p, q)[0]
