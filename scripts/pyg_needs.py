@@ -1,7 +1,7 @@
 """What PyG lacks without further packages, and how the patch answers it, as a page of the documents.
 
     python scripts/pyg_needs.py            writes docs/reference/pyg-needs.md for the PyG that is installed
-    python scripts/pyg_needs.py --check    fails if the page is another, or if PyG asks for more than it lists
+    python scripts/pyg_needs.py --check    fails if the page is another, or if PyG needs more than it lists
 
 Read from PyG's source: each class and function that raises an ``ImportError``, each flag ``WITH_...``, and
 each import that may fail. The answers to the first two are below; imports that may fail are listed as they
@@ -107,7 +107,7 @@ FLAGS: dict[str, tuple[str, str]] = {
 
 @dataclass
 class Needs:
-    """What PyG's source asks for, each with the modules that ask."""
+    """What PyG's source needs, each with the modules that need it."""
 
     raises: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     flags: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -177,7 +177,7 @@ def _imported(body: Iterable[ast.stmt]) -> Iterator[str]:
 
 
 def unanswered(needs: Needs) -> list[str]:
-    """Return what PyG asks for and the lists above lack."""
+    """Return what PyG needs and the lists above lack."""
     found = [f"raises ImportError: {name}" for name in needs.raises if name not in RAISES]
     flags = [name for name in needs.flags if name not in FLAGS]
     return found + [f"flag: {name} in {', '.join(sorted(needs.flags[name]))}" for name in flags]
@@ -188,11 +188,11 @@ def page(needs: Needs, version: str) -> str:
     answers = [*(RAISES[name][0] for name in needs.raises), *(FLAGS[name][0] for name in needs.flags)]
     counts = {who: answers.count(who) for who in (ONEHOP, PYG, OUTSIDE)}
     lines = [
-        "# What PyG asks for",
+        "# What PyG needs",
         "",
         f"Each place in the source of torch_geometric {version} that ends without a further package, or that",
         "looks for one, and how it is answered under `onehop.patch()` where PyG is installed from PyPI with",
-        "torch alone. Written by `python scripts/pyg_needs.py`; a test fails when PyG asks for more.",
+        "torch alone. Written by `python scripts/pyg_needs.py`; a test fails when PyG needs more.",
         "",
         f"Of {len(answers)}, onehop answers {counts[ONEHOP]} and PyG itself {counts[PYG]}.",
         f"The other {counts[OUTSIDE]} need the package named.",
@@ -240,7 +240,7 @@ def main(arguments: list[str]) -> int:
     needs = read(installed())
     lacking = unanswered(needs)
     if lacking:
-        print("PyG asks for more than scripts/pyg_needs.py lists:", *lacking, sep="\n  ")
+        print("PyG needs more than scripts/pyg_needs.py lists:", *lacking, sep="\n  ")
         return 1
     made = page(needs, metadata.version("torch_geometric"))
     if "--check" in arguments:

@@ -15,9 +15,9 @@
 namespace onehop {
 namespace {
 
-// Blocks of points in a leaf. In more than a few dimensions a box spares few of them, and costs as much as a block.
+// Most points of a leaf. In more than a few dimensions a box spares few of them, and costs as much as a block.
 constexpr int64_t kFewDims = 4;
-int64_t blocks_of(int64_t dims) { return dims <= kFewDims ? 2 : 8; }
+int64_t most_of(int64_t dims) { return (dims <= kFewDims ? 2 : 8) * kLeafPoints; }
 constexpr int64_t kRowsPerTask = 128;
 // Points of a tree that several threads build.
 constexpr int64_t kShared = 1 << 14;
@@ -28,8 +28,9 @@ class Tree {
  public:
   Tree(const PointClouds& clouds, int64_t cloud, int threads)
       : points_(clouds), first_(clouds.bounds[cloud]), count_(clouds.count(cloud)), dims_(clouds.dims) {
-    while ((blocks_ * kLeafPoints << depth_) < count_) ++depth_;
-    const int64_t leaves = int64_t{1} << depth_;
+    while ((most_of(dims_) << depth_) < count_) ++depth_;
+    const int64_t leaves = int64_t{1} << depth_, largest = (count_ + leaves - 1) / leaves;
+    blocks_ = (largest + kLeafPoints - 1) / kLeafPoints;
     order_.resize(count_);
     std::iota(order_.begin(), order_.end(), first_);
     bounds_.resize(leaves + 1);
@@ -149,7 +150,9 @@ class Tree {
          begin += kLeafPoints, ++block) {
       uint32_t near =
           distances_(coordinates_.data() + block * dims_ * kLeafPoints, point, dims_, nearest->reach(), squared);
-      // Places behind the leaf's last point are infinitely far.
+      // Places behind the leaf's last point are infinitely far, and the reach may be as well.
+      const int64_t count = bounds_[leaf + 1] - begin;
+      if (count < kLeafPoints) near &= (1U << count) - 1;
       for (; near != 0; near &= near - 1) {
         const int i = std::countr_zero(near);
         nearest->offer(squared[i], order_[begin + i]);
@@ -158,7 +161,7 @@ class Tree {
   }
 
   const PointClouds& points_;
-  int64_t first_, count_, dims_, blocks_ = blocks_of(dims_);
+  int64_t first_, count_, dims_, blocks_ = 0;
   decltype(KernelTable::leaf_distances) distances_ = kernels().leaf_distances;
   int depth_ = 0;
   std::vector<int64_t> order_;

@@ -1,4 +1,4 @@
-"""The page of what PyG asks for: it is up to date, and its script notices what PyG adds."""
+"""The page of what PyG needs: it is up to date, and its script notices what PyG adds."""
 
 import importlib.util
 from pathlib import Path

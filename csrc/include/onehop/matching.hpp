@@ -14,7 +14,7 @@ struct MatchedGraph {
 };
 
 // Pairs each node of `order` that is still alone with the neighbour that is still alone whose edge has the largest
-// weight, of several the first; an edge of negative weight pairs nobody. Writes to cluster[nodes] the lesser node of
+// weight, of several the first; edges of negative weight are ignored. Writes to cluster[nodes] the lesser node of
 // each pair, or the node itself. Returns false if a neighbour is out of range.
 bool match_neighbours(const MatchedGraph& graph, const int64_t* order, int64_t* cluster);
 

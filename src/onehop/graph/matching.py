@@ -14,7 +14,7 @@ def matched(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor
         rowptr: [N + 1], int64: the bounds of each node's neighbours, which ascend from 0 to E.
         col: [E], int64: the neighbours.
         weight: [E] or [E, 1]: of each edge; None means that all are alike. Of edges as heavy the first is
-            taken; one of negative weight pairs nobody.
+            taken; edges of negative weight are ignored.
 
     Returns:
         [N], int64: the lesser node of each pair, or the node itself. Torch's generator draws the order.

@@ -376,7 +376,7 @@ def test_attention_weights_that_are_asked_for(edge_index):
     model = _make(LAYERS["GAT"])
     for asked in (True, False):
         _refuses(
-            "it is in a compiled program, and its attention weights are asked for",
+            "it is in a compiled program, and its attention weights are returned",
             model,
             _randn(NODES, 6),
             edge_index,

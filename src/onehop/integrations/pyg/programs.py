@@ -53,7 +53,7 @@ _PAIR = 2
 
 _ONE_BY_ONE = "it is in a compiled program, and a simulated machine runs layers outside programs alone"
 _NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
-_ASKED = "it is in a compiled program, and its attention weights are asked for"
+_ASKED = "it is in a compiled program, and its attention weights are returned"
 _UNUSUAL = "it is in a compiled program, and flow or node_dim is not as usual"
 _SAID = "its forward has said why"
 _OWN_LINEAR = "the edge features go through a layer other than PyG's Linear without bias"

@@ -34,7 +34,7 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
         raise Leave("node_dim is not 0")
     if edges.is_part:
         pending = type(alpha) is Pending and not alpha.asked
-        need(pending, "its attention weights are made outside, or asked for")
+        need(pending, "its attention weights are made outside, or returned")
     if type(alpha) is Pending:
         fused, names = _FUSED[alpha.kind]
         try:
