@@ -1,10 +1,11 @@
-// Neighbours of seeds.
+// Neighbours of seeds, and walks.
 #include "onehop/sampling.hpp"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include "calls.hpp"
+#include "onehop/walks.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -14,6 +15,8 @@ void bind_sampling(nb::module_& m) {
   using onehop::DrawOptions;
   using onehop::SampledRelation;
   using onehop::Seeds;
+  using onehop::WalkedGraph;
+  using onehop::WalkOptions;
   Call<SampledRelation>(m, "SampledRelation")
       .field<&SampledRelation::rowptr>("rowptr")
       .field<&SampledRelation::col>("col")
@@ -50,6 +53,27 @@ void bind_sampling(nb::module_& m) {
                              static_cast<double*>(at(running)), threads);
       },
       "rowptr"_a, "rows"_a, "weight"_a, "running"_a, "threads"_a, Released());
+  Call<WalkedGraph>(m, "WalkedGraph")
+      .field<&WalkedGraph::rowptr>("rowptr")
+      .field<&WalkedGraph::col>("col")
+      .field<&WalkedGraph::sorted>("sorted")
+      .field<&WalkedGraph::running>("running")
+      .field<&WalkedGraph::nodes>("nodes")
+      .field<&WalkedGraph::edges>("edges")
+      .field<&WalkedGraph::narrow>("narrow");
+  Call<WalkOptions>(m, "WalkOptions")
+      .field<&WalkOptions::key>("key")
+      .field<&WalkOptions::length>("length")
+      .field<&WalkOptions::back>("back")
+      .field<&WalkOptions::out>("out")
+      .field<&WalkOptions::second>("second")
+      .field<&WalkOptions::proposals>("proposals");
+  m.def(
+      "walk",
+      [](const WalkedGraph& graph, const WalkOptions& options, int64_t count, Address walks, int threads) {
+        return onehop::walk(graph, options, count, at(walks), threads);
+      },
+      "graph"_a, "options"_a, "count"_a, "walks"_a, "threads"_a, Released());
   nb::class_<Drawing>(m, "Drawing")
       .def(nb::init<int, std::vector<SampledRelation>>(), "types"_a, "relations"_a)
       // Returns (the problem's number: 0 for none, of the relation, or of the type for seeds, of the entry).

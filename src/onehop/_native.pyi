@@ -218,6 +218,28 @@ def draw_pairs(edges: EdgePairs, sample: SampleCall) -> int: ...
 def write_pairs(kind: EdgePairs, pairs: int, count: int, row: int, col: int) -> None: ...
 def running_sums(rowptr: int, rows: int, weight: int, running: int, threads: int) -> None: ...
 
+# Random walks: csrc/include/onehop/walks.hpp.
+class WalkedGraph:
+    rowptr: int
+    col: int
+    sorted: int
+    running: int
+    nodes: int
+    edges: int
+    narrow: bool
+    def __init__(self) -> None: ...
+
+class WalkOptions:
+    key: int
+    length: int
+    back: float
+    out: float
+    second: bool
+    proposals: int
+    def __init__(self) -> None: ...
+
+def walk(graph: WalkedGraph, options: WalkOptions, count: int, walks: int, threads: int) -> bool: ...
+
 # Calls of kernels: enumerations by their numbers, addresses of operands; all fields begin at 0, "left out".
 class AggregateCall:
     reduce: int

@@ -1,5 +1,6 @@
 """Random walks: along edges, with the chances of first and second order."""
 
+import math
 from collections import Counter
 
 import pytest
@@ -53,6 +54,42 @@ def test_second_order(graph, p, q, proposals, monkeypatch):
             assert share == pytest.approx(expected.get(node, 0.0), abs=0.02)
 
 
+def of_weights(before: int | None, now: int, p: float, q: float) -> dict[int, float]:
+    """The chance of each node to come next where an edge to a node has that node's number as its weight."""
+    weights: Counter[int] = Counter()
+    for each in NEIGHBOURS[now]:
+        weights[each] += each * (
+            1 if before is None or each in NEIGHBOURS[before] else 1 / p if each == before else 1 / q
+        )
+    total = sum(weights.values())
+    return {each: weight / total for each, weight in weights.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("proposals", [0, 1, 32])
+@pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 4.0), (4.0, 0.5)])
+def test_weights(graph, p, q, proposals, dtype, monkeypatch):
+    monkeypatch.setattr(walks, "_PROPOSALS", proposals)
+    rowptr, col = (each.to(dtype) for each in graph)
+    found = random_walk(rowptr, col, torch.full((WALKS,), 3), 2, p, q, weight=graph[1].float())
+    # The way to 0 has no weight.
+    assert set(found[:, 1].tolist()) == {2, 4}
+    second = None if p == q == 1 else 3
+    for middle in (2, 4):
+        then = found[found[:, 1] == middle, 2]
+        expected = of_weights(second, middle, p, q) if middle == 2 else {4: 1.0}
+        for node in range(6):
+            share = float((then == node).double().mean())
+            assert share == pytest.approx(expected.get(node, 0.0), abs=0.02)
+
+
+def test_other_weights_in_the_same_tensor(graph):
+    weight = torch.tensor([1.0, 0, 0, 0, *[1.0] * 9])
+    assert set(random_walk(*graph, torch.zeros(50).long(), 1, weight=weight)[:, 1].tolist()) == {3}
+    weight[:2] = torch.tensor([0.0, 1.0])
+    assert set(random_walk(*graph, torch.zeros(50).long(), 1, weight=weight)[:, 1].tolist()) == {2}
+
+
 @pytest.mark.parametrize("proposals", [0, 32])
 @pytest.mark.parametrize(("p", "q"), [(0.5, 2.0), (1e9, 1e-3)])
 def test_walks_that_end_among_others(p, q, proposals, monkeypatch):
@@ -91,12 +128,24 @@ def test_walks_that_end(graph, p, q):
     assert random_walk(rowptr, col, torch.tensor([1]), 0, p, q).tolist() == [[1]]
 
 
-def test_the_same_seed_gives_the_same_walks(graph):
+@pytest.mark.parametrize("q", [1.0, 2.0])
+def test_the_same_seed_gives_the_same_walks(graph, q):
     found = []
-    for _ in range(2):
+    for count in (1, 2):
         torch.manual_seed(3)
-        found.append(random_walk(*graph, torch.arange(6), 9, 0.5, 2.0))
+        torch.set_num_threads(count)
+        found.append(random_walk(*graph, torch.arange(6).repeat(50), 9, 1.0, q))
     assert torch.equal(*found)
+    assert not torch.equal(found[0], random_walk(*graph, torch.arange(6).repeat(50), 9, 1.0, q))
+
+
+def test_a_row_ends_where_the_next_begins():
+    # Between rows columns descend, within them they ascend; 4 is no neighbour of 1.
+    rowptr, col = torch.tensor([0, 2, 4, 4, 6, 8]), torch.tensor([1, 3, 0, 2, 0, 4, 0, 3])
+    found = random_walk(rowptr, col, torch.full((2000,), 0), 2, 1e9, 1e-9)
+    ways = {tuple(each) for each in found.tolist()}
+    assert ways == {(0, 1, 2), (0, 3, 4)}
+    assert random_walk(rowptr.int(), col.int(), torch.tensor([4]), 1).dtype is torch.int32
 
 
 @pytest.mark.parametrize("node", [-1, 6])
@@ -112,8 +161,26 @@ def test_starts_out_of_range(graph, node):
         ({"p": 0.0}, "p, q: expected positive finite numbers, got 0.0 and 1.0"),
         ({"q": float("inf")}, "p, q: expected positive finite"),
         ({"q": float("nan")}, "p, q: expected positive finite"),
+        ({"weight": torch.ones(12)}, r"weight: expected shape \[13\], got \[12\]"),
+        ({"weight": torch.full((13,), -1.0)}, "weight: expected finite numbers of at least 0"),
+        ({"weight": torch.full((13,), math.nan)}, "weight: expected finite numbers of at least 0"),
     ],
 )
 def test_bad_input(graph, options, told):
     with pytest.raises(ArgumentError, match=told):
         random_walk(*graph, torch.tensor([0]), **{"length": 2, **options})
+
+
+def test_dtypes_that_differ(graph):
+    with pytest.raises(ArgumentError, match=r"both int64 or both int32, got torch.int64, torch.int32"):
+        random_walk(graph[0], graph[1].int(), torch.tensor([0]), 2)
+
+
+@pytest.mark.parametrize("q", [1.0, 2.0])
+@pytest.mark.parametrize(
+    ("rowptr", "col"),
+    [([0, 1, 2], [1, 7]), ([0, 1, 2], [1, -1]), ([0, 3, 2], [1, 0]), ([0, 1, 3], [1, 0]), ([-1, 1, 2], [1, 0])],
+)
+def test_damaged_graphs(rowptr, col, q):
+    with pytest.raises(IndexRangeError, match=r"rowptr, col: expected bounds that ascend from 0 to 2, and nod"):
+        random_walk(torch.tensor(rowptr), torch.tensor(col), torch.tensor([0, 1]), 3, 1.0, q)

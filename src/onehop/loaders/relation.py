@@ -118,14 +118,31 @@ def running_sums(relation: Relation) -> Tensor | None:
     """
     if relation.weight is None:
         return None
-    rowptr, edges = relation.rowptr, relation.col.numel()
+    return sums_along_rows(relation.rowptr, relation.weight, relation.name)
+
+
+def sums_along_rows(rowptr: Tensor, weight: Tensor, name: str) -> Tensor:
+    """Sums numbers from the first edge of each row on.
+
+    Args:
+        rowptr: [N + 1], int64.
+        weight: [E], float64.
+        name: What an error names.
+
+    Returns:
+        [E], float64.
+
+    Raises:
+        ArgumentError: The rows are damaged.
+    """
+    edges = weight.numel()
     if int(rowptr[0]) != 0 or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
-        raise ArgumentError(f"{relation.name}: expected rows that ascend from 0 to {edges}; make it again.")
+        raise ArgumentError(f"{name}: expected rows that ascend from 0 to {edges}; make it again.")
     running = torch.empty(edges, dtype=torch.float64, device="cpu")
     native.extension.running_sums(
         native.address(rowptr),
         rowptr.numel() - 1,
-        native.address(relation.weight),
+        native.address(weight),
         native.address(running),
         native.threads(),
     )

@@ -13,6 +13,7 @@ from torch_geometric.loader import ClusterData, graph_saint
 from onehop.graph import Graph
 from onehop.integrations.pyg.loaders.neighbours import needed
 from onehop.integrations.rows import Row, replacing
+from onehop.loaders.walks import random_walk
 
 
 class Adjacency:
@@ -67,18 +68,8 @@ class Adjacency:
         Returns:
             [n, walk_length + 1], int64.
         """
-        nodes = [start]
-        for _ in range(walk_length):
-            at = nodes[-1]
-            counts = self._counts[at]
-            # The product may round up to the count.
-            drawn = torch.rand(at.numel(), dtype=torch.float64, device="cpu") * counts
-            step = drawn.long().clamp(max=counts - 1)
-            goes_on = counts > 0
-            following = at.clone()
-            following[goes_on] = self._col[(self._starts[at] + step)[goes_on]]
-            nodes.append(following)
-        return torch.stack(nodes, dim=1)
+        rowptr = torch.cat([self._starts, self._counts.sum(0, keepdim=True)])
+        return random_walk(rowptr, self._col, start, walk_length)
 
     def saint_subgraph(self, nodes: Tensor) -> tuple["Adjacency", Tensor]:
         """The entries between some nodes, with rows and columns numbered by position in ``nodes``.
