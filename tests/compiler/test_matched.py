@@ -24,7 +24,7 @@ from onehop.messages import End, Operand, Program, Step
 from onehop.ops.message import fits, reduce_messages
 from tests.compiler.test_message import edges_between, numbers
 
-SOURCES, TARGETS, EDGES, HEADS, WIDTH = 9, 7, 60, 2, 3
+SOURCES, TARGETS, EDGES, HEADS, WIDTH = 9, 7, 60, 2, 16
 
 ATT = numbers(1, HEADS, WIDTH, seed=3)
 
@@ -98,6 +98,9 @@ OTHERS: list[tuple[Callable[..., Tensor], str]] = [
     (lambda x_i: x_i, "sum"),
     (lambda x_j, w: x_j * w, "max"),
     (lambda x_j: 2 * x_j, "sum"),
+    # A weight of each column, or of a few columns.
+    (lambda x_j, e: x_j * e, "sum"),
+    (lambda x_j, b: x_j[..., :15] * b.unsqueeze(-1), "sum"),
     # The rows are not those of the scores, the edges' are added to one of two, the vector is scaled.
     (
         lambda x_i, x_j, k_j, index, ptr, size_i: weighed(

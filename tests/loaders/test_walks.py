@@ -172,15 +172,23 @@ def test_bad_input(graph, options, told):
 
 
 def test_dtypes_that_differ(graph):
-    with pytest.raises(ArgumentError, match=r"both int64 or both int32, got torch.int64, torch.int32"):
+    with pytest.raises(
+        ArgumentError, match=r"expected int64 or int32 for both, got torch.int64, torch.int32"
+    ):
         random_walk(graph[0], graph[1].int(), torch.tensor([0]), 2)
 
 
 @pytest.mark.parametrize("q", [1.0, 2.0])
 @pytest.mark.parametrize(
     ("rowptr", "col"),
-    [([0, 1, 2], [1, 7]), ([0, 1, 2], [1, -1]), ([0, 3, 2], [1, 0]), ([0, 1, 3], [1, 0]), ([-1, 1, 2], [1, 0])],
+    [
+        ([0, 1, 2], [1, 7]),
+        ([0, 1, 2], [1, -1]),
+        ([0, 3, 2], [1, 0]),
+        ([0, 1, 3], [1, 0]),
+        ([-1, 1, 2], [1, 0]),
+    ],
 )
 def test_damaged_graphs(rowptr, col, q):
-    with pytest.raises(IndexRangeError, match=r"rowptr, col: expected bounds that ascend from 0 to 2, and nod"):
+    with pytest.raises(IndexRangeError, match=r"rowptr, col: expected bounds that ascend from 0 to 2, and"):
         random_walk(torch.tensor(rowptr), torch.tensor(col), torch.tensor([0, 1]), 3, 1.0, q)

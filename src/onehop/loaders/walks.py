@@ -53,7 +53,9 @@ def random_walk(
     if not (0 < p < math.inf and 0 < q < math.inf):
         raise ArgumentError(f"p, q: expected positive finite numbers, got {p} and {q}.")
     if rowptr.dtype not in (torch.int64, torch.int32) or col.dtype is not rowptr.dtype:
-        raise ArgumentError(f"rowptr, col: expected both int64 or both int32, got {rowptr.dtype}, {col.dtype}.")
+        raise ArgumentError(
+            f"rowptr, col: expected int64 or int32 for both, got {rowptr.dtype}, {col.dtype}."
+        )
     nodes = rowptr.numel() - 1
     wrong = ((start < 0) | (start >= nodes)).nonzero()
     if wrong.numel():
