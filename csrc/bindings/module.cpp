@@ -11,6 +11,7 @@
 
 #include "arguments.hpp"
 #include "onehop/csr.hpp"
+#include "onehop/denormals.hpp"
 #include "onehop/fingerprint.hpp"
 #include "onehop/index_rows.hpp"
 #include "onehop/kernels.hpp"
@@ -201,6 +202,17 @@ NB_MODULE(_native, m) {
   m.def(
       "sampled_fingerprint", [](Address data, int64_t bytes) { return onehop::sampled_fingerprint(at(data), bytes); },
       "data"_a, "bytes"_a);
+
+  m.def(
+      "meets_denormals",
+      [](Address x, int64_t count) { return onehop::meets_denormals(static_cast<const float*>(at(x)), count); }, "x"_a,
+      "count"_a);
+  m.def(
+      "flush_denormals",
+      [](Address x, int64_t count, Address out, int threads) {
+        onehop::flush_denormals(static_cast<const float*>(at(x)), count, static_cast<float*>(at(out)), threads);
+      },
+      "x"_a, "count"_a, "out"_a, "threads"_a, Released());
 
   m.def("bind_openmp", &onehop::bind_openmp, "path"_a);
   m.def("openmp_bound", &onehop::openmp_bound);

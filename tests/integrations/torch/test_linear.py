@@ -14,7 +14,7 @@ import onehop
 from onehop.graph.lending import is_shared
 from onehop.integrations.torch import framework as ours
 from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
-from onehop.ops.linear import is_large, multiply
+from onehop.ops.linear import flushed, is_large, multiply
 from onehop.tuner import products
 from tests.pairs import pairwise
 
@@ -459,6 +459,53 @@ def test_rows_are_added(library):
         out = multiply(FORWARD, x, weight, added)
     torch.testing.assert_close(out, x @ weight.t() + added)
     assert torch.equal(added, kept)
+
+
+def smeared(rows, centres=50):
+    """Distances smeared by Gaussians, as SchNet's: one number in 30 is denormal."""
+    distances = 10 * torch.rand(rows, 1, generator=torch.Generator().manual_seed(2))
+    return torch.exp(-12.5 * (distances - torch.linspace(0, 10, centres)).square())
+
+
+def is_denormal(x):
+    return (x != 0) & (x.abs() < torch.finfo(torch.float32).tiny)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize("rows", [40, 70_000])
+def test_denormal_numbers_become_0(rows, sign):
+    x = sign * smeared(rows)
+    x[3, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
+    kept, small = x.clone(), is_denormal(x)
+    assert small.any()
+    found = flushed(x)
+    assert torch.equal(x.view(torch.int32), kept.view(torch.int32))
+    assert torch.equal(found.view(torch.int32), torch.where(small, 0 * x, x).view(torch.int32))
+
+
+@pytest.mark.parametrize("column", range(3))
+def test_no_column_is_left_out_of_the_sample(column):
+    x = torch.ones(100_000, 3)
+    x[:, column] = 1e-39
+    assert not is_denormal(flushed(x)).any()
+
+
+def test_other_operands_stay():
+    for x in (torch.ones(30, 4), torch.zeros(3, 3), torch.full((4, 4), 1e-39), torch.ones(0, 4)):
+        assert flushed(x) is x
+    # Beside numbers that are all this small, denormals matter.
+    x = 1e-20 * smeared(40)
+    assert flushed(x) is x
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_gradients_with_denormal_numbers(library, patched):
+    given = [smeared(513).requires_grad_(), *operands(1, 50, 31)[1:]]
+    with products.forced(library):
+        found = everything(F.linear, given)
+    expected = everything(F.linear, [each.detach().double().requires_grad_() for each in given])
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
 
 
 def test_names_of_libraries():
