@@ -187,6 +187,7 @@ CASES = {
     **{f"{r}, scaled": _aggregate("x src_scale dst_scale", reduce=r) for r in REDUCTIONS},
     **{f"{r}, one scale": _aggregate("x weight src_scale", reduce=r) for r in REDUCTIONS},
     **{f"{r}, heads": _aggregate("heads x weight src_scale dst_scale", reduce=r) for r in REDUCTIONS},
+    **{f"{r}, heads alone": _aggregate("heads x weight", reduce=r) for r in ("sum", "mean")},
     **{
         f"{reduce}, {multiply}{heads}": _aggregate(
             f"x weight src_scale dst_scale {heads}", reduce=reduce, multiply=multiply

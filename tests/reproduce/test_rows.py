@@ -40,6 +40,13 @@ def test_several_values_are_ours_and_an_interval() -> None:
     assert (one.ours, one.low, one.high, one.paper) == (3.0, None, None, None)
 
 
+def test_a_row_that_differs_says_what_would_have_to_be_otherwise() -> None:
+    told = {"otherwise": "The clock would have to be another.", "paper": 5.0}
+    assert tables.row("speed", "x", "On twins.", [3.0, 4.0], **told).note == f"On twins. {told['otherwise']}"
+    assert tables.row("speed", "x", "On twins.", [3.0, 6.0], **told).note == "On twins."
+    assert tables.row("speed", "x", "Needs a GPU.", **told).note == "Needs a GPU."
+
+
 @pytest.mark.parametrize(
     ("fields", "verdict"),
     [

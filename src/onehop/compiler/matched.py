@@ -18,8 +18,9 @@ from onehop.ops.attention import attention, gat, gatv2
 
 # What PyG's softmax adds to the sums that it divides by.
 _EPSILON = 1e-16
-# Columns of a head from which a weighted sum by heads is at least as fast as the program: 20,000 nodes, 200,000
-# edges of 128 columns, forward and backward, 22 ms and 37 with 1 head, 120 and 72 with 16, 969 and 88 with 128.
+# Columns of a head from which a weighted sum by heads is at least as fast as the program: 20,000 nodes,
+# 200,000 edges of 128 columns, forward and backward, 22 ms and 37 with 1 head, 120 and 72 with 16, 969 and 88
+# with 128.
 _LEAST_COLUMNS = 16
 
 Run = Callable[[Graph, Sequence[Tensor]], Tensor]

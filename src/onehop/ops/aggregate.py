@@ -25,6 +25,7 @@ from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import extremum_of_rows
 from onehop.ops.factors import check_factors, promoted
 from onehop.ops.library import Context, Operator, run
+from onehop.ops.narrow_heads import are_narrow, reduce_by_columns
 from onehop.ops.semiring import check_multiply, factor_or_term
 from onehop.ops.signals import on_signals
 
@@ -245,6 +246,13 @@ def reduce_rows(
         x = x.flatten(1)
     if reduce == "max" or reduce == "min":
         out: Tensor = _extremum(graph, x, weight, reduce, src_scale, dst_scale, multiply, widen, backend)
+    elif (
+        weight is not None
+        and src_scale is dst_scale is None
+        and multiply == "mul"
+        and are_narrow(graph, x, weight, reduce, backend)
+    ):
+        out = reduce_by_columns(graph, x, weight, reduce)
     else:
         factor, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)
         call = Aggregate(

@@ -1,7 +1,7 @@
 """Rows with a published figure and ours, pictures of them, and the table of rows."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onehop.errors import ArgumentError
@@ -90,6 +90,7 @@ def row(
     paper: float | None = None,
     *,
     headline: bool = False,
+    otherwise: str = "",
 ) -> Row:
     """A row of a table.
 
@@ -101,13 +102,16 @@ def row(
             interval. None where it cannot be had.
         paper: The published value; None where none is published or could be read.
         headline: Whether it is one of the few figures that the work is known for.
+        otherwise: A sentence that says which assumption would have to be false for the published value. The
+            note of a row that differs ends with it.
     """
     values: dict[str, float | None] = {"ours": None}
     if isinstance(ours, float | int):
         values = {"ours": ours}
     elif ours is not None:
         values = {"ours": ours[0], "low": min(ours), "high": max(ours)}
-    return Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
+    made = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
+    return replace(made, note=f"{note} {otherwise}") if otherwise and made.verdict == "differs" else made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

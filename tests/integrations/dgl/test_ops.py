@@ -66,6 +66,18 @@ def test_shapes_that_broadcast(of_node, of_edge, reduce, same_as_dgl):
         assert reasons == [None]
 
 
+@pytest.mark.parametrize("reduce", ["sum", "mean"])
+@pytest.mark.parametrize("shape", [(1,), (5,), (17,), (3, 4), (2, 3, 4)], ids=str)
+def test_a_weight_for_each_column(shape, reduce, same_as_dgl):
+    g = GRAPHS["random"]()
+    x, w = features(g.num_nodes(), *shape), features(g.num_edges(), *shape, seed=1)
+    for op in ("mul", "div"):
+        reasons = same_as_dgl(
+            lambda x, w, op=op: getattr(dgl.ops, f"u_{op}_e_{reduce}")(g, x, w), x=x, w=w.abs() + 1
+        )
+        assert reasons == [None]
+
+
 @pytest.mark.parametrize("width", [1, 3, 17, 63])
 def test_widths(width, same_as_dgl):
     g = GRAPHS["random"]()
@@ -196,7 +208,11 @@ def aggregate_both(g):
 REFUSED = {
     "copy_e": (lambda g: dgl.ops.copy_e_sum(g, features(150, 3)), "copy_rhs and sum"),
     "add": (lambda g: dgl.ops.u_add_e_sum(g, features(30, 3), features(150, 1)), "add and sum"),
-    "wide edges": (lambda g: dgl.ops.u_mul_e_sum(g, features(30, 3), features(150, 3)), "one number an edge"),
+    "wide edges": (lambda g: dgl.ops.u_mul_e_max(g, features(30, 3), features(150, 3)), "one number an edge"),
+    "wider edges": (
+        lambda g: dgl.ops.u_mul_e_sum(g, features(30, 1), features(150, 3)),
+        "one number an edge",
+    ),
     "half": (lambda g: dgl.ops.copy_u_sum(g, features(30, 3, dtype=torch.bfloat16)), "bfloat16"),
     "u_add_v": (lambda g: dgl.ops.u_add_v(g, features(30, 3), features(30, 3)), "u_add_v"),
     "u_dot_e": (lambda g: dgl.ops.u_dot_e(g, features(30, 3), features(150, 3)), "u_dot_e"),

@@ -38,21 +38,23 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     check_tensor("nodes' features", lhs_data, graph.num_src, structure)
     # [N, F] or [N, H, D]; [E] or [E, H]; and the shape of a row of the result.
     x, weight, shape = lhs_data, None, tuple(lhs_data.shape[1:])
-    alike = True
+    alike, form = True, "source"
     if op != "copy_lhs":
         check_tensor("edges' features", rhs_data, graph.num_edges, structure)
         need(rhs_data.dtype is lhs_data.dtype)
         alike = math.prod(lhs_data.shape[1:]) == math.prod(rhs_data.shape[1:])
-        x, weight, shape = _weighted(lhs_data, rhs_data)
+        # Where weights are many, those of maxima and of other devices run head by head, which DGL does not.
+        by_columns = lhs_data.is_cpu and reduce_op in ("sum", "mean")
+        x, weight, shape = _weighted(lhs_data, rhs_data, by_columns)
         if op == "div":
             weight = 1.0 / weight
     # On a device, checking for NaN would make the host wait. Winners skip NaN, as DGL does.
     winners = reduce_op in _OF_EMPTY and (needs_grad(x, weight) or (not x.is_cpu and graph.num_edges > 0))
     if winners:
         _check_winners(structure, g._graph)
-    form = "source" if weight is None else "source * weight"
-    if weight is not None and weight.dim() == 2:
-        form += " for each head"
+    if weight is not None:
+        of = "" if weight.dim() == 1 else " for each column" if x.size(-1) == 1 else " for each head"
+        form = f"source * weight{of}"
     if x.dim() != 3 or weight is None or weight.dim() != 2:
         x = x.reshape(graph.num_src, math.prod(shape))
     width = x.numel() // max(graph.num_src, 1)
@@ -75,16 +77,20 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     return out.reshape(graph.num_dst, *shape)
 
 
-def _weighted(lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor, tuple[int, ...]]:
+def _weighted(lhs: Tensor, rhs: Tensor, by_columns: bool) -> tuple[Tensor, Tensor, tuple[int, ...]]:
     """Features and weights as onehop takes them, and the shape of a row of the result.
 
-    As in DGL, the tensor with fewer dimensions gets dimensions of 1 behind the first.
+    As in DGL, the tensor with fewer dimensions gets dimensions of 1 behind the first. With ``by_columns``
+    there may be a weight for each column.
     """
     dims = max(lhs.dim(), rhs.dim())
     shape = (1,) * (dims - lhs.dim()) + tuple(lhs.shape[1:])
     of_edge = (1,) * (dims - rhs.dim()) + tuple(rhs.shape[1:])
     if math.prod(of_edge) == 1:
         return lhs, rhs.reshape(rhs.size(0)), shape
+    if by_columns and of_edge == shape:
+        columns = math.prod(shape)
+        return lhs.reshape(lhs.size(0), columns, 1), rhs.reshape(rhs.size(0), columns), shape
     need(
         of_edge[-1] == 1 and of_edge[:-1] == shape[:-1],
         "the edges' features are neither one number an edge nor one an edge and head",

@@ -108,7 +108,14 @@ def headline(published: Published, found: Sequence[ModelResult]) -> Row:
         "because the source names neither the graph nor the baseline."
     )
     values = [value for value, _ in ours]
-    return row(published.figure, "x", note, values, published.paper, headline=True)
+    absent = sorted({name for one in found for name in one.skipped} & set(epochs.BASELINES))
+    otherwise = (
+        f"For {published.paper:g}, the author's processor would have to speed up iSpLib's kernels more than "
+        f"the baseline's beyond {epochs.threads()}"
+    )
+    if absent:
+        otherwise += f", or the baseline be one that was not timed here ({', '.join(absent)})"
+    return row(published.figure, "x", note, values, published.paper, headline=True, otherwise=f"{otherwise}.")
 
 
 def over_isplib(found: Sequence[ModelResult]) -> Row:

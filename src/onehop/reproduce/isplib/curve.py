@@ -27,6 +27,10 @@ _ROUNDS, _QUICK_ROUNDS = 11, 5
 # Seconds of the search and of the compilation, for each width.
 _BUDGET_S, _QUICK_BUDGET_S = 30.0, 8.0
 _FALLBACK = "portable"
+_OTHER_FALLBACK = (
+    "For the published width iSpLib's fallback would have to be another than onehop's portable kernels, "
+    "which have vectors of 16 bytes: the source does not say what it is."
+)
 # Maker of the processor -> the published best width.
 _PUBLISHED = {"Intel": 32, "AMD": 64}
 
@@ -114,7 +118,11 @@ def rows(found: Sequence[Width]) -> list[Row]:
             f"quartiles reach it. {best.generated[:1].upper()}{best.generated[1:]}."
         )
         values = [best.columns, *alike]
-        made.append(row(f"{figure}, {maker}", "columns", note, values, paper, headline=True))
+        made.append(
+            row(
+                f"{figure}, {maker}", "columns", note, values, paper, headline=True, otherwise=_OTHER_FALLBACK
+            )
+        )
     return made
 
 
