@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     path = config.getoption("--onehop-record")
     if path is not None:
         patched, sampler = (config.getoption(f"--onehop-{name}") for name in ("patch", "sampler"))
+        if patched:
+            say_pyg_lib_is_installed()
         if sampler:
             say_a_sampler_is_installed()
         recorder = Recorder(Path(path), patched, config.getoption("--onehop-seed"), sampler)
@@ -104,14 +106,20 @@ class Recorder:
         self._lines.flush()
 
 
+def say_pyg_lib_is_installed() -> None:
+    """Lets those tests of PyG's run that want pyg-lib, of which the patch has what they need."""
+    from torch_geometric.testing import decorators
+
+    has_package = decorators.has_package
+    decorators.has_package = lambda package: package.startswith("pyg_lib") or has_package(package)
+
+
 def say_a_sampler_is_installed() -> None:
-    """Lets those tests of PyG's run that want pyg-lib, which they need for nothing but drawing."""
+    """Sets the flags by which PyG's tests of samplers tell what may draw."""
     import torch_geometric.typing
     from torch_geometric.testing import decorators
 
     decorators.WITH_PYG_LIB = True
-    has_package = decorators.has_package
-    decorators.has_package = lambda package: package == "pyg_lib" or has_package(package)
     for flag in ("WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGHBOR_SAMPLE"):
         setattr(torch_geometric.typing, flag, True)
 
