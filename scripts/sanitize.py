@@ -20,7 +20,9 @@ TESTS = (
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
+    "tests/integrations/torch/test_linear.py",
     "tests/loaders/test_engine.py",
+    "tests/loaders/test_walks.py",
     "tests/machines/dram/test_commands.py",
     "tests/machines/dram/test_reference_cases.py",
     "tests/machines/dram/test_command_file.py",
@@ -50,6 +52,7 @@ TESTS = (
     "tests/ops/test_rows.py",
     "tests/ops/test_semiring.py",
     "tests/ops/test_streaming.py",
+    "tests/points",
 )
 
 # Nothing native runs there.
