@@ -11,6 +11,7 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.graph.lending import is_shared, read_address
 from onehop.kernels.products import FORWARD, TO_INPUT, TO_WEIGHT, TORCH, Product, libraries
+from onehop.ops.contexts import is_memory
 from onehop.tuner import products
 
 __all__ = [
@@ -141,6 +142,9 @@ def flushed(operand: Tensor) -> Tensor:
     Args:
         operand: float32, on the CPU, without gaps.
     """
+    # Zeros without memory, as torch's gradient of a sign, have nothing to read.
+    if not is_memory(operand):
+        return operand
     address, count = read_address(operand), operand.numel()
     if not native.extension.meets_denormals(address, count):
         return operand

@@ -11,7 +11,7 @@ from torch import Tensor
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.messages import End, Operand, Program, Step
-from onehop.ops.contexts import compiling, context_reason, wraps
+from onehop.ops.contexts import compiling, context_reason, is_memory
 from onehop.ops.message import DTYPES, fits, reduce_messages
 
 
@@ -32,13 +32,12 @@ def are_narrow(graph: Graph, x: Tensor, weight: Tensor, reduce: str, backend: st
         1 < heads <= width < heads * thresholds.now.columns_of_a_head
         and graph.num_edges > 0
         and backend in ("", "cpu")
-        and x.is_cpu
-        and weight.is_cpu
         and x.dtype is weight.dtype
         and x.dtype in DTYPES
         and not compiling()
         and context_reason() is None
-        and not wraps(x, weight)
+        and is_memory(x)
+        and is_memory(weight)
         and fits(_program(width, heads), (reduce,))
     )
 

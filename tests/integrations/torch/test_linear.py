@@ -493,6 +493,8 @@ def test_no_column_is_left_out_of_the_sample(column):
 def test_other_operands_stay():
     for x in (torch.ones(30, 4), torch.zeros(3, 3), torch.full((4, 4), 1e-39), torch.ones(0, 4)):
         assert flushed(x) is x
+    zeros = torch._efficientzerotensor((4, 4))
+    assert flushed(zeros) is zeros
     # Beside numbers that are all this small, denormals matter.
     x = 1e-20 * smeared(40)
     assert flushed(x) is x
