@@ -63,7 +63,8 @@ class Thresholds:
             as long in tiles with 128.
         columns_of_a_head: Columns of a head below which weighted sums run as messages, column beside column,
             and not head by head. With 20,000 nodes and 200,000 edges of 128 columns, forward and backward,
-            messages take 50 ms and heads 538 with 1 column, 63 and 109 with 4, 47 and 44 with 8.
+            weights without gradients, messages take 48 ms and heads 538 with 1 column, 63 and 109 with 4, 47
+            and 44 with 8.
         rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
             group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
             as all at once, for 0.8 of the memory.

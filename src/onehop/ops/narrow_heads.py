@@ -23,7 +23,7 @@ def are_narrow(graph: Graph, x: Tensor, weight: Tensor, reduce: str, backend: st
         x: [num_src, F].
         weight: [E, H] or [E].
         reduce: "sum" or "mean".
-        backend: The backend that was asked for; empty means any.
+        backend: Name of the backend; empty means the best that can.
     """
     if weight.dim() == 1:
         return False
