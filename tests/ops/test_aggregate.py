@@ -1,14 +1,19 @@
+import sys
+
 import hypothesis
 import pytest
 import torch
 from hypothesis import strategies as st
 
 import onehop
-from onehop import Graph, reference
+from onehop import Graph, reference, thresholds
 from onehop.ops.aggregate import REDUCTIONS
 from tests.ops.comparison import compare
 from tests.ops.hostile_graphs import HOSTILE
 from tests.pairs import pairwise
+
+# The name of the module is that of the function, too.
+aggregates = sys.modules["onehop.ops.aggregate"]
 
 
 def inputs_for(edge_index, num_src, num_dst, width, dtype, names):
@@ -109,3 +114,16 @@ def test_head_weights_that_do_not_fit_are_named(x_shape, weight_shape):
         onehop.aggregate(
             Graph.from_edge_index(edge_index, num_src), torch.ones(x_shape), torch.ones(weight_shape)
         )
+
+
+@pytest.mark.parametrize(("columns", "by_columns"), [(1, True), (7, True), (8, False)])
+def test_heads_of_few_columns_run_column_beside_column(columns, by_columns, monkeypatch):
+    edge_index, num_src, num_dst = HOSTILE["random"]
+    ran = []
+    plain = aggregates.reduce_by_columns
+    monkeypatch.setattr(aggregates, "reduce_by_columns", lambda *given: ran.append(1) or plain(*given))
+    x, weight = torch.randn(num_src, 3, columns), torch.randn(edge_index.size(1), 3)
+    with thresholds.changed(columns_of_a_head=8):
+        out = onehop.aggregate(Graph.from_edge_index(edge_index, num_src), x, weight)
+    assert bool(ran) is by_columns
+    torch.testing.assert_close(out, reference.aggregate(edge_index, x, num_dst, weight=weight))
