@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import onehop
-from onehop import BackendError, Graph
+from onehop import BackendError, Graph, thresholds
 from onehop.ops import library
 from tests.ops.hostile_graphs import HOSTILE
 from tests.ops.operators import EXACT, On, assert_close, batched, one_by_one
@@ -31,7 +31,9 @@ def test_narrow_features_are_folded(way, dtype, batch, heads, monkeypatch):
         "run_on_backend",
         lambda graph, call, like: calls.append(like.size(1)) or run(graph, call, like),
     )
-    found = batched(way, lambda x: (onehop.aggregate(graph, x, weight),), [x], pulled)
+    # Heads as narrow as these run as messages otherwise.
+    with thresholds.changed(columns_of_a_head=1):
+        found = batched(way, lambda x: (onehop.aggregate(graph, x, weight),), [x], pulled)
     assert sum(calls) == 2 * heads * (1 + batch)
     assert len(calls) == 1 + -(-batch // (256 // (2 * heads)))
     expected = one_by_one(lambda x: (onehop.aggregate(graph, x, weight),), [x], pulled)
