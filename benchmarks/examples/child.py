@@ -22,7 +22,7 @@ import torch
 import torch_geometric.datasets
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from benchmarks.examples import graph_sets, node_sets, ogb_sets, typed_sets
+from benchmarks.examples import graph_sets, node_sets, ogb_sets, point_sets, typed_sets
 from benchmarks.examples.loops import Channel, replacement
 from benchmarks.examples.stand_in import StandIn
 
@@ -32,7 +32,7 @@ ROUNDING = 1e-7
 
 def install_data_sets() -> None:
     """Puts the stand-ins where scripts import PyG's and OGB's data sets from."""
-    for module in (node_sets, graph_sets, typed_sets):
+    for module in (node_sets, graph_sets, point_sets, typed_sets):
         for name, value in vars(module).items():
             if isinstance(value, type) and issubclass(value, StandIn) and value is not StandIn:
                 setattr(torch_geometric.datasets, name, value)

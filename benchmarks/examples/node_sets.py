@@ -34,8 +34,9 @@ PLANETOID = {
     "pubmed": Shape(19_717, 88_648, 500, 3),
 }
 WIKIPEDIA = {"chameleon": Shape(2_277, 36_101, 2_325, 5), "squirrel": Shape(5_201, 217_073, 2_089, 5)}
-# A tenth of the nodes: Penn94 and Reddit. Penn94 keeps its mean degree, Reddit a tenth of its own.
+# A tenth of the nodes: Penn94, Flickr and Reddit. Of its mean degree Reddit has a tenth, the others all.
 PENN94 = Shape(4_155, 272_446, 4_814, 2)
+FLICKR = Shape(8_925, 89_976, 500, 7)
 REDDIT = Shape(23_297, 1_146_158, 602, 41)
 # The mean graph of PPI. PPI has 20 graphs for training, 2 for validation and 2 for testing; here are 2, 1, 1.
 PPI_GRAPH = Shape(2_245, 61_318, 50, 121)
@@ -90,16 +91,20 @@ class LINKXDataset(StandIn):
         super().__init__([data], **transforms)
 
 
+class Flickr(StandIn):
+    """Flickr, at a tenth of its nodes."""
+
+    def __init__(self, root: str, **transforms: Function) -> None:
+        shares = FLICKR.nodes // 2, FLICKR.nodes // 4, FLICKR.nodes // 4
+        super().__init__([_dense("Flickr", FLICKR, shares)], **transforms)
+
+
 class Reddit(StandIn):
     """Reddit, at a tenth of its nodes, each of which has a tenth of the edges."""
 
     def __init__(self, root: str, **transforms: Function) -> None:
-        generator = graphs.seeded("Reddit")
-        edge_index, y = graphs.labelled(REDDIT.nodes, REDDIT.edges, REDDIT.classes, generator)
-        x = graphs.dense(y, REDDIT.features, generator)
         shares = 2 * REDDIT.nodes // 3, REDDIT.nodes // 10, REDDIT.nodes // 5
-        data = Data(x=x, edge_index=edge_index, y=y, **graphs.masks(REDDIT.nodes, shares, generator))
-        super().__init__([data], **transforms)
+        super().__init__([_dense("Reddit", REDDIT, shares)], **transforms)
 
 
 class PPI(StandIn):
@@ -108,6 +113,13 @@ class PPI(StandIn):
     def __init__(self, root: str, split: str = "train", **transforms: Function) -> None:
         made = [_protein(graphs.seeded("PPI", split, number)) for number in range(PPI_GRAPHS[split])]
         super().__init__(made, **transforms)
+
+
+def _dense(name: str, shape: Shape, shares: tuple[int, int, int]) -> Data:
+    generator = graphs.seeded(name)
+    edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator)
+    x = graphs.dense(y, shape.features, generator)
+    return Data(x=x, edge_index=edge_index, y=y, **graphs.masks(shape.nodes, shares, generator))
 
 
 def _protein(generator: torch.Generator) -> Data:

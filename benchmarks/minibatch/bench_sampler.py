@@ -36,6 +36,7 @@ from onehop import datasets
 from onehop.bench.plain_models import SAGE
 from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, Times, in_turns, quantile
+from onehop.integrations.pyg.operators import has_pyg_lib
 from onehop.tables import Column
 
 HIDDEN = 256
@@ -47,7 +48,7 @@ DRAW_TARGET, EPOCH_TARGET = 2.0, 0.95
 
 def peer() -> str | None:
     """What PyG draws with here; None if it cannot."""
-    if torch_geometric.typing.WITH_PYG_LIB:
+    if has_pyg_lib():
         return "pyg-lib"
     return "torch-sparse" if torch_geometric.typing.WITH_TORCH_SPARSE else None
 

@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kLanes = kFullLanes<double>;
 using V = Vector<double, kLanes>;
+using N = Vector<int64_t, kLanes>;
 
 // A bit for each lane that is not above a limit.
 ONEHOP_INLINE uint32_t at_most(V value, double limit) {
@@ -21,6 +22,26 @@ ONEHOP_INLINE uint32_t at_most(V value, double limit) {
   for (int lane = 0; lane < kLanes; ++lane) lanes |= static_cast<uint32_t>(value[lane] <= limit) << lane;
   return lanes;
 #endif
+}
+
+// Counts for each point how many come before it, by their distances and, with `ties`, by their numbers. Returns the
+// sum.
+template <bool ties>
+ONEHOP_INLINE int64_t count_before(const double* squared, const int64_t* numbers, int64_t count, int64_t* ranks) {
+  for (int64_t begin = 0; begin < count; begin += kLanes) {
+    const V distance = load<double, kLanes>(squared + begin);
+    const N number = load_raw<int64_t, kLanes>(numbers + begin);
+    N before = {};
+    for (int64_t j = 0; j < count; ++j) {
+      // A comparison that holds is -1.
+      before -= (N)(squared[j] < distance);
+      if constexpr (ties) before -= (N)(squared[j] == distance) & (N)(numbers[j] < number);
+    }
+    store_raw<int64_t, kLanes>(ranks + begin, before);
+  }
+  int64_t total = 0;
+  for (int64_t i = 0; i < count; ++i) total += ranks[i];
+  return total;
 }
 
 }  // namespace
@@ -40,6 +61,22 @@ uint32_t leaf_distances(const double* coordinates, const double* point, int64_t 
     near |= at_most(sums[v], reach) << (v * kLanes);
   }
   return near;
+}
+
+void rank_points(double* squared, int64_t* numbers, int64_t count, int64_t most) {
+  int64_t ranks[kRankedPoints], sorted_numbers[kRankedPoints];
+  double sorted[kRankedPoints];
+  // Of two points that are not equally far, one comes before the other.
+  if (count_before<false>(squared, numbers, count, ranks) < count * (count - 1) / 2) {
+    count_before<true>(squared, numbers, count, ranks);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    sorted[ranks[i]] = squared[i];
+    sorted_numbers[ranks[i]] = numbers[i];
+  }
+  const int64_t kept = smaller(count, most);
+  std::memcpy(squared, sorted, kept * sizeof(double));
+  std::memcpy(numbers, sorted_numbers, kept * sizeof(int64_t));
 }
 
 int64_t next_within(const ProductBounds& bounds, double share, double limit, int64_t begin, int64_t end) {

@@ -58,6 +58,7 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .gather_rows = gather_rows,
       .message = message,
       .leaf_distances = leaf_distances,
+      .rank_points = rank_points,
       .next_within = next_within,
       .farthest_after = farthest_after,
   };

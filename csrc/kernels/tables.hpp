@@ -28,6 +28,7 @@ void attend_weights(const AttendArgs& args);
 void attend_grad_dst(const AttendArgs& args);
 void attend_grad_src(const AttendArgs& args);
 uint32_t leaf_distances(const double* coordinates, const double* point, int64_t dims, double reach, double* squared);
+void rank_points(double* squared, int64_t* numbers, int64_t count, int64_t most);
 int64_t next_within(const ProductBounds& bounds, double share, double limit, int64_t begin, int64_t end);
 int64_t farthest_after(const double* coordinates, int64_t room, int64_t dims, int64_t picked, double* squared);
 float stream_read(const float* from, int64_t count, int threads);

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "onehop/kernels.hpp"
 #include "onehop/points.hpp"
 
 namespace onehop {
@@ -17,12 +18,16 @@ constexpr double kSlack = 1e-9;
 class NearestPoints {
  public:
   explicit NearestPoints(const WantedPoints& wanted)
-      : wanted_(wanted), most_(wanted.most < 0 ? std::numeric_limits<size_t>::max() : wanted.most) {}
+      : wanted_(wanted),
+        most_(wanted.most < 0 ? kAll : wanted.most),
+        squared_(kRankedPoints),
+        numbers_(kRankedPoints) {}
 
   void begin(int64_t row) {
     self_ = wanted_.omit_self ? row : -1;
     reach_ = wanted_.squared;
-    found_.clear();
+    count_ = 0;
+    settled_ = most_ == kAll ? kAll : most_ - 1;
   }
 
   // No point whose squared distance is above it is a neighbour.
@@ -31,47 +36,65 @@ class NearestPoints {
 
   void offer(double squared, int64_t number) {
     if (!(squared < wanted_.squared) || number == self_) return;
-    const Entry entry{squared, number};
-    if (found_.size() < most_) {
-      found_.push_back(entry);
-      if (found_.size() < most_) return;
-      std::make_heap(found_.begin(), found_.end());
-    } else if (entry < found_.front()) {
-      replace_farthest(entry);
-    } else {
-      return;
-    }
-    reach_ = found_.front().first;
+    if (count_ == static_cast<int64_t>(squared_.size())) make_room();
+    squared_[count_] = squared;
+    numbers_[count_++] = number;
+  }
+
+  // Lowers the reach if so many points were offered that it pays.
+  void settle() {
+    if (count_ <= settled_) return;
+    keep_nearest();
+    reach_ = squared_[most_ - 1];
+    // Ranks of few points take as long as one more node.
+    settled_ = most_ <= kRankedPoints / 2 ? most_ : most_ + most_ / 2;
   }
 
   // Adds the neighbours of the row to a part.
   void finish(int64_t row, FoundPoints::Part* part) {
-    std::sort(found_.begin(), found_.end());
+    keep_nearest();
     part->rows.push_back(row);
-    part->counts.push_back(static_cast<int64_t>(found_.size()));
-    for (const Entry& entry : found_) part->numbers.push_back(entry.second);
+    part->counts.push_back(count_);
+    part->numbers.insert(part->numbers.end(), numbers_.begin(), numbers_.begin() + count_);
   }
 
  private:
-  using Entry = std::pair<double, int64_t>;  // squared distance, number
+  static constexpr int64_t kAll = std::numeric_limits<int64_t>::max();
 
-  void replace_farthest(const Entry& entry) {
-    const size_t size = found_.size();
-    size_t at = 0;
-    for (size_t child = 1; child < size; child = 2 * at + 1) {
-      if (child + 1 < size && found_[child] < found_[child + 1]) ++child;
-      if (!(entry < found_[child])) break;
-      found_[at] = found_[child];
-      at = child;
+  void make_room() {
+    if (count_ / 2 >= most_) {
+      keep_nearest();
+    } else {
+      squared_.resize(2 * count_);
+      numbers_.resize(2 * count_);
     }
-    found_[at] = entry;
+  }
+
+  // Sorts the points and drops those that are not among the nearest.
+  void keep_nearest() {
+    if (count_ <= kRankedPoints) {
+      kernels().rank_points(squared_.data(), numbers_.data(), count_, most_);
+    } else {
+      entries_.clear();
+      for (int64_t i = 0; i < count_; ++i) entries_.emplace_back(squared_[i], numbers_[i]);
+      const auto end = entries_.begin() + std::min(count_, most_);
+      if (end != entries_.end()) std::nth_element(entries_.begin(), end, entries_.end());
+      std::sort(entries_.begin(), end);
+      for (auto entry = entries_.begin(); entry != end; ++entry) {
+        squared_[entry - entries_.begin()] = entry->first;
+        numbers_[entry - entries_.begin()] = entry->second;
+      }
+    }
+    count_ = std::min(count_, most_);
   }
 
   WantedPoints wanted_;
-  size_t most_;
-  int64_t self_ = -1;
+  int64_t most_, self_ = -1;
   double reach_ = 0;
-  std::vector<Entry> found_;  // a heap with the farthest first once it is full
+  int64_t count_ = 0, settled_ = 0;
+  std::vector<double> squared_;
+  std::vector<int64_t> numbers_;
+  std::vector<std::pair<double, int64_t>> entries_;  // to sort many
 };
 
 // The squared distance of two points.

@@ -157,6 +157,7 @@ class Tree {
         const int i = std::countr_zero(near);
         nearest->offer(squared[i], order_[begin + i]);
       }
+      nearest->settle();
     }
   }
 

@@ -26,6 +26,7 @@ from benchmarks.examples import (
     graphs,
     node_sets,
     ogb_sets,
+    point_sets,
     running,
     typed_sets,
 )
@@ -163,6 +164,11 @@ def test_data_sets_have_the_shape_of_what_they_stand_for() -> None:
     assert int(entities[0].edge_type.max()) < 90
     trust = typed_sets.BitcoinOTC("", edge_window_size=1)
     assert {int(each) for graph in trust for each in graph.edge_attr.sign()} == {-1, 1}
+    solids = point_sets.ModelNet("", "10", False)
+    assert (len(solids), solids.num_classes, int(solids[0].face.max()) + 1) == (91, 10, solids[0].num_nodes)
+    image = point_sets.MNISTSuperpixels("", False)[0]
+    assert (image.num_nodes, image.num_features, image.num_edges) == (75, 1, 1_392)
+    assert image.is_undirected()
     arxiv = ogb_sets.PygNodePropPredDataset("ogbn-arxiv")
     parts = arxiv.get_idx_split()
     assert sorted(torch.cat(list(parts.values())).tolist()) == list(range(arxiv[0].num_nodes))

@@ -70,10 +70,10 @@ def by_sorting(x: Tensor, y: Tensor, k: int) -> Tensor:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dims", [1, 3, 6, 24])
 def test_large_clouds(isa, dims, kind):
-    """Trees of several levels, and rows of many vectors."""
+    """Trees of several levels, rows of many vectors; few neighbours are ranked, and many are sorted."""
     x = cloud(kind, 1500, dims)
-    for y in (cloud(kind, 301, dims), x):
-        assert torch.equal(knn(x, y, 7), by_sorting(x, y, 7))
+    for y, k in ((cloud(kind, 301, dims), 7), (x, 7), (x, 32), (x, 33), (x, 200)):
+        assert torch.equal(knn(x, y, k), by_sorting(x, y, k))
 
 
 @pytest.mark.parametrize("dims", [1, 3, 20])

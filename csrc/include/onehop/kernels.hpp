@@ -256,7 +256,7 @@ inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value
 }
 
 // Searches among points: points of a leaf of a tree, and points whose distances are computed at once.
-constexpr int64_t kLeafPoints = 16, kFarthestPoints = 64;
+constexpr int64_t kLeafPoints = 16, kFarthestPoints = 64, kRankedPoints = 64;
 
 // Products of one point with all points of a cloud, and their squared norms.
 struct ProductBounds {
@@ -301,6 +301,9 @@ struct KernelTable {
   // is not above `reach`.
   uint32_t (*leaf_distances)(const double* coordinates, const double* point, int64_t dims, double reach,
                              double* squared);
+  // Sorts points by their squared distance, then by their number, and keeps the first `most`. The arrays have room for
+  // kRankedPoints.
+  void (*rank_points)(double* squared, int64_t* numbers, int64_t count, int64_t most);
   // The first of the points from `begin` on whose sum of squared norms, times `share`, less twice the product is not
   // above `limit`; `end` if there is none.
   int64_t (*next_within)(const ProductBounds& bounds, double share, double limit, int64_t begin, int64_t end);

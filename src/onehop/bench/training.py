@@ -116,9 +116,9 @@ def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Traini
 
 def drawn_by() -> str:
     """The sampler of the batches: pyg-lib, which the patch leaves to PyG, or else onehop."""
-    from torch_geometric import typing
+    from onehop.integrations.pyg.operators import has_pyg_lib
 
-    return "pyg-lib" if typing.WITH_PYG_LIB else ONEHOP
+    return "pyg-lib" if has_pyg_lib() else ONEHOP
 
 
 def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:

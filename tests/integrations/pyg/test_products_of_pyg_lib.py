@@ -119,7 +119,7 @@ def test_bad_input_is_refused(patched, name, arguments, sentence):
 
 
 def test_pygs_layers_need_no_flags():
-    flags = ("WITH_PYG_LIB", "WITH_SEGMM", "WITH_GMM", "WITH_SOFTMAX", "WITH_INDEX_SORT", "WITH_METIS")
+    flags = ("WITH_SEGMM", "WITH_GMM", "WITH_SOFTMAX", "WITH_INDEX_SORT", "WITH_METIS")
     assert not any(getattr(torch_geometric.typing, flag) for flag in flags)
     x, types = torch.randn(12, 4), torch.randint(3, (12,))
     linear = HeteroLinear(4, 5, 3)

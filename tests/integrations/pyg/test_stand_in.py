@@ -11,6 +11,7 @@ from torch_geometric.utils import dropout_path
 
 import onehop
 from onehop.integrations.pyg import stand_in
+from onehop.integrations.pyg.operators import has_pyg_lib
 from tests.points.naive import neighbours
 
 pytestmark = pytest.mark.skipif(
@@ -121,16 +122,17 @@ def test_edges_of_walks_are_dropped(is_sorted, dtype):
 
 
 def test_flags_are_those_of_before_afterwards():
-    flags = dict.fromkeys(stand_in._OPERATORS)
-    owners = {flag: node2vec if flag == "WITH_PYG_LIB" else torch_geometric.typing for flag in flags}
+    flags = ("WITH_PYG_LIB", "WITH_SPLINE", *stand_in._OPERATORS)
     with onehop.patch():
-        assert all(getattr(owner, flag) for flag, owner in owners.items())
-        assert not torch_geometric.typing.WITH_PYG_LIB
-    assert not any(getattr(owner, flag) for flag, owner in owners.items())
+        assert all(getattr(torch_geometric.typing, flag) for flag in flags)
+        assert node2vec.WITH_PYG_LIB
+        assert not has_pyg_lib()
+    assert not any(getattr(torch_geometric.typing, flag) for flag in flags)
+    assert node2vec.WITH_PYG_LIB is False
 
 
 def test_where_pyg_lib_is_installed_it_stays(monkeypatch):
-    for flag in stand_in._OPERATORS:
+    for flag in ("WITH_PYG_LIB", "WITH_SPLINE", *stand_in._OPERATORS):
         monkeypatch.setattr(torch_geometric.typing, flag, True)
     for name in ("spline_basis", "spline_weighting"):
         monkeypatch.setattr(gnn.conv.spline_conv, name, print)

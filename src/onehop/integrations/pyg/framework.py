@@ -74,7 +74,6 @@ class Pyg(Framework):
                     *functions.rows(),
                     *negatives.rows(),
                     *edge_functions.rows(),
-                    *stand_in.functions(),
                     *triplets.rows(),
                 ]
             ),

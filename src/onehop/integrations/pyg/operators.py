@@ -11,6 +11,18 @@ from onehop.integrations.rows import Function
 _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
 
+class StandsIn:
+    """PyG's flag of pyg-lib where onehop's operators are there instead: it is true."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def has_pyg_lib() -> bool:
+    """Return whether pyg-lib itself is installed."""
+    return torch_geometric.typing.WITH_PYG_LIB is True
+
+
 @dataclass(frozen=True, slots=True)
 class Operator:
     """An operator of ``torch.ops.pyg``.
@@ -41,7 +53,7 @@ def register(operators: Iterable[Operator]) -> None:
 
     torch cannot take back an operator, so they stay when the patch is removed.
     """
-    if torch_geometric.typing.WITH_PYG_LIB:
+    if has_pyg_lib():
         return
     for each in operators:
         if not hasattr(torch.ops.pyg, each.name):

@@ -8,14 +8,12 @@ is taken back; flags do not stay set.
 import torch
 import torch_geometric.typing
 from torch import Tensor
-from torch_geometric.index import index2ptr
 from torch_geometric.nn.conv import spline_conv
 from torch_geometric.nn.models import node2vec
-from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 from onehop.graph.matching import matched
-from onehop.integrations.pyg.operators import Operator, register
-from onehop.integrations.rows import Function, Row, replacing
+from onehop.integrations.pyg.operators import Operator, StandsIn, has_pyg_lib, register
+from onehop.integrations.rows import Row
 from onehop.loaders.walks import random_walk
 from onehop.ops.splines import spline_basis, spline_weighting
 from onehop.points.farthest import farthest_points
@@ -29,43 +27,19 @@ def rows() -> list[Row]:
         for function in (spline_basis, spline_weighting)
         if getattr(spline_conv, function.__name__, True) is None
     ]
+    if not getattr(torch_geometric.typing, "WITH_SPLINE", True):
+        made.append(Row(torch_geometric.typing, "WITH_SPLINE", True, False))
     for flag, operator in _OPERATORS.items():
         if not getattr(torch_geometric.typing, flag, True):
             register([operator])
-            # The flag of walks is that of all of pyg-lib, so it is set where a module needs nothing else.
-            owner = node2vec if flag == _OF_WALKS else torch_geometric.typing
-            made.append(Row(owner, flag, True, False))
+            made.append(Row(torch_geometric.typing, flag, True, False))
+    # Older releases call more of pyg-lib where the flag is set.
+    if hasattr(torch_geometric.typing, "WITH_KNN") and not has_pyg_lib():
+        register([_WALKS])
+        made += [
+            Row(owner, "WITH_PYG_LIB", StandsIn(), False) for owner in (torch_geometric.typing, node2vec)
+        ]
     return made
-
-
-def functions() -> list[Row]:
-    """The rows of functions that want all of pyg-lib, and need its walks alone."""
-    if torch_geometric.typing.WITH_PYG_LIB:
-        return []
-    return [replacing(torch_geometric.utils, "dropout_path", dropout_path)]
-
-
-def dropout_path(
-    _: Function,
-    edge_index: Tensor,
-    p: float = 0.2,
-    walks_per_node: int = 1,
-    walk_length: int = 3,
-    num_nodes: int | None = None,
-    is_sorted: bool = False,
-    training: bool = True,
-) -> tuple[Tensor, Tensor] | None:
-    """Removes the edges of random walks that begin at a share p of the edges; None for PyG's own cases."""
-    if not training or not 0 < p <= 1 or not edge_index.is_cpu:
-        return None
-    num_nodes = maybe_num_nodes(edge_index, num_nodes)
-    rows, order = (edge_index[0], None) if is_sorted else edge_index[0].sort(stable=True)
-    cols = edge_index[1] if order is None else edge_index[1][order]
-    start = rows[torch.rand(rows.numel(), device="cpu") <= p].repeat(walks_per_node)
-    walks = random_walk(index2ptr(rows, num_nodes), cols, start, walk_length).long()
-    walked = walks[:, :-1] * num_nodes + walks[:, 1:]
-    kept = ~torch.isin(edge_index[0].long() * num_nodes + edge_index[1], walked)
-    return edge_index[:, kept], kept
 
 
 def _knn(
@@ -112,6 +86,11 @@ def _grid_cluster(
     return (((pos - first) / size).trunc().long() * strides).sum(1)
 
 
+def _random_walk(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float, q: float) -> Tensor:
+    # PyG counts in 64 bits, and hands on edges of 32 as they are.
+    return random_walk(rowptr, col.to(rowptr.dtype), seed, walk_length, p, q)
+
+
 def _pairs(x: Tensor, *_: object, **__: object) -> Tensor:
     return x.new_empty(2, torch.library.get_ctx().new_dynamic_size(), dtype=torch.int64)
 
@@ -132,7 +111,6 @@ def _walks(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float
     return rowptr.new_empty(seed.size(0), walk_length + 1)
 
 
-_OF_WALKS = "WITH_PYG_LIB"
 _OF_POINTS = "Tensor x, Tensor y, Tensor? ptr_x=None, Tensor? ptr_y=None"
 # By the flag of PyG that says whether there is one, with the schemas that PyG calls.
 _OPERATORS = {
@@ -161,9 +139,9 @@ _OPERATORS = {
         _grid_cluster,
         fake=_each,
     ),
-    _OF_WALKS: Operator(
-        "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q) -> Tensor",
-        random_walk,
-        fake=_walks,
-    ),
 }
+_WALKS = Operator(
+    "random_walk(Tensor rowptr, Tensor col, Tensor seed, int walk_length, float p, float q) -> Tensor",
+    _random_walk,
+    fake=_walks,
+)

@@ -20,6 +20,7 @@ from torch_geometric.sampler.base import SubgraphType
 from onehop.errors import ArgumentError
 from onehop.graph.build import MOST_NODES
 from onehop.integrations import session
+from onehop.integrations.pyg.operators import has_pyg_lib
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.engine import Choices, Engine
 from onehop.loaders.keys import Course, drawing_edges
@@ -50,13 +51,12 @@ def rows() -> list[Row]:
 
 def wanted() -> bool:
     """Return whether onehop draws neighbours: by the patch's setting; without one, if there is no pyg-lib."""
-    return _chosen(otherwise=not torch_geometric.typing.WITH_PYG_LIB)
+    return _chosen(otherwise=not has_pyg_lib())
 
 
 def needed() -> bool:
     """Return whether onehop draws for other loaders: likewise, if there is no torch-sparse either."""
-    typing = torch_geometric.typing
-    return _chosen(otherwise=not (typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE))
+    return _chosen(otherwise=not (has_pyg_lib() or torch_geometric.typing.WITH_TORCH_SPARSE))
 
 
 def _chosen(otherwise: bool) -> bool:
@@ -80,9 +80,8 @@ class _Typing:
     """``torch_geometric.typing`` for the sampler's module, with the flags of what onehop's sampler can do."""
 
     def __getattr__(self, name: str) -> Any:
-        if name in _FLAGS and wanted():
-            return True
-        return getattr(torch_geometric.typing, name)
+        flag = getattr(torch_geometric.typing, name)
+        return wanted() or flag is True if name in _FLAGS else flag
 
 
 class _Package:
