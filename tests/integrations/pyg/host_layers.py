@@ -145,7 +145,7 @@ def _sentence(measured: Mapping[str, Any]) -> str:
         f"{graph['edges']:,} edges, width {widths[0]}{besides}: PyG's time "
         f"over ours, and our peak over PyG's, each in a process of its own; {stamp['machine']['processor']}, "
         f"{threads} thread{'' if threads == 1 else 's'}, {stamp['isa']}, {stamp['date'][:10]}. "
-        "Layers without figures were not measured."
+        "Layers without figures were not measured, most of them because PyG needs further packages for them."
     )
 
 
