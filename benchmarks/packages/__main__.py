@@ -8,6 +8,7 @@ ways take turns. ``make packages`` installs the packages and writes the page of 
 is not installed is named. A result that differs makes the exit code 1.
 """
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +37,8 @@ def measured(order: Row) -> Row:
         return {"missing": str(missing)}
     row = beside_pyg(one_pass(case), order["rounds"], TOLERANCE)
     explained = onehop.explain(case.module, *case.operands)
-    return {**row, "path": "; ".join(dict.fromkeys(each.told for each in explained.layers))}
+    told = (re.sub(r"\d+ signals", "all signals", each.told) for each in explained.layers)
+    return {**row, "path": "; ".join(dict.fromkeys(told))}
 
 
 def rows(options: Options) -> Iterator[Row]:

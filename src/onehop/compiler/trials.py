@@ -118,7 +118,8 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
             return str(why)
         except Exception as error:  # the message is a user's, and shall report itself what it raises
             where = told(line_of_error(error.__traceback__))
-            return f"{FAILS} ({type(error).__name__}: {error}){where}"
+            first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
+            return f"{FAILS} ({type(error).__name__}: {first}){where}"
         finally:
             stored = trial.stored()
     if stored is not None:

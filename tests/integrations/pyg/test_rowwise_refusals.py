@@ -142,7 +142,7 @@ def own_gradient(self, x_j: Tensor) -> Tensor:
 
 def fails(self, x_j: Tensor) -> Tensor:
     if x_j.size(0) < 100:
-        raise ValueError("too few")
+        raise ValueError("too few\nof many lines")
     return x_j
 
 
