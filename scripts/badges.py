@@ -1,4 +1,4 @@
-"""Draws the badges of the README from pyproject.toml and constraints.txt.
+"""Draws the badges of the README: the licence, and the versions that ``make matrix`` found to work.
 
     python scripts/badges.py [--check]
 
@@ -6,13 +6,14 @@ They are files of the repository, so nothing is loaded from elsewhere. ``--check
 date.
 """
 
-import re
+import json
 import sys
 import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path("docs") / "images" / "badges"
+MATRIX = Path("benchmarks") / "results" / "matrix.json"
 # Width of a letter of DejaVu Sans at 11 pixels, on average, and of the space beside a word.
 LETTER, SPACE = 6.6, 12
 BADGE = (
@@ -26,29 +27,14 @@ BADGE = (
 
 
 def ranges(root: Path = ROOT) -> dict[str, tuple[str, str]]:
-    """Return the oldest and the newest version of Python, torch, PyG and DGL, each as major.minor.
-
-    The oldest is what pyproject.toml admits, the newest what constraints.txt or a classifier names.
-    """
-    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    optional = project["optional-dependencies"]
-    pinned = (root / "constraints.txt").read_text()
-    pythons = [re.search(r":: (3\.\d+)$", each) for each in project["classifiers"]]
-    found = {"Python": (project["requires-python"][2:], max((p[1] for p in pythons if p), key=_number))}
-    for name, package, requirements in (
-        ("torch", "torch", project["dependencies"]),
-        ("PyG", "torch-geometric", optional["pyg"]),
-        ("DGL", "dgl", optional["dgl"]),
-    ):
-        pattern = rf"{package.replace('-', '[-_]')}>=([\d.]+)"
-        oldest = next(match[1] for match in (re.match(pattern, each) for each in requirements) if match)
-        newest = re.search(rf"^{package}==(\d+\.\d+)", pinned, re.MULTILINE)
-        found[name] = oldest, newest[1]
+    """Return the oldest and the newest version of Python, torch, PyG and DGL that work, as major.minor."""
+    rows = json.loads((root / MATRIX).read_text())["results"]
+    found = {}
+    for name in ("Python", "torch", "PyG", "DGL"):
+        worked = (row[name.lower()] for row in rows if row["smoke"] and not row["wrong"])
+        versions = sorted(tuple(map(int, each.split(".")[:2])) for each in worked if each)
+        found[name] = "{}.{}".format(*versions[0]), "{}.{}".format(*versions[-1])
     return found
-
-
-def _number(version: str) -> int:
-    return int(version.split(".")[1])
 
 
 def badges(root: Path = ROOT) -> dict[Path, str]:

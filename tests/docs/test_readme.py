@@ -41,6 +41,9 @@ def test_it_names_the_versions_that_the_package_admits_and_is_tested_with() -> N
         for name, oldest, newest in re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", README, re.MULTILINE)
     }
     assert rows == runpy.run_path(str(BADGES))["ranges"]()
+    admitted = (ROOT / "pyproject.toml").read_text()
+    for package, name in (("torch", "torch"), ("torch_geometric", "PyG"), ("dgl", "DGL")):
+        assert f'"{package}>={rows[name][0]}' in admitted
 
 
 def test_the_output_that_it_shows_is_that_of_the_script() -> None:

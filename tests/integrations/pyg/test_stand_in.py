@@ -139,6 +139,13 @@ def test_where_pyg_lib_is_installed_it_stays(monkeypatch):
     assert stand_in.rows() == []
 
 
+def test_explain_names_the_operators_that_ran(x):
+    with onehop.patch():
+        told = onehop.explain(gnn.DynamicEdgeConv(torch.nn.Linear(2 * x.size(1), 4), 3), x)
+    assert ("pyg.knn", 1, 0) in [(each.name, each.served, each.left) for each in told.functions]
+    assert "pyg.knn: 1 of 1 call fast" in str(told)
+
+
 def test_compiled_programs_call_them(x):
     def call(x):
         return torch.ops.pyg.knn(x * 2, x * 2, None, None, 3) + 1

@@ -1,11 +1,13 @@
 """Operators of pyg-lib that onehop registers with torch where pyg-lib is not installed."""
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 import torch_geometric.typing
 
+from onehop.integrations import rows
 from onehop.integrations.rows import Function
 
 _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
@@ -51,13 +53,26 @@ class Operator:
 def register(operators: Iterable[Operator]) -> None:
     """Registers operators, unless pyg-lib is installed or they are registered already.
 
-    torch cannot take back an operator, so they stay when the patch is removed.
+    ``explain`` counts their calls as those of ``pyg.NAME``; where pyg-lib runs, it names none. torch cannot
+    take back an operator, so they stay when the patch is removed.
     """
     if has_pyg_lib():
         return
     for each in operators:
         if not hasattr(torch.ops.pyg, each.name):
             _LIBRARY.define(each.schema)
-            _LIBRARY.impl(each.name, each.function, each.key)
+            _LIBRARY.impl(each.name, _counting(each), each.key)
             if each.fake is not None:
                 torch.library.register_fake(f"pyg::{each.name}", each.fake, lib=_LIBRARY)
+
+
+def _counting(operator: Operator) -> Function:
+    """The operator's function, whose calls are counted."""
+
+    @functools.wraps(operator.function)
+    def function(*args: object, **kwargs: object) -> object:
+        if rows.counter is not None:
+            rows.counter[f"pyg.{operator.name}", True] += 1
+        return operator.function(*args, **kwargs)
+
+    return function
