@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch_geometric.data import Data
+from torch_geometric.utils import coalesce
 
 from benchmarks.examples import graphs
 from benchmarks.examples.stand_in import Function, StandIn
@@ -54,6 +55,11 @@ class Planetoid(StandIn):
             raise NotImplementedError(f"split: expected 'public', got {split!r}.")
         shape, generator = PLANETOID[name.lower()], graphs.seeded("Planetoid", name.lower())
         edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator)
+        # Examples count the nodes of edges: the last node changes places with one that has an edge.
+        last, other = shape.nodes - 1, int(edge_index[0, 0])
+        swapped = torch.arange(shape.nodes)
+        swapped[[last, other]] = torch.tensor([other, last])
+        edge_index, y = coalesce(swapped[edge_index]), y[swapped]
         x = graphs.words(y, shape.features, WORDS_A_NODE, generator)
         order = torch.randperm(shape.nodes, generator=generator)
         training = torch.cat([order[y[order] == label][:TRAINING_A_CLASS] for label in range(shape.classes)])
