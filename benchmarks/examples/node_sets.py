@@ -56,7 +56,7 @@ class Planetoid(StandIn):
         shape, generator = PLANETOID[name.lower()], graphs.seeded("Planetoid", name.lower())
         edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator)
         # Examples count the nodes of edges: the last node changes places with one that has an edge.
-        last, other = shape.nodes - 1, int(edge_index[0, 0])
+        last, other = shape.nodes - 1, int(edge_index.max())
         swapped = torch.arange(shape.nodes)
         swapped[[last, other]] = torch.tensor([other, last])
         edge_index, y = coalesce(swapped[edge_index]), y[swapped]
