@@ -1,5 +1,6 @@
-// Rows by their numbers.
+// Rows by their numbers, and rows of chosen graphs.
 #include "calls.hpp"
+#include "onehop/joining.hpp"
 #include "onehop/mapped_rows.hpp"
 
 namespace {
@@ -12,6 +13,8 @@ void run(const onehop::RowsArgs& call) {
 }  // namespace
 
 void bind_rows(nanobind::module_& m) {
+  using onehop::ChosenGraphs;
+  using onehop::GraphRows;
   using onehop::RowsArgs;
   Call<RowsArgs>(m, "RowsCall")
       .field<&RowsArgs::dtype>("dtype")
@@ -28,4 +31,24 @@ void bind_rows(nanobind::module_& m) {
   m.def("copy_rows", &run<&onehop::KernelTable::copy_rows>, Released());
   m.def("request_rows", &onehop::request_rows, Released());
   m.def("add_rows", &run<&onehop::KernelTable::add_rows>, Released());
+  Call<ChosenGraphs>(m, "ChosenGraphs").field<&ChosenGraphs::numbers>("numbers").field<&ChosenGraphs::count>("count");
+  Call<GraphRows>(m, "GraphRows")
+      .field<&GraphRows::values>("values")
+      .field<&GraphRows::slices>("slices")
+      .field<&GraphRows::blocks>("blocks")
+      .field<&GraphRows::rows>("rows")
+      .field<&GraphRows::row_bytes>("row_bytes");
+  m.def("join_bounds", [](const ChosenGraphs& chosen, Address slices, Address bounds) {
+    return onehop::join_bounds(chosen, static_cast<const int64_t*>(at(slices)), static_cast<int64_t*>(at(bounds)));
+  });
+  m.def(
+      "join_rows",
+      [](const ChosenGraphs& chosen, const GraphRows& all, Address bounds, Address added, Address out) {
+        return onehop::join_rows(chosen, all, static_cast<const int64_t*>(at(bounds)),
+                                 static_cast<const int64_t*>(at(added)), at(out));
+      },
+      Released());
+  m.def("write_graphs", [](Address bounds, int64_t count, Address graphs) {
+    onehop::write_graphs(static_cast<const int64_t*>(at(bounds)), count, static_cast<int64_t*>(at(graphs)));
+  });
 }

@@ -130,6 +130,10 @@ def test_a_part_is_what_the_script_called():
     now = sys._getframe
     assert _part_of(own(partial(library, partial(inner, now)))) == "torch_geometric: draw"
     assert _part_of(own(now)) == "train, line 2 of train.py"
+    decorator: dict = {"__name__": "torch.optim.optimizer"}
+    text = "def profiled():\n    def wrapper(then): return then()\n    return wrapper"
+    exec(compile(text, "/x/site-packages/torch/optim/optimizer.py", "exec"), decorator)
+    assert _part_of(own(partial(decorator["profiled"](), partial(library, now)))) == "torch_geometric: draw"
     namespace = {"forward": staticmethod(inner), "__module__": "torch_geometric.nn.drawing"}
     drawing = type("Drawing", (torch.nn.Module,), namespace)()
     assert _part_of(own(partial(drawing, now))) == "torch_geometric: Drawing"

@@ -193,6 +193,7 @@ _BOOL, _NOBOOL = (False, True), (True, False)
 _AGGR: Choices = {"aggr": ("sum", "mean", "max", "min")}
 _BIAS: Choices = {"bias": _NOBOOL}
 _FLOW: Choices = {"flow": ("source_to_target", "source_to_target", "target_to_source")}
+_DIM: Choices = {"node_dim": (-2, 0, 1, -1, -3)}
 _NORMALISED: Choices = {"add_self_loops": _NOBOOL, "cached": (False, False, True), "normalize": _NOBOOL}
 _HEADS: Choices = {"heads": (1, 2), "concat": _NOBOOL, "dropout": (0.0, 0.0, 0.5)}
 _ATTENTION: Choices = {**_HEADS, **_BIAS, **_FLOW, "add_self_loops": _NOBOOL, "edge_dim": (None, ATTRIBUTES)}
@@ -276,7 +277,7 @@ KINDS: dict[str, Kind] = {
     ),
     "SimpleConv": Kind(
         lambda inp, out, **options: pyg.SimpleConv(**options),
-        {"aggr": ("sum", "mean", "max"), "combine_root": (None, "sum", "self_loop"), **_FLOW},
+        {"aggr": ("sum", "mean", "max"), "combine_root": (None, "sum", "self_loop"), **_FLOW, **_DIM},
         "weight",
         keeps_width=True,
         pair=True,
@@ -435,13 +436,13 @@ KINDS: dict[str, Kind] = {
     "GraphSAGE": Kind(_basic(pyg.GraphSAGE), {**_BASIC, "aggr": ("mean", "max")}),
     "GIN": Kind(_basic(pyg.GIN), _BASIC),
     "GAT": Kind(_basic(pyg.GAT), {**_BASIC, "v2": _BOOL, "heads": (1, 2)}),
-    "Gated": Kind(Gated, {**_AGGR, **_FLOW}),
+    "Gated": Kind(Gated, {**_AGGR, **_FLOW, **_DIM}),
     "Composed": Kind(
         Composed,
         {**_AGGR, "style": ("heads", "edges", "pair", "in place", "quotient"), **_FLOW},
         "attr",
     ),
-    "Plain": Kind(Plain, {**_AGGR, **_FLOW}, keeps_width=True),
+    "Plain": Kind(Plain, {**_AGGR, **_FLOW, **_DIM}, keeps_width=True),
     # Not max and min: PyG needs what they gave for their gradient.
     "Updating": Kind(Updating, {"aggr": ("sum", "mean")}, keeps_width=True),
     "Remembering": Kind(Remembering, _AGGR, keeps_width=True),
@@ -454,7 +455,7 @@ KINDS: dict[str, Kind] = {
         pair=True,
     ),
     "Executed": Kind(
-        executed, {**_AGGR, "text": tuple(TEXTS), **_FLOW}, "weight", keeps_width=True, pair=True
+        executed, {**_AGGR, "text": tuple(TEXTS), **_FLOW, **_DIM}, "weight", keeps_width=True, pair=True
     ),
     "Executed GCNConv": Kind(executed_gcn, {**_NORMALISED, **_BIAS}, "weight"),
     "Manufactured": Kind(

@@ -213,7 +213,10 @@ def _part_of(frame: FrameType | None) -> str | None:
                 kind = type(inner.f_locals["self"])
                 module, name = kind.__module__, kind.__qualname__
             return f"{module.split('.')[0]}: {name}"
-        inner, frame = frame, frame.f_back
+        # The function that a decorator wraps says more than the decorator's own.
+        if inner is None or "<locals>" not in frame.f_code.co_qualname:
+            inner = frame
+        frame = frame.f_back
     return None
 
 

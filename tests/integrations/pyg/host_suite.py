@@ -1,9 +1,9 @@
-"""PyG's own tests, with and without the patch: nothing may fail that passed before.
+"""PyG's or torch's own tests, with and without the patch: nothing may fail that passed before.
 
     python tests/integrations/pyg/host_suite.py --source pytorch_geometric
 
 runs the tests of a checkout of PyG's source twice, in processes of their own, and ends with 1 if the patch
-broke one. docs/howto/run-pygs-tests.md says more.
+broke one. docs/howto/run-pygs-tests.md says more, also of torch's tests.
 """
 
 import argparse
@@ -80,12 +80,14 @@ class Result:
 
 
 def checkout(source: str | os.PathLike[str]) -> Path:
-    """The folder of a checkout of PyG's source.
+    """The folder of a checkout of PyG's source, or of torch's, which may be of another release.
 
     Raises:
-        SuiteError: It is none, or of another version than the PyG that is installed.
+        SuiteError: It is neither, or of another version than the PyG that is installed.
     """
     root = Path(source).resolve()
+    if (root / "test" / "test_indexing.py").is_file():
+        return root
     version_file = root / "torch_geometric" / "__init__.py"
     if not version_file.is_file() or not (root / "test").is_dir():
         raise SuiteError(f"{root} is no checkout of PyG's source: torch_geometric/ or test/ is missing.")
@@ -168,7 +170,7 @@ def examine(root: Path, folder: str, exclusions: Mapping[str, str], say: Callabl
     What the patch seems to have broken is run again without it, with other random numbers: a test that does
     not always pass proves nothing.
     """
-    say(f"{folder}, as PyG is ...")
+    say(f"{folder}, without the patch ...")
     plain = run_tests(root, [folder], patched=False)
     say(f"{folder}, under the patch ...")
     patched = run_tests(root, [folder], patched=True)
@@ -189,7 +191,7 @@ def examine(root: Path, folder: str, exclusions: Mapping[str, str], say: Callabl
 def summary(results: Sequence[Result]) -> str:
     """The counts of each folder and what the patch broke."""
     width = max(len(result.folder) for result in results)
-    lines = [f"{'':{width}}  {'as PyG is':^24}  {'under the patch':^24}"]
+    lines = [f"{'':{width}}  {'without the patch':^24}  {'under the patch':^24}"]
     heads = f"{'passed':>8}{'skipped':>8}{'other':>8}"
     lines.append(f"{'':{width}}  {heads}  {heads}")
     for result in results:
@@ -235,7 +237,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("folders", nargs="*", default=FOLDERS, help=f"default: {' '.join(FOLDERS)}")
-    parser.add_argument("--source", default=os.environ.get("ONEHOP_PYG_SOURCE"), help="the checkout of PyG")
+    parser.add_argument(
+        "--source", default=os.environ.get("ONEHOP_PYG_SOURCE"), help="the checkout of PyG, or of torch"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found")
     parser.add_argument("--docs", type=Path, metavar="FILE", help="write the page of PyG's layers")
     given = parser.parse_args(arguments)
@@ -246,8 +250,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = [examine(root, folder, EXCLUSIONS, print) for folder in given.folders]
     except SuiteError as error:
         parser.exit(2, f"{error}\n")
-    rows = host_layers.rows(use for result in results for use in result.patched.layers)
-    print(f"\n{host_layers.as_text(rows)}\n\n{summary(results)}")
+    uses = [use for result in results for use in result.patched.layers]
+    rows = host_layers.rows(uses)
+    # Torch's tests have no layers.
+    print(f"\n{host_layers.as_text(rows)}\n" if uses else "", summary(results), sep="\n")
     if given.json is not None:
         given.json.write_text(json.dumps(as_json(results, rows), indent=1) + "\n", encoding="utf-8")
     if given.docs is not None:

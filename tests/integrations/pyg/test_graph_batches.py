@@ -166,6 +166,29 @@ def test_changed_data_sets(change, cut):
         assert_same(one, other)
 
 
+@pytest.mark.parametrize(("place", "bounds"), [(-1, "x"), (0, "x"), (5, "edge_index")])
+def test_slices_that_leave_the_values(place, bounds):
+    dataset = Graphs([graph(number) for number in range(GRAPHS)])
+    with onehop.patch():
+        batches(dataset)
+        # NumPy raises no version.
+        dataset.slices[bounds].numpy()[place] -= 1000 if place == 0 else -1000
+        with pytest.raises((RuntimeError, IndexError)):
+            batches(dataset)
+
+
+def test_values_that_moved():
+    dataset = Graphs([graph(number) for number in range(GRAPHS)])
+    with onehop.patch():
+        batches(dataset)
+        dataset._data.x.data = dataset._data.x + 1
+        found, ours = batches(dataset)
+    expected, _ = batches(dataset)
+    assert ours
+    for one, other in zip(found, expected, strict=True):
+        assert_same(one, other)
+
+
 def test_graphs_that_were_cut_out_and_changed():
     dataset = Graphs([graph(number) for number in range(GRAPHS)])
     dataset[4].x.zero_()

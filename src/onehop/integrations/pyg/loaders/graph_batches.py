@@ -1,13 +1,16 @@
-"""Batches of small graphs from an ``InMemoryDataset``: one gather for each attribute.
+"""Batches of small graphs from an ``InMemoryDataset``: one copy of each graph's rows for each attribute.
 
 PyG cuts each graph of a batch out of the data set, and joins them again. What it joins is in the data set
 already, one graph behind the other, so a batch is the rows of its graphs. Data sets and attributes that are
 unusual in some way are left to PyG.
 """
 
+import copy
+import math
 import operator
 import weakref
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -18,9 +21,10 @@ from torch_geometric.data import Batch, Data, Dataset, InMemoryDataset
 from torch_geometric.data.storage import N_KEYS
 from torch_geometric.loader.dataloader import Collater
 
+from onehop import native
 from onehop.integrations.pyg.leave import is_plain, need
 from onehop.integrations.rows import Row, replacing
-from onehop.ops.contexts import context_reason
+from onehop.ops.contexts import context_reason, is_memory
 
 # Functions of data sets, data and collaters that have to be PyG's.
 _OF_SETS = (
@@ -30,7 +34,6 @@ _OF_SETS = (
     ("len", InMemoryDataset),
 )
 _COLLATE = Collater.__call__
-_gathered = torch.ops.aten.index_select.default
 
 
 def rows() -> list[Row]:
@@ -61,7 +64,7 @@ def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
     indices = dataset.indices()
     numbers = [int(indices[number]) for number in numbers]
     joined.check(dataset, numbers)
-    return joined.batch(torch.tensor(numbers, device="cpu"))
+    return joined.batch(numbers)
 
 
 def _of_subset(dataset: Any, chosen: Any) -> tuple[Any, list[int]]:
@@ -93,20 +96,28 @@ class _Attribute:
     Attributes:
         name: Its name.
         values: Those of all graphs, one behind the other.
-        version: How often they had been written to.
         slices: [graphs + 1]: where each graph's values begin.
+        facts: What is known of both, as :func:`_facts` has it.
         dim: The dimension of the rows.
         increases: Whether they are numbers of nodes.
         group: Number of the attributes with these slices.
+        rows: The values, for native code.
     """
 
     name: str
     values: Tensor
     slices: Tensor
-    version: int
+    facts: tuple[Any, ...]
     dim: int
     increases: bool
     group: int
+    rows: Any
+
+
+def _facts(values: Tensor, slices: Tensor) -> tuple[Any, ...]:
+    """The places of an attribute's values and slices, and how often the slices had been written to."""
+    where = values.data_ptr(), slices.data_ptr(), values.shape, slices.shape, values.dtype
+    return (*where, values.is_contiguous(), slices.is_contiguous(), slices._version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +142,7 @@ class _Joined:
         return [*slices] == [each.name for each in self.attributes] and all(
             store.get(each.name) is each.values
             and slices[each.name] is each.slices
-            and each.slices._version == each.version
+            and _facts(each.values, each.slices) == each.facts
             for each in self.attributes
         )
 
@@ -159,42 +170,42 @@ class _Joined:
             first = whole.data_ptr() + begin * whole.stride(each.dim) * whole.element_size()
             need(begin == end or value.data_ptr() == first)
 
-    def batch(self, numbers: Tensor) -> Batch:
-        """The batch of some graphs, as PyG makes it."""
-        count, every = numbers.numel(), torch.arange(numbers.numel(), device="cpu")
-        rows, bounds, graphs = [], [], []
-        for slices in self.slices:
-            begins = _gathered(slices, 0, numbers)
-            sizes = _gathered(slices, 0, numbers + 1) - begins
-            sums = _sums(sizes)
-            total = int(sums[-1])
-            # The graph of each row, from which all else is gathered.
-            graph = torch.repeat_interleave(every, sizes, output_size=total)
-            places = torch.arange(total, device="cpu")
-            rows.append(places.add_(_gathered(begins - sums[:-1], 0, graph)))
-            bounds.append(sums)
-            graphs.append(graph)
-        firsts = bounds[self.nodes][:-1]
-        out = Batch(_base_cls=Data)
+    def batch(self, numbers: list[int]) -> Batch:
+        """The batch of some graphs, as PyG makes it.
+
+        Raises:
+            Leave: The slices contradict each other.
+        """
+        extension, count = native.extension, len(numbers)
+        chosen, places = extension.ChosenGraphs(), torch.tensor(numbers, dtype=torch.int64, device="cpu")
+        chosen.numbers, chosen.count = places.data_ptr(), count
+        bounds = [torch.empty(count + 1, dtype=torch.int64, device="cpu") for _ in self.slices]
+        for slices, of_group in zip(self.slices, bounds, strict=True):
+            need(extension.join_bounds(chosen, slices.data_ptr(), of_group.data_ptr()))
+        totals = [int(of_group[-1]) for of_group in bounds]
+        of_nodes = bounds[self.nodes]
+        out = copy.copy(_empty())
         store, slice_dict, inc_dict = out._store, dict[str, Tensor](), dict[str, Tensor]()
         for each in self.attributes:
-            value = _gathered(each.values, each.dim, rows[each.group])
-            slice_dict[each.name] = bounds[each.group].clone()
-            inc_dict[each.name] = firsts.clone() if each.increases else torch.zeros_like(firsts)
-            if each.increases and int(firsts[-1]):
-                # Numbers of nodes are joined along their last dimension.
-                value = value + _gathered(firsts, 0, graphs[each.group])
+            shape, of_group = list(each.values.shape), bounds[each.group]
+            shape[each.dim] = totals[each.group]
+            value = torch.empty(shape, dtype=each.values.dtype, device="cpu")
+            added = of_nodes.data_ptr() if each.increases else 0
+            need(extension.join_rows(chosen, each.rows, of_group.data_ptr(), added, value.data_ptr()))
+            slice_dict[each.name] = of_group.clone()
+            inc_dict[each.name] = of_nodes[:-1].clone() if each.increases else places.new_zeros(count)
             store[each.name] = value
-        store["batch"], store["ptr"] = graphs[self.nodes], bounds[self.nodes].clone()
+        graphs = torch.empty(totals[self.nodes], dtype=torch.int64, device="cpu")
+        extension.write_graphs(of_nodes.data_ptr(), count, graphs.data_ptr())
+        store["batch"], store["ptr"] = graphs, of_nodes
         out._num_graphs, out._slice_dict, out._inc_dict = count, slice_dict, inc_dict
         return out
 
 
-def _sums(counts: Tensor) -> Tensor:
-    """[n + 1]: where each of some pieces begins, and the last one ends."""
-    sums = counts.new_zeros(counts.numel() + 1)
-    torch.cumsum(counts, 0, out=sums[1:])
-    return sums
+@cache
+def _empty() -> Batch:
+    """A batch without anything: PyG makes a class for each one that it makes."""
+    return Batch(_base_cls=Data)
 
 
 # By the id of the data of all graphs.
@@ -216,9 +227,9 @@ def _joined_by(dataset: Any) -> _Joined:
     attributes = []
     for name, bounds in slices.items():
         values = store[name]
-        need(type(values) is Tensor and values.is_cpu and values.layout is torch.strided and values.dim() > 0)
-        need(not values.is_nested and not values.requires_grad and "batch" not in name)
-        need(name not in ("num_nodes", "ptr") and type(bounds) is Tensor and bounds.is_cpu)
+        need(is_memory(values) and values.is_contiguous() and values.dim() > 0)
+        need(type(values) is Tensor and not values.requires_grad and "batch" not in name)
+        need(name not in ("num_nodes", "ptr") and is_memory(bounds) and bounds.is_contiguous())
         need(bounds.dim() == 1 and bounds.dtype is torch.int64 and bounds.numel() == dataset.len() + 1)
         dim = data.__cat_dim__(name, values) % values.dim()
         need(int(bounds[0]) == 0 and int(bounds[-1]) <= values.size(dim) and bool((bounds.diff() >= 0).all()))
@@ -226,7 +237,9 @@ def _joined_by(dataset: Any) -> _Joined:
         if group == len(groups):
             groups.append(bounds)
         increases = "index" in name or name == "face"
-        attributes.append(_Attribute(name, values, bounds, bounds._version, dim, increases, group))
+        need(values.dtype is torch.int64 or not increases)
+        facts, rows = _facts(values, bounds), _rows(values, bounds, dim)
+        attributes.append(_Attribute(name, values, bounds, facts, dim, increases, group, rows))
     # The first of these tells the number of nodes, as in PyG.
     nodes = next((each.group for each in attributes if each.name in N_KEYS), None)
     need(nodes is not None)
@@ -234,3 +247,12 @@ def _joined_by(dataset: Any) -> _Joined:
     found, number = _Joined(tuple(attributes), tuple(groups), nodes), id(data)
     _known[number] = weakref.ref(data, lambda _: _known.pop(number, None)), found
     return found
+
+
+def _rows(values: Tensor, slices: Tensor, dim: int) -> Any:
+    """An attribute's values for native code."""
+    rows = native.extension.GraphRows()
+    rows.values, rows.slices = values.data_ptr(), slices.data_ptr()
+    rows.blocks, rows.rows = math.prod(values.shape[:dim]), values.size(dim)
+    rows.row_bytes = math.prod(values.shape[dim + 1 :]) * values.element_size()
+    return rows
