@@ -27,6 +27,9 @@ constexpr size_t kSmallest = size_t{4} << 20;
 // Where the pool's blocks of this size begin.
 constexpr uintptr_t kBoundary = uintptr_t{2} << 20;
 constexpr size_t kMostAlignment = kBoundary;
+// glibc maps every block above a threshold by itself, and unmaps it when it is freed; each such block that is freed
+// raises the threshold to its size, up to this one.
+constexpr size_t kMostMapped = (size_t{32} << 20) - (size_t{64} << 10);
 
 std::atomic<bool> keeps{false};
 
@@ -82,10 +85,18 @@ void release(void* data) {
   c_release(data);
 }
 
+// Raises the C library's threshold, as large tensors would that go to the pool now. Without it, tensors just below
+// kSmallest would be mapped, or their pages given back, each time.
+void raise_threshold() {
+  void* data = nullptr;
+  if (c_allocate(&data, 64, kMostMapped) == 0) c_release(data);
+}
+
 bool redirect() {
   c_allocate = reinterpret_cast<Allocate>(dlsym(RTLD_DEFAULT, "posix_memalign"));
   c_release = reinterpret_cast<Release>(dlsym(RTLD_DEFAULT, "free"));
   lent();
+  raise_threshold();
   return redirect_imports(
       kLibrary, {{"free", reinterpret_cast<void*>(&release)}, {"posix_memalign", reinterpret_cast<void*>(&allocate)}});
 }

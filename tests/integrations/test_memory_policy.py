@@ -187,3 +187,19 @@ def test_entering_and_leaving_around_an_epoch_costs_no_pages_and_keeps_less_than
         assert afterwards < resident - (100 << 20), how  # unpatch() gives back what was kept
         most_of_all.append(most)
     assert max(most_of_all) < trained("unpatched", epochs=3)[1] * 1.1
+
+
+def test_tensors_that_are_too_small_for_the_pool_stay_in_the_heap():
+    """The C library does not map and unmap them one by one."""
+    program = """
+import json
+import torch
+import onehop
+
+onehop.patch()
+data = torch.empty(3_900_000, dtype=torch.uint8).data_ptr()
+heap = next(line for line in open("/proc/self/maps") if line.endswith("[heap]\\n"))
+begin, end = (int(number, 16) for number in heap.split()[0].split("-"))
+print(json.dumps(begin <= data < end))
+"""
+    assert told(program)

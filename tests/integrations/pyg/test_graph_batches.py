@@ -189,6 +189,17 @@ def test_values_that_moved():
         assert_same(one, other)
 
 
+def test_values_that_get_gradients_later():
+    dataset = Graphs([graph(number) for number in range(GRAPHS)])
+    with onehop.patch():
+        batches(dataset)
+        dataset._data.x.requires_grad_()
+        found, ours = batches(dataset)
+    assert not ours
+    found[0].x.sum().backward()
+    assert dataset._data.x.grad is not None
+
+
 def test_graphs_that_were_cut_out_and_changed():
     dataset = Graphs([graph(number) for number in range(GRAPHS)])
     dataset[4].x.zero_()

@@ -262,6 +262,12 @@ def test_a_checkout_of_another_version_is_refused(small_checkout: Path) -> None:
         checkout(small_checkout)
 
 
+def test_torchs_source_is_taken_too(tmp_path: Path) -> None:
+    (tmp_path / "test").mkdir()
+    (tmp_path / "test" / "test_indexing.py").touch()
+    assert checkout(tmp_path) == tmp_path
+
+
 # The page of layers
 
 

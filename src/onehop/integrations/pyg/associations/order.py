@@ -199,17 +199,20 @@ def _run(
     made, before = first_step(x, weight, before, own_before, constant, task.run)
     changed = before is not own_before
     begin(task, layer, ("before" if before else "after") if changed else None)
-    alone = own is None or root is None
-    if before and not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == len(made):
-        # Both products are one step: the second is added to the first.
+    alone, autocast = own is None or root is None, torch.is_autocast_enabled(x.device.type)
+    # Then both products are one step: the second is added to the first.
+    joins = not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == task.graph.num_dst
+    if before and joins:
         return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
-    if changed and torch.is_autocast_enabled(x.device.type):
+    if changed and autocast:
         out = _in_own_dtype(task, made, weight, bias, before)
     elif before:
         out = product(made, weight, bias)
     else:
         task.x = made
         out = task.run() if bias is None else task.run() + bias
+    if joins and not autocast:
+        return product(own, root.weight, out)
     return out if alone else out + root(own)
 
 

@@ -117,7 +117,7 @@ class _Attribute:
 def _facts(values: Tensor, slices: Tensor) -> tuple[Any, ...]:
     """The places of an attribute's values and slices, and how often the slices had been written to."""
     where = values.data_ptr(), slices.data_ptr(), values.shape, slices.shape, values.dtype
-    return (*where, values.is_contiguous(), slices.is_contiguous(), slices._version)
+    return (*where, values.is_contiguous(), values.requires_grad, slices.is_contiguous(), slices._version)
 
 
 @dataclass(frozen=True, slots=True)
