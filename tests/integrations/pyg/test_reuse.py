@@ -8,6 +8,8 @@ from torch_geometric.nn import GCNConv, GINConv, SAGEConv, SGConv, SimpleConv
 
 import onehop
 from onehop import thresholds
+from onehop.graph.identity import CACHE
+from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.rules.plain import Aggregation
 
 NODES, EDGES, WIDTH = 300, 8_000, 160
@@ -203,3 +205,15 @@ def test_what_is_kept_dies_with_the_features(edge_index):
 def test_explain_says_so(x, edge_index):
     with onehop.patch():
         assert "kept while the features do not change" in str(onehop.explain(LAYERS["SAGE"](), x, edge_index))
+
+
+@pytest.mark.usefixtures("ordinary_bounds")
+def test_nothing_is_kept_over_graphs_that_are_new_each_time(x, edge_index):
+    layer = LAYERS["SAGE"]()
+    with onehop.patch():
+        for _ in range(4):
+            results(layer, x, edge_index.clone())
+        assert CACHE.find(x, reuse._AGGREGATES) is None
+        for _ in range(2):
+            results(layer, x, edge_index)
+        assert CACHE.find(x, reuse._AGGREGATES) is not None

@@ -1,8 +1,8 @@
 """The operators of pyg-lib for products by type, softmax of segments, sorts, and pairs of gathered rows.
 
-PyG itself calls them where flags say so, and under the patch it need not: ``HeteroLinear``, ``RGCNConv``,
-``softmax`` and ``index_sort`` run on onehop's operators already, and ``HeteroDictLinear`` multiplies type by
-type, which is as fast. So no flag is set; the operators are there for programs that call ``torch.ops.pyg``.
+PyG's own layers seldom call them: ``HeteroLinear``, ``RGCNConv``, ``softmax`` and ``index_sort`` run on
+onehop's operators already, and ``HeteroDictLinear`` multiplies type by type, which is as fast. They are there
+for programs that call ``torch.ops.pyg``.
 """
 
 import operator

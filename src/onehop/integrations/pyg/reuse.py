@@ -1,7 +1,7 @@
 """Keeps aggregates of constant features: in full-batch training the first layer's are the same every epoch.
 
-Features that need no gradient are marked at their first use, and their aggregate is kept at the second. From
-then on layers get copies of it, which share its memory until one of them is written to
+Features that need no gradient are marked at their first use, as is the graph, and their aggregate is kept at
+the second. From then on layers get copies of it, which share its memory until one of them is written to
 (:mod:`onehop.graph.lending`). This holds while neither the features nor the weights have been written to: by
 their version counters, and by fingerprints of their contents, which detect writes that bypass the counters.
 
@@ -94,8 +94,10 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
 
 
 def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tensor) -> None:
-    """Keeps a copy of the aggregate of features that were met often enough."""
-    if not _met_before(x):
+    """Keeps a copy of the aggregate of features that were met often enough, over a graph that was met too."""
+    new = thresholds.now.meetings > 1 and _MET not in graph.derived
+    note_graph(graph)
+    if not _met_before(x) or new:
         return
     before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
     # Graphs of mini-batches are not used again.
@@ -112,6 +114,11 @@ def _met_before(x: Tensor) -> bool:
         return True
     CACHE.store(x, _MET, True)
     return False
+
+
+def note_graph(graph: Graph) -> None:
+    """Notes that something was aggregated over a graph: most graphs of mini-batches are new in each step."""
+    graph.derived[_MET] = True
 
 
 def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:

@@ -201,7 +201,9 @@ def _run(
     begin(task, layer, ("before" if before else "after") if changed else None)
     alone, autocast = own is None or root is None, torch.is_autocast_enabled(x.device.type)
     # Then both products are one step: the second is added to the first.
-    joins = not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == task.graph.num_dst
+    joins = (
+        not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == task.graph.num_dst
+    )
     if before and joins:
         return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
     if changed and autocast:

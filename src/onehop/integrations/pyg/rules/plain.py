@@ -123,6 +123,8 @@ class Aggregation:
         out = self.computed()
         if constant:
             reuse.keep(x, factor, self.graph, self.reduce, out)
+        else:
+            reuse.note_graph(self.graph)
         return out
 
     def computed(self) -> Tensor:
