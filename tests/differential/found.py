@@ -43,6 +43,13 @@ FOUND: dict[str, Program] = {
         features=(Features(layout="columns", seed=467),),
         nodes=2,
     ),
+    "autocast takes messages of one number an edge": Program(
+        steps=(Call(context="autocast"),),
+        models=(Model(layers=(Layer(out=6), Layer("Executed", (("node_dim", 1),)))),),
+        features=(Features(layout="columns", grad="leaf", seed=394),),
+        width=1,
+        seed=21656,
+    ),
     # What is kept for constant features is handed out.
     "two calls on constant features share no memory": Program(
         steps=(Call(times=3),), models=_of("SimpleConv")

@@ -223,8 +223,9 @@ class Alter(Spec):
 
     def run(self, world: World) -> None:
         """Changes."""
-        if self.how == "other numbers":
-            world.forget_recorded()  # what runs again in the backward pass would find them
+        # What runs again in the backward pass would find them.
+        if self.how == "other numbers" or (self.how == "other attributes" and world.checkpointed):
+            world.forget_recorded()
         ALTERATIONS[self.how](world.model(self.model))
         world.optimisers.pop(self.model % len(world.models), None)
 

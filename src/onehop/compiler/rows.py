@@ -111,13 +111,20 @@ class BlockRows(Rows):
 
     def of(self, numbers: Tensor, reduce: str) -> Tensor:
         """Sum, mean, max or min of one number for each of the messages'."""
-        return aggregate(self.graph, numbers, reduce=reduce)
+        return _over(self.graph, numbers, reduce)
 
     def spread(self, rows: Tensor) -> Tensor:
         """For every edge, its row."""
         if self._turned is None:
             self._turned = self.graph.transpose()
-        return aggregate(self._turned, rows)
+        return _over(self._turned, rows, "sum")
+
+
+def _over(graph: Graph, rows: Tensor, reduce: str) -> Tensor:
+    """Aggregates rows, or single numbers: [n, ...]."""
+    if rows.dim() > 1:
+        return aggregate(graph, rows, reduce=reduce)
+    return aggregate(graph, rows.unsqueeze(1), reduce=reduce).squeeze(1)
 
 
 class CompiledRows(Rows):
