@@ -26,6 +26,8 @@ from onehop.ops.contexts import saving_is_watched
 
 # Features may take one part in so many of the cache, so that their aggregates do not displace the graphs.
 _LARGEST_SHARE = 8
+OVER = "features were aggregated"
+"""Key in what is derived from a graph. Most graphs of mini-batches are new in each step."""
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 
@@ -95,8 +97,8 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
 
 def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tensor) -> None:
     """Keeps a copy of the aggregate of features that were met often enough, over a graph that was met too."""
-    new = thresholds.now.meetings > 1 and _MET not in graph.derived
-    note_graph(graph)
+    new = thresholds.now.meetings > 1 and OVER not in graph.derived
+    graph.derived[OVER] = True
     if not _met_before(x) or new:
         return
     before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
@@ -114,11 +116,6 @@ def _met_before(x: Tensor) -> bool:
         return True
     CACHE.store(x, _MET, True)
     return False
-
-
-def note_graph(graph: Graph) -> None:
-    """Notes that something was aggregated over a graph: most graphs of mini-batches are new in each step."""
-    graph.derived[_MET] = True
 
 
 def _of_factor(factor: Tensor | None) -> tuple[int, torch.dtype] | None:

@@ -124,7 +124,7 @@ class Aggregation:
         if constant:
             reuse.keep(x, factor, self.graph, self.reduce, out)
         else:
-            reuse.note_graph(self.graph)
+            self.graph.derived[reuse.OVER] = True
         return out
 
     def computed(self) -> Tensor:
