@@ -38,6 +38,16 @@ class Own(MessagePassing):
         return out if edge_attr is None else out * edge_attr
 
 
+class OneEnd(MessagePassing):
+    """A message of the sources alone."""
+
+    def forward(self, x: Any, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j.tanh()
+
+
 class Attention(MessagePassing):
     """GATv2's attention with the dimension of the nodes by its name."""
 
@@ -277,3 +287,14 @@ def test_few_nodes_of_many_signals(gradients_of):
     expected = gradients_of(model, lambda m, x: m(x, edge_index), x=x)
     with onehop.patch():
         assert_same(gradients_of(model, lambda m, x: m(x, edge_index), x=x), expected)
+
+
+@pytest.mark.parametrize("leading", [((), (2,)), ((2,), ()), ((2,), (3,)), ((2,), (2,))])
+def test_an_end_that_is_not_read_gives_the_result_no_dimension(leading, edge_index):
+    layer = OneEnd()
+    x = tuple(torch.randn(*sizes, NODES, WIDTH) for sizes in leading)
+    expected = layer(x, edge_index)
+    assert expected.shape == (*leading[0], NODES, WIDTH)
+    with onehop.patch():
+        found = layer(x, edge_index)
+    torch.testing.assert_close(found, expected)

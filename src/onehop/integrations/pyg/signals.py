@@ -133,8 +133,11 @@ def folded(
     lifted = {each.name[:-2] for each in message if each.name.endswith(("_i", "_j"))} & kwargs.keys()
     places = {id(t): _place(t, dim) for name in lifted for t in _tensors(kwargs[name])}
     # What has no dimension in front of the nodes is the same for all signals.
-    found = {t.shape[: places[id(t)]] for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]}
-    need(found, SIGNALS)
+    several = [t for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]]
+    # An end that the message does not read gives its result no dimension.
+    read = _read(layer, message, kwargs)
+    need(any(t is each for t in several for each in read), SIGNALS)
+    found = {t.shape[: places[id(t)]] for t in several}
     need(len(found) == 1, _DIFFER)
     leading = found.pop()
     count = math.prod(leading)
@@ -180,6 +183,18 @@ def _tensors(operand: Any) -> list[Tensor]:
     pair = operand if isinstance(operand, tuple | list) else (operand,)
     found = [each for each in pair if isinstance(each, Tensor)]
     need(all(is_plain(t) and t.layout is torch.strided for t in found) and not wraps(*found), SIGNALS)
+    return found
+
+
+def _read(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, Any]) -> list[Any]:
+    """The operands of nodes that a message reads, each at its end of the edges."""
+    found, sending = [], 0 if layer.flow == "source_to_target" else 1
+    for name in (each.name for each in message if each.name.endswith(("_i", "_j"))):
+        value = kwargs.get(name[:-2])
+        if isinstance(value, tuple | list):
+            need(len(value) == _PAIR)
+            value = value[sending if name.endswith("_j") else 1 - sending]
+        found.append(value)
     return found
 
 
