@@ -1,11 +1,12 @@
 """Signals, returned edges, small graphs and explainers, as others build on PyG, with and without the patch.
 
-    python -m benchmarks.layers.bench_built_on_pyg [--cases signals,returned,batches,explainers]
+    python -m benchmarks.layers.bench_built_on_pyg [--cases signals,returned,loading,batches,explainers]
                                                    [--scale 1.0] [--rounds 5] [--json FILE]
 
 ``signals``: one aggregation over 207 to 2,000 nodes of 8 edges each, for 48 to 192 signals of width 32: a
 weighted sum, a mean, a maximum, attention. ``returned``: a block of a mesh model, whose edges are kept and
-summed. ``batches``: steps of three layers on batches of small graphs, with loading and the optimiser's step.
+summed. ``loading``: batches of small graphs from a ``DataLoader``. ``batches``: steps of three layers on
+them, with loading and the optimiser's step.
 ``explainers``: a GNNExplainer of five steps, and a step of PGExplainer, on a graph of ogbn-arxiv's size.
 
 Results and gradients are compared before both ways take turns; each case has a process of its own.
@@ -161,6 +162,13 @@ def of_mesh(order: Row) -> Call:
     return _differentiated(lambda: list(layer(x, edges, attr)), [x, attr, *layer.parameters()])
 
 
+def of_loading(order: Row) -> Call:
+    """The batches of an epoch."""
+    graphs, nodes = order["size"]
+    loader = DataLoader(Graphs(STEPS * graphs, nodes), _scaled(graphs, order))
+    return lambda: [each for batch in loader for each in (batch.x, batch.edge_index, batch.batch + 1)]
+
+
 def of_batches(order: Row) -> Call:
     """Steps of an epoch, from the same parameters each time."""
     graphs, nodes = order["size"]
@@ -234,6 +242,7 @@ def _differentiated(call: Call, operands: list[Tensor]) -> Call:
 KINDS: dict[str, Callable[[Row], Call]] = {
     "signals": of_signals,
     "returned": of_mesh,
+    "loading": of_loading,
     "batches": of_batches,
     "explainers": of_explainers,
 }
@@ -255,6 +264,9 @@ def _orders(case: str) -> Iterator[tuple[str, Row]]:
     elif case == "returned":
         for nodes, edges, width in MESHES:
             yield f"mesh, {nodes:,} nodes, {edges:,} edges, {width}", {"size": (nodes, edges, width)}
+    elif case == "loading":
+        for graphs, nodes in BATCHES:
+            yield f"loading, {graphs} graphs of {nodes} nodes", {"size": (graphs, nodes)}
     elif case == "batches":
         for how in LAYERS:
             for graphs, nodes in BATCHES:

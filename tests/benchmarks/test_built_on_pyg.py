@@ -23,7 +23,7 @@ def test_cases_are_printed_and_written(tmp_path: Path) -> None:
     assert all(row["case"] in done.stdout for row in results)
 
 
-@pytest.mark.parametrize("case", ["signals", "batches"])
+@pytest.mark.parametrize("case", ["signals", "loading", "batches"])
 def test_cases_of_many_kinds(case: str) -> None:
     from benchmarks.layers import bench_built_on_pyg as bench
 
