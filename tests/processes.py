@@ -130,7 +130,8 @@ class Forked:
     def kill(self) -> None:
         """Kills it, unless it has ended."""
         if self.returncode is None:
-            os.kill(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
             self.wait()
 
 

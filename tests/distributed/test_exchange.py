@@ -31,7 +31,7 @@ def test_rows_that_cannot_be_posted_end_the_job_with_a_reason(
     with pytest.raises(CommunicationError) as caught:
         exchange.values(torch.ones(3, 4))
     message = str(caught.value)
-    assert message.startswith("rank 0, posting rows to ranks [1, 2]: another process ended or did not answer")
+    assert message.startswith("rank 0, exchanging rows with ranks [1, 2]: another process ended or did not ")
     assert "(torch: Connection closed by peer)" in message
     assert "start it again from its last checkpoint." in message
     traffic = exchange.traffic

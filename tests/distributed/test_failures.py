@@ -3,11 +3,12 @@
 import re
 import signal
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from tests.distributed.launch import ended, start
+from tests.distributed.launch import start
 
 WHERE = {
     "forward": "exchanging rows with ranks",
@@ -15,6 +16,22 @@ WHERE = {
     "backward": "",  # in either of these two
     "gradients": "adding up values of all ranks",
 }
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., list[Any]]]:
+    """Starts the ranks of one test; those that still run after it are killed."""
+    begun: list[Any] = []
+
+    def ranks(processes: int, *arguments: str) -> list[Any]:
+        begun.extend(start("failing_worker.py", processes, *arguments))
+        return begun
+
+    yield ranks
+    for process in begun:
+        if process.returncode is None:
+            process.kill()
+            process.communicate()
 
 
 def survivors(processes: list[Any], lost: int) -> list[str]:
@@ -36,9 +53,9 @@ def sentence(errors: str, rank: int) -> str:
 
 
 @pytest.mark.parametrize(("how", "where"), [*(("kill", where) for where in WHERE), ("raise", "backward")])
-def test_a_rank_that_ends_is_named(how: str, where: str) -> None:
+def test_a_rank_that_ends_is_named(begin: Callable[..., list[Any]], how: str, where: str) -> None:
     # Half an hour is the timeout, and the test's patience is less: a closed connection is seen at once.
-    processes = start("failing_worker.py", 3, how, "1", where, "1800")
+    processes = begin(3, how, "1", where, "1800")
     for rank, errors in zip((0, 2), survivors(processes, lost=1), strict=True):
         text = sentence(errors, rank)
         assert text.startswith(f"rank {rank}, {WHERE[where]}"), text
@@ -54,30 +71,25 @@ def test_a_rank_that_ends_is_named(how: str, where: str) -> None:
         assert processes[1].returncode != 0
 
 
-def test_the_first_rank_may_be_the_one_that_is_lost() -> None:
+def test_the_first_rank_may_be_the_one_that_is_lost(begin: Callable[..., list[Any]]) -> None:
     # It holds the store that the processes met at.
-    processes = start("failing_worker.py", 3, "kill", "0", "backward", "1800")
+    processes = begin(3, "kill", "0", "backward", "1800")
     for rank, errors in zip((1, 2), survivors(processes, lost=0), strict=True):
         assert f"rank 0 (process {processes[0].pid} on " in sentence(errors, rank)
-    ended(processes[:1])
 
 
-def test_a_rank_that_is_stopped_is_named() -> None:
-    processes = start("failing_worker.py", 3, "stop", "1", "forward", "5")
-    try:
-        for rank, errors in zip((0, 2), survivors(processes, lost=1), strict=True):
-            text = sentence(errors, rank)
-            assert re.search(rf"rank 1 \(process {processes[1].pid} on \S+\) is stopped", text), text
-            assert "Find out what stopped a process" in text
-            assert "start it again from its last checkpoint" in text
-    finally:
-        processes[1].kill()
-        processes[1].communicate()
+def test_a_rank_that_is_stopped_is_named(begin: Callable[..., list[Any]]) -> None:
+    processes = begin(3, "stop", "1", "forward", "5")
+    for rank, errors in zip((0, 2), survivors(processes, lost=1), strict=True):
+        text = sentence(errors, rank)
+        assert re.search(rf"rank 1 \(process {processes[1].pid} on \S+\) is stopped", text), text
+        assert "Find out what stopped a process" in text
+        assert "start it again from its last checkpoint" in text
 
 
-def test_a_rank_that_does_not_answer_is_told_from_one_that_is_lost() -> None:
-    begin = time.monotonic()
-    processes = start("failing_worker.py", 2, "hang", "1", "backward", "5")
+def test_a_rank_that_does_not_answer_is_told_from_one_that_is_lost(begin: Callable[..., list[Any]]) -> None:
+    before = time.monotonic()
+    processes = begin(2, "hang", "1", "backward", "5")
     (errors,) = survivors(processes, lost=1)
     text = sentence(errors, 0)
     assert "did not answer within the timeout of init_process_group" in text
@@ -85,4 +97,4 @@ def test_a_rank_that_does_not_answer_is_told_from_one_that_is_lost() -> None:
     assert "still runs, and may be at another place of the program" in text
     processes[1].communicate()  # closes its input, which ends it
     assert processes[1].returncode == 4
-    assert time.monotonic() - begin < 600
+    assert time.monotonic() - before < 600

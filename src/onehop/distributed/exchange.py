@@ -121,7 +121,7 @@ class Exchange:
         try:
             works = dist.batch_isend_irecv(operations) if operations else []
         except RuntimeError as error:
-            raise failed(f"posting rows to ranks {sorted(peers)}", error) from error
+            raise failed(f"exchanging rows with ranks {sorted(peers)}", error) from error
         self.traffic = Traffic(
             self.traffic.sent_bytes + out.nbytes,
             self.traffic.received_bytes + received.nbytes,
