@@ -35,6 +35,7 @@ FUNCTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
     "index": lambda x, i, wide, nodes: x[i],
     "index_select": lambda x, i, wide, nodes: x.index_select(0, i),
     "gather": lambda x, i, wide, nodes: x.gather(0, wide),
+    "mask": lambda m, i, wide, nodes: m[i < nodes // 2],
     "index_add": lambda m, i, wide, nodes: _zeros(m, nodes).index_add(0, i, m),
     "scatter_add": lambda m, i, wide, nodes: _zeros(m, nodes).scatter_add(0, wide, m),
     "scatter_reduce_mean": lambda m, i, wide, nodes: _reduced(m, wide, nodes, "mean"),
@@ -46,6 +47,7 @@ OF_EDGES: dict[str, Callable[[Tensor, Tensor, int], object]] = {
     "coalesce": lambda edges, weight, nodes: utils.coalesce(edges, num_nodes=nodes),
     "coalesce_weights": lambda edges, weight, nodes: utils.coalesce(edges, weight, num_nodes=nodes),
     "to_undirected": lambda edges, weight, nodes: utils.to_undirected(edges, num_nodes=nodes),
+    "remove_self_loops": lambda edges, weight, nodes: utils.remove_self_loops(edges, weight),
     "sort_edge_index": lambda edges, weight, nodes: utils.sort_edge_index(edges, num_nodes=nodes),
     "is_undirected": lambda edges, weight, nodes: utils.is_undirected(edges, num_nodes=nodes),
     "contains_isolated_nodes": lambda edges, weight, nodes: utils.contains_isolated_nodes(
@@ -74,7 +76,7 @@ def of_torch(order: Row) -> Call:
     wide = index.unsqueeze(1).expand(-1, order["width"])
     rows = nodes if order["case"] in GATHERS else order["edges"]
     x = torch.randn(rows, order["width"], requires_grad=True)
-    grad = torch.randn(order["edges"] if order["case"] in GATHERS else nodes, order["width"])
+    grad = torch.randn_like(function(x, index, wide, nodes))
 
     def once() -> list[Tensor]:
         out = function(x, index, wide, nodes)

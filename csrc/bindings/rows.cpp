@@ -1,7 +1,8 @@
-// Rows by their numbers, and rows of chosen graphs.
+// Rows by their numbers, rows of chosen graphs, and rows under a mask.
 #include "calls.hpp"
 #include "onehop/joining.hpp"
 #include "onehop/mapped_rows.hpp"
+#include "onehop/masked.hpp"
 
 namespace {
 
@@ -15,6 +16,7 @@ void run(const onehop::RowsArgs& call) {
 void bind_rows(nanobind::module_& m) {
   using onehop::ChosenGraphs;
   using onehop::GraphRows;
+  using onehop::MaskedRows;
   using onehop::RowsArgs;
   Call<RowsArgs>(m, "RowsCall")
       .field<&RowsArgs::dtype>("dtype")
@@ -47,6 +49,21 @@ void bind_rows(nanobind::module_& m) {
         return onehop::join_rows(chosen, all, static_cast<const int64_t*>(at(bounds)),
                                  static_cast<const int64_t*>(at(added)), at(out));
       },
+      Released());
+  Call<MaskedRows>(m, "MaskedRows")
+      .field<&MaskedRows::mask>("mask")
+      .field<&MaskedRows::rows>("rows")
+      .field<&MaskedRows::blocks>("blocks")
+      .field<&MaskedRows::row_bytes>("row_bytes")
+      .field<&MaskedRows::threads>("threads");
+  m.def("count_true", &onehop::count_true, Released());
+  m.def(
+      "take_masked",
+      [](const MaskedRows& masked, Address from, Address to) { onehop::take_masked(masked, at(from), at(to)); },
+      Released());
+  m.def(
+      "put_masked",
+      [](const MaskedRows& masked, Address from, Address to) { onehop::put_masked(masked, at(from), at(to)); },
       Released());
   m.def("write_graphs", [](Address bounds, int64_t count, Address graphs) {
     onehop::write_graphs(static_cast<const int64_t*>(at(bounds)), count, static_cast<int64_t*>(at(graphs)));

@@ -15,6 +15,7 @@ import onehop
 from onehop import thresholds
 from onehop.graph import build
 from onehop.integrations.torch import indexing
+from onehop.ops import masked
 from tests.pairs import pairwise
 
 ROWS, ENTRIES = 11, 60
@@ -49,6 +50,8 @@ def served(monkeypatch):
         monkeypatch.setattr(
             indexing, name, lambda *args, name=name, real=real, **kw: found.append(name) or real(*args, **kw)
         )
+    real = masked.taken
+    monkeypatch.setattr(masked, "taken", lambda *args: found.append("taken") or real(*args))
     return found
 
 
@@ -157,6 +160,63 @@ def test_gathers(name, index, shape, needs, served):
     assert served == ["gathered"]
 
 
+ODD = torch.arange(ROWS) % 2 == 1
+TRUE_ENTRIES = {
+    "some": ODD,
+    "all": ODD | True,
+    "none": ODD & False,
+    "strided": torch.stack([ODD, ~ODD], 1)[:, 0],
+    "other bytes than 1": (ODD.to(torch.uint8) * 2).view(torch.bool),
+}
+MASKED = {
+    "x[m]": lambda x, m, dim: behind(x, dim, m) if dim else x[m],
+    "x[m, ...]": lambda x, m, dim: behind(x, dim, m, ...),
+    "x[..., m, :]": lambda x, m, dim: x[(..., m, *[slice(None)] * (x.dim() - dim - 1))],
+    "of all dimensions": lambda x, m, dim: x[entries(m, x, dim).expand(x.shape)],
+    "of the last ones": lambda x, m, dim: (
+        x[..., m] if dim == x.dim() - 1 else behind(x, dim, m[:, None].expand(x.shape[dim : dim + 2]))
+    ),
+    "of the last ones, behind an ellipsis": lambda x, m, dim: x[
+        (..., m.view(-1, *[1] * (x.dim() - dim - 1)).expand(x.shape[dim:]))
+    ],
+}
+
+
+@pairwise(name=list(MASKED), mask=list(TRUE_ENTRIES), shape=list(SHAPES), needs=[True, False])
+def test_masks(name, mask, shape, needs, served):
+    m, x, dim = TRUE_ENTRIES[mask], operand(shape, ROWS).requires_grad_(needs), SHAPES[shape][0]
+    expected = outcome(lambda x: MASKED[name](x, m, dim), x)
+    with onehop.patch(), thresholds.lifted():
+        same(outcome(lambda x: MASKED[name](x, m, dim), x), expected)
+    assert served == ["taken"]
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float16, torch.float32, torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool],
+    ids=str,
+)
+@pytest.mark.parametrize("columns", [1, 3, 70])
+@pytest.mark.parametrize("rows", [1, 1023, 1024, 1025, 5000])
+def test_masks_of_many_rows(rows, columns, dtype, served):
+    generator = torch.Generator().manual_seed(rows)
+    x = torch.randn(2, rows, columns, generator=generator).mul(3).abs().to(dtype)
+    x.requires_grad_(x.is_floating_point() or x.is_complex())
+    mask = torch.rand(rows, generator=generator) < 0.4
+    mask[: rows // 3] = False
+
+    def run(x):
+        out = x[:, mask]
+        grads = torch.autograd.grad(out, x, out.detach().cos()) if x.requires_grad else ()
+        return [out.detach(), *grads]
+
+    expected = run(x)
+    with onehop.patch(), thresholds.lifted():
+        found = run(x)
+    assert all(map(torch.equal, found, expected))
+    assert served == ["taken"]
+
+
 @pairwise(
     name=list(SCATTERS),
     index=list(INDICES),
@@ -246,7 +306,10 @@ LEFT = {
     "a list of numbers that are tensors": lambda: torch.tensor([X[0, 0], X[1, 1]]),
     "an integer": lambda: X[3],
     "a slice": lambda: X[2:5],
-    "a mask": lambda: X[X[:, 0] > 0],
+    "a mask and a number": lambda: X[X[:, 0] > 0, 0],
+    "two masks": lambda: X[X[:, 0] > 0, X[0] > 0],
+    "a mask that is a number": lambda: X[torch.tensor(True)],
+    "a mask of what is turned": lambda: numbers(4, ROWS).t()[ODD],
     "a list": lambda: X[[1, 2, 2]],
     "None": lambda: X[None],
     "two indices": lambda: X[ANY[:4], ANY[:4] % 4],
@@ -307,6 +370,9 @@ def leaf() -> Tensor:
 
 ERRORS = {
     "too large": lambda: X[ANY + ROWS],
+    "a mask that is too long": lambda: X[torch.ones(ROWS + 1, dtype=torch.bool)],
+    "a mask that is too short": lambda: X[:, torch.ones(3, dtype=torch.bool)],
+    "a mask and too many dimensions": lambda: X[X > 0, :],
     "too small": lambda: X[ANY - 2 * ROWS],
     "too large, of columns": lambda: X[:, ANY],
     "no such dimension": lambda: X.index_select(2, ANY),
@@ -319,6 +385,7 @@ ERRORS = {
     "too many": lambda: X[ANY, :, :],
     "rows that are too many": lambda: X.index_add(0, ANY[:5], V),
     "another dtype": lambda: X.index_add(0, ANY, V.float()),
+    "a mask that is written to": lambda: _mask_written_to(),
     "a leaf": lambda: leaf().index_add_(0, ANY, V),
     "a view of a leaf": lambda: leaf()[:].scatter_add_(0, columns(ANY, 4), V),
     "a leaf that is reduced into": lambda: leaf().scatter_reduce_(0, columns(ANY, 4), V, "mean"),
@@ -331,6 +398,13 @@ ERRORS = {
     "a wrong name": lambda: X.index_select(0, ANY, columns=3),
     "another reduction": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "median"),
 }
+
+
+def _mask_written_to() -> None:
+    mask = ODD.clone()
+    out = leaf()[mask]
+    mask[0] = True
+    out.sum().backward()
 
 
 def _overlapping() -> Tensor:
@@ -352,7 +426,7 @@ def test_errors_are_torchs(name, served):
 
 def step(x: Tensor, v: Tensor) -> Tensor:
     out = torch.zeros(ROWS, 4, dtype=x.dtype).scatter_add(0, columns(ANY, 4), x[ANY] * v)
-    return out.scatter_reduce(0, columns(SORTED, 4), v, "mean").index_select(0, ANY)
+    return out.scatter_reduce(0, columns(SORTED, 4), v, "mean")[ODD].index_select(0, ANY // 3)
 
 
 CONTEXTS = {

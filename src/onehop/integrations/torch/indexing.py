@@ -1,6 +1,6 @@
 """torch's own gathers and scatters: rows by an index, and back, over the graph of the index.
 
-Served are ``x[index]`` with one index in any position, ``index_select``, ``gather``, ``index_add``,
+Served are ``x[index]`` with one index or mask in any position, ``index_select``, ``gather``, ``index_add``,
 ``scatter_add`` and ``scatter_reduce``, as functions and as methods, in place and not, along any dimension,
 and ``segment_reduce``. Where torch takes an index of entries, it must be an index of rows that is expanded.
 Each function here has the arguments of torch's, and returns None where torch's code has to run.
@@ -20,6 +20,7 @@ from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
+from onehop.ops import masked
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
@@ -34,6 +35,8 @@ _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 # torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
 COST = 4
+# So many times sooner than an index, a mask pays.
+_COST_OF_MASKS = 64
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
@@ -41,20 +44,26 @@ _unsafe_view = torch.ops.aten._unsafe_view.default
 Body = Callable[..., Tensor | None]
 
 
-def may_pay(x: Any, index: Any) -> bool:
-    """Return whether a call may be served: what is seen at once, by types first."""
-    # A row has at most all numbers of x.
-    return (
-        not torch.compiler.is_compiling()
-        and type(x) in PLAIN
-        and index.numel() * x.numel() * COST >= thresholds.now.index_numbers
-        and x.dtype in FLOATS
-        and index.dtype in _INTEGERS
-        # Before anything is computed, which a trace would see. Not whether gradients come in batches:
-        # checkpoints run a forward pass again then, as it ran before.
-        and context_reason() is None
-        and not running.specification
-    )
+def may_pay(x: Any, index: Any, masks: bool = False) -> bool:
+    """Return whether a call may be served: what is seen at once, by types first.
+
+    Args:
+        x: The rows.
+        index: The index.
+        masks: Whether the index may be a mask.
+    """
+    if torch.compiler.is_compiling() or type(x) not in PLAIN:
+        return False
+    numbers, least = x.numel(), thresholds.now.index_numbers
+    if masks and index.dtype is torch.bool:
+        # A mask has no graph that would have to be made. Recorded, it takes longer by a function of Python's.
+        pays = numbers * (_COST_OF_MASKS if is_recorded(x) else 4 * _COST_OF_MASKS) >= least
+    else:
+        # A row has at most all numbers of x.
+        pays = index.numel() * numbers * COST >= least and x.dtype in FLOATS and index.dtype in _INTEGERS
+    # Before anything is computed, which a trace would see. Not whether gradients come in batches: checkpoints
+    # run a forward pass again then, as it ran before.
+    return pays and context_reason() is None and not running.specification
 
 
 def pays(numbers: int, costly: bool = False) -> bool:
@@ -76,8 +85,9 @@ def is_recorded(x: Tensor) -> bool:
 
 
 def subscript(x: Tensor, key: Any, index: Tensor) -> Tensor | None:
-    """``x[key]`` for a key of one index, and of whole dimensions else, such as ``x[:, index]``."""
-    dim = 0
+    """``x[key]`` for a key of one index or mask, and of whole dimensions else, such as ``x[:, index]``."""
+    dim, is_mask = 0, index.dtype is torch.bool
+    chosen = index.dim() if is_mask else 1
     if type(key) is tuple:
         dim = next(place for place, each in enumerate(key) if each is index)
         kinds = [type(each) for each in (*key[:dim], *key[dim + 1 :])]
@@ -85,12 +95,23 @@ def subscript(x: Tensor, key: Any, index: Tensor) -> Tensor | None:
         # Of the others each is a slice, but for one ellipsis.
         if len(kinds) - len(slices) > kinds.count(EllipsisType) or kinds.count(EllipsisType) > 1:
             return None
-        if len(slices) >= x.dim() or any(each != _ALL for each in slices):
+        if len(slices) + chosen > x.dim() or any(each != _ALL for each in slices):
             return None
         if EllipsisType in kinds[:dim]:
-            dim += x.dim() - len(key)
+            dim += x.dim() - len(key) + 1 - chosen
+    if is_mask:
+        return _masked(x, dim, index)
     # torch makes a view of one row where the index is a number.
     return _taken(x, dim, index) if index.dim() else None
+
+
+def _masked(x: Tensor, dim: int, mask: Tensor) -> Tensor | None:
+    """The rows along the dimensions of a mask where it is true; None where torch's code has to run."""
+    if not mask.dim() or x.shape[dim : dim + mask.dim()] != mask.shape:
+        return None
+    if not (is_memory(x) and is_memory(mask) and x.is_contiguous()):
+        return None
+    return masked.taken(x, mask.contiguous(), dim)
 
 
 def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:

@@ -99,7 +99,7 @@ def _subscript(x: Any, key: Any) -> Tensor | None:
     index = key if type(key) is Tensor else next(each for each in key if type(each) is Tensor)
     if _modes() or _is_tracing() or index.numel() < thresholds.now.index_entries:
         return None
-    if not indexing.may_pay(x, index):
+    if not indexing.may_pay(x, index, masks=True):
         return None
     out = indexing.subscript(x, key, index)
     if patch_table.counter is not None:

@@ -1,0 +1,88 @@
+"""Rows where a mask is true, ``x[mask]``, and their gradients: no list of their numbers is made."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import native
+from onehop.native import address, extension
+from onehop.ops.contexts import has_memory
+
+
+def taken(x: Tensor, mask: Tensor, dim: int = 0) -> Tensor:
+    """``x[mask]``: the rows of a dense tensor in the CPU's memory where a mask is true.
+
+    Args:
+        x: [..., *M, ...], without gaps. Differentiable.
+        mask: [*M], bool, without gaps.
+        dim: The dimension of ``x`` that is the first of the mask.
+
+    Returns:
+        [..., n, ...] for n true entries.
+    """
+    if x.requires_grad and torch.is_grad_enabled():
+        out: Tensor = _Taken.apply(x, mask, dim)  # type: ignore[no-untyped-call]
+        return out
+    return _take(x, mask, dim)
+
+
+def _take(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    call = _call(x.shape, x.element_size(), mask, dim)
+    shape = (*x.shape[:dim], extension.count_true(call), *x.shape[dim + mask.dim() :])
+    out = torch.empty(shape, dtype=x.dtype, device="cpu")
+    extension.take_masked(call, address(x), address(out))
+    return out
+
+
+def _put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
+    """[..., *M, ...]: rows, [..., n, ...], where the mask is true, and zeros elsewhere."""
+    out = torch.empty(shape, dtype=rows.dtype, device="cpu")
+    call = _call(shape, rows.element_size(), mask, dim)
+    extension.put_masked(call, address(rows.contiguous()), address(out))
+    return out
+
+
+def _call(shape: torch.Size, entry_bytes: int, mask: Tensor, dim: int) -> Any:
+    call = extension.MaskedRows()
+    call.mask, call.rows = address(mask), mask.numel()
+    call.blocks = math.prod(shape[:dim])
+    call.row_bytes = math.prod(shape[dim + mask.dim() :]) * entry_bytes
+    call.threads = native.threads()
+    return call
+
+
+class _Taken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, dim: int) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.dim, ctx.shape = dim, x.shape
+        return _take(x, mask, dim)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (mask,) = ctx.saved_tensors
+        if has_memory(grad):
+            return _Put.apply(grad, mask, ctx.dim, ctx.shape), None, None  # type: ignore[no-untyped-call]
+        # A batch of gradients, or what is watched.
+        entries = mask.flatten()
+        shape = (*ctx.shape[: ctx.dim], entries.numel(), *ctx.shape[ctx.dim + mask.dim() :])
+        rows = grad.new_zeros(shape).index_add(ctx.dim, entries.nonzero().squeeze(1), grad)
+        return rows.reshape(ctx.shape), None, None
+
+
+class _Put(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.dim = dim
+        return _put(rows, mask, dim, shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (mask,) = ctx.saved_tensors
+        if has_memory(grad):
+            return taken(grad.contiguous(), mask, ctx.dim), None, None, None
+        entries = grad.flatten(ctx.dim, ctx.dim + mask.dim() - 1)
+        return entries.index_select(ctx.dim, mask.flatten().nonzero().squeeze(1)), None, None, None
