@@ -22,7 +22,7 @@ from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
-from onehop.integrations.torch.indexing import is_recorded, pays
+from onehop.integrations.torch.indexing import cost_of, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
@@ -51,8 +51,9 @@ def scatter(
     """Reduces the rows of an index; None where PyG's code has to run."""
     if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    is_extremum = _OF_SCATTER[reduce] in ("max", "min")
-    if not pays(src.numel(), is_extremum and is_recorded(src)) or src.dim() < _MATRIX:
+    # PyG's mean is a sum, divided.
+    by = "sum" if reduce == "mean" else _OF_SCATTER[reduce]
+    if not pays(src.numel(), cost_of(src, by)) or src.dim() < _MATRIX:
         return None
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None

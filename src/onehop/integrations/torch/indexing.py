@@ -33,8 +33,8 @@ _ALL = slice(None)
 _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
-# torch spends at least so many times as long on the gradients of gathers, means and extrema as on sums.
-COST = 4
+# torch spends at least so many times as long on gradients of gathers and means, and of extrema, as on sums.
+COST, COST_OF_EXTREMA = 4, 12
 # So many times sooner than an index, a mask pays.
 _COST_OF_MASKS = 64
 
@@ -66,14 +66,21 @@ def may_pay(x: Any, index: Any, masks: bool = False) -> bool:
     return pays and context_reason() is None and not running.specification
 
 
-def pays(numbers: int, costly: bool = False) -> bool:
+def pays(numbers: int, cost: int = 1) -> bool:
     """Return whether a gather or scatter of so many numbers is worth the graph of a new index.
 
     Args:
         numbers: How many are gathered or scattered.
-        costly: Whether torch would differentiate a gather, a mean or an extremum.
+        cost: What torch spends on one of them, in that of a number of a sum.
     """
-    return numbers * (COST if costly else 1) >= thresholds.now.index_numbers
+    return numbers * cost >= thresholds.now.index_numbers
+
+
+def cost_of(x: Tensor, reduce: str | None = None) -> int:
+    """Return the cost of a number that is gathered, where ``reduce`` is None, or reduced."""
+    if reduce == "sum" or not is_recorded(x):
+        return 1
+    return COST if reduce in (None, "mean") else COST_OF_EXTREMA
 
 
 def is_recorded(x: Tensor) -> bool:
@@ -125,7 +132,7 @@ def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> T
 def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
     """``x.gather(dim, index)``, for an index of rows that is expanded."""
     place = _place(x, dim)
-    if others or place is None or type(index) is not Tensor or not pays(index.numel(), is_recorded(x)):
+    if others or place is None or type(index) is not Tensor or not pays(index.numel(), cost_of(x)):
         return None
     of_rows = _of_rows(x, place, index)
     return None if of_rows is None else _taken(x, place, of_rows)
@@ -134,7 +141,7 @@ def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor 
 def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
     """The rows along a dimension at an index of any shape; None where torch's code has to run."""
     count, numbers = index.numel(), x.numel()
-    if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(dim), is_recorded(x)):
+    if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(dim), cost_of(x)):
         return None
     if not (is_memory(x) and x.is_contiguous()):
         return None
@@ -207,10 +214,11 @@ def scatter_reduce(
         others
         or place is None
         or type(src) not in PLAIN
-        or not pays(src.numel(), reduce != "sum" and is_recorded(src))
+        or type(reduce) is not str
+        or reduce not in _REDUCE
+        or not pays(src.numel(), cost_of(src, reduce))
+        or type(include_self) is not bool
     ):
-        return None
-    if type(reduce) is not str or reduce not in _REDUCE or type(include_self) is not bool:
         return None
     graph = _graph_of_entries(x, place, index, src)
     if graph is None:

@@ -63,7 +63,7 @@ def _before(theirs: Any, body: indexing.Body, of_entries: bool, name: str, other
     Its index is the third argument, or has one of the names, and is one of rows or one of entries.
     """
     modes, is_tracing, bounds, may_pay = _modes, _is_tracing, thresholds, indexing.may_pay
-    told, count, cost = theirs.__name__, patch_table, indexing.COST
+    told, count, cost = theirs.__name__, patch_table, indexing.COST_OF_EXTREMA
 
     # Types come first, and modes and traces before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]

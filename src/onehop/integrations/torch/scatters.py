@@ -19,7 +19,7 @@ from torch.nn.parameter import Parameter
 
 from onehop.graph import Graph
 from onehop.integrations.rows import Row, everywhere, replacing
-from onehop.integrations.torch.indexing import is_recorded, pays
+from onehop.integrations.torch.indexing import COST, cost_of, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
@@ -121,7 +121,7 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
 
     Args:
         src: The rows.
-        costly: As for :func:`.pays`; it is so where a gradient is wanted.
+        costly: Whether it costs torch_scatter as much as torch's gradients do, though none is wanted.
         entries: How many are gathered; None means that all are scattered.
     """
     return (
@@ -132,7 +132,7 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
         and src.numel() > 0
         and pays(
             src.numel() if entries is None else entries * src.numel() // src.size(0),
-            costly or is_recorded(src),
+            COST if costly else cost_of(src),
         )
         and src.dtype in FLOATS
         and is_memory(src)
