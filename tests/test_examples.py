@@ -134,16 +134,7 @@ def test_molecule_property() -> None:
     assert "same errors: yes" in output
 
 
-def test_first_ten_minutes_as_a_script(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
-    done = run_python([EXAMPLES / f"{FIRST}.py"], cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "same losses: yes" in done.stdout
-    assert "fast: sum of GAT, fused" in done.stdout
-    assert (tmp_path / "first_ten_minutes.png").read_bytes()[:4] == b"\x89PNG"
-
-
-def test_first_ten_minutes_as_a_notebook(tmp_path: Path) -> None:
+def test_first_ten_minutes_as_a_notebook_made_from_the_script(tmp_path: Path) -> None:
     pytest.importorskip("torch_geometric")
     script = [sys.executable, EXAMPLES.parent / "scripts" / "notebook.py", "--check"]
     checked = subprocess.run(script, capture_output=True, text=True, check=False)
@@ -155,6 +146,7 @@ def test_first_ten_minutes_as_a_notebook(tmp_path: Path) -> None:
     shown = [output.data for output in outputs if "data" in output]
     assert any("image/png" in each for each in shown)
     assert any("fast: sum of GAT, fused" in each.get("text/html", "") for each in shown)
+    assert (tmp_path / "first_ten_minutes.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_train_under_the_patch() -> None:

@@ -7,26 +7,25 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
-from tests.processes import run_python
+from benchmarks.layers import bench_built_on_pyg as bench
 
 CASES = "returned,explainers"
 
 
-def test_cases_are_printed_and_written(tmp_path: Path) -> None:
+def test_cases_are_printed_and_written(
+    in_process: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "built.json"
-    program = ("-m", "benchmarks.layers.bench_built_on_pyg", "--scale", "0.001", "--rounds", "1")
-    done = run_python([*program, "--cases", CASES, "--json", str(file)])
-    assert done.returncode == 0, done.stderr
+    bench.BENCHMARK.main(["--scale", "0.001", "--rounds", "1", "--cases", CASES, "--json", str(file)])
     results = json.loads(file.read_text())["results"]
     assert {row["case"].split(",")[0] for row in results} == {"mesh", "GNNExplainer", "PGExplainer"}
     assert not any(row["wrong"] for row in results)
-    assert all(row["case"] in done.stdout for row in results)
+    printed = capsys.readouterr().out
+    assert all(row["case"] in printed for row in results)
 
 
 @pytest.mark.parametrize("case", ["signals", "loading", "batches"])
 def test_cases_of_many_kinds(case: str) -> None:
-    from benchmarks.layers import bench_built_on_pyg as bench
-
     for what, order in bench._orders(case):
         found = bench.KINDS[case]({**order, "scale": 0.01})()
         assert all(bool(each.isfinite().all()) for each in found), what

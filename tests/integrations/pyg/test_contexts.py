@@ -1,7 +1,8 @@
 """Every layer in every context, over every kind of edges: PyG's results without the patch, or its error."""
 
 import copy
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
@@ -104,37 +105,28 @@ def assert_as_good(found: Any, expected: Any, exact: Any, rounding: float) -> No
         assert error <= 3 * own + rounding * largest
 
 
-# Contexts and kinds of edges that differ little. A layer has one of the two; the next layer, which is mostly
-# the same with other options, has the other one. Where all forms run, each layer has both.
-TWINS = [
-    ("batch, older", "batch, newer"),
-    ("no_grad", "inference_mode"),
-    ("checkpoint", "checkpoint, reentrant"),
-    ("deepcopy", "pickle"),
-    ("bfloat16", "float16"),
-    *((layout, f"{layout}, learned") for layout in LAYOUTS),
-]
-LEFT_OUT = {
-    (name, twins[(place + number) % 2])
-    for place, name in enumerate(LAYERS)
-    for number, twins in enumerate(TWINS)
-    if rounds() == 1
-}
+# The forms of one layer, which differ in options, share the contexts and the kinds of edges: each of these has a
+# third of the forms, in turn. Where all forms run, it has all.
+_SHARES = 3 if rounds() == 1 else 1
+
+
+def shared(values: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Every form of a layer with its share of values."""
+    families = defaultdict(list)
+    for name in LAYERS:
+        families[name.partition(" ")[0]].append(name)
+    for forms in families.values():
+        shares = min(len(forms), _SHARES)
+        for number, name in enumerate(forms):
+            own = (value for place, value in enumerate(values) if place % shares == number % shares)
+            yield from ((name, value) for value in own)
+
+
 # Every context on ordinary edges, and every kind of edges with gradients. Few faults need more: the rest of
 # the product is drawn.
 ORDINARY = next(iter(GRAPHS))
-IN_CONTEXTS = [
-    (name, context, "edge_index", ORDINARY)
-    for name in LAYERS
-    for context in CONTEXTS
-    if (name, context) not in LEFT_OUT
-]
-OVER_KINDS = [
-    (name, "gradients", kind, ORDINARY)
-    for name in LAYERS
-    for kind in KINDS[1:]
-    if (name, kind) not in LEFT_OUT
-]
+IN_CONTEXTS = [(name, context, "edge_index", ORDINARY) for name, context in shared(CONTEXTS)]
+OVER_KINDS = [(name, "gradients", kind, ORDINARY) for name, kind in shared(KINDS[1:])]
 DRAWN = [(name,) for name in LAYERS for _ in range(6 * rounds())]
 FORMS = [
     *spread(IN_CONTEXTS, BOUNDS),
