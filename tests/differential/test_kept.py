@@ -19,9 +19,7 @@ from tests.differential.world import build
 def _only_what_is_new():
     """Leaves what other tests hold out of what is collected and counted, which takes most of the time."""
     gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
+    gc.freeze()  # until all tests have ended, as in conftest
 
 
 def _alive() -> int:

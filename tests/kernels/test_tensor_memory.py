@@ -171,7 +171,7 @@ tell([info()["in_use_bytes"], extension.resident_bytes() - before < 102 * MEGABY
 
 
 # What a program holds that keeps nothing is the naive twin: the bytes of its tensors, in pages.
-@pytest.mark.parametrize("seed", range(2 * rounds()))
+@pytest.mark.parametrize("seed", range(rounds()))
 def test_blocks_together_never_hold_more_than_tensors_asked_for_at_once(seed: int):
     program = f"""
 import random
