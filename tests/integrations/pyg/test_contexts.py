@@ -105,8 +105,8 @@ def assert_as_good(found: Any, expected: Any, exact: Any, rounding: float) -> No
         assert error <= 3 * own + rounding * largest
 
 
-# The forms of one layer, which differ in options, share the contexts and the kinds of edges: each of these has a
-# third of the forms, in turn. Where all forms run, it has all.
+# The forms of one layer, which differ in options, share the contexts and the kinds of edges: each of these
+# has a third of the forms, in turn. Where all forms run, it has all.
 _SHARES = 3 if rounds() == 1 else 1
 
 
