@@ -38,9 +38,10 @@ def _take(x: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 def _put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """[..., *M, ...]: rows, [..., n, ...], where the mask is true, and zeros elsewhere."""
+    rows = rows.contiguous()
     out = torch.empty(shape, dtype=rows.dtype, device="cpu")
     call = _call(shape, rows.element_size(), mask, dim)
-    extension.put_masked(call, address(rows.contiguous()), address(out))
+    extension.put_masked(call, address(rows), address(out))
     return out
 
 

@@ -191,6 +191,19 @@ def test_masks(name, mask, shape, needs, served):
     assert served == ["taken"]
 
 
+@pytest.mark.parametrize("layout", ["turned", "expanded"])
+def test_gradients_of_masked_rows_need_not_be_contiguous(layout, served):
+    # Small, so that the C library writes to memory that a copy has left.
+    x, mask = torch.randn(33, 4, requires_grad=True), torch.arange(33) % 3 == 1
+    given = torch.randn(4, 11).t()
+    grad = given if layout == "turned" else given[:, :1].expand(given.shape)
+    (expected,) = torch.autograd.grad(x[mask], x, grad)
+    with onehop.patch(), thresholds.lifted():
+        (found,) = torch.autograd.grad(x[mask], x, grad)
+    assert torch.equal(found, expected)
+    assert served == ["taken"]
+
+
 @pytest.mark.parametrize(
     "dtype",
     [torch.float16, torch.float32, torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool],
