@@ -200,6 +200,18 @@ def test_values_that_get_gradients_later():
     assert dataset._data.x.grad is not None
 
 
+def test_graphs_that_are_changed_between_two_epochs():
+    dataset = Graphs([graph(number) for number in range(GRAPHS)])
+    assert dataset[4].num_nodes == 5
+    with onehop.patch():
+        batches(dataset)
+        dataset._data_list[4].x = dataset._data_list[4].x + 1
+        found, _ = batches(dataset)
+    expected, _ = batches(dataset)
+    for one, other in zip(found, expected, strict=True):
+        assert_same(one, other)
+
+
 def test_graphs_that_were_cut_out_and_changed():
     dataset = Graphs([graph(number) for number in range(GRAPHS)])
     dataset[4].x.zero_()
