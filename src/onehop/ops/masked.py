@@ -11,7 +11,7 @@ from onehop.native import address, extension
 from onehop.ops.contexts import has_memory
 
 
-def taken(x: Tensor, mask: Tensor, dim: int = 0) -> Tensor:
+def taken(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     """``x[mask]``: the rows of a dense tensor in the CPU's memory where a mask is true.
 
     Args:

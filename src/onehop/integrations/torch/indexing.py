@@ -57,13 +57,13 @@ def may_pay(x: Any, index: Any, masks: bool = False) -> bool:
     numbers, least = x.numel(), thresholds.now.index_numbers
     if masks and index.dtype is torch.bool:
         # A mask has no graph that would have to be made. Recorded, it takes longer by a function of Python's.
-        pays = numbers * (_COST_OF_MASKS if is_recorded(x) else 4 * _COST_OF_MASKS) >= least
+        is_enough = numbers * (_COST_OF_MASKS if is_recorded(x) else 4 * _COST_OF_MASKS) >= least
     else:
         # A row has at most all numbers of x.
-        pays = index.numel() * numbers * COST >= least and x.dtype in FLOATS and index.dtype in _INTEGERS
+        is_enough = index.numel() * numbers * COST >= least and x.dtype in FLOATS and index.dtype in _INTEGERS
     # Before anything is computed, which a trace would see. Not whether gradients come in batches: checkpoints
     # run a forward pass again then, as it ran before.
-    return pays and context_reason() is None and not running.specification
+    return is_enough and context_reason() is None and not running.specification
 
 
 def pays(numbers: int, cost: int = 1) -> bool:
