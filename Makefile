@@ -79,8 +79,12 @@ test-triton: $(MADE)/develop $(MADE)/onehop .venv-triton/$(TRITON)/.made  ## the
 	  $(if $(FILES),$(FILES),tests/kernels/triton tests/integrations/pyg/test_waits.py) $(ARGS)
 
 # Packages that are built on PyG. Those of COMPILED need C++ that pip compiles for this torch; make packages COMPILED=
-# omits them.
-PACKAGES := torch-geometric-signed-directed==1.2.0 pygod==1.1.0 anemoi-models==0.13.0
+# omits them. Those of ALONE require what does not install here (pickle5, a torchvision for CUDA); what their
+# models import is named.
+PACKAGES := torch-geometric-signed-directed==1.2.0 pygod==1.1.0 anemoi-models==0.13.0 mace-torch==0.3.16 tensorboard
+ALONE := hydragnn==3.0 nvidia-physicsnemo==2.2.2 warp-lang==1.19.0 tensordict==0.15.3 pyvers==0.2.3 jaxtyping==0.3.11 \
+  s3fs==2026.9.0 aiobotocore==3.10.0 botocore==1.43.117 aioitertools==0.13.0 jmespath==1.1.0 wrapt==2.5.2 \
+  nvtx==0.2.17 termcolor==3.3.0 treelib==1.8.0 six==1.17.0
 COMPILED := torch_scatter torch_sparse torch-spatiotemporal==0.9.5 torch-geometric-temporal==0.56.2
 packages: $(MADE)/develop $(MADE)/onehop .venv-packages/.made  ## layers of packages built on PyG, with and without the patch (5 minutes)
 	$(call say,packages built on PyG)
@@ -258,7 +262,7 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 
 # It sees the packages of .venv.
 .venv-packages/.made: constraints.txt | $(MADE)/develop
-	$(call say,installing $(PACKAGES) $(COMPILED))
+	$(call say,installing $(PACKAGES) $(COMPILED) $(ALONE))
 	@rm -rf .venv-packages
 	$(BIN)/python -m venv .venv-packages
 	@for site in .venv/lib/python3*/site-packages; do \
@@ -268,6 +272,8 @@ $(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
 	@grep -v '^decorator==' constraints.txt > .venv-packages/constraints.txt  # PyG-temporal needs an older one
 	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
 	  -c .venv-packages/constraints.txt $(PACKAGES) $(COMPILED)
+	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
+	  --no-deps $(ALONE)
 	@touch $@
 
 .venv-triton/%/.made: | $(MADE)/develop

@@ -3,22 +3,37 @@
 Each package is imported when one of its cases is made, because none is needed for the others.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import Linear, Module
 from torch_geometric import nn
+from torch_geometric.data import Batch, Data
 
 from onehop.datasets import chung_lu
 
 HEADS = 4
 # The road sensors of METR-LA and the edges of their graph, a batch of windows, and the steps of a window.
 SENSORS, ROADS, BATCH, STEPS, SIGNAL_WIDTH = 207, 1_650, 16, 12, 32
-# A mesh of the weather.
+# A mesh of the weather, and one of a flow around a cylinder.
 NODES, MESH_EDGES, MESH_WIDTH = 20_000, 120_000, 128
+FLOW_NODES, FLOW_EDGES, FLOW_BLOCKS = 2_000, 12_000, 15
+# Molecules of a batch, their atoms, and the neighbours of an atom.
+MOLECULES, ATOMS, NEIGHBOURS, ATOM_WIDTH, ATOM_LAYERS = 64, 20, 12, 128, 6
+IRREPS = "64x0e + 64x1o"
+# Names of timm that PhysicsNeMo's vision models import.
+VISION = {
+    "timm": (),
+    "timm.layers": ("to_2tuple", "RmsNorm"),
+    "timm.layers.attention": ("Attention",),
+    "timm.models": (),
+    "timm.models.swin_transformer": ("SwinTransformerStage",),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +178,93 @@ def _weather_attention() -> Case:
     return Case(layer, (query, key, value, torch.randn(MESH_EDGES, *shape), edges))
 
 
+def _mesh_model() -> Case:
+    """PhysicsNeMo's MeshGraphNet: blocks of an MLP over the edges, a sum, and an MLP over the nodes.
+
+    The package imports timm, whose torchvision the index has for CUDA alone. MeshGraphNet uses neither.
+    """
+    for name, members in VISION.items():
+        sys.modules[name] = ModuleType(name)
+        for member in members:
+            setattr(sys.modules[name], member, Module)
+    from physicsnemo.models.meshgraphnet import MeshGraphNet
+
+    model = MeshGraphNet(6, 3, 3, FLOW_BLOCKS, hidden_dim_processor=MESH_WIDTH)
+    graph = Data(edge_index=torch.randint(FLOW_NODES, (2, FLOW_EDGES)), num_nodes=FLOW_NODES)
+    return Case(model, (torch.randn(FLOW_NODES, 6), torch.randn(FLOW_EDGES, 3), graph))
+
+
+def _molecules(count: int) -> Data:
+    """Molecules whose atoms have neighbours at random, one graph."""
+    atoms, edges = torch.arange(ATOMS).repeat_interleave(NEIGHBOURS), ATOMS * NEIGHBOURS
+    return Batch.from_data_list(
+        [
+            Data(
+                x=torch.randn(ATOMS, 5),
+                pos=3 * torch.randn(ATOMS, 3),
+                edge_index=torch.stack([(atoms + torch.randint(1, ATOMS, (edges,))) % ATOMS, atoms]),
+                edge_attr=torch.rand(edges, 1),
+            )
+            for _ in range(count)
+        ]
+    )
+
+
+def _materials(kind: str, **options: Any) -> Maker:
+    """A model of HydraGNN: layers of one kind, a mean over each molecule, and one number for it."""
+
+    def make() -> Case:
+        from hydragnn.models.create import create_model
+
+        shared = {
+            "num_sharedlayers": 2,
+            "dim_sharedlayers": 50,
+            "num_headlayers": 2,
+            "dim_headlayers": [50, 25],
+        }
+        sizes = {"input_dim": 5, "hidden_dim": ATOM_WIDTH, "output_dim": [1], "output_type": ["graph"]}
+        sizes |= {"num_conv_layers": ATOM_LAYERS, "output_heads": {"graph": shared}, "edge_dim": 1}
+        learning = {"activation_function": "relu", "loss_function_type": "mse", "task_weights": [1.0]}
+        return Case(
+            create_model(kind, **sizes, **learning, use_gpu=False, **options), (_molecules(MOLECULES),)
+        )
+
+    size = f"{MOLECULES} x {ATOMS} atoms, {NEIGHBOURS} neighbours, {ATOM_WIDTH}"
+    return Maker("hydragnn", size, make)
+
+
+def _potential() -> Case:
+    """MACE's energies and forces, as they are learned: gradients of gradients."""
+    import numpy as np
+    from mace.modules import MACE, RealAgnosticResidualInteractionBlock, gate_dict
+    from mace.modules.models import o3
+
+    block = RealAgnosticResidualInteractionBlock
+    model = MACE(
+        r_max=5.0,
+        num_bessel=8,
+        num_polynomial_cutoff=5,
+        max_ell=3,
+        interaction_cls=block,
+        interaction_cls_first=block,
+        num_interactions=2,
+        num_elements=5,
+        hidden_irreps=o3.Irreps(IRREPS),
+        MLP_irreps=o3.Irreps("16x0e"),
+        atomic_energies=np.zeros(5),
+        avg_num_neighbors=NEIGHBOURS,
+        atomic_numbers=[1, 6, 7, 8, 9],
+        correlation=3,
+        gate=gate_dict["silu"],
+    )
+    batch = _molecules(MOLECULES // 4)
+    elements = torch.nn.functional.one_hot(torch.randint(5, (batch.num_nodes,)), 5).float()
+    nowhere = torch.zeros(batch.num_edges, 3)
+    data = {"positions": batch.pos, "edge_index": batch.edge_index, "node_attrs": elements, "shifts": nowhere}
+    data |= {"unit_shifts": nowhere, "cell": torch.zeros(3 * batch.num_graphs, 3), "batch": batch.batch}
+    return Case(model, ({**data, "ptr": batch.ptr, "head": torch.zeros(batch.num_graphs).long()}, True))
+
+
 _MESH = f"{NODES:,} nodes, {MESH_EDGES:,} edges, {MESH_WIDTH}"
 
 CASES: Mapping[str, Maker] = {
@@ -184,7 +286,8 @@ CASES: Mapping[str, Maker] = {
     "GConvGRU": _temporal("GConvGRU", NODES, 200_000, 32, 2),
     "GConvLSTM": _temporal("GConvLSTM", NODES, 200_000, 32, 2),
     "TGCN": _temporal("TGCN", NODES, 200_000, 32),
-    "DCRNN": _temporal("DCRNN", NODES, 200_000, 32, 2),
+    # It makes a dense matrix of the graph.
+    "DCRNN": _temporal("DCRNN", NODES // 4, 50_000, 32, 2),
     "SGCNConv": _signed("SGCNConv", 10_000, 80_000, 32, True),
     "SNEAConv": _signed("SNEAConv", 10_000, 80_000, 32, True),
     "DiGCNConv": _directed("DiGCNConv", NODES, 160_000, 64),
@@ -192,6 +295,18 @@ CASES: Mapping[str, Maker] = {
     "GNAConv": Maker("pygod", "20,000 nodes, 160,000 edges, 64", _outliers),
     "Anemoi's GraphConv": Maker("anemoi-models", _MESH, _weather_block),
     "Anemoi's GraphTransformerConv": Maker("anemoi-models", _MESH, _weather_attention),
+    "MeshGraphNet": Maker(
+        "nvidia-physicsnemo",
+        f"{FLOW_NODES:,} nodes, {FLOW_EDGES:,} edges, {MESH_WIDTH}, {FLOW_BLOCKS} blocks",
+        _mesh_model,
+    ),
+    "PNA of HydraGNN": _materials("PNA", pna_deg=[0] * NEIGHBOURS + [MOLECULES * ATOMS]),
+    "EGNN of HydraGNN": _materials("EGNN"),
+    "MACE": Maker(
+        "mace-torch",
+        f"{MOLECULES // 4} x {ATOMS} atoms, {NEIGHBOURS} neighbours, {IRREPS}",
+        _potential,
+    ),
 }
 """By name, as the page shows them."""
 
@@ -213,7 +328,7 @@ def made(name: str) -> Case:
 
 def results(out: Any) -> list[Tensor]:
     """The floating-point tensors of a result, complex ones as real ones."""
-    found = out if isinstance(out, tuple | list) else (out,)
+    found = out.values() if isinstance(out, Mapping) else out if isinstance(out, tuple | list) else (out,)
     tensors = [each for each in found if isinstance(each, Tensor)]
     return [torch.view_as_real(each) if each.is_complex() else each for each in tensors]
 

@@ -180,9 +180,10 @@ class Explanation:
 
 
 def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
-    """Runs a copy of the model once, without gradients, and reports how each layer ran.
+    """Runs a copy of the model once and reports how each layer ran.
 
-    Neither the model nor torch's random state changes. Without a patch in place, it reports what
+    Neither the model nor torch's random state changes. ``torch.no_grad()`` around the call holds for the
+    copy: it reports how the model predicts. Without a patch in place, it reports what
     :func:`onehop.patch` would do. For a model, or a part of one, that ``torch.compile`` compiled, it reports
     what the compiled program runs.
 
@@ -212,7 +213,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
             for name, module in duplicate.named_modules()
         }
         in_place = contextlib.nullcontext() if patched() else patch()
-        with in_place, reports.recorded() as calls, counted() as functions, torch.no_grad():
+        with in_place, reports.recorded() as calls, counted() as functions:
             duplicate(*inputs, **kwargs)
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]

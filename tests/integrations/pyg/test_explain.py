@@ -178,6 +178,20 @@ def test_a_weight_given_by_the_caller_is_named(edge_index):
     assert row.form == "source"
 
 
+def test_a_model_whose_forward_takes_a_gradient(edge_index):
+    class Forces(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = gnn.SAGEConv(3, 1)
+
+        def forward(self, pos: Tensor, edge_index: Tensor) -> Tensor:
+            pos = pos.clone().requires_grad_()
+            return -torch.autograd.grad(self.conv(pos, edge_index).sum(), pos, create_graph=True)[0]
+
+    [layer] = onehop.explain(Forces(), torch.randn(20, 3), edge_index).layers
+    assert layer.told.startswith("fast")
+
+
 def test_layers_that_never_reach_the_patch(edge_index):
     class OwnPropagate(gnn.MessagePassing):
         def propagate(self, edge_index: Tensor, x: Tensor) -> Tensor:
