@@ -39,8 +39,9 @@ class Thresholds:
             aggregation is chosen there. The host then waits to know whether what came first is finite, some
             tens of microseconds, in which a GPU reads about as many entries: a mini-batch is not worth it.
         few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
-            recognising it takes longer than its sums. An edge of attention counts four times. Fresh graphs
-            of 60 edges ran at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound. Not for GCNConv,
+            recognising it takes longer than its sums. An edge of attention, a maximum or a minimum counts
+            four times. Edges are rewritten (self loops, norms) from memory from a quarter on. Fresh graphs of
+            60 edges ran at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound. Not for GCNConv,
             whose normalisation costs PyG more.
         few_work: Edges times width below which that work is small.
         cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs instead of

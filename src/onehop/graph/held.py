@@ -28,23 +28,29 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
     waiting = [value]
     while waiting:
         each = waiting.pop()
-        if type(each) in _BARE or id(each) in seen:
+        kind = type(each)
+        if kind in _BARE or id(each) in seen:
             continue
         seen.add(id(each))
+        # What most values are comes first: it is counted whenever one is kept.
+        if kind is torch.Tensor:
+            found[each.device] = found.get(each.device, 0) + each.nbytes
+            continue
+        if isinstance(each, tuple | list):
+            waiting += each
+            continue
+        if isinstance(each, dict):
+            # A copy, because another thread may add to it meanwhile.
+            waiting += list(each.values())
+            continue
         own = getattr(each, "nbytes_by_device", None)
         if own is None and (nbytes := getattr(each, "nbytes", None)) is not None:
             device = getattr(each, "device", _HOST)
             # NumPy's arrays have a device too, a string.
             own = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
-        if own is not None:
-            for device, count in own.items():
-                found[device] = found.get(device, 0) + count
-        elif isinstance(each, tuple | list):
-            waiting += each
-        elif isinstance(each, dict):
-            # A copy, because another thread may add to it meanwhile.
-            waiting += list(each.values())
-        else:
-            fields = getattr(type(each), "__dataclass_fields__", ())
-            waiting += [getattr(each, name) for name in fields]
+        if own is None:
+            waiting += [getattr(each, name) for name in getattr(kind, "__dataclass_fields__", ())]
+            continue
+        for device, count in own.items():
+            found[device] = found.get(device, 0) + count
     return found

@@ -12,6 +12,7 @@ up to 256 KiB, and 256 samples of a larger one, where a write that changes few e
 ``ONEHOP_CHECK=full`` all of the contents are compared at every use.
 """
 
+import contextlib
 import os
 import threading
 import weakref
@@ -33,6 +34,7 @@ _RECOUNT_AFTER = 32
 # Views of one tensor, such as mini-batches, live as long as it does, and few of them are used again. At most
 # this many different views of one tensor are remembered.
 _MOST_VIEWS = 8
+_nothing = contextlib.nullcontext()
 
 Made = TypeVar("Made")
 
@@ -151,6 +153,7 @@ class IdentityCache:
         self._stale_counts: set[_Entry] = set()
         self._bytes: dict[torch.device, int] = {_HOST: 0}
         self._hits = self._misses = self._evictions = 0
+        self._itself = weakref.ref(self)
         # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
         self._lock = threading.RLock()
 
@@ -227,7 +230,8 @@ class IdentityCache:
                 self._misses += 1
         if make is None:
             return None
-        with torch.inference_mode(False), torch.no_grad():
+        # Outside of inference mode, to leave it costs more than no_grad alone.
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else _nothing, torch.no_grad():
             made = make()
         if made is not None and recognised:
             self.store(tensors, key, made)
@@ -264,7 +268,7 @@ class IdentityCache:
             owner = 0 if any_owner else id(tensor if base is None else base)
             names = (*names, (id(tensor.untyped_storage()), owner, view))
         key = (rest, names)
-        itself = weakref.ref(self)
+        itself = self._itself
 
         def forget(dead: "weakref.ref[torch.UntypedStorage]") -> None:
             cache = itself()
@@ -335,7 +339,9 @@ class IdentityCache:
 
     def _drop(self, key: _Key) -> None:
         entry = self._entries.pop(key, None)
-        for storage, _, view in key[1]:
+        if entry is None:
+            return
+        for storage, _, view in key[1] if self._views else ():
             views = self._views.get(storage)
             if views is not None and key in views.get(view, ()):
                 views[view].remove(key)
@@ -343,9 +349,8 @@ class IdentityCache:
                     del views[view]
                 if not views:
                     del self._views[storage]
-        if entry is not None:
-            self._stale_counts.discard(entry)
-            self._count(entry, {})
+        self._stale_counts.discard(entry)
+        self._count(entry, {})
 
     def _recount(self) -> None:
         for entry in list(self._stale_counts):

@@ -1,6 +1,7 @@
 """Graphs that are too small to pay: PyG's own code runs, by the sizes alone and so every time."""
 
 import logging
+import sys
 
 import pytest
 import torch
@@ -140,6 +141,31 @@ def test_wide_features_of_few_edges_are_normalised_once(edge_index, took_fast_pa
         known = onehop.cache_info().entries
         layer(wide, edge_index)
         assert onehop.cache_info().entries == known > 0
+
+
+@pytest.mark.parametrize(("reduce", "pays"), [("sum", False), ("mean", False), ("max", True), ("min", True)])
+def test_an_extremum_pays_with_a_quarter_of_the_edges(reduce, pays, x, edge_index, took_fast_path):
+    edge_index = edge_index.repeat(1, -(-thresholds.ORDINARY.few_edges // (4 * EDGES)))
+    layer = gnn.GraphConv(WIDTH, 4, aggr=reduce)
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index) == [None if pays else TOO_SMALL]
+        torch.testing.assert_close(layer(x, edge_index), expected)
+
+
+@pytest.mark.parametrize("kind", ["GAT", "GATv2"])
+def test_added_loops_count_as_edges(kind, edge_index, took_fast_path, monkeypatch):
+    nodes = thresholds.ORDINARY.few_edges // 4
+    x, layer = torch.randn(nodes, WIDTH), LAYERS[kind]()
+    expected = layer(x, edge_index)
+
+    def softmax(*args: object, **kwargs: object) -> None:
+        raise AssertionError("PyG's softmax runs before a fused operator.")
+
+    monkeypatch.setitem(vars(sys.modules[type(layer).__module__]), "softmax", softmax)
+    with onehop.patch():
+        assert took_fast_path(layer, x, edge_index) == [None]
+        torch.testing.assert_close(layer(x, edge_index), expected)
 
 
 def test_a_machine_gets_small_graphs_too(x, edge_index):

@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop import thresholds
-from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.known import edge_updates
 from onehop.integrations.rows import Function, Leave, stand_in
 from onehop.ops import contexts
@@ -107,13 +105,6 @@ def _forward(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    edge_index = args[1] if len(args) > 1 else kwargs.get("edge_index")
-    if (
-        type(edge_index) is Tensor
-        and edge_index.numel() < thresholds.now.few_edges
-        and is_too_small(edge_index, None, layer.heads * layer.out_channels, attends=True)
-    ):
-        return theirs(layer, *args, **kwargs)
     requested, score = args[place] if len(args) > place else kwargs.get(_REQUEST), None
     if scores is not None and requested is None and type(args[0] if args else kwargs.get("x")) is tuple:
         score, args, kwargs = _with_score(scores, layer, names, args, kwargs)

@@ -92,7 +92,7 @@ def _propagate(
         record is not None
         and record.told is now.logged
         and reports.listener is None
-        and _is_small(record, edge_index, kwargs)
+        and _is_small(record, layer, edge_index, kwargs)
     ):
         return _left(theirs, layer, edge_index, args, kwargs)
     context = context_reason()
@@ -161,7 +161,7 @@ def _explained(
         own = type(layer).explain_message is MessagePassing.explain_message
         need(own and "explain_message" not in vars(layer), "its explain_message is its own")
         need(not record.own.reduces, EXPLAINED)
-        need(not _is_small(record, edge_index, kwargs), TOO_SMALL)
+        need(not _is_small(record, layer, edge_index, kwargs), TOO_SMALL)
         need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
         need(isinstance(layer._edge_mask, Tensor) and type(layer.aggr_module) in REDUCTIONS, EXPLAINED)
         mask, edges = layer._edge_mask, edge_index.size(1)
@@ -182,12 +182,13 @@ def _explained(
     return plan, ""
 
 
-def _is_small(record: ClassRecord, edge_index: Any, kwargs: dict[str, Any]) -> bool:
+def _is_small(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether edges are so few that PyG's own code is as fast."""
     rule = record.rule
     if rule is None:
         return has_small_messages(edge_index, kwargs.values())
-    return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends)
+    is_extremum = layer.aggr in ("max", "min")
+    return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends, costly=is_extremum)
 
 
 def _left(
@@ -224,7 +225,7 @@ def planned(
     Raises:
         Leave: PyG's own code has to run.
     """
-    rule, small = record.rule, _is_small(record, edge_index, kwargs)
+    rule, small = record.rule, _is_small(record, layer, edge_index, kwargs)
     if rule is not None:
         try:
             if small:

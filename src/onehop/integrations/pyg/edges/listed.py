@@ -219,7 +219,7 @@ def can_remember(edge_index: Any, least: int | None = None) -> bool:
     """
     return (
         type(edge_index) is Tensor
-        and edge_index.numel() >= (2 * thresholds.now.few_edges if least is None else least)
+        and edge_index.numel() >= (thresholds.now.few_edges // 2 if least is None else least)
         and context_reason() is None
         and edge_index.layout is torch.strided
         and not edge_index.is_meta

@@ -12,12 +12,14 @@ from onehop.integrations.pyg.edges.matrices import LAYOUTS
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.ops.contexts import context_reason, is_wrapped
 
-# An edge of attention costs PyG about as much as this many edges of a sum.
-_ATTENTION_COST = 4
+# An edge of attention or of an extremum costs PyG as much as this many edges of a sum, or more.
+_COST = 4
 _MATRIX = 2
 
 
-def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False) -> bool:
+def is_too_small(
+    edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False, costly: bool = False
+) -> bool:
     """Return whether a graph is so small that making and recognising it takes longer than PyG's own code.
 
     The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
@@ -30,8 +32,9 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
             made yet.
         columns: How many columns are aggregated, where they may be fewer than those of the features; None
             means those of the features.
-        attends: Whether attention weights the messages: PyG takes several times as long, and the operand is
-            [N, H, C]. Otherwise an operand of more than two dimensions is [..., N, F].
+        attends: Whether attention weights the messages: the operand is [N, H, C]. Otherwise an operand of
+            more than two dimensions is [..., N, F].
+        costly: Whether PyG takes several times as long as for a sum, as for attention and extrema.
     """
     bounds = thresholds.now
     # The hot path of small graphs: a whole shape is read in the time of one size.
@@ -47,8 +50,8 @@ def is_too_small(edge_index: Any, operand: Any, columns: int | None = None, atte
     # A machine or backend that was chosen runs every aggregation.
     if edges >= bounds.few_edges or session.now.settings.backend:
         return False
-    if attends:
-        edges *= _ATTENTION_COST
+    if attends or costly:
+        edges *= _COST
         if edges >= bounds.few_edges:
             return False
     if operand is None:
