@@ -6,10 +6,7 @@ A tensor is recognised by identity, never by its address: a freed tensor's memor
 same address and the same version. An untouched copy of a cached tensor counts as that tensor
 (:mod:`onehop.graph.lending`).
 
-Some writes bypass PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
-that a tensor was made from, DLPack, ``untyped_storage()``. So contents are compared too: all of a tensor of
-up to 256 KiB, and 256 samples of a larger one, where a write that changes few entries can go unnoticed. With
-``ONEHOP_CHECK=full`` all of the contents are compared at every use.
+A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`).
 """
 
 import contextlib
@@ -25,6 +22,7 @@ import torch
 from torch import Tensor
 
 from onehop import config, native
+from onehop.graph.contents import State, sample_of
 from onehop.graph.held import bytes_held
 from onehop.graph.lending import is_shared, original, read_address
 
@@ -76,25 +74,10 @@ _Key = tuple[Hashable, tuple[_Name, ...]]
 """The key of an entry: the caller's part, and the tensors in order."""
 
 
-class _State:
-    """The state of a tensor when a value was stored for it."""
-
-    __slots__ = ("address", "contents", "sample", "storage", "version")
-
-    def __init__(
-        self, storage: "weakref.ref[torch.UntypedStorage]", tensor: Tensor, counts_writes: bool
-    ) -> None:
-        self.storage = storage
-        self.version = tensor._version if counts_writes else None
-        self.address = read_address(tensor)
-        self.sample = _sample(tensor)
-        self.contents = tensor.detach().clone() if config.full_check() else None
-
-
 class _Entry:
     __slots__ = ("counted", "states", "value")
 
-    def __init__(self, states: tuple[_State, ...], value: Any) -> None:
+    def __init__(self, states: tuple[State, ...], value: Any) -> None:
         self.states = states
         self.value = value
         self.counted: dict[torch.device, int] = {}
@@ -109,7 +92,7 @@ class _Entry:
                 address = tensor.data_ptr()
                 sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
             else:
-                address, sample = read_address(tensor), _sample(tensor)
+                address, sample = read_address(tensor), sample_of(tensor)
             if (
                 state.storage() is not tensor.untyped_storage()
                 or (state.version is not None and state.version != tensor._version)
@@ -276,7 +259,7 @@ class IdentityCache:
                 cache._forget(key, dead)
 
         states = [
-            _State(weakref.ref(tensor.untyped_storage(), forget), tensor, counts_writes=not any_owner)
+            State(weakref.ref(tensor.untyped_storage(), forget), tensor, counts_writes=not any_owner)
             for tensor in given
         ]
         entry = _Entry(tuple(states), value)
@@ -390,28 +373,6 @@ class IdentityCache:
     def release(self) -> None:
         """Ends :meth:`hold`, in the parent and in the child."""
         self._lock.release()
-
-
-def fingerprint(tensor: Tensor) -> int:
-    """Return a hash of all contents of a contiguous tensor in CPU memory."""
-    return native.extension.fingerprint(read_address(tensor), tensor.nbytes, native.threads())
-
-
-def _sample(tensor: Tensor) -> int:
-    """A fingerprint of the contents, or of a sample of them; 0 if they are not in CPU memory."""
-    if not tensor.is_cpu:
-        return 0
-    return native.extension.sampled_fingerprint(read_address(tensor), _span_bytes(tensor))
-
-
-def _span_bytes(tensor: Tensor) -> int:
-    """Bytes from the first entry to the last, including gaps."""
-    if not tensor.numel():
-        return 0
-    if tensor.is_contiguous():
-        return tensor.nbytes
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return (last + 1) * tensor.element_size()
 
 
 CACHE = IdentityCache(config.graph_cache_bytes)

@@ -20,7 +20,8 @@ from onehop import config, thresholds
 from onehop.backends import run
 from onehop.calls import Aggregate, on
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, fingerprint, remembered
+from onehop.graph.contents import fingerprint
+from onehop.graph.identity import CACHE, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
