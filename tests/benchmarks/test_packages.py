@@ -48,6 +48,23 @@ def test_a_case_is_measured_and_its_layers_are_explained():
     assert "its graph has so few edges" in row["path"] or row["path"].startswith("fast: mean of source")
 
 
+def test_a_dictionary_of_results_counts_as_its_tensors():
+    energy = torch.ones(3)
+    assert results({"energy": energy, "forces": None}) == [energy]
+
+
+def test_functions_are_named_where_there_are_no_layers(monkeypatch):
+    class Gathers(torch.nn.Module):
+        def forward(self, x, index):
+            return x[index]
+
+    operands = (torch.randn(1_000, 512), torch.randint(1_000, (9_000,)))
+    maker = Maker("none", "9,000 rows", lambda: Case(Gathers(), operands))
+    monkeypatch.setattr("benchmarks.packages.cases.CASES", {"drawn": maker})
+    row = packages.measured({"case": "drawn", "rounds": 1, "threads": torch.get_num_threads()})
+    assert row["path"] == "x[index]: 1 of 1 call fast"
+
+
 def test_a_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygod", None)
     assert "pygod" in packages.measured({"case": "GNAConv", "rounds": 1, "threads": 1})["missing"]
@@ -79,6 +96,9 @@ def test_the_page_has_what_was_measured(tmp_path):
 def test_every_case_names_its_package():
     assert {maker.package for maker in CASES.values()} == {
         "anemoi-models",
+        "hydragnn",
+        "mace-torch",
+        "nvidia-physicsnemo",
         "pygod",
         "torch-geometric",
         "torch-geometric-signed-directed",
