@@ -18,7 +18,7 @@ def beside_pyg(once: Callable[[], list[Tensor]], rounds: int, tolerance: float) 
 
     Args:
         once: Makes the call, and returns what is to be compared.
-        rounds: Measurements of each way; the ways take turns.
+        rounds: Turns of each way, each of calls of 0.1 s, after one that is not counted.
         tolerance: How far results may be apart, relative to the largest entry.
 
     Returns:
