@@ -4,7 +4,7 @@
     python -m benchmarks.tuner.bench_tuner order [--graph twin:products] [--scale 0.1] [--widths 32,64]
     python -m benchmarks.tuner.bench_tuner exhaustive [--graphs road] [--widths 64]
     python -m benchmarks.tuner.bench_tuner codegen [--graphs arxiv,road] [--widths 16,64]
-    python -m benchmarks.tuner.bench_tuner field --field index --values int32,int16 [--graphs reddit-mini]
+    python -m benchmarks.tuner.bench_tuner field --field prefetch_hint --values L2,L1 [--graphs cora]
     python -m benchmarks.tuner.bench_tuner store
 
 All take ``--threads N`` and ``--json FILE``.
@@ -248,7 +248,7 @@ _GRAPHS = {
     "budget": Option(10.0, "seconds of a search"),
 }  # fmt: skip
 _ORDER = {"graph": "twin:products", "scale": 0.1}
-_FIELD = {"field": "index", "values": ("int32", "int16")}
+_FIELD = {"field": "prefetch_hint", "values": ("L2", "L1")}
 
 
 def _part(rows: Any, text: str, options: Mapping[str, Option] = _GRAPHS, **more: Any) -> Benchmark:

@@ -1,6 +1,4 @@
 // Sum, mean, max and min over rows, and the gradients of max and min.
-#include <stdexcept>
-
 #include "calls.hpp"
 
 namespace nb = nanobind;
@@ -9,7 +7,6 @@ namespace {
 
 struct AggregateCall : onehop::AggregateArgs {
   int64_t edges_per_item;
-  bool narrow_index;
   int64_t heads;               // each has a `width` of columns, beside the one before, and a weight of its own
   int64_t weight_head_stride;  // between a head's weights and the next one's
 };
@@ -25,10 +22,6 @@ void aggregate(const AggregateCall& call, const onehop::Csr& csr) {
   args.work = &csr.work(call.edges_per_item);
   const auto slots = slots_for(*args.work, args.width * acc * (args.ties != nullptr ? 2 : 1));
   args.slots = slots.data();
-  if (call.narrow_index && csr.cols > onehop::Csr::kMostNarrowCols) throw std::invalid_argument("too many columns");
-  const auto narrow_col = call.narrow_index ? csr.narrow_col(args.threads) : nullptr;
-  if (call.narrow_index && !*narrow_col) throw std::bad_alloc();
-  args.narrow_col = call.narrow_index ? narrow_col->as<uint16_t>() : nullptr;
   for (int64_t head = 0; head < call.heads; ++head) {
     onehop::kernels().aggregate(args);
     args.x = moved(args.x, args.width * item);
@@ -57,7 +50,6 @@ void bind_aggregate(nb::module_& m) {
       .field<&AggregateCall::threads>("threads")
       .field<&AggregateCall::prefetch>("prefetch")
       .field<&AggregateCall::keeps_near>("keeps_near")
-      .field<&AggregateCall::narrow_index>("narrow_index")
       .field<&AggregateCall::edges_per_item>("edges_per_item")
       .field<&AggregateCall::column_tile>("column_tile")
       .field<&AggregateCall::register_block>("register_block")

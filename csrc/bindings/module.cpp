@@ -87,7 +87,6 @@ NB_MODULE(_native, m) {
             return items;
           },
           "edges_per_item"_a)
-      .def("free_narrow_col", &onehop::Csr::free_narrow_col)
       .def(
           "transpose",
           [](const onehop::Csr& csr, bool wide_perm, int threads) {

@@ -35,20 +35,20 @@ ColumnBlock rare_block(int64_t begin, int64_t columns, int64_t most) {
   return block.lanes < kFullLanes<A> || power == block.vectors ? block : column_block<A>(begin, power * kFullLanes<A>);
 }
 
-template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
+template <class T, Kind kKind, bool kTies, Factor kFactor>
 struct PickRows {
   template <int kLanes, int kVectors>
   SweepRows<T> operator()() const {
     constexpr int kHeld = kIsRare<kFactor> ? power_below(kVectors) : kVectors;
-    return sweep_rows<T, Fixed, kKind, kTies, kFactor, kLanes, kHeld>;
+    return sweep_rows<T, Open, kKind, kTies, kFactor, kLanes, kHeld>;
   }
 };
 
-template <class T, class Fixed, Kind kKind, bool kTies, Factor kFactor>
+template <class T, Kind kKind, bool kTies, Factor kFactor>
 struct PickPart {
   template <int kLanes, int kVectors>
   SweepPart<T> operator()() const {
-    return sweep_part<T, Fixed, kKind, kTies, kFactor, kLanes, power_below(kVectors)>;
+    return sweep_part<T, Open, kKind, kTies, kFactor, kLanes, power_below(kVectors)>;
   }
 };
 
@@ -62,22 +62,10 @@ struct RowsOfBlock {
 template <bool kTies>
 inline constexpr int kMostOf = kTies ? kMostVectors / 2 : kMostVectors;
 
-// Most vectors of a block where columns have 16 bits; 0 where there are no kernels for that. Extrema are most of the
-// code of this file, so they have half of it, for rows as they are alone.
-template <Kind kKind, bool kTies, Factor kFactor>
-inline constexpr int kMostNarrow = kKind == Kind::sum        ? kMostOf<kTies>
-                                   : kFactor == Factor::none ? kMostOf<kTies> / 2
-                                                             : 0;
-
 // The loop of a kind, PickRows or PickPart, for a block of columns.
-template <template <class, class, Kind, bool, Factor> class Pick, class T, Kind kKind, bool kTies, Factor kFactor>
-auto sweep_of(const ColumnBlock& block, bool narrow) {
-  using A = Acc<T>;
-  constexpr int kNarrow = kMostNarrow<kKind, kTies, kFactor>;
-  if constexpr (kNarrow > 0) {
-    if (narrow) return with_block<A, kNarrow>(block, Pick<T, Open<uint16_t>, kKind, kTies, kFactor>{});
-  }
-  return with_block<A, kMostOf<kTies>>(block, Pick<T, Open<int32_t>, kKind, kTies, kFactor>{});
+template <template <class, Kind, bool, Factor> class Pick, class T, Kind kKind, bool kTies, Factor kFactor>
+auto sweep_of(const ColumnBlock& block) {
+  return with_block<Acc<T>, kMostOf<kTies>>(block, Pick<T, kKind, kTies, kFactor>{});
 }
 
 template <class T, Kind kKind, bool kTies>
@@ -106,11 +94,10 @@ bool whole_lines(const AggregateArgs& args) {
 
 // The generated kernel for this, where the plan has one that fits; else null pointers.
 template <class T>
-GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor, bool narrow) {
+GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties, Factor factor) {
   const Generated* made = args.generated;
-  const int column_bytes = narrow ? sizeof(uint16_t) : sizeof(int32_t);
-  if (made == nullptr || made->column_bytes != column_bytes || made->dtype != static_cast<int>(args.dtype) ||
-      made->stride != args.x_stride || made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
+  if (made == nullptr || made->dtype != static_cast<int>(args.dtype) || made->stride != args.x_stride ||
+      made->job_bytes != static_cast<int>(sizeof(Job<T>))) {
     return {nullptr, nullptr};
   }
   return made->sweeps[static_cast<int>(kind)][ties][static_cast<int>(factor)];
@@ -119,17 +106,16 @@ GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties
 template <class T, Kind kKind, bool kTies, Factor kFactor>
 void run(const AggregateArgs& args) {
   using A = Acc<T>;
-  constexpr int kVectors = kMostOf<kTies>, kNarrow = kMostNarrow<kKind, kTies, kFactor>;
+  constexpr int kVectors = kMostOf<kTies>;
   const Csr& csr = *args.csr;
   const WorkList& work = *args.work;
-  const bool narrow = kNarrow > 0 && args.narrow_col != nullptr;
   auto* slots = static_cast<A*>(args.slots);
   // Weights that also have scales, or 64-bit numbers, are laid out in order for each piece of work.
   const bool permuted = static_cast<bool>(csr.perm) && !args.weight_in_graph_order;
   const bool staged = args.weight != nullptr && (args.col_scale != nullptr || (permuted && csr.perm_is_wide));
   const Block scratch(staged ? args.threads * work.most_edges * static_cast<int64_t>(sizeof(A)) : 0);
   const Job<T> whole_job{csr.rowptr_data(),
-                         narrow ? static_cast<const void*>(args.narrow_col) : csr.col_data(),
+                         csr.col_data(),
                          static_cast<const T*>(args.x),
                          args.x_stride,
                          static_cast<const A*>(args.weight),
@@ -150,9 +136,8 @@ void run(const AggregateArgs& args) {
                          args.keeps_near,
                          args.prefetch,
                          kKind == Kind::max && args.reduce == Reduce::min ? A(-1) : A(1)};
-  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor, narrow);
-  const int64_t held = narrow ? kNarrow : kVectors;
-  const int64_t most = args.register_block > 0 ? smaller(args.register_block, held) : held;
+  const GeneratedSweeps made = generated_sweeps<T>(args, kKind, kTies, kFactor);
+  const int64_t most = args.register_block > 0 ? smaller(args.register_block, kVectors) : kVectors;
   const int64_t tile = args.column_tile > 0 ? args.column_tile : args.width;
   for (int64_t first = 0; first < args.width; first += tile) {
     const BlockCut<A, kVectors> blocks(smaller(tile, args.width - first), most);
@@ -161,7 +146,7 @@ void run(const AggregateArgs& args) {
     for (int64_t at = 0; at < blocks.columns;) {
       const ColumnBlock block =
           kIsRare<kFactor> ? rare_block<A>(at, blocks.columns - at, most) : blocks[at / blocks.step];
-      all.push_back({block, sweep_of<PickRows, T, kKind, kTies, kFactor>(block, narrow)});
+      all.push_back({block, sweep_of<PickRows, T, kKind, kTies, kFactor>(block)});
       at += block.columns;
     }
     for_items(work, args.threads, [&](const WorkItem& item, int thread) {
@@ -184,8 +169,8 @@ void run(const AggregateArgs& args) {
       const auto part = [&](int64_t, int64_t begin, int64_t end, int64_t slot) {
         if (generated) return made.part(&job, begin, end, first, slot);
         for (int64_t at = 0; at < blocks.columns;) {
-          const ColumnBlock block = rare_block<A>(at, blocks.columns - at, held);
-          sweep_of<PickPart, T, kKind, kTies, kFactor>(block, narrow)(job, begin, end, first + at, block.columns, slot);
+          const ColumnBlock block = rare_block<A>(at, blocks.columns - at, kVectors);
+          sweep_of<PickPart, T, kKind, kTies, kFactor>(block)(job, begin, end, first + at, block.columns, slot);
           at += block.columns;
         }
       };

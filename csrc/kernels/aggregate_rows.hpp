@@ -10,10 +10,8 @@
 namespace onehop {
 inline namespace ONEHOP_ISA {
 
-// Nothing is fixed but the type of the job's columns: int32_t, or uint16_t where the graph has so few sources.
-template <class Index>
+// Nothing is fixed.
 struct Open {
-  using Column = Index;
   static constexpr int64_t kStride = 0;  // between rows of x; 0: the job's
   static constexpr int kPrefetch = -1;   // how many edges ahead a row is asked for; -1: the job's
   static constexpr int kKeep = -1;       // how long such a row is worth keeping; -1: as the job says
@@ -25,7 +23,7 @@ template <class T>
 struct Job {
   using A = Acc<T>;
   const int64_t* rowptr;
-  const void* col;  // Fixed::Column: the source of every edge
+  const int32_t* col;  // the source of every edge
   const T* x;
   int64_t x_stride;
   const A* weight;  // of edge e: weight[(perm ? perm[e] : e) * weight_stride]
@@ -117,19 +115,13 @@ ONEHOP_INLINE void finish(const Job<T>& job, const RowEnd<T>& end, int64_t colum
   }
 }
 
-// The source of an edge.
-template <class Fixed, class T>
-ONEHOP_INLINE int64_t source_of(const Job<T>& job, int64_t e) {
-  return static_cast<const typename Fixed::Column*>(job.col)[e];
-}
-
 template <class T, class Fixed, Kind kKind, Factor kFactor>
 ONEHOP_INLINE Acc<T> factor_of(const Job<T>& job, int64_t e) {
   if constexpr (kFactor == Factor::weight || kFactor == Factor::term) {
     const Acc<T> weight = job.weight[(job.perm != nullptr ? job.perm[e] : e) * job.weight_stride];
     return kKind == Kind::sum ? weight : weight * job.sign;
   } else if constexpr (kFactor == Factor::scale) {
-    return job.col_scale[source_of<Fixed>(job, e)];
+    return job.col_scale[job.col[e]];
   } else {
     return Acc<T>(1);
   }
@@ -157,7 +149,7 @@ template <class T, class Fixed, Kind kKind, Factor kFactor, int kLanes, int kVec
 ONEHOP_INLINE void ask_ahead(const Job<T>& job, int64_t e, const T* x, int64_t columns) {
   constexpr int64_t kBlockBytes = int64_t{kLanes} * kVectors * static_cast<int64_t>(sizeof(T));
   const int64_t ahead = Fixed::kPrefetch >= 0 ? Fixed::kPrefetch : job.prefetch;
-  const T* coming = row_of_source<T, Fixed>(job, x, source_of<Fixed>(job, e + ahead));
+  const T* coming = row_of_source<T, Fixed>(job, x, job.col[e + ahead]);
   const T* last = coming + columns - 1;
   if constexpr (Fixed::kKeep >= 0) {
     ask_for_row<kBlockBytes, Fixed::kKeep>(coming, last);
@@ -176,7 +168,7 @@ template <class T, class Fixed, Kind kKind, Factor kFactor, int kLanes, int kVec
 ONEHOP_INLINE void messages_of(const Job<T>& job, int64_t e, const T* x, int64_t columns, const Visit& visit) {
   using A = Acc<T>;
   if constexpr (Fixed::kPrefetch != 0) ask_ahead<T, Fixed, kKind, kFactor, kLanes, kVectors>(job, e, x, columns);
-  const T* source = row_of_source<T, Fixed>(job, x, source_of<Fixed>(job, e));
+  const T* source = row_of_source<T, Fixed>(job, x, job.col[e]);
   const A factor = factor_of<T, Fixed, kKind, kFactor>(job, e);
 #pragma GCC unroll 32
   for (int v = 0; v < kVectors; ++v) {

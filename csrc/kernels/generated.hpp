@@ -8,7 +8,7 @@
 namespace onehop {
 
 // Increase it when this header, or Job in aggregate_rows.hpp, changes.
-inline constexpr int32_t kGeneratedVersion = 4;
+inline constexpr int32_t kGeneratedVersion = 5;
 
 enum class Kind : int { sum, max, min };
 inline constexpr int kKinds = 3;
@@ -28,7 +28,6 @@ struct Generated {
   int32_t version;
   int32_t job_bytes;                            // size of Job<T>
   int32_t dtype;                                // number of onehop::DType
-  int32_t column_bytes;                         // of the number of an edge's source
   int64_t columns;                              // of one pass
   int64_t stride;                               // between rows of x, in numbers
   GeneratedSweeps sweeps[kKinds][2][kFactors];  // by kind, whether ties are counted, and factor; null: not there

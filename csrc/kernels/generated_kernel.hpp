@@ -52,7 +52,6 @@ constexpr Generated empty_table(int32_t dtype) {
   return {kGeneratedVersion,
           static_cast<int32_t>(sizeof(Job<T>)),
           dtype,
-          sizeof(typename Fixed::Column),
           Fixed::kColumns,
           Fixed::kStride,
           {}};

@@ -94,33 +94,7 @@ const WorkList& Csr::work(int64_t edges_per_item) const {
   return *list;
 }
 
-std::shared_ptr<const Block> Csr::narrow_col(int threads) const {
-  const std::lock_guard<ForkSafeMutex> lock(mutex_);
-  if (narrow_col_ == nullptr) {
-    auto made = std::make_shared<const Block>((edges + kPadding) * static_cast<int64_t>(sizeof(uint16_t)));
-    if (!*made) return made;
-    const Chunks chunks{edges + kPadding, chunk_count(edges, threads)};
-    const int32_t* from = col_data();
-    auto* to = made->as<uint16_t>();
-    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) to[e] = static_cast<uint16_t>(from[e]);
-    });
-    narrow_col_ = std::move(made);
-  }
-  return narrow_col_;
-}
-
-void Csr::free_narrow_col() const {
-  const std::lock_guard<ForkSafeMutex> lock(mutex_);
-  narrow_col_.reset();
-}
-
-int64_t Csr::bytes() const {
-  const std::lock_guard<ForkSafeMutex> lock(mutex_);
-  int64_t total = rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes();
-  if (narrow_col_ != nullptr) total += narrow_col_->bytes();
-  return total;
-}
+int64_t Csr::bytes() const { return rowptr.bytes() + col.bytes() + perm.bytes() + row_of.bytes(); }
 
 std::shared_ptr<Csr> with_rows(const Csr& csr, const int32_t* order, bool wide_perm, int threads) {
   auto result = std::make_shared<Csr>();

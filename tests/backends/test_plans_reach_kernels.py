@@ -76,12 +76,3 @@ def test_forward_and_backward(name: str, graph: Graph, told: list[Any]) -> None:
         fields = OF_SUMS if hasattr(call, "register_block") else COMMON
         given = {field: getattr(call, field) for field in fields if hasattr(call, field)}
         assert given == {field: value for field, value in fields.items() if field in given}
-
-
-def test_sixteen_bits_name_as_many_sources_as_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onehop.backends.cpu.default_plan", lambda *_: CpuPlan(index="int16"))
-    sources = torch.tensor([0, 1 << 15, (1 << 16) - 1])
-    graph = Graph.from_edge_index(torch.stack([sources, torch.zeros(3).long()]), size=(1 << 16, 1))
-    x = torch.zeros(1 << 16, 1)
-    x[sources, 0] = torch.tensor([1.0, 2.0, 4.0])
-    assert onehop.aggregate(graph, x).item() == 7

@@ -222,7 +222,6 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
     }
     const auto& work = csr->work(s.edges_per_item);
     std::vector<A> slots(static_cast<size_t>(2 * work.slots * s.width + 1));
-    const auto narrow_col = csr->narrow_col(1);
     const bool with_ties = !linear && s.weighted;
     Matrix<A> ties(g.rows, s.width, 0);
     const auto run = [&](auto out, double rounding) {
@@ -253,7 +252,6 @@ void check_aggregate(const std::string& isa, const std::vector<Graph>& graphs, R
           .out_stride = out.stride,
           .ties = with_ties ? ties.data.data() : nullptr,
           .slots = slots.data(),
-          .narrow_col = s.threads == 1 ? narrow_col->as<uint16_t>() : nullptr,
           .generated = nullptr,
       });
       for (int64_t r = 0; r < g.rows; ++r) {

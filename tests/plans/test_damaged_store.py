@@ -246,15 +246,6 @@ def test_figures_that_cannot_be_in_an_intact_file_are_set_aside(
     assert not store.path().exists()
 
 
-def test_narrow_columns_for_a_graph_that_is_too_large_are_set_aside(caplog: pytest.LogCaptureFixture) -> None:
-    graph = Graph.from_edge_index(torch.tensor([[0, 69_999], [1, 2]]), num_nodes=70_000)
-    x = torch.ones(70_000, WIDTH)
-    tuned.install([entry(graph, CpuPlan(index="int16"))])
-    with caplog.at_level(logging.WARNING, "onehop"):
-        assert later(graph, x)[2].tolist() == [1.0] * WIDTH
-    assert "cannot name 70000 sources" in caplog.text
-
-
 def test_what_is_no_file_is_said_and_not_waited_for(
     graph: Graph, x: torch.Tensor, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -32,11 +32,6 @@ def test_orders_are_tried_where_a_cache_cannot_hold_the_features_and_edges_are_m
     assert "ordering" not in axes(edges=(1 << 15) - 1)
 
 
-def test_numbers_of_16_bits_are_tried_where_they_name_all_sources():
-    assert axes(nodes=65_536)["index"] == ("int32", "int16")
-    assert "index" not in axes(nodes=65_537)
-
-
 def test_features_are_rounded_where_that_is_allowed_and_a_kernel_does_it():
     assert "storage" not in axes()
     assert axes(lossy=True)["storage"] == ("same", "bfloat16")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from onehop import ArgumentError, Graph
+from onehop import Graph
 from onehop.backends.cpu import CpuBackend
 from onehop.calls import Aggregate, Extremum, on
 from onehop.plans import CpuPlan
@@ -24,7 +24,6 @@ PLANS = st.builds(
     threads=st.integers(0, 3),
     ordering=st.sampled_from(["none", "degree", "rcm", "community"]),
     prefetch_hint=st.sampled_from(["L1", "L2"]),
-    index=st.sampled_from(["int32", "int16"]),
 )
 WIDTHS = st.sampled_from([1, 3, 16, 17, 63, 129])
 # The small whole numbers of these tests are exact in both.
@@ -100,59 +99,6 @@ def test_ties_are_counted_in_their_own_rows(generator):
         plain = CpuBackend(CpuPlan()).run(graph, call)
         ordered = CpuBackend(CpuPlan(ordering="degree")).run(graph, call)
         assert all(torch.equal(a, b) for a, b in zip(plain, ordered, strict=True))
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("width", [1, 3, 16, 17, 63, 300])
-def test_columns_of_16_bits_change_no_bit(dtype, width, generator):
-    # All 65,536 numbers that there are, also in the upper half, which a sign would turn round.
-    edge_index = torch.stack([torch.arange(65_536), torch.randint(0, 300, (65_536,), generator=generator)])
-    graph = Graph.from_edge_index(edge_index, size=(65_536, 300))
-    x, weight = operands(graph, width, dtype)
-    weight = weight.to(torch.float64 if dtype == torch.float64 else torch.float32)
-    wide, narrow = CpuPlan(edges_per_item=512), CpuPlan(edges_per_item=512, index="int16")
-    for reduce in ("sum", "mean", "max", "min"):
-        for factor in (None, weight):
-            expected = run(graph, wide, reduce, x, factor)
-            assert torch.equal(run(graph, narrow, reduce, x, factor), expected)
-    scale = torch.arange(1, 65_537, dtype=weight.dtype) % 3
-    call = on(graph, Aggregate, x=x, src_scale=scale)
-    assert torch.equal(CpuBackend(narrow).run(graph, call), CpuBackend(wide).run(graph, call))
-    extremum = on(graph, Extremum, x=x, reduce="max", with_ties=True)
-    ties = [CpuBackend(plan).run(graph, extremum)[1] for plan in (wide, narrow)]
-    assert torch.equal(*ties)
-
-
-def test_nan_passes_through_columns_of_16_bits(generator):
-    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
-    x = torch.randn(40, 17, generator=generator)
-    x[3, 5] = float("nan")
-    for reduce in ("sum", "max", "min"):
-        wide, narrow = (run(graph, CpuPlan(index=index), reduce, x) for index in ("int32", "int16"))
-        assert wide.isnan().any()
-        torch.testing.assert_close(narrow, wide, rtol=0, atol=0, equal_nan=True)
-
-
-def test_columns_of_16_bits_are_counted_and_freed(generator):
-    graph = Graph.from_edge_index(torch.randint(0, 40, (2, 300), generator=generator), num_nodes=40)
-    x, _ = operands(graph, 4)
-    before = graph.nbytes
-    run(graph, CpuPlan(index="int16"), "sum", x)
-    made = graph.nbytes
-    run(graph, CpuPlan(index="int16"), "max", x)
-    assert graph.nbytes == made >= before + 2 * graph.num_edges
-    graph.csr.free_narrow_col()
-    assert graph.nbytes == before
-
-
-def test_graphs_with_more_sources_than_16_bits_can_name_are_refused():
-    graph = Graph.from_edge_index(torch.tensor([[0, 65_536], [0, 1]]), size=(65_537, 2))
-    with pytest.raises(ArgumentError, match="can name 65536 sources, and this graph has 65537"):
-        run(graph, CpuPlan(index="int16"), "sum", torch.ones(65_537, 2))
-    # Its transpose has two sources.
-    call = on(graph, Aggregate, x=torch.ones(2, 2), transposed=True)
-    out = CpuBackend(CpuPlan(index="int16")).run(graph, call)
-    assert out.sum() == 4
 
 
 def test_weights_kept_in_graph_order_follow_the_order_of_rows(generator):

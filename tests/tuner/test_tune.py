@@ -225,37 +225,6 @@ def test_a_result_prints_short_lines_and_its_plans_on_request(graph, monkeypatch
     assert "CpuPlan(" in shown
 
 
-@pytest.mark.parametrize("best", ["int32", "int16"])
-def test_columns_of_16_bits_are_tried_and_freed_where_not_taken(monkeypatch, generator, best):
-    graph = Graph.from_edge_index(torch.randint(0, 500, (2, 40_000), generator=generator), num_nodes=500)
-    before = graph.nbytes
-    seen = set()
-
-    def timed(call, plan):
-        call(plan)
-        seen.add(plan.index)
-        return 1e-3 if plan.index == best else 2e-3
-
-    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
-    result = onehop.tune(graph, 16, backward=False, budget_s=50, fields=["index"])
-    assert seen == {"int32", "int16"}
-    assert result.plan.index == best
-    assert (graph.nbytes > before) == (best == "int16")
-
-
-def test_graphs_with_too_many_sources_are_tuned_without_them(monkeypatch, generator):
-    seen = set()
-
-    def cost(plan):
-        seen.add((plan.index, plan.prefetch_hint))
-        return 2e-3
-
-    pretend(monkeypatch, cost)
-    graph = Graph.from_edge_index(torch.randint(0, 70_000, (2, 900), generator=generator), num_nodes=70_000)
-    onehop.tune(graph, 16, backward=False, budget_s=50)
-    assert seen == {("int32", "L1"), ("int32", "L2")}
-
-
 def test_json_round_trip_and_use(graph):
     result = onehop.tune(graph, [8, 16], budget_s=0.5, keep=False)
     again = TuningResult.from_json(result.to_json())

@@ -50,12 +50,6 @@ class Csr {
   const int64_t* rowptr_data() const { return rowptr.as<int64_t>(); }
   const int32_t* col_data() const { return col.as<int32_t>(); }
 
-  // The columns in 16 bits, padded too, as uint16; made on first use, and kept until they are freed. An empty block
-  // when memory runs out. The graph must have at most kMostNarrowCols columns.
-  std::shared_ptr<const Block> narrow_col(int threads) const;
-  void free_narrow_col() const;
-  static constexpr int64_t kMostNarrowCols = int64_t{1} << 16;
-
   // The cut into items of about `edges_per_item` edges; made once per size and cached. Rows longer than an item are
   // cut, shorter ones never. Depends only on the graph and the size, so sums keep their order.
   const WorkList& work(int64_t edges_per_item) const;
@@ -64,7 +58,6 @@ class Csr {
  private:
   mutable ForkSafeMutex mutex_;
   mutable std::unordered_map<int64_t, std::unique_ptr<WorkList>> work_;
-  mutable std::shared_ptr<const Block> narrow_col_;  // null until it is made
 };
 
 enum class BuildError { none, row_out_of_range, col_out_of_range, out_of_memory };

@@ -42,7 +42,6 @@ struct AggregateArgs {
   int64_t out_stride;
   void* ties;                  // acc [rows, width], max and min only: how many edges reach the extremum
   void* slots;                 // acc [2, work->slots, width]: pieces of cut rows, and of their ties
-  const uint16_t* narrow_col;  // the graph's columns in 16 bits, or null; read where there are kernels for that
   const Generated* generated;  // a kernel for exactly this width and type, used where it fits
 };
 

@@ -13,12 +13,10 @@ MOST_PREFETCH = 64
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")
-INDICES = ("int32", "int16")
-# Sources that an unsigned 16-bit number can address (Csr::kMostNarrowCols).
-MOST_NARROW_SOURCES = 1 << 16
 PREFETCH_HINTS = ("L1", "L2")
-# A field of earlier plans, by default 0. Kernels no longer have it: with any other value a plan cannot run.
-REMOVED_FIELD = "hub_cache"
+# Fields of earlier plans. Kernels no longer have the first, by default 0: with any other value a plan cannot
+# run. The second, the width of the column numbers, changed no result.
+REMOVED_FIELD, _IGNORED_FIELD = "hub_cache", "index"
 # A name becomes the name of a file.
 _GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 
@@ -46,9 +44,6 @@ class CpuPlan(Plan):
             neither features nor results are moved. For aggregation only.
         storage: Dtype in which sources are read: "same" (unchanged), or "bfloat16", which halves the traffic
             of float32 and loses 16 bits of every number. For sums and means only.
-        index: Dtype of the column numbers: "int32", or "int16" (unsigned), possible up to 65,536 sources. The
-            graph then keeps a second copy of its columns, 2 bytes an edge. For sums and means, and for max
-            and min without weights; all other operations read 32 bits.
         generated: Name of a generated kernel for one width and dtype, which is used for these; empty means
             the built-in kernels. For aggregation only. Made by ``onehop.tune(..., codegen=True)``.
     """
@@ -62,21 +57,21 @@ class CpuPlan(Plan):
     threads: int = 0
     ordering: str = "none"
     storage: str = "same"
-    index: str = "int32"
     generated: str = ""
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
         """The plan with these fields; those that are omitted have their defaults.
 
-        An earlier plan's ``hub_cache`` of 0, its default, is ignored.
+        Of an earlier plan, ``index`` and a ``hub_cache`` of 0, its default, are ignored.
 
         Raises:
             ArgumentError: ``values`` is not a dictionary, has a field that such plans do not have, or a value
                 that they cannot have.
         """
-        if isinstance(values, dict) and values.get(REMOVED_FIELD) == 0:
-            values = {name: value for name, value in values.items() if name != REMOVED_FIELD}
+        if isinstance(values, dict):
+            removed = {_IGNORED_FIELD, REMOVED_FIELD if values.get(REMOVED_FIELD) == 0 else ""}
+            values = {name: value for name, value in values.items() if name not in removed}
         return super(CpuPlan, cls).from_dict(values)
 
     def __post_init__(self) -> None:
@@ -99,7 +94,6 @@ class CpuPlan(Plan):
             ("prefetch_hint", PREFETCH_HINTS),
             ("ordering", ORDERINGS),
             ("storage", STORAGES),
-            ("index", INDICES),
         ):
             check_choice(name, getattr(self, name), choices)
         if not isinstance(self.generated, str) or not _GENERATED.fullmatch(self.generated):

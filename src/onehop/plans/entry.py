@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from onehop.errors import ArgumentError
 from onehop.plans.cases import GpuCase, PlanCase
-from onehop.plans.cpu import MOST_NARROW_SOURCES, CpuPlan
+from onehop.plans.cpu import CpuPlan
 from onehop.plans.triton import TritonPlan
 
 P = TypeVar("P", bound=CpuPlan | TritonPlan)
@@ -126,10 +126,6 @@ def _check_case(case: PlanCase | GpuCase, plan: CpuPlan | TritonPlan) -> None:
     for name in ("width", "threads" if isinstance(case, PlanCase) else "heads"):
         if not 0 < getattr(case, name) < _MOST_COUNT:
             raise ArgumentError(f"tuned plan: {name}: expected at least 1, got {getattr(case, name)!r}.")
-    num_src, num_dst, _ = case.sizes
-    sources = num_dst if case.transposed else num_src
-    if isinstance(plan, CpuPlan) and plan.index == "int16" and sources > MOST_NARROW_SOURCES:
-        raise ArgumentError(f"tuned plan: numbers of 16 bits cannot name {sources} sources.")
 
 
 def _check_figures(values: Mapping[str, Any]) -> None:

@@ -5,7 +5,7 @@ import torch
 from onehop import processor, thresholds
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
-from onehop.plans.cpu import INDICES, MOST_NARROW_SOURCES, PREFETCH_HINTS
+from onehop.plans.cpu import PREFETCH_HINTS
 from onehop.plans.default import default_plan, fitting_tile
 from onehop.tuner.operations import Operation
 
@@ -61,8 +61,6 @@ def axes(
         found["storage"] = ("same", "bfloat16")
     if edges >= _LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
         found["ordering"] = ("none", *_ORDERS)
-    if sources <= MOST_NARROW_SOURCES:
-        found["index"] = INDICES
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
     found["prefetch_hint"] = PREFETCH_HINTS

@@ -7,7 +7,7 @@
   :meth:`~onehop.tuner.speeds.Speeds.row_s`, each weighted by the share of reads that it serves
   (:meth:`~onehop.tuner.cost_model.Locality.miss_share` of that cache). The nearest cache's time includes the
   arithmetic.
-- ``index``: 4 bytes an edge (2 with narrow columns) and 8 a row, at the speed of memory.
+- ``index``: 4 bytes an edge and 8 a row, at the speed of memory.
 - ``writes``: the result, counted twice if it passes through the caches to memory, once if it bypasses them;
   and if it passes through them in another order, the jump to each row.
 - ``pieces``: scheduling of items, idle threads at the end, and waking threads.
@@ -121,7 +121,7 @@ def _excess(times: np.ndarray, windows: np.ndarray) -> np.ndarray:
 
 # Share of a cache for the rows of x; the rest holds indices, results and other data.
 CACHE_SHARE = 0.75
-_INDEX_BYTES, _POINTER_BYTES = {"int32": 4, "int16": 2}, 8
+_INDEX_BYTES, _POINTER_BYTES = 4, 8
 _LINE_BYTES = 64
 _BFLOAT16_BYTES = 2
 # No machine reads slower: speeds that were measured while the machine was busy are ignored.
@@ -178,7 +178,7 @@ class CostModel:
         # All threads together took the times measured; fewer take longer.
         slower = speeds.threads / threads
         read = edges * (1 + self.reads_two) * self._row_s(plan, tile * itemsize)
-        index = (edges * _INDEX_BYTES[plan.index] + self.rows * _POINTER_BYTES) / speeds.write_bps
+        index = (edges * _INDEX_BYTES + self.rows * _POINTER_BYTES) / speeds.write_bps
         time = passes * (read * slower + index) + self._write_s(plan)
         items = 1 + edges // plan.edges_per_item
         time += passes * items * ITEM_S / threads

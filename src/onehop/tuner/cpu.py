@@ -225,7 +225,6 @@ class CpuTactics:
     def facts(self, best: CpuPlan) -> dict[str, Any]:
         """The prediction, torch's own time and the outcome of generation; frees what rejected plans left."""
         self._drop_orders(best.ordering)
-        self._drop_columns(best)
         outcome, raced = self._generation
         return {
             "predicted_s": self.predict(best),
@@ -239,15 +238,6 @@ class CpuTactics:
         ordered = self._task.graph.ordered
         for key in [key for key in ordered if key not in self._had and key[0] != chosen]:
             del ordered[key]
-
-    def _drop_columns(self, chosen: CpuPlan) -> None:
-        """Frees the copies of columns that were rejected; they are rebuilt when needed."""
-        graph, transposed = self._task.graph, self._task.operation.transposed
-        for ordering in ("none", *(name for name, turned in graph.ordered if turned == transposed)):
-            csr = ordered_csr(graph, ordering, transposed)
-            for index in self.axes.get("index", ()):
-                if index == "int16" and (ordering, index) != (chosen.ordering, chosen.index):
-                    csr.free_narrow_col()
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:

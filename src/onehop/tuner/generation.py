@@ -100,7 +100,6 @@ class Generation:
             self.built_in.prefetch,
             keep=_HINTS[self.built_in.prefetch_hint],
             block=room,
-            index=self.built_in.index,
         )
         if self.case.operation != "sum" or vectors > _CHAINED_VECTORS:
             return [plain]

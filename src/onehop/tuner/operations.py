@@ -22,7 +22,6 @@ FIELDS = (
     "nontemporal",
     "threads",
     "ordering",
-    "index",
     "storage",
 )
 # The fields among these that the kernels of max and min use.

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from onehop import thresholds
 from onehop.calls import Aggregate, accumulator
-from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu import generated
@@ -18,7 +17,6 @@ from onehop.kernels.cpu.prepared import PlanKey
 from onehop.kernels.cpu.rows import copy_rows
 from onehop.native import CPU, DTYPE_CODES, address, empty, extension
 from onehop.plans import CpuPlan
-from onehop.plans.cpu import MOST_NARROW_SOURCES
 
 # Numbers of onehop::Reduce in csrc/include/onehop/kernels.hpp.
 _SUM, _MEAN = 0, 1
@@ -66,7 +64,7 @@ class PreparedAggregate:
         self.scales_first = graph.num_edges >= _SCALED_FIRST_DEGREE * self.csr.cols
         self.keeps_weights = self.csr.edges >= thresholds.now.ordered_edges and self.csr.perm is not None
         self.number, self.transposed, self.ordering = graph.number, call.transposed, plan.ordering
-        self.template = aggregate_call(plan, self.csr)
+        self.template = aggregate_call(plan)
         self.template.reduce = _MEAN if call.mean and not call.transposed else _SUM
         self.template.dtype = DTYPE_CODES[self.dtype]
         self.template.out_is_acc = self.out_dtype is not self.dtype
@@ -151,23 +149,12 @@ class _PreparedGather:
         return rows.to(self.out_dtype)
 
 
-def aggregate_call(plan: CpuPlan, csr: Any) -> extension.AggregateCall:
-    """A call of the extension's ``aggregate`` with what a plan says.
-
-    Raises:
-        ArgumentError: The plan's numbers of sources are too short for this graph.
-    """
-    narrow = plan.index == "int16"
-    if narrow and csr.cols > MOST_NARROW_SOURCES:
-        raise ArgumentError(
-            f'plan: index="int16" can name {MOST_NARROW_SOURCES} sources, and this graph has {csr.cols}; '
-            'take index="int32".'
-        )
+def aggregate_call(plan: CpuPlan) -> extension.AggregateCall:
+    """A call of the extension's ``aggregate`` with what a plan says."""
     call = extension.AggregateCall()
     call.threads = thread_count(plan)
     call.prefetch = plan.prefetch
     call.keeps_near = plan.prefetch_hint == "L1"
-    call.narrow_index = narrow
     call.edges_per_item = plan.edges_per_item
     call.column_tile = plan.column_tile
     call.register_block = plan.register_block

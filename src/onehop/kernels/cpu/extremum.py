@@ -32,7 +32,7 @@ class PreparedExtremum:
         self.shape = (self.csr.rows, call.x.size(1))
         self.keeps_weights = self.csr.edges >= thresholds.now.ordered_edges and self.csr.perm is not None
         self.number, self.ordering = graph.number, plan.ordering
-        self.template = aggregate_call(plan, self.csr)
+        self.template = aggregate_call(plan)
         self.template.reduce = _REDUCE[call.reduce]
         self.template.dtype = DTYPE_CODES[call.x.dtype]
         self.template.out_is_acc = self.out_dtype is not call.x.dtype

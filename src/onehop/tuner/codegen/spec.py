@@ -8,8 +8,6 @@ from onehop import native
 # Locality of prefetched rows: the last argument of __builtin_prefetch. On x86 these are the hints T0, T1, T2
 # and NTA.
 KEEP = {"t0": 3, "t1": 2, "t2": 1, "nta": 0}
-# Types of columns; narrow ones are unsigned.
-COLUMNS = {"int32": "int32_t", "int16": "uint16_t"}
 # Types of csrc/kernels/simd.hpp, and numbers of onehop::DType.
 _TYPES = {
     "float32": ("float", 0),
@@ -34,7 +32,6 @@ class Spec:
         keep: Locality of prefetched rows, one of :data:`KEEP`.
         chains: Independent sums among which a row's edges are divided; for sums only.
         block: Most vectors of a row that are held in registers at a time.
-        index: Type of the column numbers, "int32" or "int16", one of :data:`COLUMNS`.
     """
 
     kind: str
@@ -45,14 +42,13 @@ class Spec:
     keep: str = "t1"
     chains: int = 1
     block: int = 8
-    index: str = "int32"
 
     @property
     def title(self) -> str:
         """The beginning of its file's name."""
         return (
             f"{self.kind}-{self.dtype}-{self.columns}of{self.stride}-p{self.prefetch}-{self.keep}"
-            f"-x{self.chains}-b{self.block}-{self.index}"
+            f"-x{self.chains}-b{self.block}"
         )
 
     def source(self) -> str:
@@ -67,7 +63,6 @@ namespace onehop {{
 inline namespace ONEHOP_ISA {{
 
 struct Fixed {{
-  using Column = {COLUMNS[self.index]};
   static constexpr int64_t kColumns = {self.columns}, kStride = {self.stride};
   static constexpr int kPrefetch = {self.prefetch}, kKeep = {KEEP[self.keep]};
   static constexpr int kChains = {self.chains}, kBlock = {self.block};

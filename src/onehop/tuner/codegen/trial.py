@@ -36,7 +36,6 @@ class Generated(ctypes.Structure):
         ("version", ctypes.c_int32),
         ("job_bytes", ctypes.c_int32),
         ("dtype", ctypes.c_int32),
-        ("column_bytes", ctypes.c_int32),
         ("columns", ctypes.c_int64),
         ("stride", ctypes.c_int64),
         ("sweeps", Sweeps * 4 * 2 * 3),
@@ -113,7 +112,6 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     sweeps = table.sweeps[kind if sign > 0 else 1][with_ties][factor]
     if not (sweeps.rows and sweeps.part):
         return "a part of the kernel is missing"
-    index = {2: ctypes.c_uint16, 4: ctypes.c_int32}[table.column_bytes]
     acc = acc_of(dtype)
     columns, stride, rows = table.columns, table.stride, len(SOURCES)
     edges = [node for row in SOURCES for node in row]
@@ -128,7 +126,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     slots, tie_slots = (acc * width)(*[GUARD] * width), (acc * width)(*[GUARD] * width)
     keep = (
         (ctypes.c_int64 * (rows + 1))(*rowptr),
-        (index * (len(edges) + PADDING))(*edges),
+        (ctypes.c_int32 * (len(edges) + PADDING))(*edges),
         (acc * (len(edges) + PADDING))(*[e % 3 + 1 for e in range(len(edges))]),
         (acc * NODES)(*[node % 2 + 1 for node in range(NODES)]),
     )
