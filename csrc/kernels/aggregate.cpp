@@ -58,14 +58,17 @@ struct RowsOfBlock {
   SweepRows<T> sweep;
 };
 
-// A tie counter doubles the registers of a column.
-template <bool kTies>
-inline constexpr int kMostOf = kTies ? kMostVectors / 2 : kMostVectors;
+// Most vectors of a block. A tie counter doubles the registers of a column, and the loops of extrema are most of the
+// code of this file: eight vectors hold 128 columns with AVX-512.
+template <Kind kKind, bool kTies>
+inline constexpr int kMostOf = kKind == Kind::sum ? kMostVectors
+                               : kTies            ? kMostVectors / 2
+                                                  : static_cast<int>(smaller(kMostVectors, 8));
 
 // The loop of a kind, PickRows or PickPart, for a block of columns.
 template <template <class, Kind, bool, Factor> class Pick, class T, Kind kKind, bool kTies, Factor kFactor>
 auto sweep_of(const ColumnBlock& block) {
-  return with_block<Acc<T>, kMostOf<kTies>>(block, Pick<T, kKind, kTies, kFactor>{});
+  return with_block<Acc<T>, kMostOf<kKind, kTies>>(block, Pick<T, kKind, kTies, kFactor>{});
 }
 
 template <class T, Kind kKind, bool kTies>
@@ -106,7 +109,7 @@ GeneratedSweeps generated_sweeps(const AggregateArgs& args, Kind kind, bool ties
 template <class T, Kind kKind, bool kTies, Factor kFactor>
 void run(const AggregateArgs& args) {
   using A = Acc<T>;
-  constexpr int kVectors = kMostOf<kTies>;
+  constexpr int kVectors = kMostOf<kKind, kTies>;
   const Csr& csr = *args.csr;
   const WorkList& work = *args.work;
   auto* slots = static_cast<A*>(args.slots);
