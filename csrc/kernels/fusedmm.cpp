@@ -13,13 +13,13 @@ constexpr int64_t kStretchBytes = 16384;
 constexpr int64_t kMostEdges = 64, kLeastEdges = 8;
 
 // The vectors of a block; columns that the last one shares with the one before it count once.
-template <class T, PairRule kRule, int kLanes, int kVectors>
+template <class T, bool kDistance, int kLanes, int kVectors>
 ONEHOP_INLINE Acc<T> compare(const T* row, const T* source, int64_t columns) {
   using A = Acc<T>;
   using V = Vector<A, kLanes>;
   const auto term = [&](int64_t begin) {
     const V x = load<T, kLanes>(row + begin), y = load<T, kLanes>(source + begin);
-    if constexpr (kRule == PairRule::tdist) return (x - y) * (x - y);
+    if constexpr (kDistance) return (x - y) * (x - y);
     return x * y;
   };
   V sum = splat<A, kLanes>(0);
@@ -42,7 +42,9 @@ struct Pairs {
   int prefetch;
 };
 
-template <class T, PairRule kRule>
+// `kDistance`: edges are compared by their distance, and messages are differences; else by a product, and messages are
+// sources.
+template <class T, bool kDistance>
 struct PickBlock {
   // Adds each edge's product or squared distance to scores.
   template <int kLanes, int kVectors>
@@ -53,7 +55,7 @@ struct PickBlock {
       prefetch_lines<kBlockBytes>(reinterpret_cast<const char*>(coming));
       if constexpr (kBlockBytes % kLineBytes != 0) __builtin_prefetch(coming + pairs.columns - 1, 0, kKeepRows);
       const T* source = pairs.sources + pairs.col[e] * pairs.stride;
-      *scores++ += compare<T, kRule, kLanes, kVectors>(pairs.row, source, pairs.columns);
+      *scores++ += compare<T, kDistance, kLanes, kVectors>(pairs.row, source, pairs.columns);
     }
   }
 
@@ -74,7 +76,7 @@ struct PickBlock {
       for (int v = 0; v < kVectors; ++v) {
         const int64_t begin = vector_begin<kLanes, kVectors>(v, pairs.columns);
         V message = load<T, kLanes>(source + begin);
-        if constexpr (kRule == PairRule::tdist) message = load<T, kLanes>(pairs.row + begin) - message;
+        if constexpr (kDistance) message = load<T, kLanes>(pairs.row + begin) - message;
         state[v] += weight * message;
       }
     }
@@ -122,7 +124,7 @@ void sum_edges(const FusedmmArgs& args, const BlockCut<Acc<T>, kMostVectors>& bl
                     args.col_stride,      block.columns,        args.prefetch};
   };
   const auto steps_of = [](const ColumnBlock& block) {
-    return with_block<A, kMostVectors>(block, PickBlock<T, kRule>{});
+    return with_block<A, kMostVectors>(block, PickBlock<T, kRule == PairRule::tdist>{});
   };
   const ColumnBlock last = blocks[blocks.blocks - 1];
   const auto inner = steps_of(blocks[0]), outer = steps_of(last);
