@@ -23,14 +23,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from rich.console import RenderableType
 from torch import Tensor
 
 import onehop
+from benchmarks import columns
 from onehop.bench import command
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.stamp import machine_line
-from onehop.bench.timing import Ratio, Times, in_turns, measure_once
+from onehop.bench.timing import Ratio, Times, in_turns, measure_once, median_of_turn, within
 from onehop.cli.console import output, progress
 from onehop.tables import Column
 
@@ -41,6 +43,10 @@ Options = argparse.Namespace
 Way = Callable[[], AbstractContextManager[Any]]
 
 PYG_AND_ONEHOP: Mapping[str, Way] = {"pyg": nullcontext, "onehop": onehop.patch}
+# Relative to the largest entry: sums of float32 differ in their last digits with their order.
+TOLERANCE = 1e-3
+# Seconds of a turn after its first call, which has to fetch memory that the other way gave back.
+BESIDE_PYG_S = 0.1
 
 
 # --- options ---------------------------------------------------------------------------------------------
@@ -106,11 +112,10 @@ class Benchmark:
     """A script: what it measures, and how that is shown.
 
     Attributes:
-        doc: The script's docstring.
         name: Its name in the results, as the key ``command`` has it.
         rows: Yields what was measured; the rows are written to JSON as they are. What it puts into
             ``options.noted``, a dictionary, are further keys of the results.
-        columns: Columns of the table that is printed.
+        columns: Columns of the table that is printed, or a text that declares them (:func:`columns.of`).
         options: Options of its own, by names with underscores: each an :class:`Option`, or its default value.
         key: The key of the rows in the results; None where ``more`` returns them.
         rounds: The default of ``--rounds``; None for scripts without it.
@@ -120,12 +125,12 @@ class Benchmark:
         finish: Likewise, once all rows are measured.
         notes: Returns what is printed after the rows.
         draw: Draws the results into the file of ``--plot``; None for scripts without it.
+        doc: What ``--help`` prints; None means the docstring of the script that has ``rows``.
     """
 
-    doc: str | None
     name: str
     rows: Callable[[Options], Iterable[Row]]
-    columns: Sequence[Column]
+    columns: str | Sequence[Column]
     options: Mapping[str, Any] = field(default_factory=dict)
     key: str | None = "results"
     rounds: int | None = None
@@ -135,10 +140,12 @@ class Benchmark:
     finish: Callable[[Options, list[Row]], Mapping[str, Any]] = _nothing
     notes: Callable[[Options, list[Row]], Iterable[RenderableType]] = _nothing
     draw: Callable[[Row, Path], None] | None = None
+    doc: str | None = None
 
     def read(self, arguments: Sequence[str] | None = None) -> Options:
         """Returns the options; None means those of the command line."""
-        parser = command.parser(self.doc, self.rounds, self.threads, plot=self.draw is not None)
+        doc = self.doc or sys.modules[self.rows.__module__].__doc__
+        parser = command.parser(doc, self.rounds, self.threads, plot=self.draw is not None)
         own = {
             name: each if isinstance(each, Option) else Option(each) for name, each in self.options.items()
         }
@@ -151,16 +158,10 @@ class Benchmark:
         return options
 
     def main(self, arguments: Sequence[str] | None = None) -> list[Row]:
-        """Measures, prints and writes.
-
-        Args:
-            arguments: Those of the command line; None for the program's own.
-
-        Returns:
-            The rows.
-        """
+        """Measures, prints and writes; returns the rows. None means the arguments of the command line."""
         options = self.read(arguments)
-        console, lines, rows = output(), Lines(self.columns), []
+        shown = columns.of(self.columns) if isinstance(self.columns, str) else self.columns
+        console, lines, rows = output(), Lines(shown), []
         console.print(machine_line())
         with progress(what=self.name) as bar:
             for row in self.rows(options):
@@ -221,9 +222,13 @@ class Lines:
 
 def program_of(function: Callable[..., Any], order: Any) -> list[str]:
     """Returns the command that calls a function of a script with ``order``, and prints its result as JSON."""
+    return [sys.executable, "-m", "benchmarks.harness", *_name_of(function), json.dumps(order)]
+
+
+def _name_of(function: Callable[..., Any]) -> tuple[str, str]:
+    """Returns the module and the name of a function of a script, which may run as ``__main__``."""
     file = Path(function.__code__.co_filename).resolve().relative_to(ROOT)
-    module = ".".join(file.with_suffix("").parts)
-    return [sys.executable, "-m", "benchmarks.harness", module, function.__qualname__, json.dumps(order)]
+    return ".".join(file.with_suffix("").parts), function.__qualname__
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -254,19 +259,44 @@ def result_of(printed: str) -> Any:
 
 
 def in_ways(ways: Mapping[str, Way], turn: Callable[[], float], rounds: int) -> dict[str, Times]:
-    """Measures the same in several contexts, in turns; entering and leaving them is not timed.
+    """Measures the same in several contexts, in turns; entering and leaving them is not timed."""
+    return in_turns({name: partial(within, way, turn) for name, way in ways.items()}, rounds)
 
-    Args:
-        ways: By name, what makes a context.
-        turn: Returns the seconds of a call.
-        rounds: Turns of each way.
+
+def beside_pyg(once: Callable[[], list[Tensor]], rounds: int) -> Row:
+    """Measures a call under the patch beside the same call of PyG's, after comparing what they return.
+
+    Returns:
+        As a line of a result file: medians in seconds, PyG's time over the patched one's with its quartiles,
+        the largest difference relative to the largest entry, and whether that is too large.
     """
+    patch = onehop.patch()
+    expected = within(patch.paused, once)
+    pairs = zip(once(), expected, strict=True)
+    difference = max(float((a - b).abs().max() / b.abs().max().clamp_min(1e-30)) for a, b in pairs)
+    turn = partial(median_of_turn, once, BESIDE_PYG_S, least=1)
+    times = in_turns({False: partial(within, patch.paused, turn), True: turn}, rounds)
+    patch.remove()
+    return {
+        "pyg_s": times[False].median_s,
+        "onehop_s": times[True].median_s,
+        "ratio": vars(Ratio.of(times[False], times[True])),
+        "difference": difference,
+        "wrong": not difference <= TOLERANCE,
+    }
 
-    def within(way: Way) -> float:
-        with way():
-            return turn()
 
-    return in_turns({name: partial(within, way) for name, way in ways.items()}, rounds)
+def beside_pyg_apart(make: Callable[[Row], Callable[[], list[Tensor]]], order: Row, what: str) -> Row:
+    """As :func:`beside_pyg` in a process of its own, of the call that ``make`` makes of ``order``."""
+    return apart(_made_beside_pyg, {"make": _name_of(make), "order": order}, what)  # type: ignore[no-any-return]
+
+
+def _made_beside_pyg(given: Row) -> Row:
+    module, name = given["make"]
+    torch.set_num_threads(given["order"]["threads"])
+    torch.manual_seed(0)
+    call = getattr(importlib.import_module(module), name)(given["order"])
+    return beside_pyg(call, given["order"]["rounds"])
 
 
 def steady(call: Callable[[], object], turn_s: float = 0.0, warm: int = 1) -> Callable[[], float]:
@@ -283,6 +313,14 @@ def steady(call: Callable[[], object], turn_s: float = 0.0, warm: int = 1) -> Ca
 def spread(ratio: Ratio, name: str = "ratio", quartiles: str = "quartiles") -> Row:
     """Returns a ratio and its quartiles as a row has them."""
     return {name: ratio.median, quartiles: [ratio.lower_quartile, ratio.upper_quartile]}
+
+
+def compared(times: Mapping[str, Times], slow: str | None, fast: str = "onehop") -> Row:
+    """Returns times as a row has them, and the ratio of two of them; no ratio where ``slow`` is None."""
+    seconds = {"seconds": {name: taken.to_dict() for name, taken in times.items()}}
+    if slow is None:
+        return seconds
+    return seconds | spread(Ratio.of(times[slow], times[fast]), "speedup", "speedup_quartiles")
 
 
 def added_bytes(call: Callable[[], object]) -> int:

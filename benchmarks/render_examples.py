@@ -9,11 +9,10 @@ import json
 from pathlib import Path
 
 from benchmarks import columns
-from benchmarks.render_results import replace_between
+from benchmarks.pages import ROOT, replace_between
 from benchmarks.result_pictures import draw_gains
 from benchmarks.result_tables import Document, examples_sentence, examples_table, machine, markdown
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks") / "results" / "examples_all.json"
 PAGE, PICTURE = Path("docs") / "examples.md", Path("docs") / "images" / "examples"
 

@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 
 from benchmarks import columns
-from benchmarks.render_results import replace_between
+from benchmarks.pages import ROOT, replace_between
 from benchmarks.result_tables import Document, markdown
 
-ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("benchmarks") / "results" / "matrix.json"
 README, PAGE = Path("README.md"), Path("docs") / "reference" / "works-with.md"
 NAME = "works with"

@@ -9,15 +9,14 @@ without a file, the page says how to make one.
 """
 
 import json
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from benchmarks.pages import ROOT, replace_between
 from onehop.reproduce import WORKS
 from onehop.reproduce.tables import headlines, table
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = Path("docs") / "reproduce.md"
 PAGES = Path("docs") / "reproduce"
 RESULTS = Path("benchmarks") / "results" / "reproduce"
@@ -116,11 +115,7 @@ def rendered(root: Path) -> dict[Path, str]:
     pages = {}
     for page, content in contents.items():
         name = "works" if page == README else "computed"
-        pattern = re.compile(f"(<!-- {name}: begin -->\n).*?(<!-- {name}: end -->)", flags=re.DOTALL)
-        text = (root / page).read_text()
-        if len(pattern.findall(text)) != 1:
-            raise SystemExit(f"{page}: expected the markers of what is computed once.")
-        pages[page] = pattern.sub(lambda match, content=content: f"{match[1]}{content}\n{match[2]}", text)
+        pages[page] = replace_between((root / page).read_text(), content, name, page)
     return pages
 
 

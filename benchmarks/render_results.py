@@ -11,6 +11,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from benchmarks.pages import ROOT, replace_between
 from benchmarks.result_pictures import draw, draw_each
 from benchmarks.result_tables import (
     Document,
@@ -29,12 +30,9 @@ from benchmarks.result_tables import (
 )
 from onehop.bench.plots import plot_parts
 
-ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
 MORE = (PUBLISHED, "small", "examples")
-# What is rendered into the README: three figures, and the table of models.
-FIGURES, RESULTS = "figures", "results"
 
 
 def read(folder: Path, name: str) -> Document:
@@ -126,24 +124,6 @@ def examples_section(document: Document) -> list[str]:
     ]
 
 
-def markers(name: str) -> tuple[str, str]:
-    """The lines between which something is rendered."""
-    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-
-
-def replace_between(text: str, content: str, name: str = RESULTS) -> str:
-    """``text`` with ``content`` between the markers of this name.
-
-    Raises:
-        SystemExit: A marker is missing.
-    """
-    begin, end = markers(name)
-    if begin not in text or end not in text:
-        raise SystemExit(f"a document has no {begin} and {end} to write between.")
-    before, rest = text.split(begin, 1)
-    return f"{before}{begin}\n{content}\n{end}{rest.split(end, 1)[1]}"
-
-
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
     folder, images = root / "benchmarks" / "results", root / "docs" / "images"
@@ -156,7 +136,7 @@ def main(root: Path = ROOT) -> None:
     if published:
         draw_each(published, images)
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-        text = replace_between(readme.read_text(), figures_section(published), FIGURES)
+        text = replace_between(readme.read_text(), figures_section(published), "figures")
         texts[readme] = replace_between(text, short_models_table(published))
     for path, text in texts.items():
         path.write_text(text)

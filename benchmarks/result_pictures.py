@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from benchmarks.columns import ratio
 from benchmarks.result_tables import PYG, TITLES, Document, machine_line
@@ -30,7 +29,13 @@ def draw(models: Document, path: Path) -> None:
             # From 1, "as fast", up or down: on a logarithmic axis there is no other ground to stand on.
             height = result["speedup_over"][PYG]["median"] - 1
             axes.bar(centre, height, 0.92 * width, bottom=1, color=colours[name], label=label)
-            speedup_label(axes, centre, result, rotation=90)
+            found = result["speedup_over"][PYG]
+            pictures.spread(axes, [centre], [found["lower_quartile"]], [found["upper_quartile"]])
+            top = max(found["upper_quartile"], found["median"])
+            axes.annotate(
+                ratio(found["median"]), (centre, top), (0, 3), textcoords="offset points", ha="center",
+                va="bottom", rotation=90, fontsize=pictures.SMALL_SIZE,
+            )  # fmt: skip
     axes.axhline(1, color="black", linewidth=1)
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}x")
@@ -38,7 +43,11 @@ def draw(models: Document, path: Path) -> None:
     axes.margins(x=0.02, y=0.2)
     axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.set_xticks(range(len(groups)), [f"{graph}\n{hidden}" for graph, hidden in groups])
-    finish(figure, axes, "Training epoch of two-layer models, by graph and hidden width", models, path)
+    axes.set_ylabel("PyG's time over onehop's")
+    pictures.style(axes)
+    pictures.legend(figure, axes, columns=6)
+    title = "Training epoch of two-layer models, by graph and hidden width; on the bars: quartiles"
+    pictures.save(figure, title, machine_line(models["stamp"]), path)
 
 
 def draw_each(document: Document, folder: Path) -> None:
@@ -78,22 +87,3 @@ def rungs(axes: Axes, names: Sequence[str], gains: Sequence[float]) -> None:
     axes.margins(x=0.1, y=0.01)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}x")
     pictures.style(axes, values="x")
-
-
-def speedup_label(axes: Axes, place: float, result: Document, rotation: float = 0) -> None:
-    """The quartiles over a bar, and the median above them."""
-    found = result["speedup_over"][PYG]
-    pictures.spread(axes, [place], [found["lower_quartile"]], [found["upper_quartile"]])
-    top = max(found["upper_quartile"], found["median"])
-    axes.annotate(
-        ratio(found["median"]), (place, top), (0, 3), textcoords="offset points", ha="center", va="bottom",
-        rotation=rotation, fontsize=pictures.SMALL_SIZE,
-    )  # fmt: skip
-
-
-def finish(figure: Figure, axes: Axes, title: str, document: Document, path: Path) -> None:
-    """What both pictures of epochs have in common."""
-    axes.set_ylabel("PyG's time over onehop's")
-    pictures.style(axes)
-    pictures.legend(figure, axes, columns=6)
-    pictures.save(figure, f"{title}; on the bars: quartiles", machine_line(document["stamp"]), path)

@@ -36,7 +36,7 @@ class Counts:
         calls: How many frames.
         functions: Distinct functions, by file and first line.
         folders: Frames in each folder of the package; those of its top level by file.
-        tree: The frames in order: how deep each lies, and its name.
+        tree: The frames in order: the depth of each, and its name.
     """
 
     calls: int = 0

@@ -27,17 +27,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import onehop
-from benchmarks import columns, harness
-from benchmarks.harness import Benchmark, Option, Options, Row, Way
+from benchmarks import harness
+from benchmarks.harness import TOLERANCE, Benchmark, Option, Options, Row, Way
 from onehop import datasets
-from onehop.bench.peers.dgl import DglPeer
+from onehop.bench.peers import dgl as peer
 from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Ratio, in_turns, measure_once, median_of_turn, timed
 from onehop.bench.training import LEARNING_RATE, Training
 
 HEADS = 4
-# Relative to the largest entry: float32, added up in another order.
-TOLERANCE = 1e-3
 # Passes of a turn; short ones are repeated for about so long.
 LEAST_PASSES, TURN_S = 2, 0.5
 CHECKED_EPOCHS, UNTIMED_EPOCHS, EPOCHS = 3, 3, 5
@@ -64,12 +62,8 @@ def layers(width: int) -> dict[str, Callable[[], torch.nn.Module]]:
 
 def graph_of(name: str) -> Any:
     """The data set's graph as DGL keeps it."""
-    import dgl
-
     dataset = datasets.load(name, features=False)
-    graph = dgl.add_self_loop(dgl.graph(tuple(dataset.edge_index), num_nodes=dataset.num_nodes)).int()
-    graph.create_formats_()
-    return graph
+    return peer.graph_of(dataset.edge_index, dataset.num_nodes, loops=True)
 
 
 def once(layer: torch.nn.Module, graph: Any, x: Tensor) -> list[Tensor]:
@@ -83,7 +77,7 @@ def once(layer: torch.nn.Module, graph: Any, x: Tensor) -> list[Tensor]:
 
 def rows(options: Options) -> Iterator[Row]:
     """Measures every layer on every graph."""
-    if reason := DglPeer().available():
+    if reason := peer.DglPeer().available():
         raise SystemExit(f"DGL cannot be measured: {reason}")
     torch.manual_seed(0)
     for source in options.graphs:
@@ -100,8 +94,7 @@ def rows(options: Options) -> Iterator[Row]:
             explained = onehop.explain(layer, graph, x).layers
             yield {
                 "graph": source, "layer": name, "nodes": graph.num_nodes(), "edges": graph.num_edges(),
-                "width": options.width, "seconds": {way: value.to_dict() for way, value in times.items()},
-                **harness.spread(Ratio.of(times["dgl"], times["onehop"]), "speedup", "speedup_quartiles"),
+                "width": options.width, **harness.compared(times, "dgl"),
                 "difference": difference,
                 "left_to_dgl_without_gradients": [row.reason for row in explained if row.reason is not None],
             }  # fmt: skip
@@ -132,7 +125,7 @@ def gcn_of_dgl(task: LearningTask, graph: Any, hidden: int, like: torch.nn.Modul
 
 def epochs(options: Options) -> Iterator[Row]:
     """Training epochs of a GCN, in three ways."""
-    if reason := DglPeer().available():
+    if reason := peer.DglPeer().available():
         raise SystemExit(f"DGL cannot be measured: {reason}")
     task = LearningTask.of(datasets.load(options.graph))
     graph = graph_of(options.graph)
@@ -168,25 +161,19 @@ _NAMES = (
 )  # fmt: skip
 PARTS = {
     "layers": Benchmark(
-        __doc__,
         "bench dgl",
         rows,
-        columns.of(
-            "graph; layer; DGL, ms | seconds/dgl/median_s | ms; onehop, ms | seconds/onehop/median_s | ms; "
-            "over DGL | speedup | gain speedup_quartiles"
-        ),
+        "graph; layer; DGL, ms | seconds/dgl/median_s | ms; onehop, ms | seconds/onehop/median_s | ms; "
+        "over DGL | speedup | gain speedup_quartiles",
         {"graphs": ("twin:cora", "twin:arxiv"), "layers": Option(_NAMES, known=_NAMES), "width": 64},
         rounds=3,
     ),
     "models": Benchmark(
-        __doc__,
         "bench dgl models",
         epochs,
-        columns.of(
-            "graph; hidden; DGL, ms | seconds/dgl/median_s | ms; "
-            "DGL, onehop, ms | seconds/dgl-onehop/median_s | ms; over DGL | over_dgl/dgl-onehop | x; "
-            "PyG, onehop, ms | seconds/pyg-onehop/median_s | ms; over DGL | over_dgl/pyg-onehop | x"
-        ),
+        "graph; hidden; DGL, ms | seconds/dgl/median_s | ms; "
+        "DGL, onehop, ms | seconds/dgl-onehop/median_s | ms; over DGL | over_dgl/dgl-onehop | x; "
+        "PyG, onehop, ms | seconds/pyg-onehop/median_s | ms; over DGL | over_dgl/pyg-onehop | x",
         {"graph": "twin:reddit-mini", "hidden": (32, 128)},
         rounds=5,
     ),

@@ -165,13 +165,10 @@ def rows(options: Options) -> Iterator[Row]:
 
 PARTS = columns.of(f"processes | 0; {'; '.join(f'{key} | 1/{key} | list' for key in FACTS)}")
 BENCHMARK = Benchmark(
-    __doc__,
     "bench distributed",
     rows,
-    columns.of(
-        "model; processes; epoch, ms | epoch_s | ms; predicted, ms | predicted_s | ms; "
-        "waiting, ms | waiting_s | ms; sent, MiB | sent_bytes | MiB; loss error | loss_error | {:.0e}"
-    ),
+    "model; processes; epoch, ms | epoch_s | ms; predicted, ms | predicted_s | ms; "
+    "waiting, ms | waiting_s | ms; sent, MiB | sent_bytes | MiB; loss error | loss_error | {:.0e}",
     {
         "graph": "twin:arxiv-communities",
         "models": Option(("gcn", "sage", "gatv2"), known=tuple(MODELS)),

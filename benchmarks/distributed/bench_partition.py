@@ -25,10 +25,11 @@ import numpy as np
 import torch
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.outofcore.inputs import Draw, blocks
 from onehop import distributed
+from onehop.bench.memory import status_bytes
 from onehop.bench.sources import structure
 from onehop.distributed import cost, files
 from onehop.distributed.division import ListDivision
@@ -81,9 +82,7 @@ def divide(order: Row) -> Row:
 
     def watch() -> None:
         while not done.wait(0.02):
-            for line in Path("/proc/self/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    peak[0] = max(peak[0], int(line.split()[1]) << 10)
+            peak[0] = max(peak[0], status_bytes("RssAnon"))
 
     def timed(*arguments: object) -> torch.Tensor:
         begin = time.perf_counter()
@@ -175,15 +174,12 @@ def by_graph(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench partition",
     rows,
-    columns.of(
-        "graph; parts; method; cut | cut_share | {:.1%}; halo | halo_share | {:.3f}; "
-        "by chance | by_chance_share | {:.3f}; rows | row_imbalance | {:.3f}; "
-        "edges | edge_imbalance | {:.3f}; s | seconds | {:.2f}; "
-        "peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB"
-    ),
+    "graph; parts; method; cut | cut_share | {:.1%}; halo | halo_share | {:.3f}; "
+    "by chance | by_chance_share | {:.3f}; rows | row_imbalance | {:.3f}; "
+    "edges | edge_imbalance | {:.3f}; s | seconds | {:.2f}; "
+    "peak, MiB | peak_bytes | MiB; files, MiB | file_bytes | MiB",
     {
         "graphs": ("twin:arxiv-communities", "twin:arxiv"),
         "parts": (4, 16, 64),

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.distributed import cost
 
@@ -79,14 +78,11 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "estimate scale",
     rows,
-    columns.of(
-        "graph; kind; machine; network; machines | hosts | {}; compute, s | compute_s | {:.3g}; "
-        "network, s | network_s | {:.3g}; sent, bytes | sent_bytes | {:.3g}; "
-        "memory, bytes | memory_bytes | {:.3g}; binds"
-    ),
+    "graph; kind; machine; network; machines | hosts | {}; compute, s | compute_s | {:.3g}; "
+    "network, s | network_s | {:.3g}; sent, bytes | sent_bytes | {:.3g}; "
+    "memory, bytes | memory_bytes | {:.3g}; binds",
     {
         "measured": Option(Path("benchmarks/results/distributed.json")),
         "partitions": Option(Path("benchmarks/results/partition.json")),

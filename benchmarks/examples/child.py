@@ -1,8 +1,8 @@
 """One example script in a process of its own: ``python -m benchmarks.examples.child``, started by running.py.
 
-Data sets are made here in place of downloads, seeds are set, the patch is put on if it is asked for, and then
-the script runs as it is written. The loss of every backward pass is kept, and the gradients of each
-optimiser's first step. Nothing of onehop is imported unless the patch is asked for.
+Data sets are made here instead of downloaded, seeds are set, the patch is applied if ``--patched`` says so,
+and the script runs as it is written. The loss of every backward pass is kept, and the gradients of each
+optimiser's first step. Nothing of onehop is imported without ``--patched``.
 """
 
 import argparse
@@ -96,7 +96,7 @@ class Nudge:
 
 
 class Listening:
-    """Hears what patched layers do, during those turns that ask for it; never without the patch."""
+    """Records what patched layers do, during the turns that say so; never without the patch."""
 
     def __init__(self, patched: bool) -> None:
         self._stack = contextlib.ExitStack()

@@ -19,7 +19,7 @@ class Shape:
         nodes: Of a mean graph.
         edges: Of a mean graph, both directions counted.
         kinds: The width of the nodes' labels, which have a single one each; 0 where nodes have none.
-        attributes: The width of the nodes' attributes, which come first where they are asked for.
+        attributes: The width of the nodes' attributes, which come first where they are used.
         classes: How many.
     """
 
@@ -39,7 +39,7 @@ TU = {
     "IMDB-BINARY": Shape(1_000, 20, 193, 0, 0, 2),
     "COLORS-3": Shape(3_100, 61, 182, 0, 5, 11),
 }
-# A tenth of the subset that examples ask for.
+# A tenth of the subset that examples use.
 ZINC_GRAPHS = {"train": 1_000, "val": 100, "test": 100}
 ATOMS, BONDS = 21, 3
 UPFD_GRAPHS = {"train": 62, "val": 31, "test": 221}

@@ -1,7 +1,7 @@
 """The loops over epochs of a script that runs unmodified: counted, timed and ended from outside.
 
 A script is executed as it is written, with one name more in its globals: ``range``. Where a loop over epochs
-asks for its numbers, that name hands out as many epochs as the process on the other side of a channel allows,
+takes its numbers, that name hands out as many epochs as the process on the other side of a channel allows,
 and tells it how long they took; everywhere else it is Python's own.
 """
 
@@ -27,7 +27,7 @@ class Channel:
 
     def close(self) -> None:
         """Ends it on this side; what the other side has not read is lost."""
-        with contextlib.suppress(BrokenPipeError):  # there may be nobody any more
+        with contextlib.suppress(BrokenPipeError):  # the other side may have ended
             self._file.close()
 
     def send(self, **message: Any) -> None:
@@ -90,7 +90,7 @@ class Epochs:
         channel: The other side. It is told ``event="loop"``, the line and the number of epochs, then
             ``event="epochs"`` with their number and seconds; each time it answers how many ``epochs`` may
             follow, 0 to end the loop. A loop that ends by itself says ``event="left"``, which has no answer.
-        line: Where the loop stands.
+        line: The line of the loop.
         before: Called with every answer, before the epochs that it allows.
     """
 
@@ -100,7 +100,7 @@ class Epochs:
     before: Callable[[dict[str, Any]], None]
 
     def __len__(self) -> int:
-        """As many as the script asks for, for progress bars."""
+        """As many as the script wants, for progress bars."""
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[int]:
@@ -129,13 +129,7 @@ class Epochs:
 def replacement(
     source: str, channel: Channel, before: Callable[[dict[str, Any]], None]
 ) -> Callable[..., range | Epochs]:
-    """What a script finds under the name ``range``.
-
-    Args:
-        source: The text of the script.
-        channel: As of :class:`Epochs`.
-        before: As of :class:`Epochs`.
-    """
+    """Returns what a script of this text finds under the name ``range``; the others as of :class:`Epochs`."""
     lines = lines_of_loops(source)
 
     def of_script(*limits: Any) -> range | Epochs:

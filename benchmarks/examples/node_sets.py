@@ -80,10 +80,8 @@ class WikipediaNetwork(StandIn):
 
     def __init__(self, root: str, name: str, **transforms: Function) -> None:
         shape, generator = WIKIPEDIA[name.lower()], graphs.seeded("WikipediaNetwork", name.lower())
-        edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator, directed=True)
-        x = graphs.words(y, shape.features, WORDS_A_NODE, generator)
-        data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(shape.nodes, generator))
-        super().__init__([data], **transforms)
+        data = labelled(shape, generator, WORDS_A_NODE, directed=True)
+        super().__init__([data.update(_ten_splits(shape.nodes, generator))], **transforms)
 
 
 class LINKXDataset(StandIn):
@@ -91,10 +89,8 @@ class LINKXDataset(StandIn):
 
     def __init__(self, root: str, name: str, **transforms: Function) -> None:
         generator = graphs.seeded("LINKXDataset", name)
-        edge_index, y = graphs.labelled(PENN94.nodes, PENN94.edges, PENN94.classes, generator)
-        x = graphs.words(y, PENN94.features, 5, generator)
-        data = Data(x=x, edge_index=edge_index, y=y, **_ten_splits(PENN94.nodes, generator))
-        super().__init__([data], **transforms)
+        data = labelled(PENN94, generator, 5)
+        super().__init__([data.update(_ten_splits(PENN94.nodes, generator))], **transforms)
 
 
 class Flickr(StandIn):
@@ -121,11 +117,21 @@ class PPI(StandIn):
         super().__init__(made, **transforms)
 
 
+def labelled(
+    shape: Shape, generator: torch.Generator, words: int | None = None, directed: bool = False
+) -> Data:
+    """A graph with classes, and features around a centre of each class, or bags of so many words."""
+    edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator, directed)
+    if words is None:
+        x = graphs.dense(y, shape.features, generator)
+    else:
+        x = graphs.words(y, shape.features, words, generator)
+    return Data(x=x, edge_index=edge_index, y=y)
+
+
 def _dense(name: str, shape: Shape, shares: tuple[int, int, int]) -> Data:
     generator = graphs.seeded(name)
-    edge_index, y = graphs.labelled(shape.nodes, shape.edges, shape.classes, generator)
-    x = graphs.dense(y, shape.features, generator)
-    return Data(x=x, edge_index=edge_index, y=y, **graphs.masks(shape.nodes, shares, generator))
+    return labelled(shape, generator).update(graphs.masks(shape.nodes, shares, generator))
 
 
 def _protein(generator: torch.Generator) -> Data:

@@ -1,6 +1,7 @@
 """Stand-ins for what examples import of the package ``ogb``: data sets, and how hits are counted."""
 
 import sys
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -10,13 +11,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from benchmarks.examples import graphs
+from benchmarks.examples.node_sets import Shape, labelled
 from benchmarks.examples.stand_in import Function, StandIn
 
 # Nodes, edges, features and classes: a tenth of ogbn-arxiv, a hundredth of ogbn-products' nodes with its mean
 # degree, a fiftieth of ogbn-proteins' nodes with a quarter of its mean degree.
-ARXIV = 16_934, 116_624, 128, 40
-PRODUCTS = 24_490, 1_237_180, 100, 47
-PROTEINS = 2_651, 395_610, 8, 112
+ARXIV = Shape(16_934, 116_624, 128, 40)
+PRODUCTS = Shape(24_490, 1_237_180, 100, 47)
+PROTEINS = Shape(2_651, 395_610, 8, 112)
 
 
 class PygNodePropPredDataset(StandIn):
@@ -24,8 +26,7 @@ class PygNodePropPredDataset(StandIn):
 
     def __init__(self, name: str, root: str = "dataset", **transforms: Function) -> None:
         generator = graphs.seeded("ogb", name)
-        made = {"ogbn-arxiv": _arxiv, "ogbn-products": _products, "ogbn-proteins": _proteins}
-        data = made[name](generator)
+        data = MADE[name](generator)
         self._order = torch.randperm(data.num_nodes, generator=generator)
         super().__init__([data], **transforms)
 
@@ -74,28 +75,26 @@ def _area(truth: Tensor, predicted: Tensor) -> float:
     return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
 
 
-def _arxiv(generator: torch.Generator) -> Data:
-    nodes, edges, features, classes = ARXIV
-    edge_index, y = graphs.labelled(nodes, edges, classes, generator, directed=True)
-    x = graphs.dense(y, features, generator)
-    return Data(x=x, edge_index=edge_index, y=y.unsqueeze(1))
-
-
-def _products(generator: torch.Generator) -> Data:
-    nodes, edges, features, classes = PRODUCTS
-    edge_index, y = graphs.labelled(nodes, edges, classes, generator)
-    x = graphs.dense(y, features, generator)
-    return Data(x=x, edge_index=edge_index, y=y.unsqueeze(1))
+def _classified(shape: Shape, directed: bool, generator: torch.Generator) -> Data:
+    data = labelled(shape, generator, directed=directed)
+    data.y = data.y.unsqueeze(1)
+    return data
 
 
 def _proteins(generator: torch.Generator) -> Data:
-    nodes, edges, features, labels = PROTEINS
-    edge_index, group = graphs.labelled(nodes, edges, 8, generator)
-    likely = torch.rand(8, labels, generator=generator)
+    edge_index, group = graphs.labelled(PROTEINS.nodes, PROTEINS.edges, 8, generator)
+    likely = torch.rand(8, PROTEINS.classes, generator=generator)
     return Data(
         edge_index=edge_index,
-        edge_attr=torch.rand(edge_index.size(1), features, generator=generator),
-        y=(torch.rand(nodes, labels, generator=generator) < likely[group]).long(),
+        edge_attr=torch.rand(edge_index.size(1), PROTEINS.features, generator=generator),
+        y=(torch.rand(PROTEINS.nodes, PROTEINS.classes, generator=generator) < likely[group]).long(),
         node_species=group.unsqueeze(1),
-        num_nodes=nodes,
+        num_nodes=PROTEINS.nodes,
     )
+
+
+MADE = {
+    "ogbn-arxiv": partial(_classified, ARXIV, True),
+    "ogbn-products": partial(_classified, PRODUCTS, False),
+    "ogbn-proteins": _proteins,
+}

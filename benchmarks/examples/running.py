@@ -1,6 +1,5 @@
 """A script in a process of its own, which runs some epochs, waits, and runs some more."""
 
-import os
 import socket
 import subprocess
 import sys
@@ -9,10 +8,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from benchmarks import harness
 from benchmarks.examples.loops import Channel
 from benchmarks.examples.scripts import Example
+from onehop.bench.memory import status_bytes
 
-ROOT = Path(__file__).resolve().parents[2]
 PYG, OURS, NUDGED = "pyg", "onehop", "nudged"
 """PyG; with the patch; PyG on one thread, whose parameters are changed by a rounding at every step."""
 FLAGS = {PYG: (), OURS: ("--patched",), NUDGED: ("--nudged",)}
@@ -54,14 +54,7 @@ class Running:
         turns: The epochs of each turn that it was given.
     """
 
-    def __init__(
-        self,
-        example: Example,
-        source: Path,
-        name: str,
-        effort: Effort,
-        folder: Path,
-    ) -> None:
+    def __init__(self, example: Example, source: Path, name: str, effort: Effort, folder: Path) -> None:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(effort.limit_s)
         self._limit_s = effort.limit_s
@@ -74,18 +67,11 @@ class Running:
         threads = 1 if name == NUDGED else effort.threads
         command += ["--threads", str(threads), *FLAGS[name]]
         command += [str(source / "examples" / example.name), *example.arguments]
-        search = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, search)),
-            "OMP_NUM_THREADS": str(threads),
-            "MPLBACKEND": "Agg",
-        }
         with self._printed.open("w") as output:
             self._process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env=environment,
+                env=harness.environment(OMP_NUM_THREADS=str(threads), MPLBACKEND="Agg"),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -131,10 +117,7 @@ class Running:
 
     def status(self, field: str) -> int:
         """Bytes, as /proc/PID/status has them under such a name (proc(5))."""
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith(field + ":"):
-                return 1024 * int(line.split()[1])
-        raise OSError(f"/proc/{self._process.pid}/status has no field {field}.")
+        return status_bytes(field, self._process.pid)
 
     def forget_peak(self) -> None:
         """Lets the peak of its memory begin anew (proc(5): 5 to clear_refs)."""

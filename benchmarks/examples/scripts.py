@@ -5,91 +5,28 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Example:
-    """A script.
-
-    Attributes:
-        name: Its path within ``examples``.
-        arguments: On its command line.
-    """
+    """A script, by its path within ``examples``, and its arguments."""
 
     name: str
     arguments: tuple[str, ...] = ()
 
 
-EXAMPLES = (
-    Example("agnn.py"),
-    Example("ar_link_pred.py"),
-    Example("argva_node_clustering.py"),
-    Example("arma.py"),
-    Example("autoencoder.py"),
-    Example("cluster_gcn_reddit.py"),
-    Example("colors_topk_pool.py"),
-    Example("cora.py"),
-    Example("dgcnn_classification.py", ("--num_workers", "0")),
-    Example("dir_gnn.py"),
-    Example("dna.py"),
-    Example("film.py"),
-    Example("gat.py"),
-    Example("gcn.py"),
-    Example("gcn2_cora.py"),
-    Example("gcn2_ppi.py"),
-    Example("geniepath.py"),
-    Example("glnn.py"),
-    Example("gpse.py"),
-    Example("graph_saint.py"),
-    Example("graph_gps.py"),
-    Example("graph_unet.py"),
-    Example("infomax_transductive.py"),
-    Example("lightgcn.py"),
-    Example("link_pred.py"),
-    Example("linkx.py"),
-    Example("mem_pool.py"),
-    Example("mixhop.py"),
-    Example("mnist_graclus.py"),
-    Example("mnist_voxel_grid.py"),
-    Example("mutag_gin.py"),
-    Example("node2vec.py"),
-    Example("ogbn_proteins_deepgcn.py"),
-    Example("pmlp.py"),
-    Example("pna.py"),
-    Example("pointnet2_classification.py"),
-    Example("ppi.py"),
-    Example("proteins_diff_pool.py"),
-    Example("proteins_dmon_pool.py"),
-    Example("proteins_gmt.py"),
-    Example("proteins_mincut_pool.py"),
-    Example("proteins_topk_pool.py"),
-    Example("reddit.py"),
-    Example("rect.py"),
-    Example("rev_gnn.py"),
-    Example("rgat.py"),
-    Example("rgcn.py"),
-    Example("rgcn_link_pred.py"),
-    Example("sgc.py"),
-    Example("shadow.py"),
-    Example("signed_gcn.py"),
-    Example("super_gat.py"),
-    Example("tagcn.py"),
-    Example("tgn.py"),
-    Example("unimp_arxiv.py"),
-    Example("upfd.py"),
-    Example("compile/gcn.py"),
-    Example("compile/gin.py"),
-    Example("contrib/pgm_explainer_node_classification.py"),
-    Example("explain/gnn_explainer.py"),
-    Example("explain/gnn_explainer_ba_shapes.py"),
-    Example("explain/gnn_explainer_link_pred.py"),
-    Example("explain/graphmask_explainer.py"),
-    Example("hetero/bipartite_sage.py"),
-    Example("hetero/dmgi_unsup.py"),
-    Example("hetero/han_imdb.py"),
-    Example("hetero/hetero_conv_dblp.py"),
-    Example("hetero/hetero_link_pred.py"),
-    Example("hetero/hgt_dblp.py"),
-    Example("hetero/temporal_link_pred.py"),
-    Example("hetero/to_hetero_mag.py"),
-    Example("jit/film.py"),
-    Example("jit/gat.py"),
-    Example("jit/gcn.py"),
-    Example("jit/gin.py"),
-)
+NAMES = """
+agnn.py ar_link_pred.py argva_node_clustering.py arma.py autoencoder.py cluster_gcn_reddit.py
+colors_topk_pool.py cora.py dgcnn_classification.py dir_gnn.py dna.py film.py gat.py gcn.py gcn2_cora.py
+gcn2_ppi.py geniepath.py glnn.py gpse.py graph_saint.py graph_gps.py graph_unet.py
+infomax_transductive.py lightgcn.py link_pred.py linkx.py mem_pool.py mixhop.py mnist_graclus.py
+mnist_voxel_grid.py mutag_gin.py node2vec.py ogbn_proteins_deepgcn.py pmlp.py pna.py
+pointnet2_classification.py ppi.py proteins_diff_pool.py proteins_dmon_pool.py proteins_gmt.py
+proteins_mincut_pool.py proteins_topk_pool.py reddit.py rect.py rev_gnn.py rgat.py rgcn.py
+rgcn_link_pred.py sgc.py shadow.py signed_gcn.py super_gat.py tagcn.py tgn.py unimp_arxiv.py upfd.py
+compile/gcn.py compile/gin.py
+contrib/pgm_explainer_node_classification.py
+explain/gnn_explainer.py explain/gnn_explainer_ba_shapes.py explain/gnn_explainer_link_pred.py
+explain/graphmask_explainer.py
+hetero/bipartite_sage.py hetero/dmgi_unsup.py hetero/han_imdb.py hetero/hetero_conv_dblp.py
+hetero/hetero_link_pred.py hetero/hgt_dblp.py hetero/temporal_link_pred.py hetero/to_hetero_mag.py
+jit/film.py jit/gat.py jit/gcn.py jit/gin.py
+"""
+ARGUMENTS = {"dgcnn_classification.py": ("--num_workers", "0")}
+EXAMPLES = tuple(Example(name, ARGUMENTS.get(name, ())) for name in NAMES.split())

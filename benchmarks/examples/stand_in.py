@@ -12,12 +12,6 @@ class StandIn(InMemoryDataset):
     """A data set that is made in memory: nothing is downloaded, and nothing written.
 
     The data sets pass on ``transform`` and so on, which examples give by their names.
-
-    Args:
-        made: The graphs.
-        transform: As of PyG's data sets.
-        pre_transform: As of PyG's data sets.
-        pre_filter: As of PyG's data sets.
     """
 
     def __init__(

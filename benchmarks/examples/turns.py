@@ -54,13 +54,7 @@ class Way:
 
 
 def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
-    """Times, losses and layers of a script, both ways; or why it did not run, by way.
-
-    Args:
-        example: The script.
-        source: A checkout of PyG.
-        effort: How much is measured.
-    """
+    """Times, losses and layers of a script, both ways; or why it did not run, by way."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ways, failed = {}, {}
@@ -137,7 +131,7 @@ def _loop(ways: dict[str, Way], rounds: int, budget_s: float) -> dict[str, str]:
         if failed or None in taken.values():
             break
     else:
-        # The loop's last epoch is left out: nobody asks for a turn after it.
+        # The loop's last epoch is left out: no turn follows it.
         left = available - WARM - 1
         if left > 0 and (last := taken[PYG]) is not None:
             epochs = min(max(math.ceil(TURN_S / max(last, 1e-6)), 1), max(left // rounds, 1))

@@ -1,7 +1,6 @@
 """Stand-ins for data sets whose nodes or edges have types."""
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data, HeteroData, TemporalData
 
 from benchmarks.examples import graphs
@@ -17,6 +16,7 @@ FREEBASE_NODES, FREEBASE_RELATIONS = 14_541, 237
 FREEBASE_EDGES = {"train": 27_211, "valid": 1_753, "test": 2_046}
 IMDB_WORDS = 3_066
 IMDB_NODES = {"movie": 4_278, "director": 2_081, "actor": 5_257}
+IMDB_EDGES = {("movie", "director"): 4_278, ("movie", "actor"): 3 * 4_278}
 DBLP_FEATURES = {"author": 334, "paper": 4_231, "term": 50}
 DBLP_NODES = {"author": 4_057, "paper": 14_328, "term": 7_723, "conference": 20}
 DBLP_EDGES = {("author", "paper"): 19_645, ("paper", "term"): 85_810, ("paper", "conference"): 14_328}
@@ -91,39 +91,15 @@ class IMDB(StandIn):
     """Movies, their directors and actors; movies have classes."""
 
     def __init__(self, root: str, **transforms: Function) -> None:
-        generator, data = graphs.seeded("IMDB"), HeteroData()
-        for kind, nodes in IMDB_NODES.items():
-            y = graphs.choices(3, nodes, generator)
-            data[kind].x = graphs.words(y, IMDB_WORDS, 20, generator)
-            if kind == "movie":
-                data[kind].y = y
-        _label(data, "movie", IMDB_NODES["movie"], generator)
-        for other, each in (("director", 1), ("actor", 3)):
-            edges = graphs.between(
-                IMDB_NODES["movie"], IMDB_NODES[other], each * IMDB_NODES["movie"], generator
-            )
-            _join(data, "movie", other, edges)
-        super().__init__([data], **transforms)
+        features = dict.fromkeys(IMDB_NODES, IMDB_WORDS)
+        super().__init__([_of_types("IMDB", IMDB_NODES, features, IMDB_EDGES, 3, 20)], **transforms)
 
 
 class DBLP(StandIn):
     """Authors, papers, terms and conferences; authors have classes."""
 
     def __init__(self, root: str, **transforms: Function) -> None:
-        generator, data = graphs.seeded("DBLP"), HeteroData()
-        for kind, nodes in DBLP_NODES.items():
-            if kind not in DBLP_FEATURES:
-                data[kind].num_nodes = nodes
-                continue
-            y = graphs.choices(4, nodes, generator)
-            data[kind].x = graphs.words(y, DBLP_FEATURES[kind], 8, generator)
-            if kind == "author":
-                data[kind].y = y
-        _label(data, "author", DBLP_NODES["author"], generator)
-        for (source, target), edges in DBLP_EDGES.items():
-            pairs = graphs.between(DBLP_NODES[source], DBLP_NODES[target], edges, generator)
-            _join(data, source, target, pairs)
-        super().__init__([data], **transforms)
+        super().__init__([_of_types("DBLP", DBLP_NODES, DBLP_FEATURES, DBLP_EDGES, 4, 8)], **transforms)
 
 
 class MovieLens(StandIn):
@@ -219,14 +195,39 @@ class JODIEDataset(StandIn):
         super().__init__([data], **transforms)
 
 
-def _join(data: HeteroData, source: str, target: str, pairs: Tensor) -> None:
-    """Edges from one type of nodes to another, and back."""
-    data[source, target].edge_index = pairs
-    data[target, source].edge_index = pairs.flip(0)
+def _of_types(
+    name: str,
+    nodes: dict[str, int],
+    features: dict[str, int],
+    edges: dict[tuple[str, str], int],
+    classes: int,
+    words: int,
+) -> HeteroData:
+    """A graph whose first type of nodes has classes, with masks, and edges that go both ways.
 
-
-def _label(data: HeteroData, kind: str, nodes: int, generator: torch.Generator) -> None:
-    """Masks of the nodes that have classes."""
-    shares = TRAINING, VALIDATION, min(TESTING, nodes - TRAINING - VALIDATION)
-    for name, found in graphs.masks(nodes, shares, generator).items():
-        data[kind][name] = found
+    Args:
+        name: What seeds it.
+        nodes: How many of each type.
+        features: Their widths; types that are not among them have no features.
+        edges: How many between two types.
+        classes: How many.
+        words: Of a node.
+    """
+    generator, data = graphs.seeded(name), HeteroData()
+    first = next(iter(nodes))
+    for kind, count in nodes.items():
+        if kind not in features:
+            data[kind].num_nodes = count
+            continue
+        y = graphs.choices(classes, count, generator)
+        data[kind].x = graphs.words(y, features[kind], words, generator)
+        if kind == first:
+            data[kind].y = y
+    shares = TRAINING, VALIDATION, min(TESTING, nodes[first] - TRAINING - VALIDATION)
+    for mask, found in graphs.masks(nodes[first], shares, generator).items():
+        data[first][mask] = found
+    for (source, target), count in edges.items():
+        pairs = graphs.between(nodes[source], nodes[target], count, generator)
+        data[source, target].edge_index = pairs
+        data[target, source].edge_index = pairs.flip(0)
+    return data

@@ -1,13 +1,12 @@
 """``python -m benchmarks.gpu.ahead``: compiles in parallel what the tests and the benchmark will launch.
 
 Triton compiles a kernel when it is first launched, one after the other. Here the same calls are made on small
-graphs of the same mean degree, on the GPU; their launches are written down in place of done, and compiled by
+graphs of the same mean degree, on the GPU; their launches are written down instead of done, and compiled by
 many processes into triton's cache, where the real launches find them.
 """
 
 import argparse
 import itertools
-import multiprocessing
 import os
 import sys
 import time
@@ -19,13 +18,13 @@ from unittest import mock
 import torch
 import triton
 
-from benchmarks.gpu.compiled import source_of
+from benchmarks.gpu.compiled import in_processes, source_of
 from benchmarks.gpu.correctness import TESTED_HUB, hostile_edges
 from benchmarks.gpu.graphs import GRAPHS, edge_index_of
 from benchmarks.gpu.grid import Case, grid
 from benchmarks.gpu.launches import Launch, launches_of
 from benchmarks.gpu.operators import OPERATORS, Operator, Size
-from benchmarks.gpu.options import DTYPES
+from benchmarks.gpu.options import DTYPES, can_run
 from benchmarks.gpu.untimed import SIZES, UNTIMED
 from onehop import Graph
 from onehop.kernels.triton import availability, merges
@@ -35,12 +34,7 @@ _NODES, _EDGES = 20_000, 2_000_000
 
 
 def launches(cases: Iterable[Case], device: torch.device) -> list[Launch]:
-    """What some cases launch, forward and backward, each once; nothing runs.
-
-    Args:
-        cases: Of the benchmark's grid.
-        device: Where their tensors are made.
-    """
+    """Returns what some cases of the grid launch, forward and backward, each once; nothing runs."""
     graphs: dict[str, Graph] = {}
 
     def call_of(case: Case) -> Callable[[], Any]:
@@ -67,13 +61,7 @@ def launches(cases: Iterable[Case], device: torch.device) -> list[Launch]:
 
 
 def untimed_launches(operators: Iterable[str], dtypes: Iterable[str], device: torch.device) -> list[Launch]:
-    """What the tests launch of operators that are not measured, forward and backward; nothing runs.
-
-    Args:
-        operators: Names, of :data:`benchmarks.gpu.untimed.UNTIMED`.
-        dtypes: Of the features, of :data:`benchmarks.gpu.options.DTYPES`.
-        device: Where their tensors are made.
-    """
+    """Returns what tests launch of operators that are not measured, forward and backward; nothing runs."""
     edge_index, nodes = hostile_edges(device, TESTED_HUB)
     graph = Graph.from_edge_index(edge_index.cpu(), nodes)
     forms = itertools.product(operators, SIZES, dtypes)
@@ -92,26 +80,14 @@ def _run(
 
 
 def compile_all(found: Sequence[Launch], target: Any, processes: int) -> None:
-    """Compiles launches into triton's cache.
+    """Compiles launches into triton's cache, for triton's name of the GPU; no process touches the GPU."""
 
-    Args:
-        found: What is launched.
-        target: Triton's name of the GPU.
-        processes: How many work at a time.
-    """
-    global _found
-    _found = found
-    # Forked, so that the children have the kernels, which cannot be pickled; none of them touches the GPU.
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        pool.starmap(_compile, [(number, target) for number in range(len(found))], chunksize=1)
+    def compile_one(number: int) -> None:
+        launch = found[number]
+        triton.compile(source_of(launch), target=target, options=dict(launch.options))
 
-
-_found: Sequence[Launch] = []
-
-
-def _compile(number: int, target: Any) -> None:
-    launch = _found[number]
-    triton.compile(source_of(launch), target=target, options=dict(launch.options))
+    for _ in in_processes(compile_one, len(found), processes):
+        pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -124,9 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=["float32", "bfloat16"])
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     chosen = parser.parse_args(arguments)
-    reason = availability.missing()
-    if reason is not None:
-        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+    if not can_run():
         return 2
     begin = time.perf_counter()
     device = availability.current()

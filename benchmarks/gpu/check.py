@@ -11,12 +11,11 @@ benchmark itself launches is checked, for the GPU that it is meant for.
 """
 
 import math
-import multiprocessing
 import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 from unittest import mock
 
@@ -24,7 +23,7 @@ import torch
 import triton
 
 from benchmarks.gpu import ahead, cases
-from benchmarks.gpu.compiled import TARGETS, Usage, compile_launch
+from benchmarks.gpu.compiled import TARGETS, Usage, compile_launch, in_processes
 from benchmarks.gpu.graphs import GRAPHS
 from benchmarks.gpu.grid import grid
 from benchmarks.gpu.launches import Launch, launches_of
@@ -61,37 +60,6 @@ BENCHMARKED_DTYPES = (torch.float32, torch.bfloat16)
 _ITEMSIZE = {"fp64": 8, "fp32": 4, "bf16": 2, "fp16": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A compiled kernel and what is wrong with it.
-
-    Attributes:
-        launch: What was compiled.
-        target: For which GPU.
-        usage: What it uses.
-        faults: Sentences; empty if it passes.
-    """
-
-    launch: Launch
-    target: str
-    usage: Usage
-    faults: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """A row of the table."""
-        return {
-            "kernel": self.launch.name,
-            "dtype": self.launch.dtype,
-            "target": self.target,
-            **asdict(self.usage),
-            "bytes_in_flight": bytes_in_flight(self.launch, self.usage),
-            "faults": list(self.faults),
-            "types": dict(self.launch.signature),
-            "constants": self.launch.constants,
-            "options": dict(self.launch.options),
-        }
-
-
 def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str]:
     """What is wrong with a compiled kernel, as sentences."""
     # AMD's loops are not read.
@@ -120,7 +88,7 @@ def faults(launch: Launch, usage: Usage, warp_threads: int = 32) -> Iterator[str
 
 
 def bytes_in_flight(launch: Launch, usage: Usage) -> int:
-    """Bytes that a multiprocessor asks for in one iteration of the loops of all programs that it runs."""
+    """Bytes that a multiprocessor loads in one iteration of the loops of all programs that it runs."""
     warps: int = dict(launch.options).get("num_warps", 1)
     programs = HOPPER.programs_on_each(usage.registers, usage.shared, warps)
     return programs * warps * HOPPER.warp_threads * usage.loop_bytes
@@ -157,15 +125,15 @@ def benchmarks_own(
 ) -> list[Launch]:
     """What the benchmark launches, for some dtypes: every width and graph of its grid."""
     names = [str(dtype).removeprefix("torch.") for dtype in dtypes if dtype in BENCHMARKED_DTYPES]
-    # Nothing runs, so that the backend may be asked for tensors of the CPU.
+    # Nothing runs, so that the backend may have tensors of the CPU.
     with mock.patch.object(availability, "refuses", return_value=None):
         return ahead.launches(grid(graphs, operators, names), torch.device("cpu"))
 
 
 def check_all(
     shipped: Sequence[Launch], own: Sequence[Launch], targets: Sequence[str], processes: int
-) -> Iterator[Checked]:
-    """Checks everything, and yields each kernel as it is found, in order.
+) -> Iterator[dict[str, Any]]:
+    """Checks everything, and yields each kernel as it is found, in order: what it uses, and its faults.
 
     What was compiled, and what its code says, stays in triton's cache: an interrupted check goes on from
     there.
@@ -176,29 +144,26 @@ def check_all(
         targets: Names of :data:`benchmarks.gpu.compiled.TARGETS`.
         processes: How many compile at a time.
     """
-    global _found
     more = [launch for launch in dict.fromkeys(own) if launch not in set(shipped)]
-    _found = [*shipped, *more]
     jobs = [
-        (number, target)
-        for number in range(len(_found))
+        (launch, target)
+        for number, launch in enumerate((*shipped, *more))
         for target in targets
         if number < len(shipped) or target == BENCHMARKED
     ]
-    # Forked, so that the children have the kernels, which cannot be pickled.
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        for (number, target), usage in zip(jobs, pool.imap(_job, jobs), strict=True):
-            launch = _found[number]
-            found = tuple(faults(launch, usage, TARGETS[target].warp_size))
-            yield Checked(launch, target, usage, found)
-
-
-_found: list[Launch] = []
-
-
-def _job(job: tuple[int, str]) -> Usage:
-    number, target = job
-    return compile_launch(_found[number], target)
+    usages = in_processes(lambda number: compile_launch(*jobs[number]), len(jobs), processes)
+    for (launch, target), usage in zip(jobs, usages, strict=True):
+        yield {
+            "kernel": launch.name,
+            "dtype": launch.dtype,
+            "target": target,
+            **asdict(usage),
+            "bytes_in_flight": bytes_in_flight(launch, usage),
+            "faults": list(faults(launch, usage, TARGETS[target].warp_size)),
+            "types": dict(launch.signature),
+            "constants": launch.constants,
+            "options": dict(launch.options),
+        }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -222,26 +187,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(_line(each))
         sys.stdout.flush()
     seconds = time.perf_counter() - begin
-    faulty = [each for each in found if each.faults]
+    faulty = [each for each in found if each["faults"]]
     sys.stdout.write(
         f"{len(found)} kernels compiled by triton {triton.__version__} for {', '.join(chosen.targets)} "
         f"in {seconds:.0f} s; {len(faulty)} with faults\n"
     )
-    kernels = [each.to_dict() for each in found]
-    command.write(chosen, "gpu check", {"triton": triton.__version__, "seconds": seconds, "kernels": kernels})
+    command.write(chosen, "gpu check", {"triton": triton.__version__, "seconds": seconds, "kernels": found})
     return 1 if faulty or not found else 0
 
 
-def _line(checked: Checked) -> str:
-    constants = checked.launch.constants
+def _line(found: dict[str, Any]) -> str:
+    constants = found["constants"]
     sizes = ("PARTS", "FEATURES") if "FEATURES" in constants else ("HEADS", "BLOCK_V")
     names = ("ROWS", "EDGES", *sizes)
     tile = "x".join(str(constants[name]) for name in names if name in constants)
-    loads = " ".join(f"{bits}:{count}" for bits, count in checked.usage.loads.items())
-    verdict = "; ".join(checked.faults) or "ok"
+    loads = " ".join(f"{bits}:{count}" for bits, count in found["loads"].items())
+    verdict = "; ".join(found["faults"]) or "ok"
     return (
-        f"{checked.launch.name:28} {checked.launch.dtype:5} {checked.target:7} {tile:>12} "
-        f"{checked.usage.registers:4} registers  loads {loads:24} {verdict}\n"
+        f"{found['kernel']:28} {found['dtype']:5} {found['target']:7} {tile:>12} "
+        f"{found['registers']:4} registers  loads {loads:24} {verdict}\n"
     )
 
 

@@ -1,13 +1,15 @@
 """Kernels compiled ahead of time, without a GPU, and what the compiled code says of itself."""
 
 import json
+import multiprocessing
 import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import triton
 from triton.backends.compiler import GPUTarget
@@ -15,6 +17,7 @@ from triton.backends.compiler import GPUTarget
 from benchmarks.gpu.launches import Launch
 from onehop.errors import OnehopError
 
+T = TypeVar("T")
 # Name -> what triton calls it.
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -67,6 +70,24 @@ class Usage:
     loop_shared: int = 0
     loop_bytes: int = 0
     loop_spills: int = 0
+
+
+def in_processes(work: Callable[[int], T], count: int, processes: int) -> Iterator[T]:
+    """Calls ``work`` with each number below ``count``, in so many processes, and yields the results in order.
+
+    The processes are forked, so that they have the kernels, which cannot be pickled.
+    """
+    global _work
+    _work = work
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        yield from pool.imap(_numbered, range(count))
+
+
+_work: Callable[[int], Any] = range
+
+
+def _numbered(number: int) -> Any:
+    return _work(number)
 
 
 def source_of(launch: Launch) -> Any:

@@ -39,6 +39,10 @@ class Verdict:
         """Whether it is right; an error that is NaN is not."""
         return self.error <= self.allowed
 
+    def __str__(self) -> str:
+        """The error, in words."""
+        return f"{self.of}: error {self.error:.2g}, allowed {self.allowed:.2g}"
+
 
 def judge(
     operator: Operator, edge_index: Tensor, size: Size, dtype: torch.dtype, graph: Graph | None = None

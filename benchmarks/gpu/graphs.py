@@ -87,11 +87,6 @@ def edge_index_of(name: str, device: torch.device, scale: float = 1.0, seed: int
 def graph_of(name: str, device: torch.device, scale: float = 1.0) -> Graph:
     """The graph of :func:`edge_index_of`, or one of :mod:`onehop.datasets`, such as "twin:reddit".
 
-    Args:
-        name: One of :data:`GRAPHS`, or "twin:NAME".
-        device: Where it is generated.
-        scale: Multiplies the numbers of nodes and edges; of a twin too.
-
     Raises:
         ArgumentError: The name is unknown.
     """

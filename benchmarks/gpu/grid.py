@@ -25,15 +25,7 @@ _SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A point of the grid.
-
-    Attributes:
-        graph: Its name.
-        operator: Its name.
-        dtype: Of the features.
-        heads: H.
-        width: D; reductions see H * D columns.
-    """
+    """A point of the grid: D columns (``width``) of H heads; reductions see H * D columns."""
 
     graph: str
     operator: str

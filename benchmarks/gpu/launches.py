@@ -1,4 +1,4 @@
-"""Kernel launches, written down in place of done: what a GPU would be asked to compile and run."""
+"""Kernel launches, written down instead of done: what a GPU would compile and run."""
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
@@ -77,7 +77,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class _Uncompiled:
-    """Stands for a kernel of which only the registers are asked, for a number of programs."""
+    """A stand-in for a kernel of which only the registers are read, for a number of programs."""
 
     metadata: SimpleNamespace
     n_regs: int = 128

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,54 +18,43 @@ _MOST_ROUNDS = 30
 _LEAST_ROUNDS = 3
 _COPY_BYTES = 1 << 30
 _COPIES = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What one peer took for one case; where there are no figures, ``failed`` or ``absent`` says why.
-
-    Attributes:
-        peer: Its name.
-        forward: Times without gradients.
-        both: Times of the forward pass and the gradients to all inputs.
-        peak_bytes: Memory of both beyond inputs and graph; None on a CPU.
-        failed: What it said, or None.
-        absent: Why it is not there to be measured, or None.
-    """
-
-    peer: str
-    forward: Times | None = None
-    both: Times | None = None
-    peak_bytes: int | None = None
-    failed: str | None = None
-    absent: str | None = None
+_FIGURES = ("forward", "forward_and_backward", "peak_bytes", "failed", "absent")
 
 
 def measure(
     peers: Peers, operator: Operator, size: Size, dtype: torch.dtype, device: torch.device
-) -> list[Measured]:
-    """Every peer on one case, one after the other. Who runs out of memory has failed."""
+) -> list[dict[str, Any]]:
+    """Every peer on one case, one after the other. Who runs out of memory has failed.
+
+    Returns:
+        What each took: ``peer``, its name; ``forward``, times without gradients; ``forward_and_backward``,
+        those of the forward pass and the gradients to all inputs; ``peak_bytes``, the memory of both beyond
+        inputs and graph, None on a CPU. Where there are no figures, ``failed`` is what it said, or ``absent``
+        why it is not there to be measured.
+    """
     found = []
     for name, call in peers.calls(operator).items():
+        took: dict[str, Any] = {"peer": name, **dict.fromkeys(_FIGURES)}
+        found.append(took)
         if isinstance(call, str):
-            found.append(Measured(name, absent=call))
+            took["absent"] = call
             continue
         inputs = operator.inputs(size, dtype, device)
         try:
-            found.append(_measure(name, call, inputs, device))
+            took |= _measure(call, inputs, device)
         except torch.OutOfMemoryError:
-            found.append(Measured(name, failed="runs out of memory"))
+            took["failed"] = "runs out of memory"
         except (RuntimeError, NotImplementedError) as error:
             # A peer that cannot: what it says is kept, and the others are measured.
             if name == "onehop":
                 raise
-            found.append(Measured(name, failed=str(error).splitlines()[0]))
+            took["failed"] = str(error).splitlines()[0]
         if device.type == "cuda":
             torch.cuda.empty_cache()
     return found
 
 
-def _measure(name: str, call: Call, inputs: Inputs, device: torch.device) -> Measured:
+def _measure(call: Call, inputs: Inputs, device: torch.device) -> dict[str, Any]:
     leaves = list(inputs.values())
     grad: list[Tensor] = []
 
@@ -89,7 +78,9 @@ def _measure(name: str, call: Call, inputs: Inputs, device: torch.device) -> Mea
         both()
         torch.cuda.synchronize(device)
         peak = torch.cuda.max_memory_allocated(device) - before
-    return Measured(name, forward_times, times_of(both, device), peak)
+    times = {"forward": forward_times, "forward_and_backward": times_of(both, device)}
+    kept = {name: {**each.to_dict(), "seconds": list(each.seconds)} for name, each in times.items()}
+    return {**kept, "peak_bytes": peak}
 
 
 def times_of(call: Callable[[], object], device: torch.device) -> Times:

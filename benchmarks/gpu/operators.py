@@ -1,37 +1,46 @@
 """The operators that are checked and measured on a GPU: what they take, and how to call them."""
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 import onehop
-from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
-from benchmarks.gpu.floors import Floor, Shape, extremum_floor, extremum_grad_floor, sum_floor
+from benchmarks.gpu.floors import (
+    AttentionShape,
+    Floor,
+    Shape,
+    attention_floor,
+    attention_grad_floor,
+    extremum_floor,
+    extremum_grad_floor,
+    sum_floor,
+)
 from onehop import Graph, reference
 from onehop.calls import Rule
 
 Inputs = dict[str, Tensor]
 _S = TypeVar("_S", Shape, AttentionShape)
+EDGE_COLUMNS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Nodes and edges of a graph, heads, and the width of each.
-
-    Attributes:
-        nodes: N.
-        edges: E.
-        heads: H.
-        width: D.
-    """
+    """N nodes and E edges of a graph, H heads, and the width D of each."""
 
     nodes: int
     edges: int
     heads: int
     width: int
+
+    def shape(self, letters: str) -> tuple[int, ...]:
+        """The sizes that letters stand for: those above, F for H * D, C for columns of edge features."""
+        known = {"N": self.nodes, "E": self.edges, "H": self.heads, "D": self.width, "C": EDGE_COLUMNS}
+        known["F"] = self.heads * self.width
+        return tuple(known[letter] for letter in letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +62,14 @@ class Operator:
 
     Attributes:
         name: What tables call it.
-        shapes: Its tensors, by name; all are differentiated.
+        shapes: Its tensors, by name, in the letters of :meth:`Size.shape`; all are differentiated.
         ours: (graph, tensors) -> output.
         naive: (edge_index, nodes, tensors) -> output: a row an edge, as the formula says.
         floors: Bytes that its passes have to move; None where no formula is kept.
     """
 
     name: str
-    shapes: Callable[[Size], Mapping[str, tuple[int, ...]]]
+    shapes: Mapping[str, str]
     ours: Callable[[Graph, Inputs], Tensor]
     naive: Callable[[Tensor, int, Inputs], Tensor]
     floors: Floors | None
@@ -69,48 +78,48 @@ class Operator:
         """Random tensors that want gradients."""
         generator = torch.Generator(device).manual_seed(seed)
         return {
-            name: torch.randn(shape, generator=generator, device=device).to(dtype).requires_grad_()
-            for name, shape in self.shapes(size).items()
+            name: torch.randn(size.shape(letters), generator=generator, device=device)
+            .to(dtype)
+            .requires_grad_()
+            for name, letters in self.shapes.items()
         }
 
 
-def _plain(size: Size) -> dict[str, tuple[int, ...]]:
-    return {"x": (size.nodes, size.heads * size.width)}
+def operator(
+    name: str, function: str, shapes: Mapping[str, str], floors: Floors | None = None, **options: Any
+) -> Operator:
+    """A function of onehop, and the one of its reference with the same name.
 
+    Args:
+        name: What tables call it.
+        function: The name of both functions.
+        shapes: Their tensors, by the names of the parameters; "edge_weight" goes into "edge".
+        floors: As the operator's.
+        **options: Further arguments of both.
+    """
+    kernels, formula = getattr(onehop, function), getattr(reference, function)
+    counts_nodes = "num_dst" in inspect.signature(formula).parameters
 
-def _weighted(size: Size) -> dict[str, tuple[int, ...]]:
-    return {**_plain(size), "weight": (size.edges,)}
+    def naive(edge_index: Tensor, nodes: int, inputs: Inputs) -> Tensor:
+        count = {"num_dst": nodes} if counts_nodes else {}
+        out = formula(edge_index, **_operands(inputs), **count, **options)
+        result: Tensor = out[0] if isinstance(out, tuple) else out
+        return result
 
-
-def _gat(size: Size) -> dict[str, tuple[int, ...]]:
-    scores = size.nodes, size.heads
-    return {"x": (*scores, size.width), "score_src": scores, "score_dst": scores}
-
-
-def _gatv2(size: Size) -> dict[str, tuple[int, ...]]:
-    rows = size.nodes, size.heads, size.width
-    return {"x_src": rows, "x_dst": rows, "att": (size.heads, size.width)}
-
-
-def _attention(size: Size) -> dict[str, tuple[int, ...]]:
-    rows = size.nodes, size.heads, size.width
-    return {"query": rows, "key": rows, "value": rows}
-
-
-def _shape(size: Size, itemsize: int) -> Shape:
-    return Shape(size.nodes, size.nodes, size.edges, size.heads * size.width, itemsize)
-
-
-def _reduction(name: str, shapes: Callable[[Size], Mapping[str, tuple[int, ...]]], reduce: str) -> Operator:
-    extremum = reduce in ("max", "min")
-    forward, backward = (extremum_floor, extremum_grad_floor) if extremum else (sum_floor, sum_floor)
     return Operator(
         name,
         shapes,
-        lambda graph, t: onehop.aggregate(graph, t["x"], t.get("weight"), reduce, backend="triton"),
-        lambda edges, nodes, t: reference.aggregate(edges, t["x"], nodes, t.get("weight"), reduce),
-        _floors_of(_shape, forward, backward) if shapes is _plain else None,
+        lambda graph, inputs: kernels(graph, **_operands(inputs), **options, backend="triton"),
+        naive,
+        floors,
     )
+
+
+def _operands(inputs: Inputs) -> dict[str, Any]:
+    given: dict[str, Any] = dict(inputs)
+    if "edge_weight" in given:
+        given["edge"] = given["edge"], given.pop("edge_weight")
+    return given
 
 
 def _floors_of(
@@ -131,34 +140,28 @@ def _attention_floors(rule: Rule) -> Floors:
     return _floors_of(shape, attention_floor, attention_grad_floor)
 
 
-OPERATORS = {
-    operator.name: operator
-    for operator in (
-        _reduction("sum", _plain, "sum"),
-        _reduction("weighted-sum", _weighted, "sum"),
-        _reduction("mean", _plain, "mean"),
-        _reduction("max", _plain, "max"),
-        _reduction("min", _plain, "min"),
-        Operator(
-            "gat",
-            _gat,
-            lambda graph, t: onehop.gat(graph, t["x"], t["score_src"], t["score_dst"], backend="triton"),
-            lambda edges, _, t: reference.gat(edges, t["x"], t["score_src"], t["score_dst"])[0],
-            _attention_floors("gat"),
-        ),
-        Operator(
-            "gatv2",
-            _gatv2,
-            lambda graph, t: onehop.gatv2(graph, t["x_src"], t["x_dst"], t["att"], backend="triton"),
-            lambda edges, _, t: reference.gatv2(edges, t["x_src"], t["x_dst"], t["att"])[0],
-            _attention_floors("gatv2"),
-        ),
-        Operator(
-            "attention",
-            _attention,
-            lambda graph, t: onehop.attention(graph, t["query"], t["key"], t["value"], backend="triton"),
-            lambda edges, _, t: reference.attention(edges, t["query"], t["key"], t["value"])[0],
-            _attention_floors("dot"),
-        ),
-    )
-}
+def _shape(size: Size, itemsize: int) -> Shape:
+    return Shape(size.nodes, size.nodes, size.edges, size.heads * size.width, itemsize)
+
+
+def by_name(*operators: Operator) -> dict[str, Operator]:
+    """The operators by their names."""
+    return {each.name: each for each in operators}
+
+
+_PLAIN = {"x": "NF"}
+_SUMS = _floors_of(_shape, sum_floor, sum_floor)
+_EXTREMA = _floors_of(_shape, extremum_floor, extremum_grad_floor)
+GAT = {"x": "NHD", "score_src": "NH", "score_dst": "NH"}
+GATV2 = {"x_src": "NHD", "x_dst": "NHD", "att": "HD"}
+ATTENTION = {"query": "NHD", "key": "NHD", "value": "NHD"}
+OPERATORS = by_name(
+    operator("sum", "aggregate", _PLAIN, _SUMS),
+    operator("weighted-sum", "aggregate", {**_PLAIN, "weight": "E"}),
+    operator("mean", "aggregate", _PLAIN, _SUMS, reduce="mean"),
+    operator("max", "aggregate", _PLAIN, _EXTREMA, reduce="max"),
+    operator("min", "aggregate", _PLAIN, _EXTREMA, reduce="min"),
+    operator("gat", "gat", GAT, _attention_floors("gat")),
+    operator("gatv2", "gatv2", GATV2, _attention_floors("gatv2")),
+    operator("attention", "attention", ATTENTION, _attention_floors("dot")),
+)

@@ -9,7 +9,10 @@ from torch import Tensor
 from benchmarks.gpu import dgl_calls, turbo_gnn_calls
 from benchmarks.gpu.operators import Inputs, Operator
 from onehop import Graph
+from onehop.bench.cases import Workload
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
+from onehop.bench.peers.pyg import sorted_edges
+from onehop.bench.peers.sparse import csr_tensor
 from onehop.kernels import torch_csr
 
 Call = Callable[[Inputs], Tensor]
@@ -19,7 +22,7 @@ _NOT_COMPILED = "it is measured on one graph of a GPU alone, since it takes long
 
 
 class Peers:
-    """Everybody, on one graph; what each needs is prepared when it is first asked for.
+    """All peers on one graph; what each needs is prepared at its first call.
 
     Args:
         edge_index: [2, E], int64, on the device.
@@ -29,14 +32,15 @@ class Peers:
 
     def __init__(self, edge_index: Tensor, nodes: int, compiles: bool = False) -> None:
         self.edge_index, self.nodes, self.compiles = edge_index, nodes, compiles
-        self.graph = Graph.from_edge_index(edge_index.cpu(), nodes)
+        self._workload = Workload("", edge_index.cpu(), nodes)
+        self.graph = self._workload.graph
         self._graphs: dict[str, Any] = {}
         self._programs: dict[str, Call] = {}
 
     def calls(self, operator: Operator) -> dict[str, Call | str]:
         """By name: onehop first, then gather and scatter in torch, then who else has this operator.
 
-        A sentence in place of a call says why a peer cannot be measured here.
+        A sentence instead of a call says why a peer cannot be measured here.
         """
         found: dict[str, Call | str] = {
             _OURS: lambda inputs: operator.ours(self.graph, inputs),
@@ -58,7 +62,7 @@ class Peers:
     def _compiled(self, operator: Operator) -> Call:
         """Gather and scatter through ``torch.compile``, as one graph; compiled once for all widths."""
         if operator.name not in self._programs:
-            # The reductions share their code; each is compiled for every dtype, with gradients and without.
+            # All operators share this code; each is compiled for every dtype, with gradients and without.
             torch._dynamo.config.recompile_limit = _PROGRAMS
             program = torch.compile(operator.naive, fullgraph=True, dynamic=True)
             self._programs[operator.name] = lambda inputs: program(self.edge_index, self.nodes, inputs)
@@ -70,27 +74,14 @@ class Peers:
         return self._graphs[name]
 
     def _edge_index_matmul(self, reduce: str) -> Call:
-        from torch_geometric import EdgeIndex
-
-        size = (self.nodes, self.nodes)
+        edges, _ = sorted_edges(self.edge_index, self.nodes)
         with beta_warnings_ignored():
-            edges, _ = EdgeIndex(self.edge_index, sparse_size=size).sort_by("col")
-            edges.fill_cache_()
             # Once, for what torch says once.
             edges.matmul(self.edge_index.new_ones(self.nodes, 1, dtype=torch.float32), transpose=True)
         return lambda inputs: edges.matmul(inputs["x"], reduce=reduce, transpose=True)
 
     def _torch_csr(self) -> Call:
-        graph, device = self.graph, self.edge_index.device
-        with beta_warnings_ignored():
-            matrix = torch.sparse_csr_tensor(
-                graph.rowptr.to(device, torch.int32),
-                graph.col.to(device),
-                torch.ones(graph.num_edges, device=device),
-                (self.nodes, self.nodes),
-                check_invariants=False,
-                device=device,
-            )
+        matrix = csr_tensor(self._workload, torch.int32, weighted=False).to(self.edge_index.device)
         of_dtype: dict[torch.dtype, Tensor] = {}
 
         def multiply(inputs: Inputs) -> Tensor:

@@ -5,14 +5,12 @@ of rows under either mapping. Results are checked first; what was done when the 
 what was not is named. Nothing that is tuned here is kept.
 """
 
-import argparse
 import dataclasses
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from functools import lru_cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ import torch
 
 from benchmarks.gpu.graphs import graph_of
 from benchmarks.gpu.grid import Case
-from benchmarks.gpu.options import DTYPES, checked, parser
+from benchmarks.gpu.options import DTYPES, can_run, checked, parser, until
 from onehop.backends.triton import TritonBackend
 from onehop.bench.results import write_json
 from onehop.bench.timing import in_turns
@@ -36,6 +34,7 @@ from onehop.tuner.calls import Site
 from onehop.tuner.gpu.operations import operations
 from onehop.tuner.gpu.target import seconds_of
 
+Row = dict[str, Any]
 # What the untuned plan may take, at most, in tuned ones.
 GOAL = 1.2
 # Each plan is timed so often, in turns with the others; a first time, which compiles, does not count.
@@ -54,58 +53,34 @@ _OPERATORS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlanFigures:
-    """One plan of one direction of an operator on one graph.
+def figures_of(name: str, seconds: float, default_s: float, order_s: float) -> Row:
+    """The figures of a plan.
 
-    Attributes:
-        case: The case.
-        operation: What plans are stored under, such as "sum" or "gatv2_grad".
-        transposed: Whether rows are sources.
+    Args:
         name: "default", "tuned", or how it differs from the default.
-        plan: The plan.
         seconds: Median of a call.
         default_s: The same of the default plan.
         order_s: What making its order took; 0 without one.
+
+    Returns:
+        These, ``gain``, how many times faster than the default plan, and ``payback_runs``: after how many
+        calls an order has paid for itself, None if never.
     """
-
-    case: Case
-    operation: str
-    transposed: bool
-    name: str
-    plan: TritonPlan
-    seconds: float
-    default_s: float
-    order_s: float
-
-    @property
-    def gain(self) -> float:
-        """How many times faster than the default plan."""
-        return self.default_s / self.seconds
-
-    @property
-    def payback_runs(self) -> float | None:
-        """After how many calls an order has paid for itself; None if never."""
-        saved = self.default_s - self.seconds
-        return self.order_s / saved if saved > 0 else None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
-        return {**dataclasses.asdict(self), "gain": self.gain, "payback_runs": self.payback_runs}
+    saved = default_s - seconds
+    return {
+        "name": name,
+        "seconds": seconds,
+        "default_s": default_s,
+        "order_s": order_s,
+        "gain": default_s / seconds,
+        "payback_runs": order_s / saved if saved > 0 else None,
+    }
 
 
 def study(
     graph: Graph, case: Case, dtype: torch.dtype, device: torch.device, budget_s: float | None
-) -> list[PlanFigures]:
-    """One case with all its plans, forward and backward.
-
-    Args:
-        graph: The graph of the case.
-        case: Its operator can be tuned.
-        dtype: That of the case.
-        device: Where.
-        budget_s: Seconds for tuning; None means the tuner's own.
-    """
+) -> list[Row]:
+    """One case with all its plans, forward and backward. None means the budget of the tuner itself."""
     op, reduce = _OPERATORS[case.operator]
     width, heads = case.heads * case.width, 1 if op == "aggregate" else case.heads
     tuned = tune(
@@ -130,16 +105,15 @@ def study(
         turns = {name: partial(seconds_of, call, plan, device) for name, plan in plans.items()}
         times = in_turns(turns, _ROUNDS)
         found += [
-            PlanFigures(
-                case=case,
-                operation=operation.name,
-                transposed=operation.transposed,
-                name=name,
-                plan=plan,
-                seconds=times[name].median_s,
-                default_s=times["default"].median_s,
-                order_s=took.get(plan.ordering, 0.0),
-            )
+            {
+                "case": dataclasses.asdict(case),
+                "operation": operation.name,
+                "transposed": operation.transposed,
+                "plan": dataclasses.asdict(plan),
+                **figures_of(
+                    name, times[name].median_s, times["default"].median_s, took.get(plan.ordering, 0.0)
+                ),
+            }
             for name, plan in plans.items()
         ]
     return found
@@ -166,10 +140,10 @@ def _rivals(default: TritonPlan, orderings: Sequence[str]) -> dict[str, TritonPl
     return found
 
 
-def table(figures: Sequence[PlanFigures]) -> str:
+def table(figures: Sequence[Row]) -> str:
     """A line a plan, in Markdown, and how many default plans reach the goal."""
     lines = [Table(_COLUMNS, figures).markdown()]
-    behind = [each.gain for each in figures if each.name == "tuned"]
+    behind = [each["gain"] for each in figures if each["name"] == "tuned"]
     if behind:
         within = sum(gain <= GOAL for gain in behind)
         lines += [
@@ -180,17 +154,21 @@ def table(figures: Sequence[PlanFigures]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _pays_after(figures: PlanFigures) -> str:
-    if not figures.order_s:
+def _pays_after(found: Row) -> str:
+    if not found["order_s"]:
         return ""
-    return "never" if figures.payback_runs is None else f"{figures.payback_runs:.0f} runs"
+    return "never" if found["payback_runs"] is None else f"{found['payback_runs']:.0f} runs"
+
+
+def _operation(found: Row) -> str:
+    return str(found["operation"]) + (" transposed" if found["transposed"] else "")
 
 
 _COLUMNS = (
-    Column("case", "case", left=True),
-    Column("operation", lambda each: each.operation + (" transposed" if each.transposed else ""), left=True),
+    Column("case", lambda each: Case(**each["case"]), left=True),
+    Column("operation", _operation, left=True),
     Column("plan", "name", left=True),
-    Column("ms", lambda each: each.seconds * 1e3, "{:.3g}", left=True),
+    Column("ms", lambda each: each["seconds"] * 1e3, "{:.3g}", left=True),
     Column("times faster than default", "gain", "{:.2f}", left=True),
     Column("order s", "order_s", "{:.3g}", left=True),
     Column("pays after", _pays_after, left=True),
@@ -199,19 +177,29 @@ _COLUMNS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 1 where a result is wrong, 2 where the kernels cannot run, else 0."""
-    chosen = _parser().parse_args(arguments)
-    reason = availability.missing()
-    if reason is not None:
-        sys.stdout.write(f"The GPU kernels cannot run here: triton {reason}.\n")
+    made = parser("Compare the default plans with others on a GPU.", "benchmarks.gpu --plans")
+    made.add_argument("--graphs", nargs="+", default=_GRAPHS, help="the benchmark's, or twin:NAME")
+    made.add_argument("--operators", nargs="+", choices=list(_OPERATORS), default=list(_OPERATORS))
+    made.add_argument("--budget", type=float, help="seconds for tuning a case; by default the tuner's")
+    chosen = made.parse_args(arguments)
+    if not can_run():
         return 2
     deadline = time.monotonic() + 60 * chosen.minutes
     device = availability.current()
     if any(not verdict.passes for verdict in checked(device, chosen.hub, chosen.dtypes)):
         return 1
     chosen.out.mkdir(parents=True, exist_ok=True)
-    figures: list[PlanFigures] = []
+    figures: list[Row] = []
     left_out: list[str] = []
-    for case, found in _figures(chosen, device, deadline):
+    # The cases of a graph follow each other.
+    kept = lru_cache(maxsize=1)(lambda name: graph_of(name, device, chosen.scale))
+    points = product(chosen.graphs, chosen.operators, chosen.dtypes, _SIZES)
+    cases = (Case(name, operator, dtype, *size) for name, operator, dtype, size in points)
+
+    def measured(case: Case) -> list[Row]:
+        return study(kept(case.graph), case, DTYPES[case.dtype], device, chosen.budget)
+
+    for case, found in until(deadline, cases, measured):
         if found is None:
             left_out.append(str(case))
             continue
@@ -225,35 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _figures(
-    chosen: argparse.Namespace, device: torch.device, deadline: float
-) -> Iterator[tuple[Case, list[PlanFigures] | None]]:
-    """Case by case, or None for one that there was no time for."""
-    made: tuple[str, Graph] | None = None
-    for name, operator, dtype, size in product(chosen.graphs, chosen.operators, chosen.dtypes, _SIZES):
-        case = Case(name, operator, dtype, *size)
-        if time.monotonic() > deadline:
-            yield case, None
-            continue
-        if made is None or made[0] != name:
-            made = name, graph_of(name, device, chosen.scale)
-        yield case, study(made[1], case, DTYPES[dtype], device, chosen.budget)
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = parser("Compare the default plans with others on a GPU.", "benchmarks.gpu --plans")
-    made.add_argument("--graphs", nargs="+", default=_GRAPHS, help="the benchmark's, or twin:NAME")
-    made.add_argument("--operators", nargs="+", choices=list(_OPERATORS), default=list(_OPERATORS))
-    made.add_argument("--budget", type=float, help="seconds for tuning a case; by default the tuner's")
-    return made
-
-
-def _write(
-    folder: Path, device: torch.device, figures: Sequence[PlanFigures], left_out: Sequence[str]
-) -> None:
+def _write(folder: Path, device: torch.device, figures: Sequence[Row], left_out: Sequence[str]) -> None:
     content = {
         "gpu": availability.machine(device),
-        "cases": [each.to_dict() for each in figures],
+        "cases": list(figures),
         "left_out": list(left_out),
     }
     write_json(folder / "gpu-plans.json", "gpu-plans", content)

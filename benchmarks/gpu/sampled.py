@@ -17,7 +17,6 @@ from benchmarks.gpu.operators import Inputs, Operator
 # Destinations that are checked, and the most edges that they may have together.
 ROWS = 512
 MOST_EDGES = 200_000
-_OF_EDGES, _OF_NEITHER = ("weight",), ("att",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +73,7 @@ def part_of(edge_index: Tensor, nodes: int, rows: int = ROWS, most_edges: int = 
 
 
 def judge_part(operator: Operator, ours: Tensor, inputs: Inputs, part: Part, of_dtype: str) -> list[Verdict]:
-    """Compares a call's output and gradients with the naive form on a part of its graph.
-
-    Args:
-        operator: What was called.
-        ours: Its output on the whole graph, with its history.
-        inputs: What it was called with.
-        part: Some of its destinations.
-        of_dtype: What tables call the dtype of the features.
+    """Compares an operator's output on the whole graph, and its gradients, with the naive form on a part.
 
     Returns:
         A verdict for the output and for each gradient; one more where a gradient that must be zero is not.
@@ -94,9 +86,10 @@ def judge_part(operator: Operator, ours: Tensor, inputs: Inputs, part: Part, of_
     own = {"output": ours.detach()[part.rows]}
     verdicts = []
     for name, gradient in zip(inputs, found, strict=True):
-        own[name] = _part_of(name, gradient, part)
+        own[name] = _part_of(operator.shapes[name], gradient, part)
+        # 0 for what has a row for neither nodes nor edges, which is whole.
         rest = gradient.abs().sum(dtype=torch.float64) - own[name].abs().sum(dtype=torch.float64)
-        if name not in _OF_NEITHER and float(rest.abs()) > 1e-9 * float(own[name].abs().sum() + 1):
+        if float(rest.abs()) > 1e-9 * float(own[name].abs().sum() + 1):
             verdicts.append(Verdict(operator.name, of_dtype, f"{name}, elsewhere", float(rest), 0.0))
     same, wide = (_naive(operator, inputs, part, of_rows, dtype) for dtype in (ours.dtype, torch.float64))
     for of, truth in wide.items():
@@ -107,17 +100,16 @@ def judge_part(operator: Operator, ours: Tensor, inputs: Inputs, part: Part, of_
     return verdicts
 
 
-def _part_of(name: str, tensor: Tensor, part: Part) -> Tensor:
-    if name in _OF_NEITHER:
-        return tensor
-    return tensor[part.edges if name in _OF_EDGES else part.nodes]
+def _part_of(letters: str, tensor: Tensor, part: Part) -> Tensor:
+    rows = {"N": part.nodes, "E": part.edges}.get(letters[0])
+    return tensor if rows is None else tensor[rows]
 
 
 def _naive(
     operator: Operator, inputs: Inputs, part: Part, of_rows: Tensor, dtype: torch.dtype
 ) -> dict[str, Tensor]:
     given = {
-        name: _part_of(name, tensor.detach(), part).to(dtype).requires_grad_()
+        name: _part_of(operator.shapes[name], tensor.detach(), part).to(dtype).requires_grad_()
         for name, tensor in inputs.items()
     }
     out = operator.naive(part.edge_index, part.nodes.numel(), given)[part.places]

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Options, Row
 from onehop import Graph
 from onehop.bench.stamp import machine_line, versions
@@ -99,10 +98,9 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench graph build on a device",
     rows,
-    columns.of("name; ms | median_ms | {:.1f}; spread | spread | {:.0%}; over native | times_native | x"),
+    "name; ms | median_ms | {:.1f}; spread | spread | {:.0%}; over native | times_native | x",
     key=None,
     rounds=7,
     kept=("rounds", "threads"),

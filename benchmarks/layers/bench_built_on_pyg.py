@@ -35,14 +35,11 @@ from torch_geometric.nn import (
 )
 from torch_geometric.utils import scatter, softmax
 
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
-from onehop.bench.patched import beside_pyg
 from onehop.datasets import chung_lu
 
 Call = Callable[[], list[Tensor]]
-# Relative to the largest entry: sums of float32 differ in their last digits with their order.
-TOLERANCE = 1e-3
 WIDTH, EDGES_OF_A_SENSOR = 32, 8
 # Nodes and signals: METR-LA's and PEMS-BAY's sensors, and two larger graphs.
 SIGNALS = ((207, 192), (325, 192), (2_000, 64), (1_500, 48))
@@ -248,13 +245,6 @@ KINDS: dict[str, Callable[[Row], Call]] = {
 }
 
 
-def measured(order: Row) -> Row:
-    """The times of both ways, in a process of its own."""
-    torch.set_num_threads(order["threads"])
-    torch.manual_seed(0)
-    return beside_pyg(KINDS[order["case"]](order), order["rounds"], TOLERANCE)
-
-
 def _orders(case: str) -> Iterator[tuple[str, Row]]:
     """What is measured of a case: its name, and what makes it."""
     if case == "signals":
@@ -281,16 +271,15 @@ def rows(options: Options) -> Iterator[Row]:
     shared = {name: getattr(options, name) for name in ("scale", "rounds", "threads")}
     for case in options.cases:
         for what, order in _orders(case):
-            row = harness.apart(measured, {**shared, "case": case, **order}, what)
-            harness.must_agree(row["difference"], TOLERANCE, what)
+            row = harness.beside_pyg_apart(KINDS[case], {**shared, **order}, what)
+            harness.must_agree(row["difference"], harness.TOLERANCE, what)
             yield {"case": what, **row}
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/layers/bench_built_on_pyg.py",
     rows,
-    columns.of("case; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; gain | ratio | gain"),
+    "case; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; gain | ratio | gain",
     {"cases": Option(tuple(KINDS), known=tuple(KINDS)), "scale": 1.0},
     rounds=5,
     kept=("scale",),

@@ -16,36 +16,34 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.layers.convs import CONVS, MORE, NOT_MEASURED, Given, given
 from benchmarks.layers.floors import floor_of
 from onehop.bench import graphs
 from onehop.bench.cases import Workload
 from onehop.bench.floors import Roofs
-from onehop.bench.patched import beside_pyg
 from onehop.datasets import chung_lu
 
 CASES = {**CONVS, **MORE}
-# Relative to the largest entry: sums over hubs of float32 differ in their last digits with their order.
-TOLERANCE = 1e-3
 
 
-def operands(name: str, order: Row) -> Given:
+def operands(order: Row) -> Given:
     """What a layer is called with."""
+    width = CASES[order["layer"]].width
     if order["graph"] is None:
-        return given(order["nodes"], chung_lu(order["nodes"], order["edges"]), CASES[name].width)
+        return given(order["nodes"], chung_lu(order["nodes"], order["edges"]), width)
     workload = graphs.workload(order["graph"])
-    return given(workload.num_nodes, workload.edge_index, CASES[name].width)
+    return given(workload.num_nodes, workload.edge_index, width)
 
 
-def one_pass(name: str, order: Row) -> Callable[[], list[Tensor]]:
+def one_pass(order: Row) -> Callable[[], list[Tensor]]:
     """A forward and backward pass of a layer; it returns the output and all gradients.
 
     Those of parameters are one vector: the gradient of some is 0 but for rounding, such as that of a bias
     before a softmax.
     """
-    conv, on = CASES[name], operands(name, order)
+    conv, on = CASES[order["layer"]], operands(order)
     layer = conv.make(conv.width, on)
     learned = [on.x, *layer.parameters()]
 
@@ -58,16 +56,10 @@ def one_pass(name: str, order: Row) -> Callable[[], list[Tensor]]:
     return once
 
 
-def measured(order: Row) -> Row:
-    """The times of both ways, in a process of its own."""
-    torch.set_num_threads(order["threads"])
-    return beside_pyg(one_pass(order["layer"], order), order["rounds"], TOLERANCE)
-
-
 def peak(order: Row) -> int:
     """The peak memory of one way, in a process of its own."""
     torch.set_num_threads(order["threads"])
-    once = one_pass(order["layer"], order)
+    once = one_pass(order)
     with harness.PYG_AND_ONEHOP[order["way"]]():
         return harness.added_bytes(once)
 
@@ -80,12 +72,12 @@ def rows(options: Options) -> Iterator[Row]:
     for name in options.layers:
         order = {key: getattr(options, key) for key in ("graph", "nodes", "edges", "rounds", "threads")}
         order["layer"] = name
-        row = {"layer": name, "width": CASES[name].width, **harness.apart(measured, order, name)}
+        row = {"layer": name, "width": CASES[name].width, **harness.beside_pyg_apart(one_pass, order, name)}
         row["peak_bytes"] = {
             way: harness.apart(peak, {**order, "way": way}, name) for way in harness.PYG_AND_ONEHOP
         }
         if options.floors:
-            on = operands(name, order)
+            on = operands(order)
             row["floor_s"] = floor_of(name, on, Roofs(Workload(name, on.edges, on.num_nodes)))
             if row["floor_s"] is not None:
                 row["x_of_floor"] = row["onehop_s"] / row["floor_s"]["total"]
@@ -93,14 +85,11 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/layers/bench_convs.py",
     rows,
-    columns.of(
-        "layer; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain; "
-        "PyG, MiB | peak_bytes/pyg | MiB; onehop, MiB | peak_bytes/onehop | MiB; "
-        "floor, ms | floor_s/total | ms; of the floor | x_of_floor | x;  | wrong | wrong"
-    ),
+    "layer; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; over PyG | ratio | gain; "
+    "PyG, MiB | peak_bytes/pyg | MiB; onehop, MiB | peak_bytes/onehop | MiB; "
+    "floor, ms | floor_s/total | ms; of the floor | x_of_floor | x;  | wrong | wrong",
     {
         "layers": Option(tuple(CONVS)),
         "graph": Option(None, f"one of {', '.join(graphs.GRAPHS)}, in place of --nodes and --edges"),

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench.timing import Ratio, interleave
 
@@ -83,13 +83,10 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/layers/bench_dropout.py",
     rows,
-    columns.of(
-        "elements; threads; p; pass; torch, ms | torch_s | ms; onehop, ms | onehop_s | ms;"
-        "over torch | ratio | gain quartiles; one pass, ms | one_pass_s | ms"
-    ),
+    "elements; threads; p; pass; torch, ms | torch_s | ms; onehop, ms | onehop_s | ms;"
+    "over torch | ratio | gain quartiles; one pass, ms | one_pass_s | ms",
     {"elements": ELEMENTS, "thread_counts": (1, 2), "p": (0.1, 0.5), "passes": Option(PASSES, known=PASSES)},
     key="cases",
     rounds=15,

@@ -20,14 +20,11 @@ from torch import Tensor
 from torch_geometric import utils
 from torch_geometric.nn import GCNConv
 
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench import graphs
-from onehop.bench.patched import beside_pyg
 
 Call = Callable[[], list[Tensor]]
-# Relative to the largest entry: sums of float32 differ in their last digits with their order.
-TOLERANCE = 1e-3
 # Edges of functions of edges, times those of torch's functions; and samples of an edge.
 MORE_EDGES, SAMPLES = 2.5, 0.1
 
@@ -126,31 +123,23 @@ def _seed() -> None:
     torch.manual_seed(0)
 
 
-def measured(order: Row) -> Row:
-    """The times of both ways, in a process of its own."""
-    torch.set_num_threads(order["threads"])
-    torch.manual_seed(0)
-    make = of_torch if order["case"] in FUNCTIONS else of_links if order["case"] == LINKS else of_edges
-    return beside_pyg(make(order), order["rounds"], TOLERANCE)
-
-
 def rows(options: Options) -> Iterator[Row]:
     """Measures every case."""
     shared = {name: getattr(options, name) for name in ("nodes", "edges", "width", "rounds", "threads")}
     for case in options.cases:
+        make = of_torch if case in FUNCTIONS else of_links if case == LINKS else of_edges
         for graph in options.graphs if case == LINKS else [None]:
             order = {**shared, "case": case, "graph": graph}
             what = case if graph is None else f"{case}, {graph}"
-            row = harness.apart(measured, order, what)
-            harness.must_agree(row["difference"], TOLERANCE, what)
+            row = harness.beside_pyg_apart(make, order, what)
+            harness.must_agree(row["difference"], harness.TOLERANCE, what)
             yield {"case": what, **row}
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/layers/bench_functions.py",
     rows,
-    columns.of("case; torch and PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; gain | ratio | gain"),
+    "case; torch and PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; gain | ratio | gain",
     {
         "cases": Option(CASES, known=CASES),
         "nodes": 170_000,

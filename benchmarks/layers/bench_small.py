@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench.timing import Ratio, geometric_mean, measure_once
 
@@ -139,10 +139,9 @@ def least(options: Options, rows: list[Row]) -> Iterator[str]:
 
 LAYERS = tuple(layers(HEADS))
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/layers/bench_small.py",
     rows,
-    columns.of("layer; edges; edge_index; pass; over PyG | ratio | gain quartiles; control | control | x"),
+    "layer; edges; edge_index; pass; over PyG | ratio | gain quartiles; control | control | x",
     {"layers": Option(LAYERS, known=LAYERS), "edges": EDGES, "width": 32},
     key="cases",
     rounds=15,

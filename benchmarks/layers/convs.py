@@ -99,13 +99,7 @@ class Given:
 
 
 class Conv(NamedTuple):
-    """A layer to be measured.
-
-    Attributes:
-        make: Makes it, for columns of this width.
-        call: Calls it.
-        width: Columns.
-    """
+    """A layer to be measured: what makes it, for columns of a width, and what calls it."""
 
     make: Callable[[int, Given], Module]
     call: Callable[[Any, Given], Any]
@@ -129,24 +123,22 @@ def _mlp(before: int, after: int) -> Module:
     return Sequential(Linear(before, after), ReLU(), Linear(after, after))
 
 
-def _plain(make: Callable[[int], Module]) -> Conv:
-    return Conv(lambda width, _: make(width), lambda layer, on: layer(on.x, on.edges))
+def _on(*operands: str) -> Callable[..., Conv]:
+    """A function of what makes a layer: the layer is called with these attributes of :class:`Given`."""
+
+    def conv(make: Callable[[int], Module], width: int = WIDTH) -> Conv:
+        return Conv(
+            lambda columns, _: make(columns),
+            lambda layer, on: layer(*(getattr(on, name) for name in operands)),
+            width,
+        )
+
+    return conv
 
 
-def _with_attr(make: Callable[[int], Module], width: int = WIDTH) -> Conv:
-    return Conv(lambda columns, _: make(columns), lambda layer, on: layer(on.x, on.edges, on.attr), width)
-
-
-def _typed(make: Callable[[int], Module], width: int = WIDTH) -> Conv:
-    return Conv(lambda columns, _: make(columns), lambda layer, on: layer(on.x, on.edges, on.types), width)
-
-
-def _of_points(make: Callable[[int], Module]) -> Conv:
-    return Conv(lambda width, _: make(width), lambda layer, on: layer(on.x, on.points, on.edges))
-
-
-def _with_first(make: Callable[[int], Module]) -> Conv:
-    return Conv(lambda width, _: make(width), lambda layer, on: layer(on.x, on.x, on.edges))
+_plain, _with_first = _on("x", "edges"), _on("x", "x", "edges")
+_with_attr, _typed = _on("x", "edges", "attr"), _on("x", "edges", "types")
+_of_points = _on("x", "points", "edges")
 
 
 def _of_dictionaries(make: Callable[[int, Given], Module]) -> Conv:
@@ -240,10 +232,7 @@ CONVS: dict[str, Conv] = {
         lambda layer, on: layer(on.x.unsqueeze(1).expand(-1, _STEPS, -1), on.edges),
     ),
     "PointNetConv": _of_points(lambda width: nn.PointNetConv(_mlp(width + 3, width))),
-    "GMMConv": Conv(
-        lambda width, _: nn.GMMConv(width, width, dim=2, kernel_size=3),
-        lambda layer, on: layer(on.x, on.edges, on.numbers),
-    ),
+    "GMMConv": _on("x", "edges", "numbers")(lambda width: nn.GMMConv(width, width, dim=2, kernel_size=3)),
     "NNConv": _with_attr(lambda width: nn.NNConv(width, width, Linear(ATTRIBUTES, width * width)), NARROWER),
     "CGConv": _with_attr(lambda width: nn.CGConv(width, dim=ATTRIBUTES)),
     "EdgeConv": _plain(lambda width: nn.EdgeConv(_mlp(2 * width, width))),
@@ -300,10 +289,7 @@ CONVS: dict[str, Conv] = {
 
 MORE: dict[str, Conv] = {
     "EdgeConv-sum": _plain(lambda width: nn.EdgeConv(_mlp(2 * width, width), aggr="sum")),
-    f"RGCNConv-{MANY}": Conv(
-        lambda width, _: nn.RGCNConv(width, width, MANY),
-        lambda layer, on: layer(on.x, on.edges, on.many_types),
-    ),
+    f"RGCNConv-{MANY}": _on("x", "edges", "many_types")(lambda width: nn.RGCNConv(width, width, MANY)),
     **{
         f"{'to_hetero' if whole else 'HeteroConv'}-{kind}": _of_relations(kind, whole)
         for whole in (False, True)

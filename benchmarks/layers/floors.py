@@ -27,13 +27,7 @@ _BY_TYPE = ("RGCNConv", "FastRGCNConv", "RGATConv", "HEATConv", f"RGCNConv-{MANY
 
 
 class Linear(NamedTuple):
-    """A product with a matrix of the layer.
-
-    Attributes:
-        depth: Columns that come in.
-        columns: Columns that go out.
-        over_edges: Whether edges are multiplied, or nodes.
-    """
+    """A product with a matrix of the layer, [depth, columns], over nodes or over edges."""
 
     depth: int
     columns: int

@@ -118,7 +118,6 @@ def summary(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench_dram",
     rows,
     columns.of(

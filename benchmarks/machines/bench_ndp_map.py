@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Options, Row
 from onehop import pictures
 from onehop.graph import Graph
@@ -100,10 +99,9 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench ndp map",
     rows,
-    columns.of("machine; faw; degree; width; best; over the host | over_baseline | x"),
+    "machine; faw; degree; width; best; over the host | over_baseline | x",
     {"nodes": 65536},
     key="cells",
     threads=False,

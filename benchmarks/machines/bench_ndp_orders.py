@@ -16,7 +16,6 @@ import scipy.sparse
 import torch
 from scipy.sparse.csgraph import breadth_first_order, reverse_cuthill_mckee
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Options, Row
 from benchmarks.machines.ndp_twins import GRAPHS, MEASURED
 from onehop import pictures
@@ -127,13 +126,10 @@ def draw(content: dict, path: Path) -> None:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench ndp orders",
     rows,
-    columns.of(
-        "graph; order; reads saved, % | read_reduction_percent | {:.2f}; ms | time_ms | {:.3f}; mapping;"
-        "order, s | order_seconds | {:.2f}"
-    ),
+    "graph; order; reads saved, % | read_reduction_percent | {:.2f}; ms | time_ms | {:.3f}; mapping;"
+    "order, s | order_seconds | {:.2f}",
     {"scale": 0.25, "width": 256, "graphs": MEASURED},
     key=None,
     threads=False,

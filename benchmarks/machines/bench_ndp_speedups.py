@@ -115,14 +115,11 @@ CLOCKS = columns.of(
     "prior | speedup_over_prior | x; mappings | mappings | list"
 )
 BENCHMARK = Benchmark(
-    __doc__,
     "bench ndp speedups",
     rows,
-    columns.of(
-        "graph; seed; machine; faw; llc_mib; retile; ms | time_ms | {:.2f}; host | over_baseline | x; "
-        "prior | over_prior | x; overlapped | over_overlapped_prior | x; mappings | mappings | list; "
-        "bound, ms | bound_ms | {:.2f}"
-    ),
+    "graph; seed; machine; faw; llc_mib; retile; ms | time_ms | {:.2f}; host | over_baseline | x; "
+    "prior | over_prior | x; overlapped | over_overlapped_prior | x; mappings | mappings | list; "
+    "bound, ms | bound_ms | {:.2f}",
     {"scale": 1.0, "hidden": 256, "seeds": 1, "graphs": MEASURED},
     key="cases",
     threads=False,

@@ -143,13 +143,10 @@ def streaming(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/machines/bench_pim_ablation.py",
     rows,
-    columns.of(
-        "graph; width; improvement | what; ms | ms | {:.1f}; alone, ms | alone_ms | {:.1f}; "
-        "without, ms | without_ms | {:.1f}; with, ms | with_ms | {:.1f}; plan"
-    ),
+    "graph; width; improvement | what; ms | ms | {:.1f}; alone, ms | alone_ms | {:.1f}; "
+    "without, ms | without_ms | {:.1f}; with, ms | with_ms | {:.1f}; plan",
     {
         "graphs": ("reddit", "proteins", "arxiv"),
         "widths": (256, 32),

@@ -154,13 +154,10 @@ def others(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/machines/bench_pim_calibration.py",
     rows,
-    columns.of(
-        "figure | what; at; evidence; there | measured | {:.5g}; model | model | {:.5g}; "
-        "error | relative_error | {:+.1%}"
-    ),
+    "figure | what; at; evidence; there | measured | {:.5g}; model | model | {:.5g}; "
+    "error | relative_error | {:+.1%}",
     key="calibration",
     threads=False,
     finish=others,

@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import onehop
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Options, Row
 from onehop import datasets
 from onehop.bench.tasks import LearningTask
@@ -64,10 +63,9 @@ def by_name(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/machines/bench_pim_quantisation.py",
     rows,
-    columns.of("in the machine | name; seed; accuracy | asked | {:.2%}; trained there | trained | {:.2%}"),
+    "in the machine | name; seed; accuracy | asked | {:.2%}; trained there | trained | {:.2%}",
     {"seeds": 5, "epochs": 200},
     key=None,
     more=by_name,

@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator
 from itertools import product
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import Graph
 from onehop.datasets import chung_lu
@@ -104,13 +103,10 @@ def summary(options: Options, rows: list[Row]) -> Row:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/machines/bench_pim_regret.py",
     rows,
-    columns.of(
-        "nodes; edges; skew; width; dtype; tuned, ms | tuned_ms | {:.3f}; best, ms | best_ms | {:.3f}; "
-        "regret | regret | {:.2%}"
-    ),
+    "nodes; edges; skew; width; dtype; tuned, ms | tuned_ms | {:.3f}; best, ms | best_ms | {:.3f}; "
+    "regret | regret | {:.2%}",
     {"only": Option(None, "one graph by its number, added to what the file has", kind=int)},
     key="cases",
     threads=False,

@@ -12,7 +12,7 @@ class Published:
     """A graph of the GraNDe paper.
 
     Attributes:
-        twin: What stands for it.
+        twin: The generated graph in its place.
         features: Columns of its own features.
         aggregation_percent: Share of aggregation in a GCN's time on the paper's Xeon; None where it gives
             none.

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.machines import bench_ndp_map, bench_ndp_orders, bench_ndp_retiling
+from benchmarks.pages import ROOT
 from onehop.machines.common.report import plot_phases
 
-ROOT = Path(__file__).resolve().parents[2]
 NDP = {"map": bench_ndp_map.draw, "orders": bench_ndp_orders.draw, "retiling": bench_ndp_retiling.draw}
 DESIGNS = ("arxiv", "proteins")
 

@@ -6,15 +6,14 @@ Reads benchmarks/results/machines/pim_*.json, as the bench_pim_*.py beside this 
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import columns
+from benchmarks.pages import ROOT, replace_between
 from onehop.tables import Table
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs") / "machines" / "pim-results.md"
 
 Document = dict[str, Any]
@@ -165,12 +164,7 @@ def rendered(page: str, read: Read) -> str:
         SystemExit: A marker is missing.
     """
     for section in SECTIONS:
-        name = section.__name__
-        pattern = re.compile(f"(<!-- {name}: begin -->\n).*?(\n<!-- {name}: end -->)", flags=re.DOTALL)
-        if len(pattern.findall(page)) != 1:
-            raise SystemExit(f"{PAGE}: expected the markers of {name} once.")
-        content = section(read)
-        page = pattern.sub(lambda match, content=content: match[1] + content + match[2], page)
+        page = replace_between(page, section(read), section.__name__, PAGE)
     return page
 
 

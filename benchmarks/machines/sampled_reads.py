@@ -7,7 +7,6 @@ its own row alone: it is in the row of its smallest neighbour, or in its own whe
 window anywhere in the list of nodes can be computed without the rows before it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,8 +52,9 @@ class _Window:
         return edges, edges * (1 - len(pairs) / len(self.col))
 
 
-def index_order(
+def shared_reads(
     graph: ImplicitGraph,
+    order: str,
     tiles: list[int],
     *,
     nodes: int = 1024,
@@ -62,42 +62,38 @@ def index_order(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[int, Estimate]:
-    """For each size of tile, what tiles of consecutive nodes share.
+    """For each size of tile, what tiles of nodes that follow each other share.
 
     Args:
         graph: The graph; self loops are added.
+        order: "index", by number, or "rows", by first appearance.
         tiles: Sizes of tiles, in nodes.
         nodes: Nodes of a window: few beside the graph's, many beside a tile's.
         strata: Parts of the graph, with two windows each.
         seed: Where the windows lie.
         progress: Told how far it is.
     """
+    rng = np.random.default_rng([seed, 6])
+    if order == "rows":
+        # Rows that come first list most nodes, so strata are narrow there.
+        bounds = graph.num_nodes * np.linspace(0, 1, strata + 1) ** 3
+        what, listed = "sampling re-tiled nodes", _listed
+    else:
+        bounds = np.linspace(0, graph.num_nodes, strata + 1)
+        what, listed = "sampling in index order", _numbered
+    widths = np.diff(bounds)
+    windows = []
+    for number, (low, width) in enumerate(zip(bounds, widths, strict=False)):
+        begins = [int(low + rng.random() * width) for _ in range(_PER_STRATUM)]
+        windows.append([listed(graph, begin, nodes) for begin in begins])
+        if progress is not None:
+            progress(what, (number + 1) / len(widths))
+    return {tile: _ratio([[one.counts(tile) for one in pair] for pair in windows], widths) for tile in tiles}
 
-    def window(begin: int) -> _Window:
-        return _Window(*_with_loops(graph, np.arange(begin, min(begin + nodes, graph.num_nodes))), 1.0)
 
-    bounds = np.linspace(0, graph.num_nodes, strata + 1)
-    return _estimates(window, bounds, tiles, seed, "sampling in index order", progress)
-
-
-def row_order(
-    graph: ImplicitGraph,
-    tiles: list[int],
-    *,
-    nodes: int = 1024,
-    strata: int = 16,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> dict[int, Estimate]:
-    """For each size of tile, what tiles of nodes in the order of their first appearance share.
-
-    Args: as :func:`index_order`.
-    """
-    # Rows that come first list most nodes, so strata are narrow there.
-    bounds = graph.num_nodes * np.linspace(0, 1, strata + 1) ** 3
-    return _estimates(
-        lambda begin: _listed(graph, begin, nodes), bounds, tiles, seed, "sampling re-tiled nodes", progress
-    )
+def _numbered(graph: ImplicitGraph, begin: int, wanted: int) -> _Window:
+    """The nodes from the number ``begin`` on."""
+    return _Window(*_with_loops(graph, np.arange(begin, min(begin + wanted, graph.num_nodes))), 1.0)
 
 
 def _listed(graph: ImplicitGraph, begin: int, wanted: int) -> _Window:
@@ -122,24 +118,6 @@ def _with_loops(graph: ImplicitGraph, nodes: np.ndarray) -> tuple[np.ndarray, np
     """Rows with a self loop each, as the last entry."""
     rowptr, col = graph.rows(nodes)
     return rowptr + np.arange(len(rowptr)), np.insert(col.astype(np.int64), rowptr[1:], nodes)
-
-
-def _estimates(
-    window: Callable[[int], _Window],
-    bounds: np.ndarray,
-    tiles: list[int],
-    seed: int,
-    what: str,
-    progress: Progress | None,
-) -> dict[int, Estimate]:
-    rng = np.random.default_rng([seed, 6])
-    widths = np.diff(bounds)
-    windows = []
-    for number, (low, width) in enumerate(zip(bounds, widths, strict=False)):
-        windows.append([window(int(low + rng.random() * width)) for _ in range(_PER_STRATUM)])
-        if progress is not None:
-            progress(what, (number + 1) / len(widths))
-    return {tile: _ratio([[one.counts(tile) for one in pair] for pair in windows], widths) for tile in tiles}
 
 
 def _ratio(counts: list[list[tuple[float, float]]], widths: np.ndarray) -> Estimate:

@@ -14,36 +14,15 @@ from typing import Any
 import torch
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Options, Row
-from benchmarks.minibatch.loaders import SEEDS, Data, NeighborLoader
+from benchmarks.minibatch.loaders import SEEDS, Data, NeighborLoader, draws, whole
 from onehop import datasets
 from onehop.bench.plain_models import SAGE
 from onehop.bench.tasks import LearningTask
-from onehop.bench.timing import Ratio, in_turns, quantile
+from onehop.bench.timing import in_turns
 
 METHODS = ("uniform", "labor")
-
-
-def draw(loader: Any) -> float:
-    """Median seconds of the sampler alone."""
-    seconds = []
-    for indices in loader.batch_sampler:
-        inputs = loader.input_data[torch.tensor(indices)]
-        begin = time.perf_counter()
-        loader.node_sampler.sample_from_nodes(inputs)
-        seconds.append(time.perf_counter() - begin)
-    return quantile(seconds, 0.5)
-
-
-def batch(loader: Any) -> float:
-    """Median seconds of a batch with its features."""
-    seconds, iterator = [], iter(loader)
-    for _ in range(len(loader)):
-        begin = time.perf_counter()
-        next(iterator)
-        seconds.append(time.perf_counter() - begin)
-    return quantile(seconds, 0.5)
 
 
 def epoch(classes: int, hidden: int, loader: Any) -> float:
@@ -84,33 +63,28 @@ def rows(options: Options) -> Iterator[Row]:
     found = {method: sizes(loader) for method, loader in loaders.items()}
     (nodes, edges), (fewer, same) = (found[method] for method in METHODS)
     takes: dict[str, Callable[[Any], float]] = {
-        "draw": draw,
-        "batch": batch,
+        "draw": partial(draws, batches=options.batches),
+        "batch": partial(whole, batches=options.batches),
         "epoch": partial(epoch, task.num_classes, options.hidden),
     }
     for name, take in takes.items():
         times = in_turns(
             {method: partial(take, loader) for method, loader in loaders.items()}, options.rounds
         )
-        gain = Ratio.of(times["uniform"], times["labor"])
         yield {
             "case": name, "fan_out": options.fan_out, "nodes": nodes, "edges": edges,
             "labor_nodes": fewer, "labor_edges": same, "share": fewer / nodes,
-            "seconds": {method: each.to_dict() for method, each in times.items()},
-            **harness.spread(gain, "speedup", "speedup_quartiles"),
+            **harness.compared(times, "uniform", "labor"),
         }  # fmt: skip
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench labor",
     rows,
-    columns.of(
-        "case; fan-out | fan_out | list; nodes | nodes | {:.0f}; LABOR's | labor_nodes | {:.0f}; "
-        "share | share | {:.3f}; edges | edges | {:.0f}; LABOR's | labor_edges | {:.0f}; "
-        "uniform, ms | seconds/uniform/median_s | ms; LABOR, ms | seconds/labor/median_s | ms; "
-        "gain | speedup | gain speedup_quartiles",
-    ),
+    "case; fan-out | fan_out | list; nodes | nodes | {:.0f}; LABOR's | labor_nodes | {:.0f}; "
+    "share | share | {:.3f}; edges | edges | {:.0f}; LABOR's | labor_edges | {:.0f}; "
+    "uniform, ms | seconds/uniform/median_s | ms; LABOR, ms | seconds/labor/median_s | ms; "
+    "gain | speedup | gain speedup_quartiles",
     {"graph": "twin:products", "fan_out": (10, 10), "batches": 20, "hidden": 256},
     rounds=5,
     kept=("graph",),

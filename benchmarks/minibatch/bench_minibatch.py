@@ -26,18 +26,16 @@ import torch
 from torch import Tensor
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Options, Row, run_part
 from benchmarks.minibatch.loaders import Batch, Data, loader_of, nn
 from onehop import datasets
 from onehop.bench.plain_models import SAGE
 from onehop.bench.tasks import LearningTask
-from onehop.bench.timing import Ratio, Times, measure_once, quantile
+from onehop.bench.timing import Times, measure_once, quantile
 
 FAN_OUT, HIDDEN = (15, 10), 256
 MOLECULES, ATOMS, RINGS = 1024, 30, 3
-# Relative to the largest entry: float32, added up in another order.
-TOLERANCE = 1e-3
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -51,7 +49,7 @@ class Step:
     loss: Loss
 
     def fresh(self) -> "Step":
-        """The same in tensors that nobody has seen."""
+        """The same in new tensors."""
         return Step(self.x.clone(), self.edge_index.clone(), self.loss)
 
 
@@ -102,15 +100,14 @@ def measured(name: str, model: torch.nn.Module, steps: Sequence[Step], rounds: i
         found = gradients(model, steps[0])
     scale = max(float(each.abs().max()) for each in expected)
     difference = max(float((a - b).abs().max()) for a, b in zip(found, expected, strict=True)) / scale
-    harness.must_agree(difference, TOLERANCE, f"{name}: the gradient")
+    harness.must_agree(difference, harness.TOLERANCE, f"{name}: the gradient")
     times = race(model, steps, rounds)
     with onehop.patch():
         costs = building(steps[0])
     return {
         "case": name,
         "nodes": steps[0].x.size(0), "edges": steps[0].edge_index.size(1), "width": steps[0].x.size(1),
-        "seconds": {way: value.to_dict() for way, value in times.items()},
-        **harness.spread(Ratio.of(times["pyg"], times["onehop"]), "speedup", "speedup_quartiles"),
+        **harness.compared(times, "pyg"),
         "difference": difference, **costs,
     }  # fmt: skip
 
@@ -177,7 +174,7 @@ def step_of(layer: torch.nn.Module, x: Tensor, batch: Any) -> Step:
     return Step(x, batch.edge_index, loss)
 
 
-COLUMNS = columns.of(
+COLUMNS = (
     "case; nodes; edges; width; PyG, ms | seconds/pyg/median_s | ms; "
     "onehop, ms | seconds/onehop/median_s | ms; over PyG | speedup | gain speedup_quartiles; "
     "graph, ms | build_s | ms; transpose, ms | transpose_s | ms; one sum, ms | sum_s | ms; "
@@ -185,11 +182,11 @@ COLUMNS = columns.of(
 )
 PARTS = {
     "neighbours": Benchmark(
-        __doc__, "bench minibatch neighbours", neighbours, COLUMNS,
+        "bench minibatch neighbours", neighbours, COLUMNS,
         {"graph": "twin:arxiv", "batches": 20}, rounds=5,
     ),
     "molecules": Benchmark(
-        __doc__, "bench minibatch molecules", molecules, COLUMNS, {"widths": (16, 64)}, rounds=5
+        "bench minibatch molecules", molecules, COLUMNS, {"widths": (16, 64)}, rounds=5
     ),
 }  # fmt: skip
 

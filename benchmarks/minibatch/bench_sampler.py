@@ -30,18 +30,16 @@ from torch import Tensor
 
 import onehop
 from benchmarks import columns, harness
-from benchmarks.harness import Benchmark, Option, Options, Row, Way
-from benchmarks.minibatch.loaders import SEEDS, Data, loader_of
+from benchmarks.harness import TOLERANCE, Benchmark, Option, Options, Row, Way
+from benchmarks.minibatch.loaders import SEEDS, Data, draws, loader_of, whole
 from onehop import datasets
 from onehop.bench.plain_models import SAGE
 from onehop.bench.tasks import LearningTask
-from onehop.bench.timing import Ratio, Times, in_turns, quantile
+from onehop.bench.timing import Ratio, Times, in_turns
 from onehop.integrations.pyg.operators import has_pyg_lib
 from onehop.tables import Column
 
 HIDDEN = 256
-# Relative to the largest gradient: float32, added up in another order.
-TOLERANCE = 1e-3
 # Draws over PyG's, and the epoch's gain over the step's, at least.
 DRAW_TARGET, EPOCH_TARGET = 2.0, 0.95
 
@@ -66,27 +64,6 @@ def check(data: Data, batch: Any, fan_out: list[int]) -> None:
         raise SystemExit("a batch is not what was asked for; nothing was measured.")
 
 
-def draws(loader: Any, batches: int) -> float:
-    """Median seconds of the sampler alone."""
-    seconds = []
-    for indices, _ in zip(loader.batch_sampler, range(batches), strict=False):
-        inputs = loader.input_data[torch.tensor(indices)]
-        begin = time.perf_counter()
-        loader.node_sampler.sample_from_nodes(inputs)
-        seconds.append(time.perf_counter() - begin)
-    return quantile(seconds, 0.5)
-
-
-def whole(loader: Any, batches: int) -> float:
-    """Median seconds of a batch with its features."""
-    seconds, iterator = [], iter(loader)
-    for _ in range(min(batches, len(loader))):
-        begin = time.perf_counter()
-        next(iterator)
-        seconds.append(time.perf_counter() - begin)
-    return quantile(seconds, 0.5)
-
-
 def measured(name: str, data: Data, fan_out: list[int], seeds: Tensor, options: Options) -> Row:
     """One row of results."""
     take = draws if name != "batch" else whole
@@ -102,14 +79,10 @@ def measured(name: str, data: Data, fan_out: list[int], seeds: Tensor, options: 
         return take(loader_of(data, fan_out, seeds), options.batches)
 
     times = harness.in_ways(ways, turn, options.rounds)
-    row: Row = {
+    return {
         "case": name, "fan_out": fan_out, "nodes": batch.num_nodes, "edges": batch.num_edges,
-        "seconds": {way: value.to_dict() for way, value in times.items()},
+        **harness.compared(times, other),
     }  # fmt: skip
-    if other is None:
-        return row
-    ratio = Ratio.of(times[other], times["onehop"])
-    return row | harness.spread(ratio, "speedup", "speedup_quartiles")
 
 
 @dataclass(frozen=True)
@@ -181,7 +154,8 @@ def check_gradients(training: Training) -> float:
 def epochs(training: Training, rounds: int) -> Row:
     """Whole epochs and their steps."""
     difference, other = check_gradients(training), peer()
-    ways: dict[str, Way] = {} if other is None else {f"PyG with {other}": nullcontext}
+    slow = None if other is None else f"PyG with {other}"
+    ways: dict[str, Way] = {} if slow is None else {slow: nullcontext}
     ways["onehop"] = partial(onehop.patch, sampler=True)
     found: dict[str, list[Epoch]] = {name: [] for name in ways}
 
@@ -193,23 +167,19 @@ def epochs(training: Training, rounds: int) -> Row:
     steps = {name: Times(tuple(each.steps for each in turns)) for name, turns in found.items()}
     row: Row = {
         "case": "epoch", "fan_out": training.fan_out, "seeds": training.seeds.numel(), "hidden": HIDDEN,
-        "difference": difference,
-        "seconds": {name: times.to_dict() for name, times in whole.items()},
+        "difference": difference, **harness.compared(whole, slow),
         "step_seconds": {name: times.to_dict() for name, times in steps.items()},
     }  # fmt: skip
-    if other is None:
+    if slow is None:
         return row
-    slow = f"PyG with {other}"
-    gain, of_steps = (Ratio.of(times[slow], times["onehop"]) for times in (whole, steps))
     # Each epoch's gain over the gain of the steps in it.
-    kept = Ratio.of(
-        Times(tuple(a / b for a, b in zip(whole[slow].seconds, whole["onehop"].seconds, strict=True))),
-        Times(tuple(a / b for a, b in zip(steps[slow].seconds, steps["onehop"].seconds, strict=True))),
+    gains, of_steps = (
+        Times(tuple(a / b for a, b in zip(times[slow].seconds, times["onehop"].seconds, strict=True)))
+        for times in (whole, steps)
     )
     return row | {
-        **harness.spread(gain, "speedup", "speedup_quartiles"),
-        **harness.spread(of_steps, "step_speedup", "step_speedup_quartiles"),
-        **harness.spread(kept, "epoch_over_step", "epoch_over_step_quartiles"),
+        **harness.spread(Ratio.of(steps[slow], steps["onehop"]), "step_speedup", "step_speedup_quartiles"),
+        **harness.spread(Ratio.of(gains, of_steps), "epoch_over_step", "epoch_over_step_quartiles"),
     }
 
 
@@ -259,7 +229,6 @@ TARGETS = (
     ("gain of the epoch over the gain of its steps", "epoch", "epoch_over_step", EPOCH_TARGET),
 )
 BENCHMARK = Benchmark(
-    __doc__,
     "bench sampler",
     rows,
     columns.of(

@@ -15,7 +15,7 @@ from functools import partial
 import torch
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import datasets
 from onehop.bench.recipes import RECIPES
@@ -60,14 +60,11 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/models/bench_bfloat16.py",
     rows,
-    columns.of(
-        "model; float32, ms | float32_ms | {:.1f}; bfloat16, ms | bfloat16_ms | {:.1f}; "
-        "gain | ratio | gain quartiles; accuracies, float32 | accuracy/float32 | list; "
-        "bfloat16 | accuracy/bfloat16 | list"
-    ),
+    "model; float32, ms | float32_ms | {:.1f}; bfloat16, ms | bfloat16_ms | {:.1f}; "
+    "gain | ratio | gain quartiles; accuracies, float32 | accuracy/float32 | list; "
+    "bfloat16 | accuracy/bfloat16 | list",
     {
         "models": Option(("ogb-gcn", "ogb-sage", "ogb-gat"), known=tuple(RECIPES)),
         "graph": Option("twin:arxiv", "a data set with features and labels"),

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.outofcore import disk
 
@@ -58,13 +57,9 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench disk reads",
     rows,
-    columns.of(
-        "request, bytes | request_bytes; at a time | at_a_time; large pages | large_pages; "
-        "GB/s | gbps | {:.2f}"
-    ),
+    "request, bytes | request_bytes; at a time | at_a_time; large pages | large_pages; GB/s | gbps | {:.2f}",
     {"file": Option(None, "the file", kind=Path), "bytes": Option(1 << 29, "to read in each case")},
     key="cases",
     threads=False,

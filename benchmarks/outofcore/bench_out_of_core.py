@@ -29,7 +29,6 @@ from pathlib import Path
 import numpy as np
 
 import onehop
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.outofcore import disk, inputs, limits
 
@@ -44,7 +43,7 @@ def prepare(options: Options, case: str) -> list[Path]:
     """Writes graph and features where they are not there yet; the files."""
     folder, destinations = limits.folder_of(options), int(options.nodes * CASES[case])
     graph = inputs.random_graph(folder, options.nodes, destinations, options.degree)
-    x = inputs.features(folder, options.nodes, options.width, by_columns=True)
+    x = inputs.features(folder, options.nodes, options.width)
     return [graph / "rowptr.npy", graph / "col.npy", x]
 
 
@@ -144,16 +143,13 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench out of core",
     rows,
-    columns.of(
-        "case; s | seconds | {:.1f}; touched before, s | seconds_touched_before | {:.1f}; "
-        "disk reads, s | disk_read_s | {:.1f}; disk writes, s | disk_write_s | {:.1f}; "
-        "over both | over_reading_and_writing_once | x; "
-        "over its bytes | over_the_disk_for_the_bytes_moved | x; "
-        "peak, MiB | peak_bytes | MiB; largest error | largest_error | {:.0e}; limited by | limited_by"
-    ),
+    "case; s | seconds | {:.1f}; touched before, s | seconds_touched_before | {:.1f}; "
+    "disk reads, s | disk_read_s | {:.1f}; disk writes, s | disk_write_s | {:.1f}; "
+    "over both | over_reading_and_writing_once | x; "
+    "over its bytes | over_the_disk_for_the_bytes_moved | x; "
+    "peak, MiB | peak_bytes | MiB; largest error | largest_error | {:.0e}; limited by | limited_by",
     {
         "folder": limits.FOLDER,
         "nodes": 12_000_000,

@@ -30,7 +30,6 @@ import torch
 from torch_geometric.nn import GCN, SGConv
 
 import onehop
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.outofcore import disk, inputs, limits
 
@@ -93,7 +92,7 @@ def difference(found: Path, expected: Path) -> float:
 
 
 def least_bytes(case: str, graph_bytes: int, options: Options) -> tuple[int, int]:
-    """What must be read and written if every file is read once by whoever needs it, and written once."""
+    """Bytes to read and to write if each step reads its files once, and each file is written once."""
     column = 4 * options.nodes
     if case == "sgc":
         return HOPS * (graph_bytes + options.width * column), HOPS * options.width * column
@@ -165,21 +164,18 @@ def rows(options: Options) -> Iterator[Row]:
     """Prepares, and measures every case."""
     folder = limits.folder_of(options)
     graph = inputs.random_graph(folder, options.nodes, options.nodes, options.degree)
-    x = inputs.features(folder, options.nodes, options.width, by_columns=True)
+    x = inputs.features(folder, options.nodes, options.width)
     for case in options.cases:
         yield measured(case, graph, x, options)
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench workflows out of core",
     rows,
-    columns.of(
-        "case; s | seconds | {:.1f}; in memory, s | memory_seconds | {:.1f}; "
-        "disk, s | least_disk_s | {:.1f}; over the disk | over_the_disk | x; "
-        "at most | target | x; reached | reached | yes or no; "
-        "for its bytes, s | moved_disk_s | {:.1f}; difference | difference | {:.0e}; limited by | limited_by"
-    ),
+    "case; s | seconds | {:.1f}; in memory, s | memory_seconds | {:.1f}; "
+    "disk, s | least_disk_s | {:.1f}; over the disk | over_the_disk | x; "
+    "at most | target | x; reached | reached | yes or no; "
+    "for its bytes, s | moved_disk_s | {:.1f}; difference | difference | {:.0e}; limited by | limited_by",
     {
         "folder": limits.FOLDER,
         "nodes": 6_000_000,

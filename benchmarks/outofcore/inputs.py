@@ -1,6 +1,6 @@
 """Graphs and features on disk that are measured."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,34 +29,26 @@ def uniform(nodes: int) -> Draw:
     )
 
 
-def graph(path: Path, nodes: int, rows: Iterable[tuple[Tensor, Tensor]]) -> Path:
-    """Writes a graph where it is not there yet; its folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        stored.write(path, nodes, rows)
-    return path
-
-
 def random_graph(folder: Path, nodes: int, destinations: int, degree: int) -> Path:
     """Writes a graph of random sources where it is not there yet; its folder."""
     path = folder / f"graph-{nodes}-{destinations}-{degree}"
-    return graph(path, nodes, blocks(destinations, degree, uniform(nodes)))
-
-
-def features(folder: Path, nodes: int, width: int, by_columns: bool) -> Path:
-    """Writes random features, float32, where they are not there yet; their file."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"x-{nodes}-{width}{'' if by_columns else '-rows'}.npy"
+    if not path.exists():
+        stored.write(path, nodes, blocks(destinations, degree, uniform(nodes)))
+    return path
+
+
+def features(folder: Path, nodes: int, width: int) -> Path:
+    """Writes random features, float32, in Fortran order, where they are not there yet; their file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"x-{nodes}-{width}.npy"
     if path.exists():
         return path
     beside, rng = path.with_suffix(".tmp"), np.random.default_rng(1)
-    # A column at a time, or as many rows as take about the same memory.
-    lines = width if by_columns else nodes
-    shape, step = ((nodes,), 1) if by_columns else ((width,), max(nodes // width, 1))
     with beside.open("wb") as file:
-        header = {"descr": "<f4", "fortran_order": by_columns, "shape": (nodes, width)}
+        header = {"descr": "<f4", "fortran_order": True, "shape": (nodes, width)}
         np.lib.format.write_array_header_1_0(file, header)
-        for begin in range(0, lines, step):
-            rng.standard_normal((min(step, lines - begin), *shape), dtype=np.float32).tofile(file)
+        for _ in range(width):
+            rng.standard_normal(nodes, dtype=np.float32).tofile(file)
     beside.rename(path)
     return path

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from benchmarks import harness
 from benchmarks.harness import Option, Options, Row
+from onehop.bench.memory import status_bytes
 
 
 class Ran(NamedTuple):
@@ -60,9 +61,8 @@ def limit_data(size: int) -> None:
     """
     if not size:
         return
-    status = Path("/proc/self/status").read_text().splitlines()
-    taken = next(int(line.split()[1]) << 10 for line in status if line.startswith("VmData:"))
-    resource.setrlimit(resource.RLIMIT_DATA, (taken + size, taken + size))
+    most = status_bytes("VmData") + size
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
 def _control_group(limit: int) -> tuple[Path, Path] | None:

@@ -19,13 +19,9 @@ import onehop
 from benchmarks import columns, harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.packages.cases import CASES, made, one_pass
-from onehop.bench.patched import beside_pyg
+from benchmarks.pages import replace_between
 from onehop.bench.stamp import machine_line
 from onehop.tables import Table
-
-# Relative to the largest entry: sums of float32 differ in their last digits with their order.
-TOLERANCE = 1e-3
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 def measured(order: Row) -> Row:
@@ -35,7 +31,7 @@ def measured(order: Row) -> Row:
         case = made(order["case"])
     except ImportError as missing:
         return {"missing": str(missing)}
-    row = beside_pyg(one_pass(case), order["rounds"], TOLERANCE)
+    row = harness.beside_pyg(one_pass(case), order["rounds"])
     explained = onehop.explain(case.module, *case.operands)
     told = [re.sub(r"\d+ signals", "all signals", each.told) for each in explained.layers]
     # A model without layers of PyG's calls functions of torch.
@@ -51,32 +47,23 @@ def rows(options: Options) -> Iterator[Row]:
         yield {"case": name, "package": maker.package, "size": maker.size, **harness.apart(measured, order)}
 
 
-COLUMNS = columns.of(
-    "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; "
-    "over PyG | ratio | gain; what runs | path; not installed | missing;  | wrong | wrong"
-)
-SHOWN = columns.of(
-    "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; "
-    "over PyG | ratio/median | x; what runs | path"
-)
+_TIMES = "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; onehop, ms | onehop_s | ms; "
+SHOWN = columns.of(f"{_TIMES} over PyG | ratio/median | x; what runs | path")
 
 
 def judged(options: Options, rows: list[Row]) -> dict[str, int]:
     """Writes the page, if one was named, and counts what differs."""
     there = [row for row in rows if "missing" not in row]
     if options.page is not None:
-        text = options.page.read_text()
-        (before, rest), table = text.split(BEGIN, 1), Table(SHOWN, there).markdown()
-        content = f"{BEGIN}\n{machine_line()}\n\n{table}\n{END}"
-        options.page.write_text(f"{before}{content}{rest.split(END, 1)[1]}")
+        content = f"{machine_line()}\n\n{Table(SHOWN, there).markdown()}"
+        options.page.write_text(replace_between(options.page.read_text(), content, page=options.page))
     return {"different": sum(row["wrong"] for row in there)}
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "bench packages",
     rows,
-    COLUMNS,
+    f"{_TIMES} over PyG | ratio | gain; what runs | path; not installed | missing;  | wrong | wrong",
     {
         "cases": Option(tuple(CASES), known=tuple(CASES)),
         "page": Option(None, "the document whose table is written", kind=Path),

@@ -3,9 +3,11 @@
 Each package is imported when one of its cases is made, because none is needed for the others.
 """
 
+import importlib
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -114,43 +116,38 @@ def _forecaster(name: str, **options: Any) -> Maker:
     return Maker("torch-spatiotemporal", f"[{BATCH}, {STEPS}, {SENSORS}, 1]", make)
 
 
-def _temporal(name: str, nodes: int, edges: int, width: int, *arguments: Any) -> Maker:
-    """A recurrent layer of PyG-temporal: one step over weighted edges."""
+def _on_edges(
+    package: str,
+    module: str,
+    name: str,
+    sizes: tuple[int, int, int],
+    *arguments: Any,
+    sets: int = 1,
+    inputs: int = 1,
+) -> Maker:
+    """A layer over random graphs with hubs.
+
+    Args:
+        package: As of the maker.
+        module: The module that has the layer.
+        name: Its class.
+        sizes: Nodes, edges, and columns.
+        *arguments: What the layer is made with after its columns.
+        sets: Sets of edges; one alone has weights.
+        inputs: Features: a real and an imaginary part, which go without weights.
+    """
+    nodes, edges, width = sizes
 
     def make() -> Case:
-        from torch_geometric_temporal.nn import recurrent
-
-        layer = getattr(recurrent, name)(width, width, *arguments)
-        return Case(layer, (torch.randn(nodes, width), chung_lu(nodes, edges), torch.rand(edges)))
-
-    return Maker("torch-geometric-temporal", f"{nodes:,} nodes, {edges:,} edges, {width}", make)
-
-
-def _signed(name: str, nodes: int, edges: int, width: int, *arguments: Any) -> Maker:
-    """A layer of PyG signed-directed over two sets of edges."""
-
-    def make() -> Case:
-        from torch_geometric_signed_directed.nn import signed
-
-        layer = getattr(signed, name)(width, width, *arguments)
-        sets = (chung_lu(nodes, edges, seed=0), chung_lu(nodes, edges, seed=1))
-        return Case(layer, (torch.randn(nodes, width), *sets))
-
-    return Maker("torch-geometric-signed-directed", f"{nodes:,} nodes, 2 x {edges:,} edges, {width}", make)
-
-
-def _directed(name: str, nodes: int, edges: int, width: int, *arguments: Any, inputs: int = 1) -> Maker:
-    """A layer of PyG signed-directed over directed edges; some take a real and an imaginary part."""
-
-    def make() -> Case:
-        from torch_geometric_signed_directed.nn import directed
-
-        layer = getattr(directed, name)(width, width, *arguments)
+        layer = getattr(importlib.import_module(module), name)(width, width, *arguments)
         xs = [torch.randn(nodes, width) for _ in range(inputs)]
-        weight = (torch.rand(edges),) if inputs == 1 else ()
-        return Case(layer, (*xs, chung_lu(nodes, edges), *weight))
+        of_sets = [chung_lu(nodes, edges, seed=seed) for seed in range(sets)]
+        weight = (torch.rand(edges),) if sets == inputs == 1 else ()
+        return Case(layer, (*xs, *of_sets, *weight))
 
-    return Maker("torch-geometric-signed-directed", f"{nodes:,} nodes, {edges:,} edges, {width}", make)
+    return Maker(
+        package, f"{nodes:,} nodes, {'' if sets == 1 else f'{sets} x '}{edges:,} edges, {width}", make
+    )
 
 
 def _outliers() -> Case:
@@ -265,6 +262,11 @@ def _potential() -> Case:
     return Case(model, ({**data, "ptr": batch.ptr, "head": torch.zeros(batch.num_graphs).long()}, True))
 
 
+_temporal = partial(_on_edges, "torch-geometric-temporal", "torch_geometric_temporal.nn.recurrent")
+_signed, _directed = (
+    partial(_on_edges, "torch-geometric-signed-directed", f"torch_geometric_signed_directed.nn.{kind}")
+    for kind in ("signed", "directed")
+)
 _MESH = f"{NODES:,} nodes, {MESH_EDGES:,} edges, {MESH_WIDTH}"
 
 CASES: Mapping[str, Maker] = {
@@ -283,15 +285,15 @@ CASES: Mapping[str, Maker] = {
     ),
     "GraphWaveNetModel": _forecaster("GraphWaveNetModel", n_nodes=SENSORS, dropout=0.0),
     "DCRNNModel": _forecaster("DCRNNModel"),
-    "GConvGRU": _temporal("GConvGRU", NODES, 200_000, 32, 2),
-    "GConvLSTM": _temporal("GConvLSTM", NODES, 200_000, 32, 2),
-    "TGCN": _temporal("TGCN", NODES, 200_000, 32),
+    "GConvGRU": _temporal("GConvGRU", (NODES, 200_000, 32), 2),
+    "GConvLSTM": _temporal("GConvLSTM", (NODES, 200_000, 32), 2),
+    "TGCN": _temporal("TGCN", (NODES, 200_000, 32)),
     # It makes a dense matrix of the graph.
-    "DCRNN": _temporal("DCRNN", NODES // 4, 50_000, 32, 2),
-    "SGCNConv": _signed("SGCNConv", 10_000, 80_000, 32, True),
-    "SNEAConv": _signed("SNEAConv", 10_000, 80_000, 32, True),
-    "DiGCNConv": _directed("DiGCNConv", NODES, 160_000, 64),
-    "MagNetConv": _directed("MagNetConv", NODES, 160_000, 32, 2, 0.25, False, inputs=2),
+    "DCRNN": _temporal("DCRNN", (NODES // 4, 50_000, 32), 2),
+    "SGCNConv": _signed("SGCNConv", (10_000, 80_000, 32), True, sets=2),
+    "SNEAConv": _signed("SNEAConv", (10_000, 80_000, 32), True, sets=2),
+    "DiGCNConv": _directed("DiGCNConv", (NODES, 160_000, 64)),
+    "MagNetConv": _directed("MagNetConv", (NODES, 160_000, 32), 2, 0.25, False, inputs=2),
     "GNAConv": Maker("pygod", "20,000 nodes, 160,000 edges, 64", _outliers),
     "Anemoi's GraphConv": Maker("anemoi-models", _MESH, _weather_block),
     "Anemoi's GraphTransformerConv": Maker("anemoi-models", _MESH, _weather_attention),

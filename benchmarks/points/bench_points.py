@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from unittest import mock
 
 import torch
 import torch_geometric.typing
@@ -25,9 +26,9 @@ from torch_geometric import nn as gnn
 from torch_geometric.nn.models import node2vec
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row, run_part, steady
-from onehop.bench.timing import Ratio, in_turns
+from onehop.bench.timing import in_turns
 from onehop.loaders.walks import random_walk
 from onehop.points.farthest import farthest_points
 from onehop.points.search import knn, within
@@ -90,12 +91,7 @@ def _distances(points: Tensor, pairs: Tensor, of: int) -> Tensor:
 
 def _measured(what: Row, ours: Callable[[], Tensor], theirs: Callable[[], Tensor], rounds: int) -> Row:
     times = in_turns({"onehop": steady(ours, TURN_S), "torch_cluster": steady(theirs, TURN_S)}, rounds)
-    ratio = Ratio.of(times["torch_cluster"], times["onehop"])
-    return {
-        **what,
-        "seconds": {name: each.to_dict() for name, each in times.items()},
-        **harness.spread(ratio, "speedup", "speedup_quartiles"),
-    }
+    return what | harness.compared(times, "torch_cluster")
 
 
 def searches(options: Options) -> Iterator[Row]:
@@ -179,22 +175,12 @@ def torch_clusters() -> Iterator[None]:
 
     instead = {"knn": found, "radius": near, "random_walk": walks, "fps": _picks(torch_cluster)}
     flags = [(torch_geometric.typing, each) for each in ("WITH_KNN", "WITH_RADIUS", "WITH_FPS")]
-    flags.append((node2vec, "WITH_PYG_LIB"))
-    before = [getattr(*flag) for flag in flags]
-    held = {name: torch.ops.pyg.__dict__.pop(name, None) for name in instead}
-    try:
-        for owner, flag in flags:
-            setattr(owner, flag, True)
+    with contextlib.ExitStack() as stack:
+        for owner, flag in (*flags, (node2vec, "WITH_PYG_LIB")):
+            stack.enter_context(mock.patch.object(owner, flag, True))
         for name, function in instead.items():
-            setattr(torch.ops.pyg, name, function)
+            stack.enter_context(mock.patch.object(torch.ops.pyg, name, function, create=True))
         yield
-    finally:
-        for (owner, flag), value in zip(flags, before, strict=True):
-            setattr(owner, flag, value)
-        for name, value in held.items():
-            delattr(torch.ops.pyg, name)
-            if value is not None:
-                setattr(torch.ops.pyg, name, value)
 
 
 def _picks(torch_cluster: Any) -> Callable[..., Tensor]:
@@ -355,13 +341,7 @@ def epochs(options: Options) -> Iterator[Row]:
                 return steady(steps[way], TURN_S)()
 
         times = in_turns({way: partial(turn, way) for way in ways}, options.rounds)
-        ratio = Ratio.of(times["torch_cluster"], times["onehop"])
-        yield {
-            "case": name,
-            "losses": losses,
-            "seconds": {way: each.to_dict() for way, each in times.items()},
-            **harness.spread(ratio, "speedup", "speedup_quartiles"),
-        }
+        yield {"case": name, "losses": losses, **harness.compared(times, "torch_cluster")}
 
 
 _TIMES = (
@@ -369,11 +349,10 @@ _TIMES = (
     "speed-up | speedup | gain speedup_quartiles"
 )
 SEARCH = Benchmark(
-    __doc__,
     "bench points search",
     searches,
-    columns.of(f"case; clouds | clouds | {{}}; points | points | {{}}; dims | dims | {{}}; "
-               f"neighbours | neighbours | {{}}; {_TIMES}"),
+    f"case; clouds | clouds | {{}}; points | points | {{}}; dims | dims | {{}}; "
+               f"neighbours | neighbours | {{}}; {_TIMES}",
     {
         "cases": ("knn", "radius", "fps", "walks"),
         "largest": Option(1_000_000, "points of the largest cloud that is searched"),
@@ -381,10 +360,9 @@ SEARCH = Benchmark(
     rounds=5,
 )  # fmt: skip
 EPOCHS = Benchmark(
-    __doc__,
     "bench points epochs",
     epochs,
-    columns.of(f"case; {_TIMES}"),
+    f"case; {_TIMES}",
     {"models": tuple(MODELS)},
     rounds=5,
 )

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch_geometric import nn, utils
 
 import onehop
-from benchmarks import columns, harness
+from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop import thresholds
 from onehop.bench.timing import Ratio, interleave
@@ -277,10 +277,9 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/thresholds/bench_thresholds.py",
     rows,
-    columns.of("threshold; other; case; ms | s | ms; ratio | ratio | gain quartiles; control | control | x"),
+    "threshold; other; case; ms | s | ms; ratio | ratio | gain quartiles; control | control | x",
     {"only": Option((), "names of thresholds")},
     key="cases",
     rounds=15,

@@ -33,7 +33,6 @@ from unittest import mock
 import torch
 
 import onehop
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row, run_part
 from onehop import Graph, datasets, native
 from onehop.backends.cpu import CpuBackend
@@ -252,7 +251,7 @@ _FIELD = {"field": "prefetch_hint", "values": ("L2", "L1")}
 
 
 def _part(rows: Any, text: str, options: Mapping[str, Option] = _GRAPHS, **more: Any) -> Benchmark:
-    return Benchmark(rows.__doc__, rows.__name__, rows, columns.of(text), options, key="cases", **more)
+    return Benchmark(rows.__name__, rows, text, options, key="cases", doc=rows.__doc__, **more)
 
 
 PARTS = {

@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 
-from benchmarks import columns
 from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench import command, graphs
 from onehop.bench.timing import Ratio, in_turns
@@ -115,13 +114,10 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 BENCHMARK = Benchmark(
-    __doc__,
     "benchmarks/versions/bench_versions.py",
     rows,
-    columns.of(
-        "graph; case; this, ms | seconds/this | ms; other over this | over_this/other | gain; "
-        "PyG over this | over_this/PyG | gain"
-    ),
+    "graph; case; this, ms | seconds/this | ms; other over this | over_this/other | gain; "
+    "PyG over this | over_this/PyG | gain",
     {
         "other": Option(None, "the Python of the other version's environment"),
         "graphs": Option(("arxiv", "reddit-mini"), known=tuple(CASES)),

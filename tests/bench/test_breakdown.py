@@ -31,12 +31,6 @@ from tests.bench.small_graphs import simple_workload, task
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(autouse=True)
-def unpatched():
-    yield
-    onehop.unpatch()
-
-
 @pytest.mark.parametrize(
     ("name", "part"),
     [

@@ -27,17 +27,22 @@ def test_bandwidth_is_bytes_over_the_median():
     assert Bandwidth(3_000_000_000, Times((1.0, 2.0, 9.0))).gbps == pytest.approx(1.5)
 
 
-def test_streaming_reads_the_whole_buffer_and_counts_both_sides_of_a_copy():
-    native = Counting()
-    found = limits.streaming(4096, rounds=2, extension=native)
+@pytest.fixture
+def native(monkeypatch):
+    """The native module's stand-in."""
+    monkeypatch.setattr("onehop.native.extension", Counting())
+    return limits.native.extension
+
+
+def test_streaming_reads_the_whole_buffer_and_counts_both_sides_of_a_copy(native):
+    found = limits.streaming(4096, rounds=2)
     assert set(native.reads) == {4096}
     assert found["read"].moved_bytes == 4096
     assert found["copy"].moved_bytes == 2 * 4096
 
 
-def test_random_gather_tries_every_distance_at_every_length():
-    native = Counting()
-    roofs = limits.random_gather([16, 32], matrix_bytes=64 * 100, rounds=1, extension=native)
+def test_random_gather_tries_every_distance_at_every_length(native):
+    roofs = limits.random_gather([16, 32], matrix_bytes=64 * 100, rounds=1)
     assert [roof.row_floats for roof in roofs] == [16, 32]
     assert {call for call in native.gathers if call[0] == 16} == {(16, 100, p) for p in limits.PREFETCHES}
     assert {call for call in native.gathers if call[0] == 32} == {(32, 50, p) for p in limits.PREFETCHES}

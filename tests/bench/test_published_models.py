@@ -25,12 +25,6 @@ from torch_geometric.data import Data
 WHOLE_GRAPH = [model for model, recipe in PUBLISHED.items() if not recipe.fan_out]
 
 
-@pytest.fixture(autouse=True)
-def unpatched():
-    yield
-    onehop.unpatch()
-
-
 def trained(model, patched, epochs=4, **options):
     """Losses of the first epochs, and the random number that is drawn next."""
     training = start(model, task(), 16, **options)

@@ -10,18 +10,24 @@ import json
 import pytest
 import torch
 
-from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
+from benchmarks.gpu import plans
 from benchmarks.gpu.correctness import Verdict
-from benchmarks.gpu.floors import Shape, extremum_floor, extremum_grad_floor, sum_floor
+from benchmarks.gpu.floors import (
+    AttentionShape,
+    Shape,
+    attention_floor,
+    attention_grad_floor,
+    extremum_floor,
+    extremum_grad_floor,
+    sum_floor,
+)
 from benchmarks.gpu.graphs import GRAPHS, edge_index_of
 from benchmarks.gpu.grid import Case, grid
-from benchmarks.gpu.measure import Measured
 from benchmarks.gpu.operators import OPERATORS, Size
-from benchmarks.gpu.report import CaseFigures, FloorFigures, table
+from benchmarks.gpu.report import floor_share, memory_ratio, speedup, table
 from benchmarks.gpu.run import main
 from benchmarks.gpu.sampled import judge_part, part_of
 from onehop import ArgumentError
-from onehop.bench.timing import Times
 from onehop.kernels.triton import availability
 
 # A check that the interpreter is done with in a few seconds.
@@ -75,7 +81,6 @@ def test_checks_then_measures(whole):
 @needs_triton
 def test_goes_on_where_an_earlier_run_stopped(whole, tmp_path, monkeypatch):
     whole = json.loads((whole / "gpu.json").read_text())
-    assert [CaseFigures.from_dict(each).to_dict() for each in whole["cases"]] == whole["cases"]
     kept = {**whole, "cases": whole["cases"][:2], "left_out": ["..."]}
     (tmp_path / "gpu.json").write_text(json.dumps(kept))
     measured = []
@@ -143,9 +148,10 @@ def test_names_what_there_was_no_time_for(tmp_path):
     assert found["left_out"] == [f"cora max float32 1x{width}" for width in (64, 256, 128, 512)]
 
 
-def test_says_where_the_kernels_cannot_run(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("program", [main, plans.main], ids=["measures", "plans"])
+def test_says_where_the_kernels_cannot_run(program, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert main(["--out", str(tmp_path)]) == 2
+    assert program(["--out", str(tmp_path)]) == 2
     assert "triton needs triton, which is not installed" in capsys.readouterr().out
 
 
@@ -170,18 +176,32 @@ def test_an_error_that_is_nan_does_not_pass():
 
 def test_a_table_of_known_figures():
     times = {"onehop": (1.0, 2.0, 100), "gather-scatter": (4.0, 6.0, 1000), "other": (3.0, 5.0, 10)}
+    nothing = dict.fromkeys(("forward", "forward_and_backward", "peak_bytes", "failed", "absent"))
     peers = [
-        Measured(name, Times((forward,)), Times((both,)), peak)
+        {
+            **nothing,
+            "peer": name,
+            "forward": {"median_s": forward},
+            "forward_and_backward": {"median_s": both},
+            "peak_bytes": peak,
+        }
         for name, (forward, both, peak) in times.items()
     ]
-    peers += [Measured("large", failed="runs out of memory"), Measured("another", absent="not installed")]
-    floors = FloorFigures(0.5, 0.1), FloorFigures(0.4, 0.1)
-    case = CaseFigures(Case("cora", "sum", "float32", 1, 64), tuple(peers), *floors)
-    assert case.speedup() == 2.5
-    assert case.speedup(backward=False) == 3.0
-    assert case.memory_ratio() == 10
+    peers += [
+        {**nothing, "peer": "large", "failed": "runs out of memory"},
+        {**nothing, "peer": "another", "absent": "not installed"},
+    ]
+    floors = {
+        "forward_floor": {"no_reuse_s": 0.5, "compulsory_s": 0.1},
+        "backward_floor": {"no_reuse_s": 0.4, "compulsory_s": 0.1},
+    }
+    point = dataclasses.asdict(Case("cora", "sum", "float32", 1, 64))
+    case = {**point, **floors, "wrong": [], "peers": peers}
+    assert speedup(case) == 2.5
+    assert speedup(case, backward=False) == 3.0
+    assert memory_ratio(case) == 10
     # Backward takes 2 s less the forward pass's 1 s.
-    assert [case.floor_share(backward) for backward in (False, True)] == [0.5, 0.4]
+    assert [floor_share(case, backward) for backward in (False, True)] == [0.5, 0.4]
     line = table([case]).splitlines()[-1]
     figures = "1e+03 | 50% | 2e+03 | 40% | 5e+03 | 2.50 | 10.00"
     assert line == f"| cora | sum | float32 | 1 x 64 | {figures} | large (failed), another (absent) |"

@@ -18,13 +18,18 @@ ROOT = Path(__file__).parents[2]
 CACHE = ROOT / "build" / "triton"
 KERNELS = ROOT / "src" / "onehop" / "kernels" / "triton"
 DEFINED = re.compile(r"^def (\w+_kernel)\(", re.MULTILINE)
-# One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
-TOO_MUCH = """
-import sys, torch, onehop
-from onehop.backends.triton import TritonBackend
+# What the programs below import.
+PRELUDE = """
+import torch
+from benchmarks.gpu import cases
 from benchmarks.gpu.check import faults
 from benchmarks.gpu.compiled import compile_launch
 from benchmarks.gpu.launches import launches_of
+"""
+# One program with 64 rows of 256 numbers in 32 threads: far more than there are registers.
+TOO_MUCH = """
+import onehop
+from onehop.backends.triton import TritonBackend
 from onehop.calls import Aggregate, on
 from onehop.plans import TritonPlan
 
@@ -38,12 +43,8 @@ print(*faults(launch, compile_launch(launch, "sm_90")))
 """
 # What is said of a sweep whose loop waits, uses shared memory, or asks for too little at a time.
 LOOPS = """
-import torch
 from dataclasses import replace
-from benchmarks.gpu import cases
-from benchmarks.gpu.check import bytes_in_flight, faults
-from benchmarks.gpu.compiled import compile_launch
-from benchmarks.gpu.launches import launches_of
+from benchmarks.gpu.check import bytes_in_flight
 
 launch = launches_of(*cases.sum_calls(cases.graph_of_degree(80), 64, torch.float32))[0]
 usage = compile_launch(launch, "sm_90")
@@ -82,11 +83,6 @@ for across in (True, False):
 NUMBERED_IN_64_BITS = """
 import onehop.kernels.triton.work as work
 work._NARROW_EDGES = 0
-import torch
-from benchmarks.gpu import cases
-from benchmarks.gpu.check import faults
-from benchmarks.gpu.compiled import compile_launch
-from benchmarks.gpu.launches import launches_of
 
 launches = launches_of(*cases.aggregate_calls(cases.graph_of_degree(80), 64, torch.float32))
 signatures = [dict(launch.signature) for launch in launches]
@@ -97,13 +93,10 @@ for launch in launches:
 """
 # What triton itself makes of the arguments of a launch, which it does without a GPU too.
 SPECIALISED = """
-import torch
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 from triton.runtime.jit import JITFunction, create_function_from_signature
-from benchmarks.gpu import cases
 from benchmarks.gpu.compiled import source_of
-from benchmarks.gpu.launches import launches_of
 
 backend = make_backend(GPUTarget("cuda", 90, 32))
 expected = {}
@@ -123,7 +116,6 @@ print(len(found), {source_of(each).hash() for each in found} == set(expected))
 """
 # The forms of a kernel among those that are shipped, and whether it is one of many.
 SHIPPED = """
-import torch
 from benchmarks.gpu.check import launches, some_of_each
 
 found = launches([torch.bfloat16])
@@ -133,9 +125,7 @@ print(some_of_each(found, None) != some_of_each(found, 1) and len(found) > 80)
 """
 # A check that was interrupted goes on: what was said of a kernel is not read of its code again.
 AGAIN = """
-import torch
-from benchmarks.gpu import cases, compiled
-from benchmarks.gpu.launches import launches_of
+from benchmarks.gpu import compiled
 
 launch = launches_of(*cases.sum_calls(cases.graph_of_degree(8), 64, torch.float32))[0]
 usage = compiled.compile_launch(launch, "sm_90")
@@ -144,10 +134,13 @@ print(compiled.compile_launch(launch, "sm_90") == usage)
 """
 
 
-def compiling(*command):
+def printed(*command):
+    """What a program prints in a process in which triton compiles."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment |= {"TRITON_CACHE_DIR": str(CACHE)}
-    return run_python(command, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)})
+    done = run_python(command, cwd=ROOT, env=environment | {"PYTHONPATH": str(ROOT)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
@@ -155,8 +148,7 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
     table = tmp_path / "table.json"
     options = ("--dtypes", "bfloat16", "float32", "--targets", "sm_90", "--json", str(table))
     options += ("--graphs", "cora", "--forms", "1")
-    done = compiling("-m", "benchmarks.gpu.check", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed("-m", "benchmarks.gpu.check", *options)
     kernels = json.loads(table.read_text())["kernels"]
     assert {each["target"] for each in kernels} == {"sm_90"}
     defined = {name for file in KERNELS.glob("*.py") for name in DEFINED.findall(file.read_text())}
@@ -165,33 +157,24 @@ def test_kernels_spill_nothing_and_load_16_bytes_at_a_time(tmp_path):
 
 
 def test_every_form_that_is_shipped_is_listed():
-    done = compiling("-c", SHIPPED)
-    assert done.returncode == 0, done.stderr
     # Of hubs that are merged in levels too.
-    assert done.stdout.strip() == "{False, True} True"
+    assert printed("-c", PRELUDE + SHIPPED).strip() == "{False, True} True"
 
 
 def test_spilled_registers_are_found():
-    done = compiling("-c", TOO_MUCH)
-    assert done.returncode == 0, done.stderr
-    assert "bytes of registers are spilled in an innermost loop" in done.stdout
+    assert "bytes of registers are spilled in an innermost loop" in printed("-c", PRELUDE + TOO_MUCH)
 
 
 def test_what_code_says_is_kept():
-    done = compiling("-c", AGAIN)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "True"
+    assert printed("-c", PRELUDE + AGAIN).strip() == "True"
 
 
 def test_loops_that_wait_or_ask_for_little_are_found():
-    done = compiling("-c", LOOPS)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[:2] == [
-        "1 barriers in an innermost loop",
-        "2 loads and stores of shared memory in an innermost loop",
-    ]
-    assert done.stdout.splitlines()[2].endswith("% of the bytes that must be on their way")
-    assert done.stdout.splitlines()[3:] == [
+    waits, shared, bytes_, *spills = printed("-c", PRELUDE + LOOPS).splitlines()
+    assert waits == "1 barriers in an innermost loop"
+    assert shared == "2 loads and stores of shared memory in an innermost loop"
+    assert bytes_.endswith("% of the bytes that must be on their way")
+    assert spills == [
         "20 bytes of registers are spilled",
         "8 bytes of registers are spilled in an innermost loop",
         "8 bytes of registers are spilled",
@@ -201,9 +184,7 @@ def test_loops_that_wait_or_ask_for_little_are_found():
 def test_barriers_and_shared_memory_are_read_of_the_code(tmp_path):
     program = tmp_path / "kernel.py"
     program.write_text(ACROSS_WARPS)  # triton reads a kernel's source
-    done = compiling(str(program))
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["True True True", "False False True"]
+    assert printed(str(program)).splitlines() == ["True True True", "False False True"]
 
 
 def test_innermost_loops_are_found():
@@ -219,14 +200,10 @@ def test_innermost_loops_are_found():
 
 
 def test_edges_numbered_in_64_bits_compile():
-    done = compiling("-c", NUMBERED_IN_64_BITS)
-    assert done.returncode == 0, done.stderr
-    assert not done.stdout.strip()
+    assert not printed("-c", PRELUDE + NUMBERED_IN_64_BITS).strip()
 
 
 def test_launches_are_written_down_as_triton_specialises_them():
-    done = compiling("-c", SPECIALISED)
-    assert done.returncode == 0, done.stderr
-    count, agree = done.stdout.split()
+    count, agree = printed("-c", PRELUDE + SPECIALISED).split()
     assert int(count) > 50
     assert agree == "True"

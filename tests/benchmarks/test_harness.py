@@ -27,12 +27,9 @@ def rows(options: Options) -> Iterator[Row]:
 
 
 SMALL = Benchmark(
-    "A script.",
     "bench small",
     rows,
-    columns.of(
-        "layer; PyG, ms | seconds/pyg | ms; over PyG | ratio | gain quartiles; memory | peak/pyg | MiB"
-    ),
+    "layer; PyG, ms | seconds/pyg | ms; over PyG | ratio | gain quartiles; memory | peak/pyg | MiB",
     {
         "layers": Option(("gcn", "gat"), known=("gcn", "gat")),
         "width": 16,
@@ -93,7 +90,7 @@ def test_what_was_measured_before_an_error_is_kept(tmp_path: Path) -> None:
 
     file = tmp_path / "small.json"
     with pytest.raises(ValueError, match="the second layer"):
-        Benchmark("", "bench", failing, columns.of("layer")).main(["--json", str(file)])
+        Benchmark("bench", failing, "layer").main(["--json", str(file)])
     assert json.loads(file.read_text())["results"] == [{"layer": "gcn"}]
 
 

@@ -8,6 +8,7 @@ from torch_geometric import nn
 
 from benchmarks.packages import __main__ as packages
 from benchmarks.packages.cases import CASES, Case, Maker, made, one_pass, results
+from benchmarks.pages import markers
 
 
 class Returning(torch.nn.Module):
@@ -72,7 +73,8 @@ def test_a_missing_package_is_named(monkeypatch):
 
 def test_the_page_has_what_was_measured(tmp_path):
     page = tmp_path / "packages.md"
-    page.write_text(f"before {packages.BEGIN} old {packages.END} after")
+    begin, end = markers("results")
+    page.write_text(f"before {begin} old {end} after")
     options = packages.BENCHMARK.read(["--page", str(page)])
     row = {
         "case": "GNAConv",

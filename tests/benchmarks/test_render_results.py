@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import render_results
+from benchmarks import pages, render_results
 from onehop.pictures import THEMES
 
 STAMP = {
@@ -250,4 +250,4 @@ def test_a_document_without_markers_is_left_alone(project: Path) -> None:
 @pytest.mark.parametrize("document", ["README.md", "docs/results.md"])
 def test_the_projects_documents_have_the_markers(document: str) -> None:
     text = (render_results.ROOT / document).read_text()
-    assert [text.count(mark) for mark in render_results.markers(render_results.RESULTS)] == [1, 1]
+    assert [text.count(mark) for mark in pages.markers("results")] == [1, 1]

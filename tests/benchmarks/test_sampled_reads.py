@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.machines import sampled_reads
+from benchmarks.machines.sampled_reads import shared_reads
 from onehop.datasets.block_model import BlockModel
 from onehop.datasets.implicit_graph import ImplicitGraph
 
@@ -37,7 +37,7 @@ def saved(edges: tuple[np.ndarray, np.ndarray], order: np.ndarray, tile: int) ->
 
 
 def test_index_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray]) -> None:
-    for tile, found in sampled_reads.index_order(graph, [4, 128], nodes=512).items():
+    for tile, found in shared_reads(graph, "index", [4, 128], nodes=512).items():
         exact = saved(edges, np.arange(MODEL.num_nodes), tile)
         assert found.percent == pytest.approx(exact, abs=4 * found.error)
         assert found.error < 0.2
@@ -46,7 +46,7 @@ def test_index_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray])
 def test_row_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray]) -> None:
     _, first = np.unique(edges[1], return_index=True)
     order = edges[1][np.sort(first)]
-    found = sampled_reads.row_order(graph, [4, 128], nodes=256, strata=8)
+    found = shared_reads(graph, "rows", [4, 128], nodes=256, strata=8)
     for tile, estimate in found.items():
         exact = saved(edges, order, tile)
         assert exact > 5, "else there would be nothing to estimate"
@@ -55,12 +55,12 @@ def test_row_order(graph: ImplicitGraph, edges: tuple[np.ndarray, np.ndarray]) -
 
 
 def test_the_seed_decides(graph: ImplicitGraph) -> None:
-    first = sampled_reads.index_order(graph, [16], nodes=64, strata=3)
-    assert sampled_reads.index_order(graph, [16], nodes=64, strata=3) == first
-    assert sampled_reads.index_order(graph, [16], nodes=64, strata=3, seed=1) != first
+    first = shared_reads(graph, "index", [16], nodes=64, strata=3)
+    assert shared_reads(graph, "index", [16], nodes=64, strata=3) == first
+    assert shared_reads(graph, "index", [16], nodes=64, strata=3, seed=1) != first
 
 
 def test_progress_ends_at_the_whole(graph: ImplicitGraph) -> None:
     told: list[float] = []
-    sampled_reads.row_order(graph, [16], nodes=64, strata=3, progress=lambda what, done: told.append(done))
+    shared_reads(graph, "rows", [16], nodes=64, strata=3, progress=lambda what, done: told.append(done))
     assert told == [1 / 3, 2 / 3, 1.0]

@@ -58,7 +58,7 @@ def test_the_model_of_memory_says_what_is_counted(model: str, ranks: list[dict])
 COUNTED = """
 import torch
 import onehop
-from benchmarks.distributed.held import held_bytes
+from benchmarks.distributed.count_memory import held_bytes
 
 before = held_bytes([])
 one, known = torch.zeros(1000), torch.zeros(50)

@@ -72,12 +72,7 @@ def integers(text: str) -> list[int]:
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options; ``--threads`` is put to use.
-
-    Args:
-        parser: The program's.
-        arguments: The arguments; None means those of the command line.
-    """
+    """The options, by default those of the command line; ``--threads`` is put to use."""
     options = parser.parse_args(arguments)
     if "threads" in options:
         torch.set_num_threads(options.threads)

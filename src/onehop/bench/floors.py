@@ -166,10 +166,6 @@ def shares(epoch: Callable[[], object], epochs: int = 1) -> dict[str, float]:
     An event counts for the part that its name, or that of an event around it, tells; a sum inside a product
     is that product over its non-zeros. Backward steps of what was called inside dropout count as dropout.
     Whatever no event covers is ``other``.
-
-    Args:
-        epoch: Trains one epoch.
-        epochs: How many are profiled.
     """
     # Its library would write a line to standard error whenever it starts and stops.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")

@@ -1,9 +1,5 @@
 """The graphs that operators are measured on: structure alone, the same for every seed and machine."""
 
-from collections.abc import Callable
-
-from torch import Tensor
-
 from onehop.bench.cases import Workload
 from onehop.datasets import chung_lu, grid
 from onehop.errors import ArgumentError
@@ -23,15 +19,9 @@ def workload(name: str) -> Workload:
     Raises:
         ArgumentError: The name is unknown.
     """
-    makers: dict[str, Callable[[], tuple[Tensor, int]]] = {
-        "road": lambda: (grid(*_ROAD), _ROAD[0] * _ROAD[1]),
-        **{key: _random_maker(*sizes) for key, sizes in _RANDOM.items()},
-    }
-    if name not in makers:
+    if name not in GRAPHS:
         raise ArgumentError(f"graphs: expected some of {', '.join(GRAPHS)}, got {name!r}.")
-    edge_index, num_nodes = makers[name]()
-    return Workload(name, edge_index, num_nodes)
-
-
-def _random_maker(num_nodes: int, num_edges: int) -> Callable[[], tuple[Tensor, int]]:
-    return lambda: (chung_lu(num_nodes, num_edges), num_nodes)
+    if name == "road":
+        return Workload(name, grid(*_ROAD), _ROAD[0] * _ROAD[1])
+    num_nodes, num_edges = _RANDOM[name]
+    return Workload(name, chung_lu(num_nodes, num_edges), num_nodes)

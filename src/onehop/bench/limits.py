@@ -88,21 +88,15 @@ def row_lengths(widths: Sequence[int]) -> Sequence[int]:
     return widths
 
 
-def streaming(buffer_bytes: int, rounds: int, extension: Any = native.extension) -> dict[str, Bandwidth]:
-    """Bandwidth of reading (``read``) and of copying (``copy``, read plus written bytes) a buffer.
-
-    Args:
-        buffer_bytes: Size of the buffer.
-        rounds: Measurements of each.
-        extension: The native module.
-    """
+def streaming(buffer_bytes: int, rounds: int) -> dict[str, Bandwidth]:
+    """Bandwidth of reading (``read``) and of copying (``copy``, read plus written bytes) a buffer."""
     # Ones, because pages that were never written would all be the system's one page of zeros.
     source = torch.ones(max(buffer_bytes // _FLOAT_BYTES, 1), device="cpu")
     target = torch.zeros_like(source)
     size = source.numel() * _FLOAT_BYTES
     times = interleave(
         {
-            "read": lambda: extension.stream_read(source.data_ptr(), size, native.threads()),
+            "read": lambda: native.extension.stream_read(source.data_ptr(), size, native.threads()),
             "copy": lambda: target.copy_(source),
         },
         rounds,
@@ -110,51 +104,37 @@ def streaming(buffer_bytes: int, rounds: int, extension: Any = native.extension)
     return {"read": Bandwidth(size, times["read"]), "copy": Bandwidth(2 * size, times["copy"])}
 
 
-def random_gather(
-    row_floats: Sequence[int], matrix_bytes: int, rounds: int, extension: Any = native.extension
-) -> list[GatherRoof]:
-    """The gather roof by row length, over rows in random order, each read about once.
-
-    Args:
-        row_floats: Row lengths, in float32 numbers.
-        matrix_bytes: Size of the matrix.
-        rounds: Measurements of each.
-        extension: The native module.
-    """
+def random_gather(row_floats: Sequence[int], matrix_bytes: int, rounds: int) -> list[GatherRoof]:
+    """The gather roof by row length in float32 numbers, over rows in random order, each read about once."""
     generator = torch.Generator().manual_seed(0)
     roofs = []
     for floats in row_floats:
         count = max(matrix_bytes // (floats * _FLOAT_BYTES), 1)
         x = torch.ones(count, floats, device="cpu")
         index = torch.randint(count, (count,), generator=generator, dtype=torch.int32, device="cpu")
-        roofs.append(gather_roof(x, index, rounds, extension))
+        roofs.append(gather_roof(x, index, rounds))
     return roofs
 
 
-def gather_roof(x: Tensor, index: Tensor, rounds: int, extension: Any = native.extension) -> GatherRoof:
+def gather_roof(x: Tensor, index: Tensor, rounds: int) -> GatherRoof:
     """The fastest gather of the rows ``index`` of ``x``: the best of all prefetch distances.
 
     Args:
         x: [N, F], float32, contiguous.
         index: [E], int32, each in [0, N).
         rounds: Measurements of each prefetch distance.
-        extension: The native module.
     """
-    times = interleave({str(p): gather_call(x, index, p, extension) for p in PREFETCHES}, rounds)
+    times = interleave({str(p): gather_call(x, index, p) for p in PREFETCHES}, rounds)
     best = min(times, key=lambda name: times[name].median_s)
     return GatherRoof(x.size(1), int(best), Bandwidth(gathered_bytes(index.numel(), x.size(1)), times[best]))
 
 
-def gather_call(
-    x: Tensor, index: Tensor, prefetch: int, extension: Any = native.extension
-) -> Callable[[], float]:
+def gather_call(x: Tensor, index: Tensor, prefetch: int) -> Callable[[], float]:
     """A call that reads the rows ``index`` of ``x``, adds them up in registers, and writes nothing."""
-    threads = native.threads()
+    threads, gather_rows = native.threads(), native.extension.gather_rows
 
     def call() -> float:
-        return float(
-            extension.gather_rows(x.data_ptr(), x.size(1), index.data_ptr(), index.numel(), prefetch, threads)
-        )
+        return float(gather_rows(x.data_ptr(), x.size(1), index.data_ptr(), index.numel(), prefetch, threads))
 
     return call
 
@@ -172,12 +152,7 @@ def aggregated_bytes(edges: int, num_dst: int, width: int) -> int:
 def attention_bytes(kind: str, edges: int, num_nodes: int, heads: int, head_width: int) -> tuple[int, int]:
     """Bytes that attention must move, forward and backward, if no source row is found in a cache.
 
-    Args:
-        kind: A key of :data:`ATTENTION_ROWS`.
-        edges: Of the graph.
-        num_nodes: Of the graph.
-        heads: Of the layer.
-        head_width: Columns of a head.
+    The kind is a key of :data:`ATTENTION_ROWS`.
     """
     row, per_head = heads * head_width * _FLOAT_BYTES, heads * _FLOAT_BYTES
     forward, backward = ATTENTION_ROWS[kind]

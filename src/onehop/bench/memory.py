@@ -4,7 +4,7 @@ import resource
 import sys
 from pathlib import Path
 
-_STATUS = Path("/proc/self/status")
+_IS_TOLD = Path("/proc/self/status").exists()
 
 
 def peak_bytes() -> int:
@@ -13,19 +13,25 @@ def peak_bytes() -> int:
     On Linux this is VmHWM: ``ru_maxrss`` would count the parent's memory before ``exec`` as well (proc(5),
     getrusage(2)). Elsewhere it is ``ru_maxrss``, which macOS gives in bytes and others in KiB.
     """
-    if _STATUS.exists():
-        return _status("VmHWM")
+    if _IS_TOLD:
+        return status_bytes("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def resident_bytes() -> int:
     """The memory this process has resident now; where the system does not tell, the peak."""
-    return _status("VmRSS") if _STATUS.exists() else peak_bytes()
+    return status_bytes("VmRSS") if _IS_TOLD else peak_bytes()
 
 
-def _status(field: str) -> int:
-    for line in _STATUS.read_text().splitlines():
+def status_bytes(field: str, process: int | str = "self") -> int:
+    """The bytes that Linux tells of a process under such a name, as VmRSS (proc(5)).
+
+    Raises:
+        OSError: There is no such process, or no such field.
+    """
+    path = Path(f"/proc/{process}/status")
+    for line in path.read_text().splitlines():
         if line.startswith(field + ":"):
             return int(line.split()[1]) * 1024
-    raise OSError(f"{_STATUS} has no field {field}.")
+    raise OSError(f"{path} has no field {field}.")

@@ -103,11 +103,9 @@ def measure(
         yield result
 
 
-def measure_model(
-    case: ModelCase, variants: Sequence[Variant], rounds: int, memory_bytes: int | None = None
-) -> ModelResult:
+def measure_model(case: ModelCase, variants: Sequence[Variant], rounds: int) -> ModelResult:
     """Compares and times as :func:`compared` does, profiles epochs of onehop's, and measures their floor."""
-    result, runs = compared(case, variants, rounds, memory_bytes)
+    result, runs = compared(case, variants, rounds)
     if ONEHOP.name in runs:
         variant, training = runs[ONEHOP.name]
         with variant.context():

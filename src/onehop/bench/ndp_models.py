@@ -27,11 +27,7 @@ _WINDOWS, _TARGETS = 4, 128
 
 
 class TimedMachine:
-    """A machine that puts down how long this host took to simulate it.
-
-    Args:
-        machine: The machine.
-    """
+    """A machine that puts down how long this host took to simulate it."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -103,15 +103,7 @@ def scales(graph: Graph) -> Tensor:
 
 
 def run(machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPlan | None = None) -> ModelRun:
-    """Runs a network, its aggregations on a machine.
-
-    Args:
-        machine: The machine.
-        graph: The graph.
-        network: In inference mode.
-        x: [N, features].
-        plan: Of the aggregations; None means the machine's.
-    """
+    """Runs a network on x [N, features], its aggregations on a machine; by default in the machine's plan."""
     reports: list[PimReport] = []
     scale = scales(graph) if network.kind == "gcn" else None
     reduce = "mean" if network.kind == "sage" else "sum"

@@ -99,13 +99,7 @@ class Summary:
     least_percent_of_roof: float | None
 
 
-def measure_case(
-    case: Case,
-    peers: Sequence[Peer],
-    rounds: int,
-    budget_s: float,
-    memory_bytes: int | None = None,
-) -> CaseResult:
+def measure_case(case: Case, peers: Sequence[Peer], rounds: int, budget_s: float) -> CaseResult:
     """Checks onehop and every peer on a case, then times those that are right.
 
     Args:
@@ -113,11 +107,9 @@ def measure_case(
         peers: Against whom.
         rounds: Measurements of each.
         budget_s: Time after which a slow peer gets no more than three measurements.
-        memory_bytes: Most intermediate results that a peer may make; None means a quarter of the machine's
-            memory.
     """
     result = CaseResult(case.workload.name, case.operation, case.width)
-    limit = config.physical_memory_bytes() // MEMORY_SHARE if memory_bytes is None else memory_bytes
+    limit = config.physical_memory_bytes() // MEMORY_SHARE
     oracle = Oracle(case)
     result.checked_columns = len(oracle.columns)
     calls: dict[str, Callable[[], object]] = {}

@@ -59,12 +59,6 @@ class Recipe:
 
         GCN keeps gathered, weighted and gradient rows of the widest layer's outputs; attention keeps rows of
         every layer and has three more of the widest at its peak; the others gather their inputs.
-
-        Args:
-            edges: Of the graph, or of a mini-batch.
-            features: Columns of the features.
-            hidden: Width between the layers.
-            classes: Columns of the output.
         """
         widest = max(hidden, classes)
         if self.attention:
@@ -112,14 +106,7 @@ def recipe(model: str) -> Recipe:
 
 
 def network(model: str, features: int, hidden: int, classes: int) -> torch.nn.Module:
-    """A new model, its parameters drawn from torch's generator.
-
-    Args:
-        model: A key of :data:`RECIPES`.
-        features: Columns of the features.
-        hidden: Width between the layers.
-        classes: Columns of the output.
-    """
+    """A new model, its parameters drawn from torch's generator."""
     recipe(model)
     from onehop.bench import plain_models
 

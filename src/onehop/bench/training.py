@@ -102,14 +102,7 @@ class BatchTraining(Training):
 
 
 def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Training:
-    """The training of the model's recipe: the whole graph at once, or mini-batches.
-
-    Args:
-        model: A key of :data:`onehop.bench.recipes.RECIPES`.
-        task: What is learnt.
-        hidden: Width between the layers.
-        **options: As :class:`Training` takes them.
-    """
+    """The training of the model's recipe: the whole graph at once, or mini-batches."""
     kind = BatchTraining if recipe(model).fan_out else Training
     return kind(model, task, hidden, **options)
 

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -47,8 +48,7 @@ class Variant:
     takes_edge_index: bool = True
 
 
-def _edge_index(workload: Workload) -> Any:
-    return workload.edge_index
+_edge_index: Callable[[Workload], Any] = attrgetter("edge_index")
 
 
 def _torch_csr(workload: Workload) -> Any:
@@ -59,14 +59,6 @@ def _torch_csr(workload: Workload) -> Any:
 def _isplib(workload: Workload) -> Any:
     isplib.forget()
     return sparse_tensor(workload, None)
-
-
-def _compile(model: torch.nn.Module) -> None:
-    model.compile()
-
-
-def _compile_whole(model: torch.nn.Module) -> None:
-    model.compile(fullgraph=True)
 
 
 def _keep_normalisation(model: torch.nn.Module) -> None:
@@ -108,9 +100,9 @@ ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE, "associate": NO_ASS
 # Further ways, by the names that the command line knows: 16 bits through autocast, and torch.compile.
 FURTHER = {
     "bf16": _in_bfloat16(ONEHOP, "onehop-bf16"),
-    "compiled": replace(ONEHOP, name="onehop-compiled", prepare=_compile_whole),
+    "compiled": replace(ONEHOP, name="onehop-compiled", prepare=lambda model: model.compile(fullgraph=True)),
     "pyg-bf16": _in_bfloat16(PYG, "pyg-bf16"),
-    "pyg-compiled": replace(PYG, name="pyg-compiled", prepare=_compile),
+    "pyg-compiled": replace(PYG, name="pyg-compiled", prepare=lambda model: model.compile()),
 }
 
 

@@ -75,13 +75,7 @@ class EpochWork:
 
 
 def count(model: str, task: LearningTask, hidden: int) -> EpochWork:
-    """The work of an epoch over the whole graph at once.
-
-    Args:
-        model: A key of :data:`onehop.bench.recipes.RECIPES` that trains without mini-batches.
-        task: What is learnt.
-        hidden: Width between the layers.
-    """
+    """The work of an epoch over the whole graph at once, of a model that trains without mini-batches."""
     from torch_geometric.nn import MessagePassing
 
     watch = _Watch(task)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from benchmarks.gpu.attention_cases import attention_operands
-from benchmarks.gpu.attention_floors import AttentionShape, attention_floor, attention_grad_floor
+from benchmarks.gpu.cases import attention_operands
+from benchmarks.gpu.floors import AttentionShape, attention_floor, attention_grad_floor
 from onehop import Graph
 from onehop.backends.triton import TritonBackend
 from onehop.calls import attention_grad

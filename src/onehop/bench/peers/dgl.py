@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.bench.cases import Case, Workload
+from onehop.bench.cases import Case
 from onehop.bench.peers.base import Forward, Peer
 
 
@@ -25,38 +25,44 @@ class DglPeer(Peer):
 
     def forward(self, case: Case) -> Forward:
         """Make the graph, with 32-bit numbers and all its formats."""
-        import dgl.function
-        import dgl.ops
-
-        graph = case.workload.once("dgl", lambda: _graph(case.workload))
-        weight, reduce = case.weight, case.reduce
-        reducers = {"max": dgl.function.max, "min": dgl.function.min}
-
-        def forward(x: Tensor) -> Tensor:
-            result: Tensor
-            if weight is not None:
-                result = dgl.ops.u_mul_e_sum(graph, x, weight.unsqueeze(-1))
-            elif reduce == "sum":
-                result = dgl.ops.copy_u_sum(graph, x)
-            elif reduce == "mean":
-                result = dgl.ops.copy_u_mean(graph, x)
-            else:
-                with graph.local_scope():
-                    graph.ndata["x"] = x
-                    graph.update_all(dgl.function.copy_u("x", "m"), reducers[reduce]("m", "out"))
-                    result = graph.ndata["out"]
-            return result
-
-        return forward
+        workload, weight, reduce = case.workload, case.weight, case.reduce
+        graph = workload.once("dgl", lambda: graph_of(workload.edge_index, workload.num_nodes))
+        return reduction(graph, weight, reduce)
 
 
-def _graph(workload: Workload) -> Any:
+def graph_of(edge_index: Tensor, num_nodes: int, *, loops: bool = False) -> Any:
+    """A graph with 32-bit numbers and all its formats, on the device of ``edge_index`` [2, E]."""
     import dgl
 
-    source, target = workload.edge_index
-    graph = dgl.graph((source, target), num_nodes=workload.num_nodes).int()
+    graph = dgl.graph((edge_index[0], edge_index[1]), num_nodes=num_nodes)
+    graph = (dgl.add_self_loop(graph) if loops else graph).int()
     graph.create_formats_()
     return graph
+
+
+def reduction(graph: Any, weight: Tensor | None, reduce: str) -> Forward:
+    """A sum of x [N, F], weighted by [E] or not, or its "mean", "max" or "min"."""
+    import dgl.function
+    import dgl.ops
+
+    reducers = {"max": dgl.function.max, "min": dgl.function.min}
+
+    def forward(x: Tensor) -> Tensor:
+        result: Tensor
+        if weight is not None:
+            result = dgl.ops.u_mul_e_sum(graph, x, weight.unsqueeze(-1))
+        elif reduce == "sum":
+            result = dgl.ops.copy_u_sum(graph, x)
+        elif reduce == "mean":
+            result = dgl.ops.copy_u_mean(graph, x)
+        else:
+            with graph.local_scope():
+                graph.ndata["x"] = x
+                graph.update_all(dgl.function.copy_u("x", "m"), reducers[reduce]("m", "out"))
+                result = graph.ndata["out"]
+        return result
+
+    return forward
 
 
 def help_import() -> None:

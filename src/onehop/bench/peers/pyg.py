@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from onehop.bench.cases import Case, Workload
+from onehop.bench.cases import Case
 from onehop.bench.peers.base import Forward, Peer, beta_warnings_ignored
 
 
@@ -44,22 +44,20 @@ class PygEdgeIndex(Peer):
 
     def forward(self, case: Case) -> Forward:
         """Sort the edges and fill the caches."""
-        edges, order = case.workload.once("EdgeIndex", lambda: _sorted_edges(case.workload))
+        workload = case.workload
+        edges, order = workload.once(
+            "EdgeIndex", lambda: sorted_edges(workload.edge_index, workload.num_nodes)
+        )
         with_values = {} if case.weight is None else {"input_value": case.weight[order]}
         reduce = case.reduce
-
-        def forward(x: Tensor) -> Tensor:
-            result: Tensor = edges.matmul(x, reduce=reduce, transpose=True, **with_values)
-            return result
-
-        return forward
+        return lambda x: edges.matmul(x, reduce=reduce, transpose=True, **with_values)
 
 
-def _sorted_edges(workload: Workload) -> tuple[Any, Tensor]:
+def sorted_edges(edge_index: Tensor, num_nodes: int) -> tuple[Any, Tensor]:
+    """``edge_index`` [2, E] as an EdgeIndex sorted by destination, its caches filled, and the order [E]."""
     from torch_geometric import EdgeIndex
 
     with beta_warnings_ignored():
-        size = (workload.num_nodes, workload.num_nodes)
-        edges, order = EdgeIndex(workload.edge_index, sparse_size=size).sort_by("col")
+        edges, order = EdgeIndex(edge_index, sparse_size=(num_nodes, num_nodes)).sort_by("col")
         edges.fill_cache_()
     return edges, order

@@ -100,12 +100,7 @@ class TorchSparse(Peer):
     def forward(self, case: Case) -> Forward:
         """Sort the edges and fill the caches."""
         matrix, reduce = case_tensor(case), case.reduce
-
-        def forward(x: Tensor) -> Tensor:
-            result: Tensor = matrix.matmul(x, reduce=reduce)
-            return result
-
-        return forward
+        return lambda x: matrix.matmul(x, reduce=reduce)
 
 
 def case_tensor(case: Case) -> Any:

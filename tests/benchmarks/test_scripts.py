@@ -1,0 +1,149 @@
+"""Scripts at their smallest: what they print and write, and the names that they do not know."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch_geometric")
+
+from benchmarks.harness import Benchmark
+from benchmarks.layers import bench_built_on_pyg, bench_convs, bench_dropout, bench_functions, bench_small
+from benchmarks.models import bench_bfloat16
+from tests.processes import run_python
+
+
+def measured(folder: Path, script: str, arguments: str) -> tuple[dict[str, Any], str]:
+    """What a script writes and prints, in a process of its own."""
+    file = folder / "found.json"
+    done = run_python(["-m", f"benchmarks.{script}", *arguments.split(), "--json", str(file)])
+    assert done.returncode == 0, done.stderr
+    return json.loads(file.read_text()), done.stdout
+
+
+def test_small_graphs(tmp_path: Path) -> None:
+    small = "--layers GCN,Cheb --edges 60 --rounds 1 --width 8"
+    found, printed = measured(tmp_path, "layers.bench_small", small)
+    assert len(found["cases"]) == 2 * 2 * 2
+    assert {case["layer"] for case in found["cases"]} == {"GCN", "Cheb"}
+    assert all(case["ratio"] > 0 and case["control"] > 0 for case in found["cases"])
+    assert "60 edges: least" in printed
+
+
+def test_dropout(tmp_path: Path) -> None:
+    small = "--elements 1000,9000 --thread-counts 1 --rounds 1"
+    found, printed = measured(tmp_path, "layers.bench_dropout", small)
+    assert len(found["cases"]) == 2 * 2 * 3
+    assert {case["pass"] for case in found["cases"]} == {"forward", "backward", "both"}
+    assert all(case["ratio"] > 0 for case in found["cases"])
+    assert printed.count("forward") == 2 * 2
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    small = "--models ogb-gcn,ogb-sage,gat --graph twin:cora --hidden 16 --rounds 1 --epochs 2 --seeds 1"
+    found, printed = measured(tmp_path, "models.bench_bfloat16", small)
+    assert [case["model"] for case in found["cases"]] == ["ogb-gcn", "ogb-sage", "gat"]
+    for case in found["cases"]:
+        assert case["ratio"] > 0
+        assert {len(values) for values in case["accuracy"].values()} == {1}
+    assert "accuracies" in printed
+
+
+def test_every_layer(tmp_path: Path) -> None:
+    small = "--layers GINEConv --nodes 50 --edges 400 --rounds 1 --threads 1"
+    found, printed = measured(tmp_path, "layers.bench_convs", small)
+    assert found["graph"] == {"nodes": 50, "edges": 400}
+    (row,) = found["results"]
+    assert (row["layer"], row["width"], row["wrong"]) == ("GINEConv", 64, False)
+    assert row["ratio"]["median"] > 0
+    assert set(row["peak_bytes"]) == {"pyg", "onehop"}
+    assert "GINEConv" in printed
+
+
+CASES = ["gcn:8", "sage-sum:8", "sum:8", "weighted:8", "sum+grad:8"]
+
+
+def test_versions(tmp_path: Path) -> None:
+    """One version beside itself."""
+    small = f"--other {sys.executable} --graphs cora --rounds 1 --cases {','.join(CASES)}"
+    found, _ = measured(tmp_path, "versions.bench_versions", small)
+    assert [case["case"] for case in found["cases"]] == CASES
+    assert all(set(case["over_this"]) == {"other", "PyG"} for case in found["cases"])
+    assert all(seconds > 0 for case in found["cases"] for seconds in case["seconds"].values())
+
+
+def test_a_version_that_is_missing_is_named(tmp_path: Path) -> None:
+    other = str(tmp_path / "python")
+    script = ("-m", "benchmarks.versions.bench_versions", "--graphs", "cora", "--cases", "sum:8")
+    done = run_python([*script, "--other", other])
+    assert done.returncode != 0
+    assert other in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "arguments", "cases"),
+    [
+        (
+            bench_functions.BENCHMARK,
+            "--nodes 90 --edges 400 --width 4 --graphs cora --rounds 1 --cases "
+            "index,mask,scatter_reduce_amax,coalesce_weights,negative_sampling,link_prediction",
+            {
+                *("index", "mask", "scatter_reduce_amax", "coalesce_weights", "negative_sampling"),
+                "link_prediction, cora",
+            },
+        ),
+        (
+            bench_built_on_pyg.BENCHMARK,
+            "--scale 0.001 --rounds 1 --cases returned,explainers",
+            {
+                f"mesh, {sizes}"
+                for sizes in ("15,000 nodes, 90,000 edges, 96", "40,000 nodes, 240,000 edges, 128")
+            }
+            | {"GNNExplainer", "PGExplainer"},
+        ),
+    ],
+    ids=["functions", "built on PyG"],
+)
+def test_results_are_compared_with_pygs(
+    in_process: None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    benchmark: Benchmark,
+    arguments: str,
+    cases: set[str],
+) -> None:
+    file = tmp_path / "found.json"
+    benchmark.main([*arguments.split(), "--json", str(file)])
+    results = json.loads(file.read_text())["results"]
+    assert {row["case"] for row in results} == cases
+    assert not any(row["wrong"] for row in results)
+    printed = capsys.readouterr().out
+    assert all(row["case"] in printed for row in results)
+
+
+@pytest.mark.parametrize("case", ["signals", "loading", "batches"])
+def test_cases_of_many_kinds_on_pyg(case: str) -> None:
+    for what, order in bench_built_on_pyg._orders(case):
+        found = bench_built_on_pyg.KINDS[case]({**order, "scale": 0.01})()
+        assert all(bool(each.isfinite().all()) for each in found), what
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "arguments", "said"),
+    [
+        (bench_bfloat16.BENCHMARK, "--models nothing", "unknown nothing; there are ogb-gcn, "),
+        (bench_dropout.BENCHMARK, "--passes sideways", "unknown sideways; there are forward, backward, both"),
+        (bench_small.BENCHMARK, "--layers Nothing", "unknown Nothing; there are GCN, "),
+        (
+            bench_convs.BENCHMARK,
+            "--layers GCNConv,XConv,Nothing",
+            "XConv needs pyg-lib, or torch_cluster before PyG 2.8; Nothing is no layer of PyG",
+        ),
+    ],
+    ids=["bfloat16", "dropout", "small", "convs"],
+)
+def test_names_that_a_script_does_not_know(benchmark: Benchmark, arguments: str, said: str) -> None:
+    with pytest.raises(SystemExit, match=said):
+        benchmark.main(arguments.split())
