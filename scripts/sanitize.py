@@ -37,7 +37,6 @@ TESTS = (
     "tests/machines/pim/test_host_program.py",
     "tests/machines/pim/test_naive.py",
     "tests/machines/pim/test_numbers.py",
-    "tests/machines/pim/test_partition.py",
     "tests/ops/test_aggregate.py",
     "tests/ops/test_arg_extremum.py",
     "tests/ops/test_attention.py",

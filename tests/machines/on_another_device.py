@@ -7,41 +7,19 @@ import sys
 
 import torch
 from torch import Tensor
-from torch.nn import Linear, Module
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv
+from torch_geometric.nn import GATConv, GATv2Conv
 
 import onehop
 from onehop.machines.pim import Machine
 from tests.far_device import far, is_far, move, near
+from tests.machines.models import SUMS
 from tests.machines.pim.machines import small
-
-
-class Model(Module):
-    """Two layers."""
-
-    def __init__(self, first: Module, second: Module) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """[N, 6] -> [N, 3]."""
-        out: Tensor = self.second(self.first(x, edges).relu(), edges)
-        return out
-
-
-MODELS = {
-    "GCN": lambda: Model(GCNConv(6, 8), GCNConv(8, 3)),
-    "SAGE mean": lambda: Model(SAGEConv(6, 8), SAGEConv(8, 3)),
-    "SAGE sum": lambda: Model(SAGEConv(6, 8, aggr="sum"), SAGEConv(8, 3, aggr="sum")),
-    "GIN": lambda: Model(GINConv(Linear(6, 8)), GINConv(Linear(8, 3))),
-    "SAGE max": lambda: Model(SAGEConv(6, 8, aggr="max"), SAGEConv(8, 3, aggr="min")),
-}
 
 
 def gradients(name: str, away: bool) -> tuple[list[Tensor], int]:
     """The parameters' gradients, and how many sums ran on the machine."""
     torch.manual_seed(0)
-    model, x, edges = MODELS[name](), torch.randn(40, 6), torch.randint(0, 40, (2, 300))
+    model, x, edges = SUMS[name](), torch.randn(40, 6), torch.randint(0, 40, (2, 300))
     if away:
         move(model)
         x, edges = far(x), far(edges)
@@ -65,7 +43,7 @@ def check_refusals() -> None:
         assert "on far:0 have no backend: cpu runs on CPU tensors" in row.reason, row.reason
 
 
-for name in MODELS:
+for name in SUMS:
     (ours, ran), (theirs, expected) = gradients(name, away=True), gradients(name, away=False)
     assert ran == expected >= 2, (ran, expected)
     # Weights of edges there, scales of nodes here: each with a plan, and so an order of sums, of its own.

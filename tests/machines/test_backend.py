@@ -1,30 +1,21 @@
 """Machines as backends of the operator, and under the patch."""
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from torch.nn import Linear
 from torch.utils import backend_registration
-from torch_geometric.nn import (
-    GATConv,
-    GATv2Conv,
-    GCNConv,
-    GINConv,
-    PNAConv,
-    SAGEConv,
-    SuperGATConv,
-    TransformerConv,
-)
+from torch_geometric.nn import GATConv, GCNConv, PNAConv, SAGEConv, SuperGATConv, TransformerConv
 
 import onehop
 from onehop import ArgumentError, BackendError, ConfigurationError, Graph
 from onehop.machines import ndp
 from onehop.machines.pim import Machine, PimPlan
+from tests.machines.models import EDGES, MODELS, SUMS, Model
 from tests.machines.pim.machines import small
 from tests.processes import run_python
 
-EDGES = torch.randint(0, 40, (2, 300), generator=torch.Generator().manual_seed(0))
 GRAPH = Graph.from_edge_index(EDGES, 40)
 
 
@@ -34,15 +25,20 @@ def leaves() -> list[torch.Tensor]:
     return [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
 
 
+def on_both(run: Callable[[str], list[torch.Tensor]]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each result of the machine, and the CPU's."""
+    return zip(run("pim"), run("cpu"), strict=True)
+
+
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 def test_backend_gives_the_cpus_result_and_gradients(reduce: str) -> None:
-    results = []
-    for backend in ("cpu", "pim"):
+    def run(backend: str) -> list[torch.Tensor]:
         x, weight, left, right = leaves()
         out = onehop.aggregate(GRAPH, x, weight, reduce, left, right, backend=backend)
         grads = torch.autograd.grad((out * out.detach().cos()).sum(), [x, weight, left, right])
-        results.append([out, *grads])
-    for ours, theirs in zip(*results, strict=True):
+        return [out, *grads]
+
+    for ours, theirs in on_both(run):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -54,34 +50,36 @@ def test_heads_run_one_by_one() -> None:
 
 @pytest.mark.parametrize("reduce", ["max", "min"])
 def test_backend_gives_the_cpus_extrema_and_gradients(reduce: str) -> None:
-    results = []
-    for backend in ("cpu", "pim"):
+    def run(backend: str) -> list[torch.Tensor]:
         x, weight, *_ = leaves()
         with torch.no_grad():
             # Ties, whose gradient is split.
             x[:20] = x[20:]
         out = onehop.aggregate(GRAPH, x, weight, reduce, backend=backend)
-        grads = torch.autograd.grad((out * out.detach().cos()).sum(), [x, weight])
-        results.append([out, *grads])
-    for ours, theirs in zip(*results, strict=True):
-        assert torch.equal(ours, theirs)
+        return [out, *torch.autograd.grad((out * out.detach().cos()).sum(), [x, weight])]
+
+    assert all(torch.equal(ours, theirs) for ours, theirs in on_both(run))
 
 
-@pytest.mark.parametrize("rule", ["gat", "gatv2", "attention"])
-def test_backend_gives_the_cpus_attention_weights_and_gradients(rule: str) -> None:
-    results = []
-    for backend in ("cpu", "pim"):
+@pytest.mark.parametrize(
+    ("rule", "shapes"),
+    [
+        ("gat", ((40, 2, 6), (40, 2), (40, 2))),
+        ("gatv2", ((40, 2, 6), (40, 2, 6), (2, 6))),
+        ("attention", ((40, 2, 6),) * 3),
+    ],
+)
+def test_backend_gives_the_cpus_attention_weights_and_gradients(
+    rule: str, shapes: tuple[tuple[int, ...], ...]
+) -> None:
+    def run(backend: str) -> list[torch.Tensor]:
         generator = torch.Generator().manual_seed(2)
-        shapes = {
-            "gat": ((40, 2, 6), (40, 2), (40, 2)),
-            "gatv2": ((40, 2, 6), (40, 2, 6), (2, 6)),
-            "attention": ((40, 2, 6),) * 3,
-        }[rule]
         given = [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
         out, weights = getattr(onehop, rule)(GRAPH, *given, return_attention_weights=True, backend=backend)
-        grads = torch.autograd.grad((out * out.detach().cos()).sum() + weights.square().sum(), given)
-        results.append([out, weights, *grads])
-    for ours, theirs in zip(*results, strict=True):
+        loss = (out * out.detach().cos()).sum() + weights.square().sum()
+        return [out, weights, *torch.autograd.grad(loss, given)]
+
+    for ours, theirs in on_both(run):
         torch.testing.assert_close(ours, theirs)
 
 
@@ -98,32 +96,9 @@ def test_what_machines_do_not_do_is_refused() -> None:
         onehop.attention(GRAPH, heads, heads, heads, edge=torch.ones(300, 2, 6), backend="pim")
 
 
-class Model(torch.nn.Module):
-    def __init__(self, *layers: torch.nn.Module) -> None:
-        super().__init__()
-        self.layers = torch.nn.ModuleList(layers)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for layer in self.layers:
-            x = layer(x, EDGES).relu()
-        return x
-
-
 def PNA() -> PNAConv:
     degrees = torch.bincount(torch.bincount(EDGES[1], minlength=40))
     return PNAConv(6, 6, ["mean", "max"], ["identity"], degrees)
-
-
-MODELS = {
-    "GCN": lambda: Model(GCNConv(6, 8), GCNConv(8, 3)),
-    "SAGE mean": lambda: Model(SAGEConv(6, 8), SAGEConv(8, 3)),
-    "SAGE sum": lambda: Model(SAGEConv(6, 8, aggr="sum"), SAGEConv(8, 3, aggr="sum")),
-    "GIN": lambda: Model(GINConv(Linear(6, 8)), GINConv(Linear(8, 3))),
-    "SAGE max": lambda: Model(SAGEConv(6, 8, aggr="max"), SAGEConv(8, 3, aggr="min")),
-    "GAT": lambda: Model(GATConv(6, 4, heads=2), GATConv(8, 3)),
-    "GATv2": lambda: Model(GATv2Conv(6, 4, heads=2), GATv2Conv(8, 3)),
-    "Transformer": lambda: Model(TransformerConv(6, 4, heads=2), TransformerConv(8, 3)),
-}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -156,8 +131,7 @@ def test_models_train_on_the_machine_with_tensors_on_another_device() -> None:
     root = Path(__file__).parents[2]
     ran = run_python(["-m", "tests.machines.on_another_device"], cwd=root, timeout=300)
     assert ran.returncode == 0, ran.stderr
-    there = ("GCN", "SAGE mean", "SAGE sum", "GIN", "SAGE max")
-    assert ran.stdout.splitlines() == [*(f"{name} trained" for name in there), "the rest refused"]
+    assert ran.stdout.splitlines() == [*(f"{name} trained" for name in SUMS), "the rest refused"]
 
 
 def test_report_adds_up_layers_and_epochs() -> None:

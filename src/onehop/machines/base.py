@@ -115,15 +115,9 @@ class OperatorMachine(Machine, Protocol):
         ...
 
     def extremum(self, graph: Graph, call: Extremum, plan: Any = None) -> tuple[Tensor, Report]:
-        """Max or min over each row's edges.
+        """Max or min over each row's edges, [num_dst, F], and the report; ties are not counted.
 
-        Args:
-            graph: The graph.
-            call: What is asked for, with CPU tensors; ties are not counted.
-            plan: A plan of the machine's own kind; None means its default.
-
-        Returns:
-            [num_dst, F], and the report.
+        ``call`` has CPU tensors; ``plan`` is of the machine's own kind, None means its default.
 
         Raises:
             ArgumentError: It is refused, or the plan does not fit.
@@ -137,7 +131,7 @@ class OperatorMachine(Machine, Protocol):
 
         Args:
             graph: The graph.
-            call: What is asked for, with CPU tensors and without dropout; weights are not returned.
+            call: The call, with CPU tensors and without dropout; weights are not returned.
             plan: A plan of the machine's own kind; None means the fastest that fits.
 
         Returns:

@@ -4,11 +4,8 @@ JEDEC defines each current by a loop of commands, so a rank that runs the loop h
 that follow are those of Micron's TN-40-07 and of DRAMPower 5 (core_calculation_DDR4.cpp and its like).
 """
 
-from dataclasses import replace
-
 import pytest
 
-from onehop.errors import ArgumentError
 from onehop.machines.dram import Access, Memory, preset
 from onehop.machines.dram.report import CommandCounts, energy_by_command
 
@@ -116,9 +113,3 @@ def test_the_curve_knows_open_rows_too():
     ]
     assert found[0] == pytest.approx(found[1], rel=0.01)
     assert found[0] < 0.9 * memory.run(Access("random", 64), 20_000).time_ns * 0.625
-
-
-def test_closed_rows_cannot_draw_more_than_open_ones():
-    energy = preset("DDR5_4800AN").energy
-    with pytest.raises(ArgumentError, match=r"energy\.closed_mw: expected at most standby_mw \(625\.0\)"):
-        replace(energy, closed_mw=700.0)

@@ -3,6 +3,13 @@
 import torch
 
 from onehop.graph import Graph
+from tests.ops.hostile_graphs import HOSTILE
+
+
+def hostile(case: str) -> Graph:
+    """One of the graphs that break careless kernels."""
+    edge_index, num_src, num_dst = HOSTILE[case]
+    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
 
 
 def random_graph(nodes: int, edges: int, seed: int = 0, num_src: int | None = None) -> Graph:

@@ -1,6 +1,8 @@
-"""Orders of targets, spelt out: what the units list and the host merges."""
+"""Orders of targets, and counts in an order, spelt out: what the units list and the host merges."""
 
 from types import SimpleNamespace
+
+import numpy as np
 
 from onehop.machines.ndp.mapping import owners
 
@@ -56,3 +58,23 @@ def naive_scans(graph, owner, retile, batch, ranks):
             at.edges[owner(source)] += 1
             listed.add(source)
     return found
+
+
+def naive_counts(graph, ranks, order, rank_of, tile, window):
+    """Edges, reads, bursts and touched targets by window and rank; ``rank_of`` takes an edge's ends."""
+    windows = -(-graph.num_dst // window)
+    edges, reads, bursts, touched = (np.zeros((windows, ranks), dtype=int) for _ in range(4))
+    for first in range(0, len(order), tile):
+        at, seen = first // window, set()
+        for target in order[first : first + tile]:
+            mine = np.zeros(ranks, dtype=int)
+            for source in sources(graph, target):
+                rank = rank_of(source, target)
+                mine[rank] += 1
+                if (source, rank) not in seen:
+                    seen.add((source, rank))
+                    reads[at, rank] += 1
+            edges[at] += mine
+            bursts[at] += -(-mine * 8 // 64)
+            touched[at] += mine > 0
+    return edges, reads, bursts, touched

@@ -306,8 +306,7 @@ def control_ns(layer):
 
 def energy(layer, time_ns, extra=None, tiled=True):
     """Nanojoules by consumer; ``extra`` is re-tiling's, of :mod:`tests.machines.ndp.oracle_others`."""
-    module, figures = layer.config.module, layer.config.energy
-    device = layer.config.dram.device()
+    module = layer.config.module
     reads = writes = opened = channel_bytes = linked = 0
     span = max(1, layer.pod // layer.per_channel)
     for window in layer.groups:
@@ -334,17 +333,37 @@ def energy(layer, time_ns, extra=None, tiled=True):
     if extra is not None:
         reads, writes, opened = reads + extra.reads, writes + extra.writes, opened + extra.opened
         channel_bytes += extra.channel_bytes
-    products = layer.graph.num_edges * layer.width
-    buffered = channel_bytes + linked + (reads + writes) * 64 + products * 2 * 4
+    local = (reads + writes) * 64
+    return {
+        **dram_energy(layer, reads, writes, opened, time_ns),
+        **unit_energy(layer, channel_bytes, local, buffered=channel_bytes + linked + local),
+    }
+
+
+def dram_energy(layer, reads, writes, opened, time_ns):
+    """Nanojoules of bursts, of opened rows, and of the time that all ranks are powered."""
+    device = layer.config.dram.device()
     refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks
     return {
         "dram_activate": opened * device.energy.activate_nj,
         "dram_read": reads * device.energy.read_nj,
         "dram_write": writes * device.energy.write_nj,
         "dram_refresh": refreshes * device.energy.refresh_nj,
-        "dram_standby": time_ns * 1e-9 * layer.ranks * device.energy.standby_mw * 1e-3 * 1e9,
-        "host_path": channel_bytes * 8 * figures.channel_pj_per_bit / 1000,
-        "dram_path": (reads + writes) * 64 * 8 * figures.local_pj_per_bit / 1000,
+        "dram_standby": time_ns * layer.ranks * device.energy.standby_mw / 1000,
+    }
+
+
+def host_path(layer, channel_bytes):
+    """Nanojoules of bytes over channels."""
+    return channel_bytes * 8 * layer.config.energy.channel_pj_per_bit / 1000
+
+
+def unit_energy(layer, channel_bytes, local_bytes, buffered):
+    """Nanojoules of both paths, of a product an edge and column, and of buffers: its output, and all else."""
+    figures, products = layer.config.energy, layer.graph.num_edges * layer.width
+    return {
+        "host_path": host_path(layer, channel_bytes),
+        "dram_path": local_bytes * 8 * figures.local_pj_per_bit / 1000,
         "units": products * (figures.add_pj + figures.multiply_pj) / 1000,
-        "buffers": buffered * figures.buffer_pj_per_byte / 1000,
+        "buffers": (buffered + products * 2 * 4) * figures.buffer_pj_per_byte / 1000,
     }

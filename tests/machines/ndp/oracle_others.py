@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 from tests.machines.ndp.naive_order import naive_scans
-from tests.machines.ndp.oracle import count
+from tests.machines.ndp.oracle import count, dram_energy, host_path, unit_energy
 
 
 @dataclass
@@ -102,16 +102,10 @@ def alone(layer):
         "feature_useful": graph.num_edges * layer.width * 4,
         "results_write": written * 64,
     }
-    device = layer.config.dram.device()
     time_ns = times.adjacency_ns + times.features_ns + times.write_ns
-    refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks
     times.energy_nj = {
-        "dram_activate": opened * device.energy.activate_nj,
-        "dram_read": read * device.energy.read_nj,
-        "dram_write": written * device.energy.write_nj,
-        "dram_refresh": refreshes * device.energy.refresh_nj,
-        "dram_standby": time_ns * layer.ranks * device.energy.standby_mw / 1000,
-        "host_path": (read + written) * 64 * 8 * layer.config.energy.channel_pj_per_bit / 1000,
+        **dram_energy(layer, read, written, opened, time_ns),
+        "host_path": host_path(layer, (read + written) * 64),
     }
     return times
 
@@ -185,20 +179,10 @@ def prior(layer):
 
 
 def _prior_energy(layer, moved, opened, time_ns):
-    device, figures = layer.config.dram.device(), layer.config.energy
-    products = layer.graph.num_edges * layer.width
     channel = moved["adjacency_read"] + moved["instructions"] + moved["outputs_read"] + moved["results_write"]
-    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"] + products * 2 * 4
-    refreshes = time_ns / (device.timing.refi * device.timing.clock_ps / 1000) * layer.ranks
+    buffered = moved["feature_read"] + moved["instructions"] + moved["outputs_read"]
     read = (moved["adjacency_read"] + moved["feature_read"]) / 64
     return {
-        "dram_activate": opened * device.energy.activate_nj,
-        "dram_read": read * device.energy.read_nj,
-        "dram_write": moved["results_write"] / 64 * device.energy.write_nj,
-        "dram_refresh": refreshes * device.energy.refresh_nj,
-        "dram_standby": time_ns * layer.ranks * device.energy.standby_mw / 1000,
-        "host_path": channel * 8 * figures.channel_pj_per_bit / 1000,
-        "dram_path": moved["feature_read"] * 8 * figures.local_pj_per_bit / 1000,
-        "units": products * (figures.add_pj + figures.multiply_pj) / 1000,
-        "buffers": buffered * figures.buffer_pj_per_byte / 1000,
+        **dram_energy(layer, read, moved["results_write"] / 64, opened, time_ns),
+        **unit_energy(layer, channel, moved["feature_read"], buffered),
     }

@@ -17,16 +17,12 @@ ranks_per_dimm = 2
 """
 
 
-@pytest.mark.parametrize("name", ["gnnear", "grande_16", "grande_32"])
-def test_presets_survive_toml(name):
-    config = load(name)
-    assert NdpConfig.from_toml(config.to_toml()) == config
-
-
 @pytest.mark.parametrize(("name", "ranks"), [("gnnear", 32), ("grande_16", 16), ("grande_32", 32)])
-def test_presets_have_their_ranks(name, ranks):
+def test_presets_have_their_ranks_and_survive_toml(name, ranks):
+    config = load(name)
     assert name in presets()
-    assert load(name).topology.ranks == ranks
+    assert config.topology.ranks == ranks
+    assert NdpConfig.from_toml(config.to_toml()) == config
 
 
 def test_a_file_is_read_with_defaults(tmp_path):
@@ -38,10 +34,9 @@ def test_a_file_is_read_with_defaults(tmp_path):
     assert config.module == load("grande_16").module
 
 
-def test_sheet_tfaw_is_32_clocks():
-    config = load("grande_16").change(dram={"faw": "sheet"})
-    assert config.dram.device().timing.faw == 32
-    assert load("grande_16").dram.device().timing.faw == 48
+@pytest.mark.parametrize(("faw", "clocks"), [("preset", 48), ("sheet", 32), (480, 480)])
+def test_tfaw_is_the_devices_the_sheets_or_a_number_of_clocks(faw, clocks):
+    assert load("grande_16").change(dram={"faw": faw}).dram.device().timing.faw == clocks
 
 
 def test_the_host_path_pays_what_the_host_alone_pays():
@@ -61,13 +56,8 @@ def test_the_host_path_pays_what_the_host_alone_pays():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name = ", "not TOML"),
-        ("[topology]\nchannels = 1", "name"),
-        (MINIMAL + "[dam]\npreset = 'x'", "unknown key dam; expected name, topology"),
-        (MINIMAL + "[module]\nbufer_kib = 3", r"\[module\]: unknown key bufer_kib; expected buffer_kib"),
         (MINIMAL + "[module]\nbuffer_kib = 0", "module.buffer_kib: expected a positive number"),
         (MINIMAL + "[module]\nlanes = 1.5", "module.lanes"),
-        (MINIMAL + "[module]\noutput_buffers = 5", "output_buffers"),
         (MINIMAL + "[host]\nllc_mib = -1.0", "host.llc_mib"),
         (MINIMAL + "[dram]\npreset = 'DDR9'", "DDR9"),
         (MINIMAL + "[dram]\nfaw = 'short'", "dram.faw"),
@@ -75,7 +65,6 @@ def test_the_host_path_pays_what_the_host_alone_pays():
         (MINIMAL + "[dram]\nlevel = 'guess'", "dram.level"),
         ('name = "none"', "machine: no topology; expected name, topology"),
         (MINIMAL.replace("channels = 1", "channels = 0"), "topology.channels"),
-        (MINIMAL.replace("channels = 1", "channels = 200"), "at most 255 ranks"),
         (MINIMAL.replace("ranks_per_dimm = 2", "ranks_per_dimm = 3"), "power of two"),
     ],
 )
@@ -84,12 +73,9 @@ def test_wrong_machines_are_refused(text, message):
         NdpConfig.from_toml(text)
 
 
-def test_unknown_machines_are_refused():
+def test_unknown_machines_and_keys_of_a_change_are_refused():
     with pytest.raises(ConfigurationError, match="grande_16"):
         load("grande_17")
-
-
-def test_unknown_keys_of_a_change_are_refused():
     with pytest.raises(ConfigurationError, match="unknown key layers"):
         load("grande_16").change(dram={"layers": 3})
 
@@ -133,16 +119,11 @@ def test_units_keep_up_with_bursts_that_are_used_four_times():
     assert module.clock_mhz * burst_ns / 1000 == pytest.approx(4, rel=0.01)
 
 
-def test_ranks_are_numbered_by_a_byte():
+def test_ranks_are_numbered_by_a_byte_and_two_to_four_buffers_hold_outputs():
     assert Topology(255, 1, 1).ranks == 255
+    assert [Module(output_buffers=buffers).output_buffers for buffers in (2, 4)] == [2, 4]
     with pytest.raises(ConfigurationError, match="expected at most 255 ranks in all, got 256"):
         Topology(256, 1, 1)
-
-
-@pytest.mark.parametrize(("buffers", "fits"), [(1, False), (2, True), (4, True), (5, False)])
-def test_two_to_four_buffers_hold_outputs(buffers, fits):
-    if fits:
-        assert Module(output_buffers=buffers).output_buffers == buffers
-        return
-    with pytest.raises(ConfigurationError, match=r"module.output_buffers: expected"):
-        Module(output_buffers=buffers)
+    for buffers in (1, 5):
+        with pytest.raises(ConfigurationError, match=r"module.output_buffers: expected"):
+            Module(output_buffers=buffers)

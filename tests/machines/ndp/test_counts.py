@@ -5,96 +5,47 @@ import torch
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.ndp import Topology
-from onehop.machines.ndp.counts import RankWorkload, TargetGroups, pods_rows, pods_touched
+from onehop.machines.ndp.counts import RankWorkload, TargetGroups, pods_touched
 from onehop.machines.ndp.mapping import Pods, candidates, owners
-from tests.machines.ndp.graphs import random_graph
-from tests.machines.ndp.naive_order import naive_order, sources
+from tests.machines.ndp.graphs import hostile, random_graph
+from tests.machines.ndp.naive_order import naive_counts, naive_order
 from tests.ops.hostile_graphs import HOSTILE
+from tests.pairs import pairwise
 
 TOPOLOGY = Topology(4, 2, 2)
 
 
-def graph_of(case):
-    edge_index, num_src, num_dst = HOSTILE[case]
-    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-
-
-def naive_counts(graph, topology, order, tile, window):
-    """Edges, reads and bursts by window and rank."""
-    owner, windows = owners(topology, graph.num_src), -(-graph.num_dst // window)
-    edges, reads, bursts = (np.zeros((windows, topology.ranks), dtype=int) for _ in range(3))
-    for first in range(0, len(order), tile):
-        seen = set()
-        for target in order[first : first + tile]:
-            mine = np.zeros(topology.ranks, dtype=int)
-            for source in sources(graph, target):
-                mine[owner[source]] += 1
-                if source not in seen:
-                    seen.add(source)
-                    reads[first // window, owner[source]] += 1
-            edges[first // window] += mine
-            bursts[first // window] += -(-mine * 8 // 64)
-    return edges, reads, bursts
-
-
-@pytest.mark.parametrize("retile", ["index", "rows", "ranks", "round_robin"])
-@pytest.mark.parametrize("case", ["random", "empty_rows", "one_hub", "multi_edges", "self_loops"])
-def test_counts_equal_the_naive_ones(case, retile):
-    graph = graph_of(case)
+@pairwise(
+    retile=["index", "rows", "ranks", "round_robin"],
+    case=["random", "empty_rows", "one_hub", "multi_edges", "self_loops"],
+    batch=[1, 7],
+)
+def test_counts_equal_the_naive_ones(case, retile, batch):
+    graph = hostile(case)
     if graph.num_src != graph.num_dst:
         graph = random_graph(50, 40, seed=5)
-    workload = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=7)
-    order = naive_order(graph, TOPOLOGY, retile, 7) if retile != "index" else list(range(graph.num_dst))
+    workload = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=batch)
+    order = naive_order(graph, TOPOLOGY, retile, batch) if retile != "index" else list(range(graph.num_dst))
     if retile != "index":
         assert workload.order.tolist() == order
     counts = workload.counts(TargetGroups(tile=4, block=8, window=16))
-    edges, reads, bursts = naive_counts(graph, TOPOLOGY, order, 4, 16)
+    owner = owners(TOPOLOGY, graph.num_src)
+    edges, reads, bursts, _ = naive_counts(graph, 16, order, lambda source, _: owner[source], 4, 16)
     assert np.array_equal(counts.edges, edges)
     assert np.array_equal(counts.reads, reads)
     assert np.array_equal(counts.row_bursts, bursts)
 
 
-def test_reads_without_tiles_are_the_edges():
-    workload = RankWorkload(graph_of("multi_edges"), TOPOLOGY, 8, 64, retile="none")
-    counts = workload.counts(TargetGroups(4, 8, 8))
-    assert np.array_equal(counts.reads, counts.edges)
-
-
 @pytest.mark.parametrize("case", HOSTILE)
 def test_touched_rows_are_those_with_an_edge_in_the_pod(case):
-    graph = graph_of(case)
+    graph = hostile(case)
     counts = RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").counts(TargetGroups(4, 8, 8))
     owner = owners(TOPOLOGY, graph.num_src)
     for pods in candidates(TOPOLOGY):
-        expected = np.zeros((-(-graph.num_dst // 8), TOPOLOGY.ranks), dtype=int)
-        for target in range(graph.num_dst):
-            for pod in {owner[source] // pods.size for source in sources(graph, target)}:
-                expected[target // 8, pod * pods.size : (pod + 1) * pods.size] += 1
-        assert np.array_equal(pods_touched(counts, pods), expected)
-
-
-@pytest.mark.parametrize("retile", ["index", "rows"])
-def test_every_target_has_its_final_vector_in_one_pod(retile):
-    graph = random_graph(77, 300)
-    counts = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile).counts(TargetGroups(4, 8, 16))
-    for pods in candidates(TOPOLOGY):
-        assert pods_rows(counts, pods).sum() == 77 * pods.size
-    assert counts.rows.sum() == 77
-
-
-def test_every_order_has_every_node_once():
-    graph = random_graph(500, 900)
-    for retile in ("rows", "ranks", "round_robin"):
-        order = RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=64).order
-        assert np.array_equal(np.sort(order), np.arange(500))
-
-
-def test_batches_of_one_node_are_in_the_order_in_which_nodes_are_met():
-    graph = random_graph(300, 900)
-    met = dict.fromkeys(graph.col.tolist())
-    expected = [*met, *(node for node in range(300) if node not in met)]
-    for retile in ("ranks", "round_robin"):
-        assert RankWorkload(graph, TOPOLOGY, 8, 64, retile=retile, batch=1).order.tolist() == expected
+        pod_of = (owner // pods.size).tolist()
+        order = range(graph.num_dst)
+        *_, touched = naive_counts(graph, pods.count, order, lambda source, _, of=pod_of: of[source], 4, 8)
+        assert np.array_equal(pods_touched(counts, pods), np.repeat(touched, pods.size, axis=1))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 128, 500, 10**9])
@@ -107,16 +58,6 @@ def test_units_scan_every_row_once(retile, batch):
     assert found.rows.sum() == 500
     assert np.array_equal(found.edges.sum(axis=0), workload.edges_of_rank)
     assert found.nodes.sum(axis=1).tolist() == [min(batch, 500 - first) for first in range(0, 500, batch)]
-
-
-def test_index_order_saves_what_chance_lets_it():
-    # 1 - sum over nodes of (N / T) (1 - (1 - d / N)^T) / E, for sources drawn evenly.
-    nodes, edges, tile = 2048, 40_960, 128
-    graph = random_graph(nodes, edges)
-    degree = graph.out_degrees.numpy()
-    expected = 1 - (nodes / tile * (1 - (1 - degree / nodes) ** tile)).sum() / edges
-    found = RankWorkload(graph, TOPOLOGY, 8, 64, retile="index").read_reduction_percent(tile)
-    assert found == pytest.approx(100 * expected, abs=1.0)
 
 
 def test_retiling_finds_groups_that_index_order_does_not():

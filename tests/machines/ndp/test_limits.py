@@ -55,53 +55,6 @@ def test_system_pods_lose_64_over_the_slice(width, slice_bytes):
     assert per_useful_byte[1] / per_useful_byte[0] == pytest.approx(64 / slice_bytes, rel=1e-9)
 
 
-def test_broadcast_saves_the_ranks_of_the_pod_in_the_channel():
-    config, graph = load("grande_16"), circulant(4096, 64)
-    with_it, without = (
-        Machine(config).layers(graph, [256], NdpPlan("system", retile="none", broadcast=on))[0].run
-        for on in (True, False)
-    )
-    assert without.bytes()["bundle_write"] == 4 * with_it.bytes()["bundle_write"]
-    assert without.time_ns > with_it.time_ns
-
-
-def test_everything_costs_time():
-    graph, plan = circulant(2048, 16), NdpPlan("channel")
-    config = load("grande_16")
-    base = Machine(config).layers(graph, [256], plan)[0].time_ns
-    for change in (
-        {"control": {"start_ns": 1e6}},
-        {"control": {"poll_ns": 1e4}},
-        {"control": {"access_ns": 1e4}},
-        {"control": {"flush_mib": 0.0}},
-        {"host": {"channel_gbps": 1.0}},
-        {"host": {"reduce_gbps": 0.1}},
-        {"host": {"merge_nodes_per_us": 0.1}},
-        {"module": {"clock_mhz": 1.0}},
-        {"module": {"buffer_kib": 1.0}},
-        {"dram": {"faw": 480}},
-    ):
-        slower = change != {"control": {"flush_mib": 0.0}}
-        time = Machine(config.change(**change)).layers(graph, [256], plan)[0].time_ns
-        assert (time > base) if slower else (time < base), change
-
-
-def test_retiling_is_paid_once():
-    graph = circulant(2048, 16)
-    first, second = Machine("grande_16").layers(graph, [256, 256], NdpPlan("channel"))
-    assert first.run.retiling is not None
-    assert second.run.retiling is None
-    assert first.time_ns == pytest.approx(second.time_ns + first.run.retiling.time_ns)
-
-
-def test_serial_prior_is_never_faster_than_overlapped():
-    found = layer(load("grande_16"), 256, "adaptive")
-    assert [one.mapping for one in found.priors] == ["dimm", "rank", "system"]
-    for one in found.priors:
-        assert one.overlapped_ns < one.serial_ns
-        assert one.serial_ns == pytest.approx(sum(one.steps_ns.values()))
-
-
 def test_a_cache_helps_the_baseline_alone():
     graph = circulant(4096, 64)
     config = load("grande_16")

@@ -1,4 +1,3 @@
-import itertools
 import json
 import math
 from dataclasses import replace
@@ -11,19 +10,8 @@ from onehop import reference
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines import ndp
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.plans.ndp import HOST_ORDERS, PODS, TRIED_TILINGS
+from onehop.plans.ndp import HOST_ORDERS, PODS
 from tests.machines.ndp.graphs import random_graph
-from tests.machines.ndp.naive_order import naive_order
-
-
-@pytest.fixture
-def graph():
-    return random_graph(600, 6000)
-
-
-@pytest.fixture
-def x():
-    return torch.randn(600, 48, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
@@ -40,53 +28,6 @@ def test_results_with_everything_on(graph, x, reduce, retile):
     )
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=1e-5)
     assert report.total_ms > 0
-
-
-@pytest.mark.parametrize("merge_nodes_per_us", [5.0, 1e9])
-@pytest.mark.parametrize("widths", [[48], [16, 256, 256]])
-def test_the_best_tiling_is_the_best_of_all_choices(graph, widths, merge_nodes_per_us):
-    """Every list of index order and one other tiling; tiles are listed in the first layer that has it."""
-    machine = Machine("grande_16").change(
-        host={"merge_nodes_per_us": merge_nodes_per_us}, module={"clock_mhz": 9600.0}
-    )
-    tried = {each: machine.layers(graph, widths, NdpPlan(tile=64, retile=each)) for each in TRIED_TILINGS}
-    totals = {}
-    for name in TRIED_TILINGS:
-        for choice in itertools.product(("index", name), repeat=len(widths)):
-            begin = choice.index(name) if name in choice else len(choice)
-            listed = machine.layers(graph, widths[begin:], NdpPlan(tile=64, retile=name))
-            layers = [
-                tried["index"][at] if each == "index" else listed[at - begin]
-                for at, each in enumerate(choice)
-            ]
-            totals[choice] = sum(each.time_ns for each in layers)
-    found = machine.layers(graph, widths, NdpPlan(tile=64, retile="adaptive"))
-    assert sum(each.time_ns for each in found) == pytest.approx(min(totals.values()))
-    assert totals[tuple(each.plan.retile for each in found)] == pytest.approx(min(totals.values()))
-    for at, each in enumerate(found):
-        expected = {name: layers[at].time_ns - layers[at].run.retiling_ns for name, layers in tried.items()}
-        assert each.tilings_ns == pytest.approx(expected)
-
-
-def test_the_best_tiling_in_reports_and_models(graph, x):
-    machine, plan = Machine("grande_16"), NdpPlan(retile="adaptive")
-    out, report = machine.aggregate(graph, x, plan)
-    torch.testing.assert_close(out, onehop.aggregate(graph, x), rtol=1e-4, atol=1e-4)
-    figures = report.as_dict()
-    assert figures["retile"] in TRIED_TILINGS
-    assert figures["tilings_ms"].keys() == set(TRIED_TILINGS)
-    whole = {
-        name: ndp.run_model(machine, graph, "gcn", [48, 32, 7], NdpPlan(retile=name)).overlapped_ns
-        for name in (*TRIED_TILINGS, "adaptive")
-    }
-    assert whole.pop("adaptive") == min(whole.values())
-    # What was only tried has to be paid for later.
-    others = {"rows", "ranks"} - {min(whole, key=lambda name: whole[name])}
-    for name in others:
-        paid = machine.aggregate(graph, x, NdpPlan(retile=name))[1].as_dict()["phases_ms"]["re-tiling"]
-        assert paid > 0, name
-    with pytest.raises(ArgumentError, match="a sample has one; choose 'index', 'rows' or 'ranks'"):
-        machine.sampled(graph, [48], plan)
 
 
 @pytest.mark.parametrize("mapping", ["adaptive", *PODS])
@@ -157,20 +98,6 @@ def test_an_order_that_a_mapping_cannot_have(graph, x):
         single.aggregate(graph, x, NdpPlan(host_order="between"))
 
 
-def test_between_hides_what_after_does_not():
-    # System-pods, whose bundles are paced by the reduction: the host idles before the last one.
-    graph = random_graph(20_000, 300_000)
-    machine = Machine("grande_16")
-    found = {
-        order: machine.layers(graph, [256], NdpPlan("system", retile="index", host_order=order), record=0)[0]
-        for order in HOST_ORDERS
-    }
-    assert found["between"].run.hidden_share > 0.9
-    assert found["between"].time_ns < 1.1 * found["between"].run.bound_ns
-    assert found["after"].run.hidden_share < 0.6
-    assert found["between"].time_ns < found["ahead"].time_ns < found["after"].time_ns
-
-
 def test_reports_are_the_same_every_time(graph, x):
     first, second = (Machine("grande_16").aggregate(graph, x)[1].as_dict() for _ in range(2))
     assert first == second
@@ -180,13 +107,6 @@ def test_reports_survive_json(graph, x, tmp_path):
     report = Machine("grande_16").aggregate(graph, x)[1]
     report.to_json(tmp_path / "report.json")
     assert json.loads((tmp_path / "report.json").read_text()) == report.as_dict()
-
-
-def test_phases_add_up_to_the_schedule(graph):
-    found = Machine("grande_16").layers(graph, [256], NdpPlan("2-channel"))[0].run
-    assert found.time_ns == pytest.approx(found.schedule.total_ns + found.control_ns)
-    assert sum(found.phases_ns().values()) == pytest.approx(found.time_ns)
-    assert all(time >= 0 for time in found.phases_ns().values())
 
 
 def test_ranks_and_channels_add_up(graph, x):
@@ -210,6 +130,10 @@ def test_ranks_and_channels_add_up(graph, x):
     assert sum(count for _, count in figures["bounds"]) == figures["windows"]
     assert 0 <= figures["rows"]["row_hit_percent"] <= 100
     assert figures["energy_mj"] == pytest.approx(sum(figures["energy_parts_mj"].values()))
+    by_number = Machine("grande_16").aggregate(graph, x, NdpPlan("system", retile="index"))[1].as_dict()
+    opened = sum(line["activations"] for line in by_number["ranks"])
+    assert opened == pytest.approx(by_number["rows"]["activations"])
+    assert by_number["energy_parts_mj"]["dram_activate"] == pytest.approx(opened * 5.87e-6)
 
 
 @pytest.mark.parametrize("mapping", ["rank", "2-channel"])
@@ -243,63 +167,21 @@ def test_imbalance_is_the_busiest_rank_over_the_mean():
     assert figures["imbalance"] == {"mean": 1.0, "median": 1.0, "p99": 1.0, "max": 1.0}
 
 
-def test_phases_add_up_where_ranks_work_ahead_of_one_another():
+def test_phases_add_up_also_where_ranks_work_ahead_of_one_another(graph):
+    waiting = Machine("grande_16").layers(graph, [256], NdpPlan("2-channel"))[0].run
     # Without a host to wait for, another rank is the busiest in every window, and none waits for it.
     source = torch.arange(2048).repeat_interleave(32) // 128 % 16
     edge_index = torch.stack([source, torch.arange(2048).repeat_interleave(32)])
     config = ndp.load("grande_16").change(
         host={"channel_gbps": math.inf, "reduce_gbps": math.inf}, control={"poll_ns": 0.0, "access_ns": 0.0}
     )
-    graph = onehop.Graph.from_edge_index(edge_index, num_nodes=2048)
-    run = Machine(config).layers(graph, [256], NdpPlan("rank", retile="index"))[0].run
-    assert run.schedule.total_ns < run.schedule.busy_ns[:, 1].sum()
-    assert run.time_ns == run.control_ns + run.schedule.total_ns
-    assert sum(run.phases_ns().values()) == pytest.approx(run.time_ns)
-    assert all(time >= 0 for time in run.phases_ns().values())
-
-
-def test_ranks_have_the_rows_of_the_whole(graph, x):
-    figures = Machine("grande_16").aggregate(graph, x, NdpPlan("system", retile="index"))[1].as_dict()
-    opened = sum(line["activations"] for line in figures["ranks"])
-    assert opened == pytest.approx(figures["rows"]["activations"])
-    assert figures["energy_parts_mj"]["dram_activate"] == pytest.approx(opened * 5.87e-6)
-
-
-def test_retiling_is_judged_by_the_same_mapping_in_index_order(graph):
-    machine, plan = Machine("grande_16"), NdpPlan("channel")
-    first, later = (ndp.layer_report(found).figures for found in machine.layers(graph, [64, 64], plan))
-    by_index = machine.layers(graph, [64], replace(plan, retile="index"))[0]
-    assert ndp.layer_report(by_index).figures["retiling"] is None
-    for figures in (first, later):
-        assert figures["retiling"]["index_order_ms"] == pytest.approx(by_index.time_ns / 1e6)
-    assert first["retiling"]["gain_ms"] == pytest.approx(later["retiling"]["gain_ms"])
-    assert first["retiling"]["cost_ms"] > 0
-    assert later["retiling"]["cost_ms"] == 0
-    assert later["retiling"]["cost"] is None
-
-
-def test_a_batch_is_a_window_of_the_layer_that_lists_the_targets():
-    """Merged unit by unit, the order depends on the batch, and later layers keep that of the first."""
-    machine, graph, plan = Machine("grande_16"), random_graph(3000, 9000), NdpPlan("dimm", retile="ranks")
-    first, later = machine.layers(graph, [256, 64], plan)
-    # A DIMM's rank has half of a vector: 128 KiB hold 256 slices of 512 bytes.
-    assert first.run.traffic.shape.window == first.run.retiling.batch == 256
-    assert later.run.traffic.shape.window > 256
-    expected = naive_order(graph, machine.config.topology, "ranks", 256)
-    assert first.run.workload.order.tolist() == later.run.workload.order.tolist() == expected
-    # As a model is run, its last layer comes first.
-    works = ndp.layer_works("gcn", [256, 64, 7], machine.config.host)
-    for layer in machine.chained(graph, works, plan):
-        assert layer.run.workload.order.tolist() == expected
-    one, other = (
-        machine.layers(graph, [256], replace(plan, mapping=name))[0] for name in ("rank", "channel")
-    )
-    assert one.run.retiling.batch == 128
-    assert other.run.retiling.batch == 512
-    fixed = machine.layers(graph, [256], replace(plan, batch=777))[0]
-    assert fixed.run.retiling.batch == 777
-    with pytest.raises(ArgumentError, match="batch=None means a window of a layer"):
-        machine.workload(graph, plan)
+    uneven = onehop.Graph.from_edge_index(edge_index, num_nodes=2048)
+    ahead = Machine(config).layers(uneven, [256], NdpPlan("rank", retile="index"))[0].run
+    assert ahead.schedule.total_ns < ahead.schedule.busy_ns[:, 1].sum()
+    for run in (waiting, ahead):
+        assert run.time_ns == run.control_ns + run.schedule.total_ns
+        assert sum(run.phases_ns().values()) == pytest.approx(run.time_ns)
+        assert all(time >= 0 for time in run.phases_ns().values())
 
 
 def test_bipartite_graphs_come_in_index_order_unless_asked_otherwise():

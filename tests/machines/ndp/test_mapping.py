@@ -10,6 +10,7 @@ from onehop.machines.ndp import Topology, functional
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods, candidates, owners
 from onehop.plans.ndp import PODS
+from tests.machines.ndp.graphs import hostile
 from tests.ops.hostile_graphs import HOSTILE
 
 TOPOLOGIES = [
@@ -65,11 +66,10 @@ def test_every_node_has_one_rank():
 @pytest.mark.parametrize("topology", TOPOLOGIES, ids=str)
 @pytest.mark.parametrize("case", HOSTILE)
 def test_results_on_hostile_graphs(case, topology):
-    edge_index, num_src, num_dst = HOSTILE[case]
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    x = torch.randn(num_src, 17, generator=torch.Generator().manual_seed(1))
-    expected = reference.aggregate(edge_index, x.double(), num_dst)
-    allowed = reference.aggregate(edge_index, x.abs().double(), num_dst)
+    graph = hostile(case)
+    x = torch.randn(graph.num_src, 17, generator=torch.Generator().manual_seed(1))
+    expected = reference.aggregate(graph.edge_index(), x.double(), graph.num_dst)
+    allowed = reference.aggregate(graph.edge_index(), x.abs().double(), graph.num_dst)
     for pods in candidates(topology):
         got = aggregated(graph, topology, pods.name, x)
         assert ((got - expected).abs() <= 1e-5 * allowed).all()
@@ -105,10 +105,8 @@ def test_nan_reaches_its_targets_alone():
 
 
 def test_rows_and_columns_can_be_chosen():
-    edge_index, nodes, _ = HOSTILE["random"]
-    graph = Graph.from_edge_index(edge_index, num_nodes=nodes)
-    topology = Topology(4, 2, 2)
-    x = torch.randn(nodes, 40, generator=torch.Generator().manual_seed(2))
+    graph, topology = hostile("random"), Topology(4, 2, 2)
+    x = torch.randn(graph.num_src, 40, generator=torch.Generator().manual_seed(2))
     workload, pods = RankWorkload(graph, topology, 8, 64, retile="index"), Pods.of(topology, "channel")
     whole = functional.aggregate(workload, pods, x)
     rows = np.array([3, 0, 17])
@@ -117,29 +115,24 @@ def test_rows_and_columns_can_be_chosen():
 
 
 def test_features_need_not_be_contiguous():
-    edge_index, nodes, _ = HOSTILE["random"]
-    graph = Graph.from_edge_index(edge_index, num_nodes=nodes)
-    x = torch.randn(17, nodes, generator=torch.Generator().manual_seed(3)).t()
+    graph = hostile("random")
+    x = torch.randn(17, graph.num_src, generator=torch.Generator().manual_seed(3)).t()
     got = aggregated(graph, Topology(4, 2, 2), "dimm", x)
     assert torch.equal(got, aggregated(graph, Topology(4, 2, 2), "dimm", x.contiguous()))
 
 
 @pytest.mark.parametrize("threads_used", [1, 2])
 def test_results_do_not_depend_on_threads(threads_used):
-    edge_index, nodes, _ = HOSTILE["one_hub"]
-    graph = Graph.from_edge_index(edge_index, num_nodes=nodes)
-    x = torch.randn(nodes, 33, generator=torch.Generator().manual_seed(4))
+    graph = hostile("one_hub")
+    x = torch.randn(graph.num_src, 33, generator=torch.Generator().manual_seed(4))
     torch.set_num_threads(1)
     expected = aggregated(graph, Topology(4, 2, 2), "2-channel", x)
     torch.set_num_threads(threads_used)
     assert torch.equal(aggregated(graph, Topology(4, 2, 2), "2-channel", x), expected)
 
 
-def test_ranks_that_do_not_divide_into_pods_are_refused():
+def test_ranks_that_do_not_divide_into_pods_and_unknown_mappings_are_refused():
     with pytest.raises(ConfigurationError, match="3 channels cannot be divided into pods of 2"):
         Pods.of(Topology(3, 2, 2), "2-channel")
-
-
-def test_unknown_mappings_are_refused():
     with pytest.raises(ArgumentError, match="bank"):
         Pods.of(Topology(4, 2, 2), "bank")

@@ -13,6 +13,7 @@ from onehop.machines.ndp.mapping import Pods, owners
 from onehop.machines.ndp.named_priors import DESIGNS, CopiedWorkload, hubs, named_priors
 from onehop.machines.ndp.prior import prior_run
 from tests.machines.ndp.graphs import circulant, random_graph
+from tests.machines.ndp.naive_order import naive_counts
 
 TOPOLOGY = Topology(4, 2, 2)
 
@@ -21,47 +22,28 @@ def case(config, width):
     return LayerCase(config, Machine(config).memory, NdpPlan(), width)
 
 
-def naive_copies(graph, topology, share, tile, window):
-    """Edges, reads, rows and touched targets by window and rank, edge by edge."""
-    owner = owners(topology, graph.num_src).tolist()
-    rowptr, col = graph.rowptr.tolist(), graph.col.tolist()
-    degree = [col.count(node) for node in range(graph.num_src)]
-    ordered = sorted(range(graph.num_src), key=lambda node: (-degree[node], node))
-    hub = set(ordered[: int(share * graph.num_src)])
-    each, windows = topology.ranks_per_channel, -(-graph.num_dst // window)
-    edges, reads, rows, touched = (np.zeros((windows, topology.ranks), dtype=int) for _ in range(4))
-    for first in range(0, graph.num_dst, tile):
-        seen = set()
-        for target in range(first, min(first + tile, graph.num_dst)):
-            w, mine = first // window, set()
-            for source in col[rowptr[target] : rowptr[target + 1]]:
-                rank = owner[source]
-                if source in hub:
-                    rank = owner[target] // each * each + owner[source] % each
-                edges[w, rank] += 1
-                mine.add(rank)
-                if (source, rank) not in seen:
-                    seen.add((source, rank))
-                    reads[w, rank] += 1
-            for rank in mine:
-                touched[w, rank] += 1
-            for channel in range(topology.channels) if target in hub else [owner[target] // each]:
-                rows[w, channel * each + owner[target] % each] += 1
-    return edges, reads, rows, touched
-
-
 @pytest.mark.parametrize("topology", [TOPOLOGY, Topology(2, 1, 4, node_block=3), Topology(1, 1, 2)], ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.35, 1.0])
 def test_copies_of_hubs_equal_the_naive_count(share, topology):
     graph = random_graph(90, 700, seed=3)
     workload = CopiedWorkload(graph, topology, 8, 64, share)
     counts = workload.counts(TargetGroups(tile=4, block=8, window=16))
-    edges, reads, rows, touched = naive_copies(graph, topology, share, 4, 16)
-    assert np.array_equal(counts.edges, edges)
-    assert np.array_equal(counts.reads, reads)
-    assert np.array_equal(counts.rows, rows)
-    assert np.array_equal(counts.touched[1], touched)
-    assert len(hubs(graph, share)) == int(share * 90)
+    owner, each = owners(topology, 90).tolist(), topology.ranks_per_channel
+    degree = graph.out_degrees.tolist()
+    hub = sorted(range(90), key=lambda node: (-degree[node], node))[: int(share * 90)]
+    assert hubs(graph, share).tolist() == sorted(hub)
+
+    def rank_of(source, target):
+        """A hub's copy in the channel of the target."""
+        return owner[target] // each * each + owner[source] % each if source in hub else owner[source]
+
+    edges, reads, _, touched = naive_counts(graph, topology.ranks, range(90), rank_of, 4, 16)
+    rows = np.zeros_like(edges)
+    for target in range(90):
+        for channel in range(topology.channels) if target in hub else [owner[target] // each]:
+            rows[target // 16, channel * each + owner[target] % each] += 1
+    found = (counts.edges, counts.reads, counts.touched[1], counts.rows)
+    assert all(map(np.array_equal, found, (edges, reads, touched, rows)))
 
 
 def test_copies_spare_partial_sums_and_cost_writes():
@@ -86,25 +68,6 @@ def test_a_dimm_that_sums_sends_one_vector_for_its_ranks():
     assert summed.bytes["outputs_read"] == 2048 * 8 * 1024
     assert summed.serial_ns < apart.serial_ns
     assert summed.steps_ns["features"] == apart.steps_ns["features"]
-
-
-def test_names_are_their_mappings():
-    graph, config, widths = random_graph(2000, 30_000), load("grande_16"), [48, 256]
-    found = {one.name: one for one in named_priors(config, graph, widths, 128)}
-    assert list(found) == list(DESIGNS)
-    layers = Machine(config).layers(graph, widths)
-    by_mapping = {
-        mapping: [one for layer in layers for one in layer.priors if one.mapping == mapping]
-        for mapping in ("rank", "system")
-    }
-    best = [min(pair, key=lambda one: one.serial_ns) for pair in zip(*by_mapping.values(), strict=True)]
-    assert found["G-NMP"].serial_ns == pytest.approx(sum(one.serial_ns for one in best))
-    assert found["G-NMP"].mappings == [one.mapping for one in best]
-    assert found["G-NMP"].overlapped_ns == pytest.approx(sum(one.overlapped_ns for one in best))
-    rank = sum(one.serial_ns for one in by_mapping["rank"])
-    assert found["RecNMP"].serial_ns < rank
-    # A unit for a DIMM of two ranks reads twice as long as two.
-    assert found["TensorDIMM"].serial_ns > sum(one.serial_ns for one in by_mapping["system"])
 
 
 def test_tensordimm_scales_with_its_dimms():
@@ -144,17 +107,6 @@ def test_gnnear_reads_at_the_rate_of_its_artifact():
     assert 64 / memory.random(4).ns == pytest.approx(18.07, rel=0.05)
 
 
-def test_gnmp_is_never_worse_than_either_of_its_mappings():
-    # Published: 1.46x on average over the state of the art before it, which the abstract does not name. Its
-    # choice of a mapping by the size of vectors is what is modelled.
-    graph, config = random_graph(4000, 60_000), load("grande_16")
-    for width in (16, 256):
-        found = named_priors(config, graph, [width], 128, ["G-NMP"])[0]
-        runs = Machine(config).layers(graph, [width])[0].priors
-        both = [one.serial_ns for one in runs if one.mapping in ("rank", "system")]
-        assert found.serial_ns == pytest.approx(min(both))
-
-
 def test_wrong_names_and_graphs_are_refused():
     config = load("grande_16")
     with pytest.raises(
@@ -178,6 +130,8 @@ def test_designs_are_what_their_papers_describe():
 
 
 def test_named_machines_are_their_parts():
+    # Of G-NMP, the choice of a mapping by the size of vectors is modelled. Its published gain is over a
+    # machine that the abstract does not name.
     graph, config, widths = random_graph(2000, 30_000), load("grande_16"), [48, 256]
     # One unit a DIMM: half the ranks.
     by_dimm = config.change(topology={"ranks_per_dimm": 1})

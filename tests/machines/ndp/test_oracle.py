@@ -20,6 +20,7 @@ from tests.machines.ndp.recurrence import finish
 # Every parameter is unlike the others, so that none can stand in for another, and small buffers make many
 # windows.
 ODD = {
+    "dram": {"faw": 41},
     "module": {
         "buffer_kib": 1.0,
         "lanes": 3,

@@ -32,11 +32,6 @@ def own(size=lambda topology: topology.ranks_per_channel, **methods):
     return "own"
 
 
-@pytest.fixture
-def graph():
-    return random_graph(600, 6000)
-
-
 @pytest.mark.parametrize("retile", ["rows", "index", "none"])
 def test_a_copy_of_a_mapping_takes_its_time(graph, retile):
     plan = NdpPlan(own(), retile=retile)

@@ -123,17 +123,6 @@ def test_figures_of_a_layer_follow_from_its_parts(retile):
     )
 
 
-def test_an_open_tiling_has_the_times_of_all_that_were_tried():
-    graph, machine = random_graph(600, 9000), Machine("grande_16")
-    tilings = layer_report(machine.layers(graph, [48, 48], NdpPlan(retile="adaptive"))[1]).figures[
-        "tilings_ms"
-    ]
-    assert len(tilings) == 3
-    for retile, ms in tilings.items():
-        alone = machine.layers(graph, [48, 48], NdpPlan(retile=retile))[1]
-        assert ms == pytest.approx(min(alone.candidates_ms().values()))
-
-
 def test_several_layers_together_are_their_sums():
     graph, machine = random_graph(3000, 60_000), Machine("grande_16")
     layers = machine.layers(graph, [16, 300, 300], NdpPlan())

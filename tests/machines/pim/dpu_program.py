@@ -76,6 +76,13 @@ class Build:
         return path
 
 
+def numbers(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
+    """Random numbers; whole ones are small."""
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    return rng.integers(-3, 4, shape).astype(dtype)
+
+
 @dataclasses.dataclass(frozen=True)
 class Slice:
     """A core's part of a graph: edges ordered by row, sources, and features; weights None means ones."""
@@ -99,6 +106,16 @@ class Slice:
         result = np.zeros((self.rows, self.x.shape[1]), dtype=kind)
         np.add.at(result, self.row, messages)
         return result
+
+    def check(self, found: np.ndarray, steps: int) -> None:
+        """Sums are exact, or within so many roundings of the sum of the messages' sizes."""
+        expected = self.expected(found.dtype)
+        if found.dtype.kind == "i":
+            assert np.array_equal(found, expected)
+            return
+        weight = None if self.weight is None else abs(self.weight)
+        sizes = dataclasses.replace(self, x=abs(self.x), weight=weight).expected(found.dtype)
+        assert bool((abs(found - expected) <= steps * np.finfo(found.dtype).eps * sizes).all())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from onehop import Graph
 from onehop.machines.base import AttentionSize
 from onehop.machines.pim import Machine, PimConfig, PimPlan
-from onehop.machines.pim.layout import layout
 from onehop.machines.pim.memory import cut_rule
+from onehop.machines.pim.scheme import layout
 from tests.machines.pim import naive
 
 

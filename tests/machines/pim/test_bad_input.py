@@ -17,36 +17,25 @@ MACHINE = Machine(small())
 GRAPH = HOSTILE["uniform"]
 
 
-@pytest.mark.parametrize(("sp", "ds"), [(3, 1), (3, 3), (1, 7)])
-def test_clusters_that_do_not_match_the_ranks(sp: int, ds: int) -> None:
-    with pytest.raises(ArgumentError, match=f"sp \\* ds = {sp} \\* {ds}"):
-        MACHINE.simulate(GRAPH, 16, PimPlan(sp=sp, ds=ds))
+@pytest.mark.parametrize(
+    ("plan", "width", "message"),
+    [
+        *(({"sp": sp, "ds": ds}, 16, rf"sp \* ds = {sp} \* {ds}") for sp, ds in ((3, 1), (3, 3), (1, 7))),
+        ({"sp": 4, "ds": 10}, 16, "9 clusters a rank"),
+        ({"scheme": "grande", "sp": 2, "ds": 2}, 16, "4 x 10"),
+        ({"sp": 4, "ds": 1, "tasklets": 1}, 1024, r"at most 2048.*at least 2"),
+        ({"sp": 1, "ds": 4, "tasklets": 25}, 16, "at most 24"),
+        ({"sp": 1, "ds": 4, "block_rounds": 5000}, 16, "4096"),
+    ],
+)
+def test_plans_that_the_machine_has_no_place_for(plan: dict, width: int, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        MACHINE.simulate(GRAPH, width, PimPlan(**plan), "int32")
 
 
-def test_more_clusters_than_cores_of_a_rank() -> None:
-    with pytest.raises(ArgumentError, match="9 clusters a rank"):
-        MACHINE.simulate(GRAPH, 16, PimPlan(sp=4, ds=10))
-
-
-def test_grande_needs_its_own_grid() -> None:
-    with pytest.raises(ArgumentError, match="4 x 10"):
-        MACHINE.simulate(GRAPH, 16, PimPlan(scheme="grande", sp=2, ds=2))
-    assert prior_art.grande(MACHINE.config).ds == 10
-
-
-def test_rows_longer_than_a_transfer() -> None:
-    with pytest.raises(ArgumentError, match=r"at most 2048.*at least 2"):
-        MACHINE.simulate(GRAPH, 1024, PimPlan(sp=4, ds=1, tasklets=1), "int32")
-
-
-def test_more_tasklets_than_threads() -> None:
-    with pytest.raises(ArgumentError, match="24"):
-        MACHINE.simulate(GRAPH, 16, PimPlan(sp=1, ds=4, tasklets=25))
-
-
-def test_too_many_blocks() -> None:
-    with pytest.raises(ArgumentError, match="4096"):
-        MACHINE.simulate(BalancedShapes(10, 10, 10), 16, PimPlan(sp=1, ds=4, block_rounds=5000))
+def test_grandes_grid_is_its_ranks_and_the_cores_of_the_largest() -> None:
+    plan = prior_art.grande(MACHINE.config)
+    assert (plan.sp, plan.ds) == (4, 10)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +46,6 @@ def test_too_many_blocks() -> None:
         {"ds": 1.5},
         {"format": "ell"},
         {"core_balance": "nnz"},
-        {"fold": "none"},
         {"reader_bytes": 33},
         {"reader_bytes": 2048},
         {"pipelined": 1},
@@ -65,6 +53,10 @@ def test_too_many_blocks() -> None:
         {"accumulator": "int128"},
         {"scheme": "other"},
         {"merge_threads": 0},
+        {"reader": "both"},
+        {"clear": "none"},
+        {"fold": "ring"},
+        {"hub_bytes": -1},
     ],
 )
 def test_bad_fields_of_plans(fields: dict) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.machines.pim.dpu_program import COMPILER, Build, Slice, padded_width, run
+from tests.machines.pim.dpu_program import COMPILER, Build, Slice, numbers, padded_width, run
 from tests.pairs import pairwise
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C compiler (cc)")
@@ -25,29 +25,14 @@ def slice_of(degrees: list[int], width: int, dtype: str, *, weighted: bool = Tru
     """Rows of these degrees, over 13 sources, so that edges repeat. Whole numbers are small."""
     rng = np.random.default_rng(seed)
     row = np.repeat(np.arange(len(degrees)), degrees)
-    nodes = 13
-    source = rng.integers(0, nodes, len(row))
-
-    def numbers(shape: tuple[int, ...]) -> np.ndarray:
-        if np.dtype(dtype).kind == "f":
-            return rng.standard_normal(shape).astype(dtype)
-        return rng.integers(-3, 4, shape).astype(dtype)
-
-    weight = numbers((len(row),)) if weighted else None
-    return Slice(len(degrees), row, source, numbers((nodes, width)), weight)
+    source = rng.integers(0, 13, len(row))
+    weight = numbers(rng, dtype, len(row)) if weighted else None
+    return Slice(len(degrees), row, source, numbers(rng, dtype, 13, width), weight)
 
 
 def check(folder: Path, build: Build, work: Slice, cuts: list[int] | None = None) -> None:
     found, _ = run(build.compile(folder), build, work, cuts)
-    expected = work.expected(build.sum_dtype)
-    if build.sum_dtype.kind == "i":
-        assert np.array_equal(found, expected)
-    else:
-        sizes = Slice(
-            work.rows, work.row, work.source, abs(work.x), None if work.weight is None else abs(work.weight)
-        )
-        bound = 40 * np.finfo(build.sum_dtype).eps * sizes.expected(build.sum_dtype)
-        assert bool((abs(found - expected) <= bound).all())
+    work.check(found, steps=40)
 
 
 SHAPES = {

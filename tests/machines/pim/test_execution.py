@@ -11,8 +11,9 @@ from torch import Tensor
 
 from onehop import Graph, MachineMemoryError
 from onehop.machines.pim import Machine, PimPlan, prior_art
+from tests.machines.ndp.graphs import random_graph
 from tests.machines.pim.graphs import HOSTILE
-from tests.machines.pim.machines import RANKS, small
+from tests.machines.pim.machines import RANKS, plans, small
 
 MACHINE = Machine(small())
 WHOLE = ("int8", "int16", "int32", "int64")
@@ -78,35 +79,26 @@ def test_prior_art_gives_scipys_sums(name: str) -> None:
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_any_plan_on_any_graph_gives_scipys_sums(data: st.DataObject) -> None:
-    sources, targets = data.draw(st.integers(1, 30)), data.draw(st.integers(1, 30))
-    count = data.draw(st.integers(0, 80))
-    generator = torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
-    edges = torch.stack(
-        [
-            torch.randint(sources, (count,), generator=generator),
-            torch.randint(targets, (count,), generator=generator),
-        ]
-    )
-    sp, ds = data.draw(st.sampled_from(GRIDS))
-    plan = PimPlan(
-        sp=sp,
-        ds=ds,
-        format=data.draw(st.sampled_from(["csr", "coo"])),
-        core_balance=data.draw(st.sampled_from(["row", "edge"])),
-        thread_balance=data.draw(st.sampled_from(["row", "edge"])),
-        column_cut=data.draw(st.sampled_from(["equal", "edge"])),
-        tasklets=data.draw(st.integers(1, 24)),
-        reader_bytes=data.draw(st.sampled_from([8, 32, 64])),
-        merge_order=data.draw(st.sampled_from(["block", "row"])),
-        unit_weights=data.draw(st.booleans()),
-        rounds=data.draw(st.integers(1, 3)),
-        block_rounds=data.draw(st.integers(1, 2)),
-    )
-    width, dtype = data.draw(st.integers(1, 20)), data.draw(st.sampled_from(DTYPES))
-    graph = Graph.from_edge_index(edges, size=(sources, targets))
-    check(graph, width, dtype, plan, weighted=data.draw(st.booleans()))
+@given(
+    size=st.tuples(st.integers(1, 30), st.integers(1, 30), st.integers(0, 80), st.integers(0, 99)),
+    plan=plans(
+        GRIDS,
+        most_tasklets=24,
+        reader_bytes=st.sampled_from([8, 32, 64]),
+        merge_order=st.sampled_from(["block", "row"]),
+        unit_weights=st.booleans(),
+        rounds=st.integers(1, 3),
+        block_rounds=st.integers(1, 2),
+    ),
+    width=st.integers(1, 20),
+    dtype=st.sampled_from(DTYPES),
+    weighted=st.booleans(),
+)
+def test_any_plan_on_any_graph_gives_scipys_sums(
+    size: tuple[int, int, int, int], plan: PimPlan, width: int, dtype: str, weighted: bool
+) -> None:
+    sources, targets, edges, seed = size
+    check(random_graph(targets, edges, seed, sources), width, dtype, plan, weighted)
 
 
 def test_same_bits_for_any_number_of_threads() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from onehop import ConfigurationError
 from onehop.machines.pim import Machine, PimPlan, load, upmem_v1a
-from tests.machines.pim.dpu_program import C_TYPES, COMPILER, FLAGS, SOURCES, Build, Slice
+from tests.machines.pim.dpu_program import C_TYPES, COMPILER, FLAGS, SOURCES, Build, Slice, numbers
 from tests.machines.pim.graphs import HOSTILE
 from tests.pairs import pairwise
 
@@ -58,14 +58,8 @@ def problem(work: Slice, dtype: str) -> bytes:
 def work_of(name: str, dtype: str, width: int, *, weighted: bool) -> Slice:
     graph, rng = HOSTILE[name], np.random.default_rng(1)
     row = np.repeat(np.arange(graph.num_dst), np.diff(graph.rowptr.numpy()))
-
-    def numbers(*shape: int) -> np.ndarray:
-        if np.dtype(dtype).kind == "f":
-            return rng.standard_normal(shape).astype(dtype)
-        return rng.integers(-3, 4, shape).astype(dtype)
-
-    x = numbers(graph.num_src, width)
-    weight = numbers(graph.num_edges) if weighted else None
+    x = numbers(rng, dtype, graph.num_src, width)
+    weight = numbers(rng, dtype, graph.num_edges) if weighted else None
     return Slice(graph.num_dst, row, graph.col.numpy(), x, weight)
 
 
@@ -83,17 +77,7 @@ def test_sums_are_those_of_the_twin(folder: Path, name: str, feature: str, sums:
     assert [name for name in times if name.endswith("_ns")] == [f"{phase}_ns" for phase in phases]
     assert (times["cores"], times["kernel_ns"]) == (str(CORES), "5000")
     found = np.frombuffer((folder / "out").read_bytes(), build.sum_dtype).reshape(work.rows, 5)
-    wide = np.zeros((work.rows, 5))
-    sizes = np.zeros((work.rows, 5))
-    for edge, (row, source) in enumerate(zip(work.row, work.source, strict=True)):
-        message = work.x[source].astype(np.float64)
-        message = message if work.weight is None else message * float(work.weight[edge])
-        wide[row] += message
-        sizes[row] += abs(message)
-    if build.sum_dtype.kind == "i":
-        assert np.array_equal(found, wide)
-    else:
-        assert bool((abs(found - wide) <= 400 * np.finfo(build.sum_dtype).eps * sizes).all())
+    work.check(found, steps=400)
 
 
 @pytest.mark.parametrize("grid", [(1, 1), (1, 2), (2, 1), (2, 2), (4, 1), (1, 4)], ids=str)

@@ -2,41 +2,77 @@
 
 from itertools import product
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings, strategies as st
 
-from onehop import Graph
+from onehop import ArgumentError, Graph
 from onehop.machines.pim import Machine, PimPlan
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.layout import layout
 from onehop.machines.pim.memory import cut_rule
-from onehop.machines.pim.shapes import CutRule
+from onehop.machines.pim.scheme import layout
+from onehop.machines.pim.shapes import CutRule, edge_bounds, equal_bounds
 from tests.machines.pim import naive
 from tests.machines.pim.graphs import HOSTILE
-from tests.machines.pim.machines import small
+from tests.machines.pim.machines import plans, small
 from tests.pairs import pairwise
 
 MACHINE = Machine(small())
 
 
-@pairwise(
-    name=["hub", "empty rows", "fewer rows than cores", "bipartite", "multi-edges"],
-    sizes=[(1, 1, 1), (9, 4, 2), (3, 7, 8)],
-)
+def assert_span(found: np.ndarray, numbers: range | list[int]) -> None:
+    """Two positions are the begin and the end of consecutive numbers, or equal where there are none."""
+    begin, end = found.tolist()
+    assert end - begin == len(numbers)
+    assert not numbers or (begin, end) == (numbers[0], numbers[-1] + 1)
+
+
+@pairwise(name=HOSTILE, sizes=[(1, 1, 1), (9, 4, 2), (3, 7, 8)], cut=["equal", "edge"])
 @pytest.mark.parametrize(("coo", "by_core", "by_thread"), [*product((False, True), repeat=3)])
 def test_every_piece_is_the_one_of_the_rules(
-    name: str, sizes: tuple[int, int, int], coo: bool, by_core: bool, by_thread: bool
+    name: str, sizes: tuple[int, int, int], cut: str, coo: bool, by_core: bool, by_thread: bool
 ) -> None:
     cores, tasklets, granule = sizes
     rule, graph = CutRule(cores, tasklets, coo, by_core, by_thread, granule), HOSTILE[name]
     shapes = GraphShapes(graph)
-    bounds = shapes.bounds(2, "edge").tolist()
-    counts = shapes.counts(2, "edge", rule)
-    for number, part in enumerate(naive.parts(graph, bounds)):
-        cores = [tasklets for _, tasklets in naive.cut(part, rule)]
-        assert counts.edges[number].tolist() == [[len(t.edges) for t in core] for core in cores]
-        assert counts.rows[number].tolist() == [[len(t.rows) for t in core] for core in cores]
-        assert counts.filled[number].tolist() == [[naive.filled(part, t) for t in core] for core in cores]
+    cuts, counts = shapes.cuts(2, cut, rule), shapes.counts(2, cut, rule)
+    for number, part in enumerate(naive.parts(graph, shapes.bounds(2, cut).tolist())):
+        for core, (own, pieces) in enumerate(naive.cut(part, rule)):
+            assert_span(cuts.core_rows[number, :, core], own.rows)
+            for tasklet, piece in enumerate(pieces):
+                assert_span(cuts.tasklets[number, :2, core, tasklet], piece.edges)
+                assert_span(cuts.tasklets[number, 2:4, core, tasklet], piece.rows)
+                each = [of[number, core, tasklet] for of in (counts.edges, counts.rows, counts.filled)]
+                assert each == [len(piece.edges), len(piece.rows), naive.filled(part, piece)]
+
+
+def test_greedy_edges_close_a_core_at_its_share_and_carry_nothing_over() -> None:
+    target = torch.repeat_interleave(torch.arange(6), torch.tensor([3, 3, 3, 1, 1, 1]))
+    graph = Graph.from_edge_index(torch.stack([torch.zeros_like(target), target]), 6)
+    counts = GraphShapes(graph).counts(1, "equal", CutRule(3, 1, False, True, False, 1))
+    # A share is 4 edges: two rows reach it, then two more, and the rest is the last core's.
+    assert counts.core_edges.tolist() == [[6, 4, 2]]
+
+
+def test_bounds_cover_all_columns() -> None:
+    assert equal_bounds(10, 4).tolist() == [0, 3, 6, 9, 10]
+    assert equal_bounds(2, 4).tolist() == [0, 1, 2, 2, 2]
+    assert equal_bounds(0, 2).tolist() == [0, 0, 0]
+
+
+def test_more_parts_than_any_machine_has_are_refused() -> None:
+    for bounds in (lambda: equal_bounds(10_000, 4097), lambda: edge_bounds(np.ones(10_000, np.int64), 4097)):
+        with pytest.raises(ArgumentError, match=r"sp \* block_rounds must be at most 4096, got 4097"):
+            bounds()
+
+
+def test_edge_bounds_balance_edges() -> None:
+    degrees = np.array([100, 1, 1, 1, 1, 96])
+    assert edge_bounds(degrees, 2).tolist() == [0, 1, 6]
+    even = np.ones(100, dtype=np.int64)
+    assert edge_bounds(even, 4).tolist() == [0, 25, 50, 75, 100]
+    assert edge_bounds(np.zeros(5, dtype=np.int64), 2)[-1] == 5
 
 
 @pytest.mark.parametrize("hubs", [1, 3, 1000])
@@ -79,20 +115,13 @@ def bytes_of(graph: Graph, plan: PimPlan, width: int) -> dict[str, int]:
 
 
 @settings(max_examples=25, deadline=None)
-@given(data=st.data())
-def test_bytes_are_those_of_the_twin(data: st.DataObject) -> None:
-    graph = HOSTILE[data.draw(st.sampled_from(["hub", "empty rows", "bipartite", "no edges"]))]
-    sp, ds = data.draw(st.sampled_from([(1, 4), (2, 2), (4, 1), (2, 4), (1, 2), (1, 1)]))
-    plan = PimPlan(
-        sp=sp,
-        ds=ds,
-        format=data.draw(st.sampled_from(["csr", "coo"])),
-        core_balance=data.draw(st.sampled_from(["row", "edge"])),
-        thread_balance=data.draw(st.sampled_from(["row", "edge"])),
-        column_cut=data.draw(st.sampled_from(["equal", "edge"])),
-        tasklets=data.draw(st.integers(1, 5)),
-    )
-    width = data.draw(st.integers(1, 9))
+@given(
+    name=st.sampled_from(["hub", "empty rows", "bipartite", "no edges"]),
+    plan=plans([(1, 4), (2, 2), (4, 1), (2, 4), (1, 2), (1, 1)], most_tasklets=5),
+    width=st.integers(1, 9),
+)
+def test_bytes_are_those_of_the_twin(name: str, plan: PimPlan, width: int) -> None:
+    graph = HOSTILE[name]
     expected, moved = bytes_of(graph, plan, width), MACHINE.simulate(graph, width, plan, "int32").bytes
     arguments = 4 * (8 + 2 * plan.tasklets) * MACHINE.config.cores
     assert moved["broadcast"] + moved["send"] - arguments == expected["features"]

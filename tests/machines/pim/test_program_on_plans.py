@@ -8,9 +8,8 @@ import torch
 
 from onehop import Graph
 from onehop.machines.pim import Machine, PimPlan
-from onehop.machines.pim.layout import layout
 from onehop.machines.pim.memory import cut_rule
-from onehop.machines.pim.scheme import Cluster
+from onehop.machines.pim.scheme import Cluster, layout
 from tests.machines.pim.dpu_program import COMPILER, Build, Slice, run
 from tests.machines.pim.graphs import HOSTILE
 from tests.machines.pim.machines import small

@@ -41,23 +41,6 @@ def test_fixed_keys_survive_json(tmp_path: Path) -> None:
     assert read["prepare_ms"] == pytest.approx(found.prepare_ns * 1e-6, rel=1e-9)
 
 
-def test_features_are_delivered_to_every_core_that_needs_them() -> None:
-    """P / sp * N * H * b in total: each core gets its part's rows of its slice."""
-    moved = report(PimPlan(sp=1, ds=4), width=16).bytes
-    assert moved["broadcast"] == CORES * 100 * 4 * 4
-    # Two columns of int32 are 8 bytes; one is filled up to two.
-    assert report(PimPlan(sp=1, ds=4), width=4).bytes["broadcast"] == CORES * 100 * 2 * 4
-
-
-def test_results_are_retrieved_in_blocks_of_the_fullest_core() -> None:
-    plan = PimPlan(sp=1, ds=4, core_balance="row")
-    # 100 rows over 9 or 10 cores: 12 or 10 rows at most.
-    moved = report(plan, width=16).bytes
-    assert moved["retrieve"] == 10 * 10 * 16 + 3 * 9 * 12 * 16
-    # All that was returned beyond 100 rows in each of four slices is padding.
-    assert moved["padding"] == moved["retrieve"] - 4 * 100 * 16
-
-
 def test_edge_balance_retrieves_more_and_computes_less_on_a_hub() -> None:
     hub = HOSTILE["hub"]
     by_row, by_edge = (

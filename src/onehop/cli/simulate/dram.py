@@ -28,11 +28,10 @@ from onehop.machines.dram import (
     read_trace,
     write_trace,
 )
-from onehop.machines.dram.access import OPERATIONS, PATTERNS
 from onehop.machines.dram.command import REFRESHES, SCHEDULERS
 from onehop.machines.dram.layout import NAMES
 from onehop.machines.dram.memory import LEVELS
-from onehop.machines.dram.requests import vector_reads
+from onehop.machines.dram.requests import OPERATIONS, PATTERNS, vector_reads
 from onehop.machines.dram.timeline import timeline
 from onehop.machines.dram.trace import FORMATS
 from onehop.tables import Column, Table

@@ -32,8 +32,8 @@ from onehop.machines.pim import (
     tune,
 )
 from onehop.machines.pim.combination import KINDS
-from onehop.machines.pim.layout import layout, suitable_grids
 from onehop.machines.pim.numbers import TORCH_TYPES
+from onehop.machines.pim.scheme import layout, suitable_grids
 from onehop.machines.pim.shapes import Shapes
 from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import TOGETHER, varied

@@ -37,13 +37,7 @@ def included(package: str, folder: str) -> list[str]:
 
 
 def opened(source: str | Path, package: str, folder: str, what: str) -> tuple[str, Path | None]:
-    """The text of an included machine, or of a TOML file with the folder that it is in.
-
-    Args:
-        source: The machine's name, or the file.
-        package: Has the machines that are included.
-        folder: Their folder in it.
-        what: What errors call the machine.
+    """The text of an included machine (a name), or of a TOML file with the folder that it is in.
 
     Raises:
         ConfigurationError: No machine of that name and no such file, or the file is no text.
@@ -61,13 +55,7 @@ def opened(source: str | Path, package: str, folder: str, what: str) -> tuple[st
 def document_of(
     text: str, where: str = "machine", error: type[OnehopError] = ConfigurationError
 ) -> dict[str, Any]:
-    """The keys of a TOML text.
-
-    Args:
-        text: The text.
-        where: What errors call it.
-        error: The kind of errors.
-    """
+    """The keys of a TOML text, which errors of this kind call ``where``."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:

@@ -114,16 +114,10 @@ class Report:
 
 
 def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str, path: str | Path) -> None:
-    """Draws a stacked bar of phases for each run.
-
-    Args:
-        bars: The nanoseconds of each phase, by the label of the bar.
-        title: Of the picture.
-        where: The machine, for the title.
-        path: A PNG, PDF or SVG file.
+    """Draws a stacked bar of phases, in nanoseconds, for each run by its label; ``where`` is the machine.
 
     Raises:
-        ArgumentError: There are no bars, or the name ends in something else.
+        ArgumentError: There are no bars, or the name ends in something else than .png, .pdf or .svg.
         ConfigurationError: matplotlib is not installed.
         StorageError: The file cannot be written.
     """
@@ -150,12 +144,7 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
 
 
 def times_table(runs: Mapping[str, Mapping[str, float]], phases: Sequence[str]) -> Table:
-    """A line for each run, with the milliseconds of every phase, and their sum.
-
-    Args:
-        runs: Milliseconds by phase, by the run's name.
-        phases: The phases that have a column.
-    """
+    """A line for each run, with the milliseconds of every one of these phases, and their sum."""
     columns = (
         Column("ms", lambda run: run[0] or "(no layer)", left=True),
         *(Column(name, partial(_of_phase, name), "{:.4g}") for name in phases),

@@ -3,7 +3,6 @@
 ``Memory(preset("DDR5_4800AN"), ranks=1).gbps(Access("random", run_bytes=256))``.
 """
 
-from onehop.machines.dram.access import Access
 from onehop.machines.dram.command import Command, CommandLog, CommandRun
 from onehop.machines.dram.command_file import check_commands, write_commands
 from onehop.machines.dram.device import Dram, Energy, Organisation, Timing
@@ -12,7 +11,7 @@ from onehop.machines.dram.limits import Limits
 from onehop.machines.dram.memory import Memory
 from onehop.machines.dram.presets import PRESETS, from_toml, load, preset, to_toml
 from onehop.machines.dram.report import DramReport
-from onehop.machines.dram.requests import Requests
+from onehop.machines.dram.requests import Access, Requests
 from onehop.machines.dram.rules import Rule, Violation, check, rules
 from onehop.machines.dram.trace import read_trace, write_trace
 

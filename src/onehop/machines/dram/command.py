@@ -14,6 +14,7 @@ from onehop.machines.dram.requests import Requests
 from onehop.machines.native import extension
 
 COMMANDS = ("ACT", "PRE", "PREA", "RD", "WR", "REF", "REFSB", "ACT2", "RDA", "WRA")
+READS, WRITES = ("RD", "RDA"), ("WR", "WRA")
 REFRESHES = ("none", "all_bank", "same_bank")
 
 
@@ -125,15 +126,8 @@ class Controller:
 def serve(dram: Dram, layout: Layout, requests: Requests, controller: Controller, log: bool) -> CommandRun:
     """Serves requests in the given order; one arrives a clock while its queue has room.
 
-    Args:
-        dram: The device.
-        layout: The address layout; it fixes the number of ranks.
-        requests: What to read and write.
-        controller: The controller.
-        log: Whether to record every command.
-
     Raises:
-        ArgumentError: A burst lies outside the ranks.
+        ArgumentError: A burst lies outside the ranks, whose number the layout fixes.
     """
     requests.check(layout)
     timing = np.array(astuple(dram.timing.in_full()), dtype=np.int64)

@@ -13,16 +13,15 @@ bank group, bank, row, burst of the row, type (0 read, 1 write) and source; -1 w
 line names the fields.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
-from onehop.machines.dram.command import COMMANDS, CommandRun
+from onehop.machines.dram.command import COMMANDS, READS, WRITES, CommandRun
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.memory import Memory
 from onehop.storage import write_whole
@@ -33,30 +32,86 @@ _MOST_REQUESTS = 10_000_000
 _CHARACTERS = 85
 # Commands that are formatted at a time.
 _CHUNK = 1 << 16
-_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
+Table = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
 class _Form:
-    """A form of commands as text.
+    """A form of commands as text; subclasses state what differs.
 
     Attributes:
         program: The program that it comes from.
         head: Text before the commands.
         last: Text after the commands, with the ``cycles`` of the run.
-        names: Returns its names of a device's commands where they differ from ours; empty: it has no line.
-        places: Returns the fields after the command's name, each [N], of commands, [N, 7] as in a log.
         ends: The ends of the lines of a command; those of others are under "".
-        refuse: Returns why it cannot say a memory's commands; empty where it can.
     """
 
     program: str
-    head: str
-    last: str
-    names: Callable[[Dram], dict[str, str]]
-    places: Callable[[NDArray[np.int64], Dram], tuple[NDArray[np.int64], ...]]
-    ends: dict[str, str]
-    refuse: Callable[[Memory], str]
+    head = last = ""
+    ends: ClassVar[Mapping[str, str]]
+
+    def names(self, dram: Dram) -> dict[str, str]:
+        """Names of a device's commands where they differ from ours; empty: the command has no line."""
+        raise NotImplementedError
+
+    def places(self, table: Table, dram: Dram) -> tuple[NDArray[np.int64], ...]:
+        """The fields after the command's name, each [N], of commands, [N, 7] as in a log."""
+        raise NotImplementedError
+
+    def refuse(self, memory: Memory) -> str:
+        """Return why it cannot say a memory's commands; empty where it can."""
+        raise NotImplementedError
+
+
+class _DramPower(_Form):
+    program, last = "DRAMPower", "{cycles},END,0,0,0,0,0\n"
+    ends: ClassVar[Mapping[str, str]] = {"": "", **dict.fromkeys((*READS, *WRITES), ",")}
+
+    def names(self, dram: Dram) -> dict[str, str]:
+        one_bank = dram.organisation.refresh_set == 1
+        return {"REF": "REFA", "REFSB": "REFB" if one_bank else "REFSB", "ACT2": ""}
+
+    def places(self, table: Table, dram: Dram) -> tuple[NDArray[np.int64], ...]:
+        rank, group, bank, row, column = np.maximum(table[:, 2:], 0).T
+        transfers = dram.timing.bl * dram.organisation.transfers_per_clock
+        return rank, group, group * dram.organisation.banks_per_group + bank, row, column * transfers
+
+    def refuse(self, memory: Memory) -> str:
+        if memory.dram.timing.command_buses == 1:
+            return ""
+        return (
+            "DRAMPower knows devices with one command bus (DDR4, DDR5, LPDDR4, LPDDR5), and "
+            f"{memory.dram.name} has two; write Ramulator's form, to a file that ends in .trace"
+        )
+
+
+class _Ramulator(_Form):
+    program = "Ramulator 2.1"
+    head = "clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source\n"
+    ends: ClassVar[Mapping[str, str]] = {
+        "": ",-1,-1",
+        **dict.fromkeys(READS, ",0,-1"),
+        **dict.fromkeys(WRITES, ",1,-1"),
+    }
+
+    def names(self, dram: Dram) -> dict[str, str]:
+        act = "ACT1" if dram.timing.aad else "ACT"
+        return {"ACT": act, "PRE": "PREpb", "PREA": "PREab", "REF": "REFab", "REFSB": "REFpb"}
+
+    def places(self, table: Table, dram: Dram) -> tuple[NDArray[np.int64], ...]:
+        return (np.zeros(len(table), dtype=np.int64), *table[:, 2:].T)
+
+    def refuse(self, memory: Memory) -> str:
+        same_bank = memory.refresh and memory.refresh_mode == "same_bank"
+        if not same_bank or memory.dram.organisation.refresh_set == 1:
+            return ""
+        return (
+            "Ramulator 2.1 has no refresh of the same bank of every bank group, which "
+            f"{memory.dram.name} sends; refresh all banks at once, or write DRAMPower's form, to a file that "
+            "ends in .csv"
+        )
+
+
+_FORMS: dict[str, _Form] = {".csv": _DramPower(), ".trace": _Ramulator()}
 
 
 def check_commands(path: str | Path, memory: Memory, requests: int) -> None:
@@ -142,65 +197,3 @@ def _form(path: str | Path) -> _Form:
         known = " or ".join(f"{name} ({form.program})" for name, form in _FORMS.items())
         raise ArgumentError(f"commands: expected the name of a file that ends in {known}, got {path}.")
     return _FORMS[ending]
-
-
-def _drampower_names(dram: Dram) -> dict[str, str]:
-    one_bank = dram.organisation.refresh_set == 1
-    return {"REF": "REFA", "REFSB": "REFB" if one_bank else "REFSB", "ACT2": ""}
-
-
-def _drampower_places(table: NDArray[np.int64], dram: Dram) -> tuple[NDArray[np.int64], ...]:
-    rank, group, bank, row, column = np.maximum(table[:, 2:], 0).T
-    transfers = dram.timing.bl * dram.organisation.transfers_per_clock
-    return rank, group, group * dram.organisation.banks_per_group + bank, row, column * transfers
-
-
-def _drampower_lacks(memory: Memory) -> str:
-    if memory.dram.timing.command_buses == 1:
-        return ""
-    return (
-        "DRAMPower knows devices with one command bus (DDR4, DDR5, LPDDR4, LPDDR5), and "
-        f"{memory.dram.name} has two; write Ramulator's form, to a file that ends in .trace"
-    )
-
-
-def _ramulator_names(dram: Dram) -> dict[str, str]:
-    act = "ACT1" if dram.timing.aad else "ACT"
-    return {"ACT": act, "PRE": "PREpb", "PREA": "PREab", "REF": "REFab", "REFSB": "REFpb"}
-
-
-def _ramulator_places(table: NDArray[np.int64], _dram: Dram) -> tuple[NDArray[np.int64], ...]:
-    return (np.zeros(len(table), dtype=np.int64), *table[:, 2:].T)
-
-
-def _ramulator_lacks(memory: Memory) -> str:
-    same_bank = memory.refresh and memory.refresh_mode == "same_bank"
-    if not same_bank or memory.dram.organisation.refresh_set == 1:
-        return ""
-    return (
-        "Ramulator 2.1 has no refresh of the same bank of every bank group, which "
-        f"{memory.dram.name} sends; refresh all banks at once, or write DRAMPower's form, to a file that "
-        "ends in .csv"
-    )
-
-
-_FORMS = {
-    ".csv": _Form(
-        program="DRAMPower",
-        head="",
-        last="{cycles},END,0,0,0,0,0\n",
-        names=_drampower_names,
-        places=_drampower_places,
-        ends={"": "", **dict.fromkeys((*_READS, *_WRITES), ",")},
-        refuse=_drampower_lacks,
-    ),
-    ".trace": _Form(
-        program="Ramulator 2.1",
-        head="clock,command,Channel,Rank,BankGroup,Bank,Row,Column,type,source\n",
-        last="",
-        names=_ramulator_names,
-        places=_ramulator_places,
-        ends={"": ",-1,-1", **dict.fromkeys(_READS, ",0,-1"), **dict.fromkeys(_WRITES, ",1,-1")},
-        refuse=_ramulator_lacks,
-    ),
-}

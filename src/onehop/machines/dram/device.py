@@ -45,7 +45,6 @@ class Organisation:
     refresh_set: int = 1
 
     def __post_init__(self) -> None:
-        """Checks every field."""
         check(self, "organisation", ArgumentError)
         for name in ("bank_groups", "banks_per_group", "rows", "row_bursts", "burst_bytes"):
             value = getattr(self, name)
@@ -239,7 +238,6 @@ class Energy:
     closed_mw: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks every field."""
         check(self, "energy", ArgumentError, least=dict.fromkeys(_ENERGIES, 0))
         if self.closed_mw > self.standby_mw:
             raise ArgumentError(

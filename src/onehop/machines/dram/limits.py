@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onehop.machines.dram.access import Access
 from onehop.machines.dram.device import Dram, Organisation, Timing
 from onehop.machines.dram.layout import Layout
+from onehop.machines.dram.requests import Access
 
 # Sampled start addresses at which a run's rows are counted: enough for an average over runs that are not
 # aligned to rows.
@@ -86,16 +86,7 @@ class _Shape:
 
 
 def limits(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> Limits:
-    """The limits of endless traffic with open pages and refreshes of all banks.
-
-    Args:
-        dram: The device.
-        access: The traffic.
-        layout: How bursts lie in the ranks.
-        ranks: Ranks behind the bus.
-        queue: Requests that the controller chooses among.
-        refresh: Whether the ranks are refreshed.
-    """
+    """The limits of endless traffic with open pages and refreshes of all banks."""
     timing = dram.timing
     shape = _shape(dram.organisation, access, layout, queue)
     ccd = timing.ccd_l_wr if access.op == "write" else timing.ccd_l

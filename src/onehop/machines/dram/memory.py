@@ -9,14 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check, check_integer
-from onehop.machines.dram.access import OPERATIONS, Access
+from onehop.machines.common.checks import check, check_choice, check_integer
 from onehop.machines.dram.command import REFRESHES, SCHEDULERS, CommandRun, Controller, serve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for
 from onehop.machines.dram.limits import Limits, limits, lost_to_refresh
 from onehop.machines.dram.report import CommandCounts, DramReport, report
-from onehop.machines.dram.requests import Requests, generate
+from onehop.machines.dram.requests import OPERATIONS, Access, Requests, generate
 
 LEVELS = ("command", "curve")
 # Requests of a command-level run that represents endless traffic: some hundred refreshes.
@@ -48,14 +47,7 @@ class BurstCost:
         return cls(*(count / bursts for count in each))
 
     def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
-        """Counts for a number of bursts.
-
-        Args:
-            bursts: Number of bursts.
-            op: ``read`` or ``write``.
-            refi: Clocks between refreshes.
-            refreshed_ranks: Ranks that are refreshed.
-        """
+        """Counts for a number of bursts; ``refreshed_ranks`` are refreshed every ``refi`` clocks."""
         cycles = round(bursts * self.cycles)
         activations = min(bursts, round(bursts * self.activations))
         misses = min(activations, round(bursts * self.misses))
@@ -123,19 +115,12 @@ class Memory:
     close_after: int = 0
 
     def __post_init__(self) -> None:
-        """Checks every field."""
         if not isinstance(self.dram, Dram):
             raise ArgumentError(f'dram: expected a Dram, as preset("DDR5_4800AN"), got {self.dram!r}.')
         layout_for(self.layout, self.dram.organisation, self.ranks)
         check(self, error=ArgumentError, least={"close_after": 0}, most=_MOST)
-        if self.scheduler not in SCHEDULERS:
-            raise ArgumentError(
-                f"scheduler: expected one of {', '.join(SCHEDULERS)}, got {self.scheduler!r}."
-            )
-        if self.refresh_mode not in REFRESHES[1:]:
-            raise ArgumentError(
-                f"refresh_mode: expected one of {', '.join(REFRESHES[1:])}, got {self.refresh_mode!r}."
-            )
+        check_choice("scheduler", self.scheduler, SCHEDULERS)
+        check_choice("refresh_mode", self.refresh_mode, REFRESHES[1:])
         if self.refresh_mode == "same_bank" and not self.dram.timing.rfc_sb:
             raise ArgumentError(
                 f"refresh_mode: {self.dram.name} has no same-bank refresh; give the device timing.rfc_sb and "
@@ -331,8 +316,7 @@ def check_level(level: str) -> None:
             "level: the closed form is no level of simulation but an explanation of what binds "
             "(Memory.limits, and a line of onehop simulate dram); take command or curve."
         )
-    if level not in LEVELS:
-        raise ArgumentError(f"level: expected one of {', '.join(LEVELS)}, got {level!r}.")
+    check_choice("level", level, LEVELS)
 
 
 @lru_cache(maxsize=1024)

@@ -1,7 +1,7 @@
 """The report of a run of the memory."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 from onehop.errors import ArgumentError
 from onehop.machines.dram.device import Dram
@@ -9,19 +9,12 @@ from onehop.machines.dram.device import Dram
 
 @dataclass(frozen=True, slots=True)
 class CommandCounts:
-    """Counts of a run, in commands and clocks.
+    """Counts of a run, in commands and clocks; those that :class:`DramReport` repeats are described there.
 
     Attributes:
         cycles: Clocks, of the device's ``clock_ps``, until the last data were transferred.
         reads: Bursts read.
         writes: Bursts written.
-        row_hits: Requests that found their row open.
-        row_misses: Requests that found their bank closed.
-        row_conflicts: Requests that found another row open.
-        activations: ACT commands.
-        refreshes: REF commands, over all ranks.
-        forwarded: Reads that a waiting write to the same burst answered.
-        coalesced: Writes that a waiting write to the same burst absorbed.
         read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 where it is
             not known.
         open_clocks: Clocks in which a row is open, summed over the banks of all ranks.
@@ -106,40 +99,26 @@ class DramReport:
 
 
 def report(dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_share: float) -> DramReport:
-    """A report from counts.
-
-    Args:
-        dram: The device.
-        level: The level that produced the counts.
-        ranks: Ranks behind the bus.
-        counts: The counts.
-        refreshed_share: Share of a rank's banks that one refresh takes.
-    """
+    """A report from counts that a level produced; ``refreshed_share`` of a rank's banks take one refresh."""
     served = counts.reads + counts.writes
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
     gbps = served * dram.organisation.burst_bytes / time_ns if time_ns else 0.0
     energy = energy_by_command(dram, ranks, counts, refreshed_share)
     latency = counts.read_latency_cycles / max(1, counts.reads) * dram.timing.clock_ps / 1000.0
+    shared = {entry.name for entry in fields(CommandCounts)} & {entry.name for entry in fields(DramReport)}
     return DramReport(
         level=level,
         dram=dram.name,
         ranks=ranks,
-        cycles=counts.cycles,
         served=served,
         time_ns=time_ns,
         gbps=gbps,
         percent_of_peak=100.0 * gbps / dram.peak_gbps,
-        row_hits=counts.row_hits,
-        row_misses=counts.row_misses,
-        row_conflicts=counts.row_conflicts,
-        activations=counts.activations,
-        refreshes=counts.refreshes,
-        forwarded=counts.forwarded,
-        coalesced=counts.coalesced,
         mean_read_latency_ns=latency or None,
         energy_nj=sum(energy.values()),
         energy=energy,
         energy_source=dram.energy.source,
+        **{name: getattr(counts, name) for name in shared},
     )
 
 

@@ -1,4 +1,4 @@
-"""Requests in order of arrival: of a kind of traffic, of a graph's feature vectors, or given by the user."""
+"""Traffic: its kinds, and requests in order of arrival, of a kind, of a graph's vectors, or a user's."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,54 @@ from numpy.typing import NDArray
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.machines.common.checks import check_integer
-from onehop.machines.dram.access import Access
+from onehop.machines.common.checks import check_choice, check_integer
 from onehop.machines.dram.device import Dram, Organisation
 from onehop.machines.dram.layout import Layout
 
+PATTERNS = ("random", "sequential")
+OPERATIONS = ("read", "write")
 _ELEMENT_BYTES = 4  # float32
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A kind of traffic.
+
+    Attributes:
+        pattern: ``random``: runs that start at uniformly random multiples of their length. ``sequential``:
+            burst after burst from address 0.
+        run_bytes: Contiguous bytes of a random run; partial bursts are moved as whole ones. Ignored for
+            sequential traffic.
+        op: ``read`` or ``write``.
+        span_bytes: Size of the address range, starting at 0, in which random runs lie; at least one run. None
+            means anywhere. In a small range, rows are found open that chance alone would have closed.
+        write_share: Share of the runs that are written, drawn at random, of sequential traffic of the bursts;
+            the others are read. None: all are as ``op`` says. Mixed traffic is of the command level alone.
+    """
+
+    pattern: str = "random"
+    run_bytes: int = 64
+    op: str = "read"
+    span_bytes: int | None = None
+    write_share: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("pattern", self.pattern, PATTERNS)
+        check_choice("op", self.op, OPERATIONS)
+        check_integer("run_bytes", self.run_bytes)
+        if self.span_bytes is not None and (type(self.span_bytes) is not int or self.span_bytes < 1):
+            raise ArgumentError(
+                f"span_bytes: expected None or an integer of at least 1, got {self.span_bytes!r}."
+            )
+
+        share = self.write_share
+        is_number = isinstance(share, int | float) and not isinstance(share, bool)
+        if share is not None and not (is_number and 0 <= share <= 1):
+            raise ArgumentError(f"write_share: expected None or a number from 0 to 1, got {share!r}.")
+
+    def run_bursts(self, organisation: Organisation) -> int:
+        """Bursts of a run."""
+        return -(-self.run_bytes // organisation.burst_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,14 +103,7 @@ class Requests:
 
 
 def generate(access: Access, organisation: Organisation, layout: Layout, count: int, seed: int) -> Requests:
-    """Generates requests of a kind of traffic.
-
-    Args:
-        access: The traffic.
-        organisation: Of the ranks.
-        layout: Fixes the number of bursts.
-        count: Requests; the last run is truncated if they do not divide evenly.
-        seed: Seed of the addresses of random runs.
+    """Generates ``count`` requests of a kind of traffic; where runs do not divide it, the last is truncated.
 
     Raises:
         ArgumentError: A run is longer than the ranks hold.
@@ -95,15 +130,9 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
 
 
 def vector_reads(graph: Graph, width: int, dram: Dram, most: int) -> Requests:
-    """Reads of the source's vector of every edge, target by target.
+    """Reads of the source's vector of every edge, target by target: the first ``most`` bursts.
 
-    Vectors are stored in the order of their numbers, and each begins at a burst.
-
-    Args:
-        graph: The graph.
-        width: Columns of the vectors, of 4 bytes each.
-        dram: The device, whose bursts are read.
-        most: Bursts at most: the first ones.
+    Vectors are stored in the order of their numbers, and each begins at a burst; columns have 4 bytes.
 
     Raises:
         ArgumentError: The width or the number is not a positive integer, or the graph has no edges.

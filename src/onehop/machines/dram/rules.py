@@ -8,13 +8,12 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from onehop.machines.dram.command import Command
+from onehop.machines.dram.command import READS, WRITES, Command
 from onehop.machines.dram.device import Dram, Timing
 
 # The scopes of a rule: the places that its two commands share.
 SCOPES = ("bus", "rank", "other_rank", "bank_group", "bank")
-_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
-_COLUMN = (*_READS, *_WRITES)
+_COLUMN = (*READS, *WRITES)
 _ROW = ("ACT", "ACT2", "PRE", "PREA", "REF", "REFSB")
 _ALL = (*_COLUMN, *_ROW)
 
@@ -67,19 +66,19 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
     read_data, written = t.cl + t.bl, t.cwl + t.bl
     counted = ("ACT", "REFSB") if t.faw_refsb else ("ACT",)
     nominal: tuple[Rule, ...] = (
-        Rule("BL", "bus", _READS, _READS, t.bl),
-        Rule("BL", "bus", _WRITES, _WRITES, t.bl),
-        Rule("CCD_S", "rank", _READS, _READS, t.ccd_s),
-        Rule("CCD_S", "rank", _WRITES, _WRITES, t.ccd_s),
-        Rule("CCD_L", "bank_group", _READS, _READS, t.ccd_l),
-        Rule("CCD_L_WR", "bank_group", _WRITES, _WRITES, t.ccd_l_wr),
-        Rule("CL + BL + RTW - CWL", "rank", _READS, _WRITES, read_data + t.rtw - t.cwl),
-        Rule("CWL + BL + WTR_S", "rank", _WRITES, _READS, written + t.wtr_s),
-        Rule("CWL + BL + WTR_L", "bank_group", _WRITES, _READS, written + t.wtr_l),
-        Rule("BL + CS", "other_rank", _READS, _COLUMN, t.bl + t.cs),
-        Rule("CWL + BL + CS - CL", "other_rank", _WRITES, _READS, written + t.cs - t.cl),
-        Rule("RCD", "bank", ("ACT",), _READS, t.rcd),
-        Rule("RCD", "bank", ("ACT",), _WRITES, t.rcd_wr),
+        Rule("BL", "bus", READS, READS, t.bl),
+        Rule("BL", "bus", WRITES, WRITES, t.bl),
+        Rule("CCD_S", "rank", READS, READS, t.ccd_s),
+        Rule("CCD_S", "rank", WRITES, WRITES, t.ccd_s),
+        Rule("CCD_L", "bank_group", READS, READS, t.ccd_l),
+        Rule("CCD_L_WR", "bank_group", WRITES, WRITES, t.ccd_l_wr),
+        Rule("CL + BL + RTW - CWL", "rank", READS, WRITES, read_data + t.rtw - t.cwl),
+        Rule("CWL + BL + WTR_S", "rank", WRITES, READS, written + t.wtr_s),
+        Rule("CWL + BL + WTR_L", "bank_group", WRITES, READS, written + t.wtr_l),
+        Rule("BL + CS", "other_rank", READS, _COLUMN, t.bl + t.cs),
+        Rule("CWL + BL + CS - CL", "other_rank", WRITES, READS, written + t.cs - t.cl),
+        Rule("RCD", "bank", ("ACT",), READS, t.rcd),
+        Rule("RCD", "bank", ("ACT",), WRITES, t.rcd_wr),
         Rule("RC", "bank", ("ACT",), ("ACT",), t.rc),
         Rule("RRD_S", "rank", ("ACT",), ("ACT",), t.rrd_s),
         Rule("RRD_L", "bank_group", ("ACT",), ("ACT",), t.rrd_l),
@@ -103,8 +102,8 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
         Rule("RTP + RP", "bank", ("RDA",), ("ACT", "REFSB"), t.rtp + t.rp),
         Rule("RTP + RP", "rank", ("RDA",), ("REF",), t.rtp + t.rp),
         # Of WR too: a RDA may close its row before the write has recovered.
-        Rule("CWL + BL + WR + RP", "bank", _WRITES, ("ACT", "REFSB"), written + t.wr + t.rp),
-        Rule("CWL + BL + WR + RP", "rank", _WRITES, ("REF",), written + t.wr + t.rp),
+        Rule("CWL + BL + WR + RP", "bank", WRITES, ("ACT", "REFSB"), written + t.wr + t.rp),
+        Rule("CWL + BL + WR + RP", "rank", WRITES, ("REF",), written + t.wr + t.rp),
     )
     if t.rfc_sb:
         nominal += (

@@ -1,24 +1,17 @@
 """Commands as a timeline: open rows by bank, data on the bus, refreshes."""
 
 from onehop.machines.common.trace import Trace
-from onehop.machines.dram.command import Command, CommandLog
+from onehop.machines.dram.command import READS, WRITES, Command, CommandLog
 from onehop.machines.dram.device import Dram
 
 # Commands that are drawn: the first ones.
 MOST_COMMANDS = 20_000
-
-# Commands by whether they open a row, close some, or move data.
+# Commands that close rows.
 _CLOSES = ("PRE", "PREA", "RDA", "WRA")
-_READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 
 
 def timeline(log: CommandLog, dram: Dram) -> Trace:
-    """The first commands of a run: a lane for each bank, its rank's data and its rank's refreshes.
-
-    Args:
-        log: The commands.
-        dram: The device.
-    """
+    """The first commands of a run: a lane for each bank, its rank's data and its rank's refreshes."""
     timing, trace = dram.timing, Trace()
     ns = timing.clock_ps / 1000.0
     opened: dict[tuple[int, int, int], Command] = {}
@@ -35,8 +28,8 @@ def timeline(log: CommandLog, dram: Dram) -> Trace:
         last, bank = found.clock, (found.rank, found.bank_group, found.bank)
         if found.name == "ACT":
             opened[bank] = found
-        elif found.name in (*_READS, *_WRITES):
-            read = found.name in _READS
+        elif found.name in (*READS, *WRITES):
+            read = found.name in READS
             # A command of several clocks acts in its last.
             begin = found.clock + timing.command_clocks - 1 + (timing.cl if read else timing.cwl)
             trace.add(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from onehop.errors import ArgumentError, FileFormatError
+from onehop.machines.common.checks import check_choice
 from onehop.machines.dram.layout import FIELDS
 from onehop.machines.dram.memory import Memory
 from onehop.machines.dram.requests import Requests
@@ -38,20 +39,19 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
         OSError: The file cannot be written.
     """
     requests.check(memory.address_layout)
+    check_choice("form", form, FORMATS)
     if form == "load_store":
         addresses = (requests.bursts * memory.dram.organisation.burst_bytes).tolist()
         lines = (
             f"{'ST' if write else 'LD'} {address:#x}\n"
             for write, address in zip(requests.writes.tolist(), addresses, strict=True)
         )
-    elif form == "read_write":
+    else:
         fields = memory.address_layout.map(requests.bursts).T.tolist()
         lines = (
             f"{'W' if write else 'R'} 0,{','.join(map(str, of))}\n"
             for write, of in zip(requests.writes.tolist(), fields, strict=True)
         )
-    else:
-        raise ArgumentError(f"form: expected one of {', '.join(FORMATS)}, got {form!r}.")
     with Path(path).open("w") as file:
         file.writelines(lines)
 
@@ -82,41 +82,39 @@ def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
             continue
         operation, _, rest = line.strip().partition(" ")
         found, write = _OPERATIONS.get(operation, (None, 0))
-        if found is None or (form is not None and found != form):
-            raise FileFormatError(
-                f"{name}, line {number}: expected a request as {_EXAMPLES}, all of one format, got "
-                f"{line.strip()!r}."
-            )
-        form = found
-        try:
-            places.append([int(rest, 0)] if form == "load_store" else [int(part) for part in rest.split(",")])
-        except ValueError as error:
-            raise FileFormatError(f"{name}, line {number}: expected numbers, got {rest!r}.") from error
-        if form == "read_write" and len(places[-1]) != 1 + len(FIELDS):
-            raise FileFormatError(
-                f"{name}, line {number}: expected channel, {', '.join(FIELDS)}, got {rest!r}."
-            )
-        if form == "read_write" and places[-1][0] != 0:
-            raise FileFormatError(
-                f"{name}, line {number}: expected channel 0, the one that is simulated, got {places[-1][0]}; "
-                "split the trace by channel."
-            )
-        if max(map(abs, places[-1])) >> 62:
-            raise FileFormatError(f"{name}, line {number}: {rest!r} lies outside the memory.")
+        wrong, place = "", list[int]()
+        if found is None or form not in (None, found):
+            wrong = f"expected a request as {_EXAMPLES}, all of one format, got {line.strip()!r}"
+        else:
+            form = found
+            try:
+                place = [int(rest, 0)] if form == "load_store" else [int(part) for part in rest.split(",")]
+                wrong = _wrong(form, place, rest)
+            except ValueError:
+                wrong = f"expected numbers, got {rest!r}"
+        if wrong:
+            raise FileFormatError(f"{name}, line {number}: {wrong}.")
+        places.append(place)
         writes.append(write)
     if form is None:
         raise FileFormatError(f"{name}: expected at least one request, got none.")
     table = np.array(places, dtype=np.int64)
-    if form == "load_store":
-        bursts = table[:, 0] // memory.dram.organisation.burst_bytes
-    else:
-        try:
-            bursts = memory.address_layout.unmap(table[:, 1:].T)
-        except ArgumentError as error:
-            raise FileFormatError(f"{name}: {error}") from error
-    requests = Requests(bursts, np.array(writes, dtype=np.uint8))
     try:
+        if form == "load_store":
+            bursts = table[:, 0] // memory.dram.organisation.burst_bytes
+        else:
+            bursts = memory.address_layout.unmap(table[:, 1:].T)
+        requests = Requests(bursts, np.array(writes, dtype=np.uint8))
         requests.check(memory.address_layout)
     except ArgumentError as error:
         raise FileFormatError(f"{name}: {error}") from error
     return requests
+
+
+def _wrong(form: str, place: list[int], text: str) -> str:
+    """Return why the numbers of a line are no place in the memory; empty where they are."""
+    if form == "read_write" and len(place) != 1 + len(FIELDS):
+        return f"expected channel, {', '.join(FIELDS)}, got {text!r}"
+    if form == "read_write" and place[0] != 0:
+        return f"expected channel 0, the one that is simulated, got {place[0]}; split the trace by channel"
+    return f"{text!r} lies outside the memory" if max(map(abs, place)) >> 62 else ""

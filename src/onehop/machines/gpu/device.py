@@ -40,7 +40,6 @@ class Gpu:
     fp32_gflops: float = 0.0
 
     def __post_init__(self) -> None:
-        """Checks every value."""
         check(self, least={"l2_bytes": 0, "fp32_gflops": 0.0})
         if _LEAST_TILE % self.sector_bytes:
             raise ConfigurationError(

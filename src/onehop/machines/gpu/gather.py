@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.machines.common.checks import check, check_integer
+from onehop.machines.common.checks import check, check_choice, check_integer
 from onehop.machines.gpu.device import Gpu
 from onehop.machines.native import extension
 
@@ -58,10 +58,8 @@ class Kernel:
     passes: int = 1
 
     def __post_init__(self) -> None:
-        """Checks every value."""
         check(self, error=ArgumentError)
-        if self.mapping not in MAPPINGS:
-            raise ArgumentError(f"mapping: expected one of {', '.join(MAPPINGS)}, got {self.mapping!r}.")
+        check_choice("mapping", self.mapping, MAPPINGS)
         if self.load_bytes not in (4, 8, 16):
             raise ArgumentError(f"load_bytes: expected 4, 8 or 16, got {self.load_bytes}.")
         if self.occupancy > 1:

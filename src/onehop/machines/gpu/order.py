@@ -7,6 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.edges import edges_of_keys
 from onehop.graph.orders import node_orders
+from onehop.machines.common.checks import check_choice
 
 ORDERS = ("own", "random", "degree", "rcm", "community")
 
@@ -23,8 +24,7 @@ def in_order(graph: Graph, order: str) -> Graph:
         ArgumentError: Another order, or a graph whose sources and destinations are not the same nodes.
     """
     nodes = graph.num_src
-    if order not in ORDERS:
-        raise ArgumentError(f"order: expected one of {', '.join(ORDERS)}, got {order!r}.")
+    check_choice("order", order, ORDERS)
     if graph.num_dst != nodes:
         raise ArgumentError(
             f"graph: expected as many destinations as sources, which are renumbered together, got "

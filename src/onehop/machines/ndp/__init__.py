@@ -4,7 +4,17 @@
 """
 
 from onehop.machines.ndp import toy
-from onehop.machines.ndp.config import NdpConfig, load, presets
+from onehop.machines.ndp.config import (
+    Control,
+    DramChoice,
+    EnergyFigures,
+    Host,
+    Module,
+    NdpConfig,
+    Topology,
+    load,
+    presets,
+)
 from onehop.machines.ndp.machine import Machine
 from onehop.machines.ndp.mapping import Mapping, mappings
 from onehop.machines.ndp.models import MODELS, LayerWork, layer_works
@@ -13,7 +23,6 @@ from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.machines.ndp.report import layer_report, whole_report
 from onehop.machines.ndp.sampled import SampledLayer, SampledMapping, sampled_report
 from onehop.machines.ndp.sampling import Estimate, Sample
-from onehop.machines.ndp.sections import Control, DramChoice, EnergyFigures, Host, Module, Topology
 from onehop.machines.ndp.silicon import Silicon, unit_bounds
 from onehop.machines.ndp.whole_models import CLOCKS_MHZ, ClockPoint, ModelRun, by_clock, run_model
 from onehop.plans.ndp import NdpPlan

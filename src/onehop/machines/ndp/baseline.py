@@ -36,54 +36,29 @@ class BaselineRun:
         return self.adjacency_ns + self.features_ns + self.write_ns
 
 
-@dataclass(frozen=True, slots=True)
-class GraphSize:
-    """Size of a graph.
-
-    Attributes:
-        num_src: Sources.
-        num_dst: Destinations.
-        num_edges: Edges.
-    """
-
-    num_src: int
-    num_dst: int
-    num_edges: int
-
-
 def baseline(case: LayerCase, workload: RankWorkload) -> BaselineRun:
-    """The host alone, limited by its channels.
-
-    Targets are processed in order of their numbers, edges are spread evenly over the channels, and the cores
-    keep up with the memory: the best that a host can do.
-
-    Args:
-        case: The layer.
-        workload: The graph, by number.
-    """
+    """The host alone on a graph with targets in order of their numbers; see :func:`host_alone`."""
     graph, host = workload.graph, case.config.host
     entries = int(host.llc_mib * 2**20) // (case.width * ELEMENT_BYTES)
     read = workload.cache_misses(entries, min(entries, host.llc_ways)) if entries else graph.num_edges
-    return host_alone(case, GraphSize(graph.num_src, graph.num_dst, graph.num_edges), read)
+    return host_alone(case, graph.num_src, graph.num_dst, graph.num_edges, hits=graph.num_edges - read)
 
 
-def host_alone(case: LayerCase, size: GraphSize, read: int) -> BaselineRun:
-    """The host alone; see :func:`baseline`.
+def host_alone(case: LayerCase, num_src: int, num_dst: int, num_edges: int, hits: int = 0) -> BaselineRun:
+    """The host alone, limited by its channels, on a graph of a size.
 
-    Args:
-        case: The layer.
-        size: Size of the graph.
-        read: Feature vectors that it reads from DRAM: its edges, less those found in a cache.
+    Edges are spread evenly over the channels, and the cores keep up with the memory: the best that a host can
+    do. ``hits`` feature vectors are found in a cache.
     """
     config, memory = case.config, case.memory
     channels, module = config.topology.channels, config.module
     vector, burst = case.width * ELEMENT_BYTES, config.burst_bytes
     bursts = -(-vector // burst)
-    structure = size.num_edges * module.adjacency_entry_bytes + size.num_dst * module.row_pointer_bytes
-    adjacency = -(-structure // burst)
-    features, written = read * bursts, size.num_dst * bursts
+    structure = num_edges * module.adjacency_entry_bytes + num_dst * module.row_pointer_bytes
+    adjacency, read = -(-structure // burst), num_edges - hits
+    features, written = read * bursts, num_dst * bursts
     stream = memory.stream(on_bus=True)
-    vectors = memory.random(bursts, on_bus=True, runs=-(-size.num_src // channels))
+    vectors = memory.random(bursts, on_bus=True, runs=-(-num_src // channels))
     out = memory.stream("write", on_bus=True)
     adjacency_ns, features_ns = adjacency * stream.ns / channels, features * vectors.ns / channels
     write_ns = written * out.ns / channels
@@ -98,7 +73,7 @@ def host_alone(case: LayerCase, size: GraphSize, read: int) -> BaselineRun:
         features_ns,
         write_ns,
         reads=read,
-        hits=size.num_edges - read,
+        hits=hits,
         bytes={
             "adjacency_read": adjacency * burst,
             "feature_read": features * burst,

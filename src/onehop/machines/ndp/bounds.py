@@ -46,12 +46,7 @@ class Paths:
 
 
 def paths(times: WindowTimes, channels: int) -> Paths:
-    """The work of both paths.
-
-    Args:
-        times: The durations.
-        channels: Channels, among which the ranks are divided evenly and in order.
-    """
+    """The work of both paths; ranks are divided evenly and in order among the channels."""
     return busiest(rank_work(times).sum(axis=0), channel_work(times, channels).sum(axis=0))
 
 
@@ -67,12 +62,7 @@ def rank_work(times: WindowTimes) -> Reals:
 
 
 def channel_work(times: WindowTimes, channels: int) -> Reals:
-    """Return [W, C]: a channel's bundles, outputs, final vectors and lists.
-
-    Args:
-        times: The durations.
-        channels: Channels, among which the ranks are divided evenly and in order.
-    """
+    """Return [W, C]: a channel's bundles, outputs, final vectors and lists."""
     per_channel = times.outputs + times.finals
     if times.listing is not None:
         per_channel = per_channel + times.listing.lists + times.listing.tiles[:, None]

@@ -1,13 +1,18 @@
 """A layer on a machine, whatever its mapping: what all of its simulations have in common."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
+from onehop.errors import ArgumentError
 from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import Finals, LayerTraffic, Workload, groups
 from onehop.plans.ndp import NdpPlan
+
+Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +42,6 @@ class LayerCase:
     retiled: int | None = None
 
     def __post_init__(self) -> None:
-        """Checks the width."""
         check_integer("width", self.width)
 
     @property
@@ -70,3 +74,28 @@ class LayerCase:
     def untiled(self) -> "LayerCase":
         """The layer with targets tiled by number."""
         return replace(self, plan=replace(self.plan, retile="index"), record=0)
+
+
+def each_mapping(
+    choices: Sequence[Pods], named: Pods | None, run: Callable[[Pods], Run]
+) -> tuple[dict[str, Run], dict[str, str]]:
+    """Runs a layer under each mapping.
+
+    Returns:
+        What ran, by the mapping's name; and why the others could not.
+
+    Raises:
+        ArgumentError: The mapping that the plan names (``named``) cannot run the layer, or none can.
+    """
+    runs: dict[str, Run] = {}
+    impossible: dict[str, str] = {}
+    for pods in choices:
+        try:
+            runs[pods.name] = run(pods)
+        except ArgumentError as error:
+            if pods is named:
+                raise
+            impossible[pods.name] = str(error)
+    if not runs:
+        raise ArgumentError(next(iter(impossible.values())))
+    return runs, impossible

@@ -11,8 +11,8 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.native import extension
+from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
-from onehop.machines.ndp.sections import Topology
 from onehop.plans.ndp import MERGES
 
 # Targets of a block, the unit of counts; windows consist of whole blocks.
@@ -79,13 +79,9 @@ class WindowCounts:
         def add(values: Integers) -> Integers:
             return np.add.reduceat(values, starts, axis=0)
 
-        return WindowCounts(
-            add(self.rows),
-            add(self.edges),
-            add(self.reads),
-            add(self.row_bursts),
-            {size: add(values) for size, values in self.touched.items()},
-        )
+        rows, edges, reads, row_bursts = map(add, (self.rows, self.edges, self.reads, self.row_bursts))
+        touched = {size: add(values) for size, values in self.touched.items()}
+        return WindowCounts(rows, edges, reads, row_bursts, touched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +108,9 @@ class Sizes:
 def count(
     work: extension.NdpWork, tile: int, block: int, sizes: Sizes, rows: Integers, threads: int
 ) -> WindowCounts:
-    """Counts edges, reads and touched targets by blocks of targets.
+    """Counts edges, reads and touched targets by blocks of targets; each thread needs 4 bytes a source.
 
-    Args:
-        work: The rows, in order of processing.
-        tile: Targets of a tile.
-        block: Targets of a block: a multiple of the tile.
-        sizes: Sizes of an edge, a burst and pods.
-        rows: [blocks, ranks]: targets that are assigned to each rank, as :func:`assigned_rows` has them.
-        threads: Threads; each needs 4 bytes a source.
+    ``rows``: [blocks, ranks], targets that are assigned to each rank, as :func:`assigned_rows` has them.
     """
     blocks, ranks = rows.shape
     pod_sizes = np.array(sizes.pods, dtype=np.int32)
@@ -149,10 +139,7 @@ def count(
 def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> Integers:
     """Return [blocks, ranks]: targets of each block that are assigned to each rank.
 
-    Args:
-        target_owner: [targets]: the rank of every target, in order of processing.
-        ranks: Ranks of the machine.
-        block: Targets of a block.
+    ``target_owner``: [targets], the rank of every target, in order of processing.
     """
     blocks = -(-len(target_owner) // block)
     block_of = np.arange(len(target_owner), dtype=np.int64) // block
@@ -218,6 +205,7 @@ class RankWorkload:
         pods: Pods | None = None,
     ) -> None:
         self.graph, self.topology = graph, topology
+        self.num_src, self.num_dst, self.num_edges = graph.num_src, graph.num_dst, graph.num_edges
         self.sizes = Sizes.of(topology, entry_bytes, burst_bytes, pods)
         self.retile, self.batch = retile, batch
         self._owners = partial(owners, topology) if pods is None else pods.owners
@@ -241,21 +229,6 @@ class RankWorkload:
         """Return [num_dst]: the targets in order of processing; None means by number."""
         return self._listed(self.batch)[0] if self.reorders else None
 
-    @property
-    def num_src(self) -> int:
-        """Sources."""
-        return self.graph.num_src
-
-    @property
-    def num_dst(self) -> int:
-        """Targets."""
-        return self.graph.num_dst
-
-    @property
-    def num_edges(self) -> int:
-        """Edges."""
-        return self.graph.num_edges
-
     @cached_property
     def target_owner(self) -> NDArray[np.uint8]:
         """Return [num_dst]: the rank of every target, in order of processing."""
@@ -274,11 +247,7 @@ class RankWorkload:
         return np.bincount(self.owner, degrees, minlength=self.topology.ranks).astype(np.int64)
 
     def scanned(self, batch: int) -> Scanned:
-        """Reads of re-tiling in batches of this many nodes; needs an order by which it re-tiles.
-
-        Args:
-            batch: Nodes of a batch: the order's own, unless lists are merged row by row.
-        """
+        """Reads of re-tiling in batches of this many nodes: the order's own, unless it merges row by row."""
         if batch not in self._scanned:
             _, rows, edges = self._listed(batch)
             nodes = assigned_rows(self.target_owner, self.topology.ranks, batch)

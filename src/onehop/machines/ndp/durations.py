@@ -24,8 +24,7 @@ class WindowTimes:
         fill_ns: Added to every reduction of a bundle, before its first data.
         poll_ns: Added before the host reads outputs of modules.
         again_ns: Added to each part of a window's outputs or finals on a channel but the first, where the
-            host
-            moves them in parts: an access to each module.
+            host moves them in parts: an access to each module.
         pieces: [W]: pieces in which the window's adjacency is read, as many as buffers it fills.
         adjacency: [W, R]: A, reading the rank's own adjacency, with row pointers and tile lists, which are
             stored instead where they are made.
@@ -107,10 +106,7 @@ def with_stored_list(times: WindowTimes, traffic: LayerTraffic, memory: MemoryTi
 def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | None = None) -> WindowTimes:
     """The durations of a layer's windows.
 
-    Args:
-        traffic: What it moves.
-        memory: The DRAM's times.
-        retiling: The re-tiling of these windows, where tile lists are made during the layer.
+    ``retiling`` is that of these windows, where tile lists are made during the layer.
     """
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control

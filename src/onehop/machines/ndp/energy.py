@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
+from onehop.machines.ndp.config import EnergyFigures
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
 from onehop.machines.ndp.memory_times import MemoryTimes
-from onehop.machines.ndp.sections import EnergyFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +20,6 @@ class Commands:
     reads: float
     writes: float
     activations: float
-
-    def __add__(self, other: "Commands") -> "Commands":
-        """The sum of both."""
-        return Commands(
-            self.reads + other.reads, self.writes + other.writes, self.activations + other.activations
-        )
 
 
 def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float) -> dict[str, float]:

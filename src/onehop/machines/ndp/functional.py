@@ -29,8 +29,7 @@ def aggregate(
         x: [num_src, F], float32.
         weight: [E], float32, in the caller's edge order; None means 1.
         rows: [K], the targets to compute; None means all.
-        columns: The range of the feature vectors' columns, begin and end, that ``x`` has; None means that it
-            has all of them.
+        columns: Begin and end of the columns that ``x`` has of the feature vectors; None means all of them.
         width: Columns of the feature vectors from which slices are cut; None means F.
 
     Returns:

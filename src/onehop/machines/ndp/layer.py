@@ -19,7 +19,7 @@ from onehop.machines.ndp.durations import (
     with_stored_list,
     write_cost,
 )
-from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
+from onehop.machines.ndp.mapping import ELEMENT_BYTES, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.retiling import Retiling, RetilingCost
 from onehop.machines.ndp.traffic import LayerTraffic, groups, uses_channels
@@ -110,8 +110,10 @@ class LayerRun:
     def commands_by_rank(self) -> tuple[Reals, Reals, Reals]:
         """Bursts read, bursts written and rows activated, [R] each, without re-tiling."""
         traffic, memory = self.traffic, self.memory
-        adjacency, features = self.by_rank(traffic.adjacency_bursts), self.by_rank(traffic.feature_bursts)
-        writes = self.by_rank(traffic.write_bursts)
+        adjacency, features, writes = (
+            each.sum(axis=0)
+            for each in (traffic.adjacency_bursts, traffic.feature_bursts, traffic.write_bursts)
+        )
         lists = 0.0 if traffic.relists else float(traffic.list_bytes.sum()) / traffic.config.burst_bytes
         bursts = traffic.slice_bursts
         of_read = np.array([read_cost(traffic, memory, int(n)).activations for n in bursts])
@@ -127,12 +129,12 @@ class LayerRun:
 
     def commands(self) -> energy.Commands:
         """DRAM commands over all ranks."""
-        of_ranks = self.commands_by_rank()
-        all_of_it = energy.Commands(*(float(each.sum()) for each in of_ranks))
+        read, written, opened = (float(each.sum()) for each in self.commands_by_rank())
         if self.retiling is not None:
-            extra = self.retiling
-            all_of_it += energy.Commands(extra.bursts_read, extra.bursts_written, extra.activations)
-        return all_of_it
+            read += self.retiling.bursts_read
+            written += self.retiling.bursts_written
+            opened += self.retiling.activations
+        return energy.Commands(read, written, opened)
 
     def energy_nj(self) -> dict[str, float]:
         """Energy by consumer."""
@@ -166,19 +168,9 @@ class LayerRun:
         ratios: Reals = bursts.max(axis=1)[worked] / mean[worked]
         return ratios
 
-    def by_rank(self, values: Integers) -> Integers:
-        """Return [R]: sums over the windows."""
-        summed: Integers = values.sum(axis=0)
-        return summed
-
 
 def simulate(case: LayerCase, workload: RankWorkload, pods: Pods) -> LayerRun:
-    """Runs one layer in the plan's order of the host's work, or in the fastest.
-
-    Args:
-        case: The layer.
-        workload: The graph on its ranks, in the plan's order.
-        pods: The mapping.
+    """Runs one layer on a graph in the plan's order, in the plan's order of the host's work or the fastest.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
@@ -234,14 +226,14 @@ def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:
     Raises:
         ArgumentError: The plan has an order that the mapping cannot have.
     """
-    over_host, asked = uses_channels(pods, plan.broadcast), plan.host_order
-    possible = [order for order in HOST_ORDERS if order not in BETWEEN_BUNDLES or over_host]
-    if asked == "adaptive":
+    over_host, order = uses_channels(pods, plan.broadcast), plan.host_order
+    possible = [each for each in HOST_ORDERS if each not in BETWEEN_BUNDLES or over_host]
+    if order == "adaptive":
         return possible
-    if asked not in possible:
+    if order not in possible:
         raise ArgumentError(
-            f"plan: host_order {asked!r} puts outputs between bundles, and with mapping "
+            f"plan: host_order {order!r} puts outputs between bundles, and with mapping "
             f"{pods.name!r} no bundle uses the channels; choose {', '.join(possible)} or adaptive, "
             "or pods of several DIMMs."
         )
-    return [asked]
+    return [order]

@@ -16,7 +16,7 @@ from onehop.machines.common.operands import Operands
 from onehop.machines.common.report import Report
 from onehop.machines.ndp import functional
 from onehop.machines.ndp.case import LayerCase
-from onehop.machines.ndp.config import NdpConfig, load
+from onehop.machines.ndp.config import NdpConfig, Topology, load
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
@@ -26,7 +26,6 @@ from onehop.machines.ndp.report import layer_report
 from onehop.machines.ndp.sampled import SampledLayer, TargetsOf, Tell, sampled_layer
 from onehop.machines.ndp.sampled_windows import ComputedTargets, RowSource, Targets
 from onehop.machines.ndp.sampling import Sample
-from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import Finals
 from onehop.plans.ndp import BATCHED, TRIED_TILINGS, NdpPlan
 
@@ -173,12 +172,7 @@ class Machine:
             plan: Mapping, tiles, broadcasting, the host's order; None means the machine's plan.
             record: Number of windows of each layer whose events are kept.
 
-        Returns:
-            The outcome of each layer; the first one includes re-tiling.
-
-        Raises:
-            ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
-            ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+        Returns and raises what :meth:`layers` does.
         """
         plan = self._checked(plan, graph)
         found: dict[NdpPlan, list[LayerOutcome]] = {}

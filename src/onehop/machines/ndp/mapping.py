@@ -3,9 +3,9 @@
 A mapping is a class with a name; :data:`mappings` has those of GraNDe, and users register their own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.common.registry import Registry
-from onehop.machines.ndp.sections import Topology
+from onehop.machines.ndp.config import Topology
 from onehop.plans.ndp import MAPPINGS, PODS
 
 ELEMENT_BYTES = 4  # FP32, as the paper's
@@ -69,51 +69,37 @@ class Mapping:
 mappings = Registry("mapping", Mapping, MAPPINGS)
 
 
-@mappings.register
-class _Rank(Mapping):
-    name = "rank"
+@dataclass(frozen=True)
+class _Formula(Mapping):
+    """Pods whose size is a formula of the topology."""
+
+    name: str
+    ranks: Callable[[Topology], int]
 
     def size(self, topology: Topology) -> int:
-        return 1
+        return self.ranks(topology)
 
 
-@mappings.register
-class _Dimm(Mapping):
-    name = "dimm"
-
-    def size(self, topology: Topology) -> int:
-        return topology.ranks_per_dimm
-
-
-@mappings.register
-class _Channel(Mapping):
-    name, count = "channel", 1
-
-    def size(self, topology: Topology) -> int:
-        if topology.channels % self.count:
-            raise ConfigurationError(
-                f"mapping: {topology.channels} channels cannot be divided into pods of {self.count}; choose "
-                "another mapping or number of channels."
-            )
-        return self.count * topology.ranks_per_channel
+def _of_channels(count: int, topology: Topology) -> int:
+    """Ranks of so many channels."""
+    if topology.channels % count:
+        raise ConfigurationError(
+            f"mapping: {topology.channels} channels cannot be divided into pods of {count}; choose "
+            "another mapping or number of channels."
+        )
+    return count * topology.ranks_per_channel
 
 
-@mappings.register
-class _TwoChannels(_Channel):
-    name, count = "2-channel", 2
-
-
-@mappings.register
-class _FourChannels(_Channel):
-    name, count = "4-channel", 4
-
-
-@mappings.register
-class _System(Mapping):
-    name = "system"
-
-    def size(self, topology: Topology) -> int:
-        return topology.ranks
+_GRANDE: dict[str, Callable[[Topology], int]] = {
+    "rank": lambda _: 1,
+    "dimm": lambda topology: topology.ranks_per_dimm,
+    "channel": partial(_of_channels, 1),
+    "2-channel": partial(_of_channels, 2),
+    "4-channel": partial(_of_channels, 4),
+    "system": lambda topology: topology.ranks,
+}
+for _name, _ranks in _GRANDE.items():
+    mappings.register(_Formula(_name, _ranks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check_integer
+from onehop.machines.common.checks import check_choice, check_integer
+from onehop.machines.ndp.config import Host
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
-from onehop.machines.ndp.sections import Host
 
 MODELS = ("gcn", "sage", "gin")
 
@@ -52,8 +51,7 @@ def layer_works(model: str, widths: list[int], host: Host) -> list[LayerWork]:
     Raises:
         ArgumentError: An unknown model, or a width that is not a positive integer.
     """
-    if model not in MODELS:
-        raise ArgumentError(f"model: expected one of {', '.join(MODELS)}, got {model!r}.")
+    check_choice("model", model, MODELS)
     for width in widths:
         check_integer("width", width)
     works = []

@@ -15,12 +15,11 @@ from onehop.graph import Graph
 from onehop.machines.common.checks import check_integer
 from onehop.machines.common.registry import Registry
 from onehop.machines.ndp.case import LayerCase
-from onehop.machines.ndp.config import NdpConfig
+from onehop.machines.ndp.config import NdpConfig, Topology
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods, owners
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.prior import PriorRun, prior_run
-from onehop.machines.ndp.sections import Topology
 from onehop.machines.ndp.traffic import LayerTraffic
 from onehop.plans.ndp import NdpPlan
 
@@ -231,12 +230,7 @@ class CopiedWorkload(RankWorkload):
 
 
 def hubs(graph: Graph, share: float) -> Integers:
-    """Return [H]: the nodes with the most edges as sources, in order of their numbers.
-
-    Args:
-        graph: The graph.
-        share: Share of the nodes, rounded down.
-    """
+    """Return [H]: that share of the nodes, rounded down, with the most edges as sources, ascending."""
     degree = graph.out_degrees.numpy()
     return np.sort(np.argsort(-degree, kind="stable")[: int(share * graph.num_src)])
 

@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from onehop.errors import ArgumentError
 from onehop.machines.ndp.baseline import BaselineRun, baseline
-from onehop.machines.ndp.case import LayerCase
+from onehop.machines.ndp.case import LayerCase, each_mapping
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.layer import LayerRun, simulate
 from onehop.machines.ndp.mapping import Pods, candidates
@@ -97,31 +96,19 @@ def gain(other_ns: float, own_ns: float) -> float:
 def outcome(case: LayerCase, workload_of: WorkloadOf) -> LayerOutcome:
     """Runs a layer under every mapping and takes the plan's, or the fastest.
 
-    Args:
-        case: The layer.
-        workload_of: The graph in a plan's order, with nodes as a mapping assigns them.
-
     Raises:
         ArgumentError: A buffer cannot hold one output slice, or no mapping can have the plan's order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     config, plan, untiled = case.config, case.plan, case.untiled
-    choices, asked = candidates(config.topology), None
+    choices, named = candidates(config.topology), None
     if plan.mapping != "adaptive":
-        asked = Pods.of(config.topology, plan.mapping)
-        choices = [asked, *(other for other in choices if asked.own or other.size != asked.size)]
-    runs: dict[str, LayerRun] = {}
-    impossible: dict[str, str] = {}
-    for pods in choices:
-        try:
-            runs[pods.name] = simulate(case, workload_of(case.batched(pods), pods), pods)
-        except ArgumentError as error:
-            if pods is asked:
-                raise
-            impossible[pods.name] = str(error)
-    if not runs:
-        raise ArgumentError(next(iter(impossible.values())))
-    chosen = min(runs.values(), key=lambda run: run.time_ns) if asked is None else runs[asked.name]
+        named = Pods.of(config.topology, plan.mapping)
+        choices = [named, *(other for other in choices if named.own or other.size != named.size)]
+    runs, impossible = each_mapping(
+        choices, named, lambda pods: simulate(case, workload_of(case.batched(pods), pods), pods)
+    )
+    chosen = min(runs.values(), key=lambda run: run.time_ns) if named is None else runs[named.name]
     by_number, by_index = workload_of(untiled.plan, None), None
     if plan.reorders:
         pods = chosen.traffic.pods

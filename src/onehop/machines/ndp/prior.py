@@ -67,19 +67,12 @@ class PriorRun:
 
 
 def prior(case: LayerCase, workload: RankWorkload) -> list[PriorRun]:
-    """Prior near-data machines, window by window.
+    """Prior near-data machines, window by window: one for each mapping whose slices fit into a buffer.
 
     The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
     and writes the results to DRAM. All but the reduction goes over the bus. An instruction is sent to each
     DIMM of the pod where its ranks share a buffer chip, as in GNNear; otherwise to each rank. Targets are
-    tiled by number.
-
-    Args:
-        case: The layer.
-        workload: The graph, by number.
-
-    Returns:
-        One for each mapping of :data:`PRIOR_PODS` whose slices fit into a buffer.
+    tiled by number, the order of the workload.
     """
     every = [Pods.of(case.config.topology, name) for name in PRIOR_PODS]
     buffer = case.config.module.buffer_bytes
@@ -92,13 +85,9 @@ def prior_run(
     pods: Pods,
     outputs: Callable[[LayerTraffic], Integers] = attrgetter("output_bytes"),
 ) -> PriorRun:
-    """One prior machine under one mapping; see :func:`prior`.
+    """One prior machine under one mapping, whose slices fit into a buffer; see :func:`prior`.
 
-    Args:
-        case: The layer; of its plan, the tile.
-        workload: The graph, by number.
-        pods: The mapping; its slices fit into a buffer.
-        outputs: Returns [W, a multiple of the channels], the bytes of outputs that the host reads.
+    ``outputs`` returns [W, a multiple of the channels], the bytes of outputs that the host reads.
     """
     config, memory = case.config, case.memory
     traffic = LayerTraffic(config, workload, pods, case.width, case.plan.tile, broadcast=False)
@@ -129,12 +118,9 @@ def prior_run(
 
 
 def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers) -> PriorSteps:
-    """Steps of a prior machine's windows; see :func:`prior`.
+    """Steps of a prior machine's windows, tiled by number, without broadcasting; see :func:`prior`.
 
-    Args:
-        traffic: Its windows, tiled by number, without broadcasting.
-        memory: The DRAM's times.
-        output_bytes: [W, a multiple of the channels]: bytes of outputs that the host reads.
+    ``output_bytes``: [W, a multiple of the channels], bytes of outputs that the host reads.
     """
     config, pods, width = traffic.config, traffic.pods, traffic.width
     topology, channels = config.topology, config.topology.channels

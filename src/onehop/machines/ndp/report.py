@@ -154,8 +154,8 @@ def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
     bursts_read, bursts_written, opened = run.commands_by_rank()
     bursts, burst_bytes = bursts_read + bursts_written, traffic.config.burst_bytes
     moved = np.rint(bursts * burst_bytes).astype(np.int64)
-    useful = run.by_rank(traffic.pod_reads) * traffic.pods.slice_bytes(traffic.width)
-    useful = useful + run.by_rank(traffic.adjacency_bytes) + run.by_rank(traffic.final_bytes)
+    useful = traffic.pod_reads.sum(axis=0) * traffic.pods.slice_bytes(traffic.width)
+    useful = useful + (traffic.adjacency_bytes + traffic.final_bytes).sum(axis=0)
     gbps = _gbps(moved, total_ns)
     closed = np.divide(opened, bursts, out=np.ones_like(bursts), where=bursts > 0)
     return _lines(

@@ -95,15 +95,7 @@ class Retiling:
     def of(
         cls, config: NdpConfig, memory: MemoryTimes, workload: RankWorkload, window: int, batch: int
     ) -> "Retiling":
-        """The re-tiling of a graph.
-
-        Args:
-            config: The machine.
-            memory: The DRAM's times.
-            workload: The graph on its ranks, in a re-tiled order.
-            window: Targets of a window.
-            batch: Nodes of a batch.
-        """
+        """The re-tiling of a graph, in a re-tiled order, in windows and batches of so many targets."""
         nodes = workload.num_dst
         last = np.minimum(np.arange(window, nodes + window, window), nodes)
         batches = np.concatenate([[0], -(-last // batch)])

@@ -9,8 +9,8 @@ import numpy as np
 
 from onehop.errors import ArgumentError
 from onehop.machines.ndp import bounds
-from onehop.machines.ndp.baseline import GraphSize, host_alone
-from onehop.machines.ndp.case import LayerCase
+from onehop.machines.ndp.baseline import host_alone
+from onehop.machines.ndp.case import LayerCase, each_mapping
 from onehop.machines.ndp.counts import RankWorkload
 from onehop.machines.ndp.durations import Reals, WindowTimes, times_of
 from onehop.machines.ndp.layer import control_ns, host_orders, retiling_of
@@ -113,7 +113,7 @@ def sampled_layer(
         ordered_of: Targets in a plan's order, with nodes as the mapping of the case's plan assigns them.
         by_number: Targets by number, with nodes assigned in turn.
         sample: Size of the sample.
-        tell: Told what is done, and how far it is.
+        tell: Called with the step and the share of the work that is done.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice, no mapping can have the plan's order, the host
@@ -131,18 +131,12 @@ def sampled_layer(
     fixed = plan.mapping != "adaptive"
     choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
     own_ns = control_ns(case, by_number.num_src)
-    runs: dict[str, _SampledRun] = {}
-    impossible: dict[str, str] = {}
-    for number, pods in enumerate(choices):
-        tell(f"sampling {pods.name}", number / (len(choices) + 1))
-        try:
-            runs[pods.name] = _SampledRun(case, ordered_of(case.batched(pods)), pods, sample, own_ns)
-        except ArgumentError as error:
-            if fixed:
-                raise
-            impossible[pods.name] = str(error)
-    if not runs:
-        raise ArgumentError(next(iter(impossible.values())))
+
+    def sampled(pods: Pods) -> _SampledRun:
+        tell(f"sampling {pods.name}", choices.index(pods) / (len(choices) + 1))
+        return _SampledRun(case, ordered_of(case.batched(pods)), pods, sample, own_ns)
+
+    runs, impossible = each_mapping(choices, choices[0] if fixed else None, sampled)
     name = min(runs, key=lambda name: runs[name].mapping.time_ns.value)
     tell("sampling prior machines", len(choices) / (len(choices) + 1))
     untiled = replace(case.untiled, plan=replace(case.untiled.plan, host_order="after"))
@@ -155,16 +149,13 @@ def sampled_layer(
     chosen = runs[name]
     best_prior = min(priors.values(), key=lambda found: found.value)
     edges = chosen.edges if by_number.num_edges is None else Estimate.exact(by_number.num_edges)
-    size = GraphSize(by_number.num_src, by_number.num_dst, round(edges.value))
-    host_ns = host_alone(case, size, size.num_edges).time_ns
     # The host's time grows evenly with the edges.
-    more = replace(size, num_edges=size.num_edges + _MANY)
-    slope = (host_alone(case, more, more.num_edges).time_ns - host_ns) / _MANY
-    time = chosen.mapping.time_ns
+    host_ns, more_ns = (
+        host_alone(case, by_number.num_src, by_number.num_dst, round(edges.value) + more).time_ns
+        for more in (0, _MANY)
+    )
+    slope = (more_ns - host_ns) / _MANY
     over_host = chosen.gain(host_ns, slope if by_number.num_edges is None else 0.0)
-    # Samples of prior machines are others, so errors add up as squares do.
-    gain = best_prior.value / time.value
-    relative = ((best_prior.half / best_prior.value) ** 2 + (time.half / time.value) ** 2) ** 0.5
     return SampledLayer(
         plan,
         width,
@@ -177,7 +168,8 @@ def sampled_layer(
         Estimate.within(host_ns, slope * edges.half),
         priors,
         over_host,
-        Estimate.within(gain, gain * relative),
+        # Prior machines have samples of their own.
+        best_prior.over(chosen.mapping.time_ns),
     )
 
 
@@ -321,12 +313,7 @@ def total(parts: Sequence[Estimate]) -> Estimate:
 
 def _gain(of_layers: list[Estimate], other: Estimate, own: Estimate) -> Estimate:
     """Time of another machine over this one's; the interval of several layers takes both as independent."""
-    if len(of_layers) == 1:
-        return of_layers[0]
-    gain = other.value / own.value
-    return Estimate.within(
-        gain, gain * ((other.half / other.value) ** 2 + (own.half / own.value) ** 2) ** 0.5
-    )
+    return of_layers[0] if len(of_layers) == 1 else other.over(own)
 
 
 def _layer(found: SampledLayer) -> dict[str, Any]:

@@ -125,14 +125,7 @@ def stretches(runs: Runs, windows: int) -> list[Stretch]:
 def segments(
     config: NdpConfig, targets: Targets, shape: TargetGroups, wanted: list[Stretch]
 ) -> Iterator[Segment]:
-    """Counts stretches of windows, one after another.
-
-    Args:
-        config: The machine.
-        targets: Targets in order of processing.
-        shape: Tiles and windows.
-        wanted: The windows.
-    """
+    """Counts stretches of windows, one after another, of targets in order of processing."""
     ranks = config.topology.ranks
     for stretch in wanted:
         first, last = stretch.first * shape.window, min(stretch.last * shape.window, targets.num_dst)

@@ -35,7 +35,6 @@ class Sample:
     confidence: float = 0.95
 
     def __post_init__(self) -> None:
-        """Checks every field."""
         for name, least in (("runs", _PER_STRATUM), ("seed", 0)):
             value = getattr(self, name)
             if type(value) is not int or value < least:
@@ -72,6 +71,12 @@ class Estimate:
     def half(self) -> float:
         """Half the width of the interval."""
         return (self.high - self.low) / 2
+
+    def over(self, other: "Estimate") -> "Estimate":
+        """The ratio to another figure, of an independent sample: relative errors add up as squares do."""
+        ratio = self.value / other.value
+        relative = ((self.half / self.value) ** 2 + (other.half / other.value) ** 2) ** 0.5
+        return Estimate.within(ratio, ratio * relative)
 
     def scaled(self, factor: float) -> "Estimate":
         """The estimate of a multiple of the figure; the factor is above 0 and known exactly."""

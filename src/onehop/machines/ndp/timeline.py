@@ -24,9 +24,7 @@ _EVENTS = {
 def trace(events: Iterable[Event], control_ns: float = 0.0) -> Trace:
     """The events as lanes of ranks (the DRAM-path) and channels (the Host-path).
 
-    Args:
-        events: Events of the windows, from 0 on.
-        control_ns: Time before them: flush, start and status.
+    ``control_ns`` is the time before them: flush, start and status.
     """
     spans = Trace()
     if control_ns:

@@ -93,32 +93,30 @@ def _near_rank(name: str, pod: int, copies: int) -> ToyCase:
 
 def _baseline() -> ToyCase:
     """One rank at a time on the bus: adjacency, features; then the results."""
-    events, now = [], 0.0
-    for window in range(WINDOWS):
-        steps = [
-            *(
-                step
-                for rank in range(RANKS)
-                for step in (("A", rank, ADJACENCY), ("X", rank, FEATURES[rank]))
-            ),
-            *(("W", rank, WRITE_BACK) for rank in range(RANKS)),
-        ]
-        for what, rank, ns in steps:
-            events.append(Event(what, window, rank, now, now + ns))
-            now += ns
-    return ToyCase("(a) baseline: the host, one rank at a time", now, events)
+    reads = [
+        [(what, rank, ns)] for rank in range(RANKS) for what, ns in (("A", ADJACENCY), ("X", FEATURES[rank]))
+    ]
+    writes = [[("W", rank, WRITE_BACK)] for rank in range(RANKS)]
+    return _in_steps("(a) baseline: the host, one rank at a time", [*reads, *writes])
 
 
 def _prior() -> ToyCase:
     """Adjacency and instructions over the channel, reduction in the ranks, results over the channel."""
+    steps = [
+        [("bundle read", 0, RANKS * ADJACENCY)],
+        [("instructions", 0, RANKS * INSTRUCTIONS)],
+        [("X", rank, ns) for rank, ns in enumerate(FEATURES)],
+        [("Q", 0, OUTPUTS)],
+        [("Z", 0, FINALS)],
+    ]
+    return _in_steps("(b) prior: rank-pod, strictly one after another", steps)
+
+
+def _in_steps(name: str, steps: list[list[tuple[str, int, float]]]) -> ToyCase:
+    """Every window's steps one after another; a step's events (what, where, ns) begin together."""
     events, now = [], 0.0
     for window in range(WINDOWS):
-        for what, ns in (("bundle read", RANKS * ADJACENCY), ("instructions", RANKS * INSTRUCTIONS)):
-            events.append(Event(what, window, 0, now, now + ns))
-            now += ns
-        events += [Event("X", window, rank, now, now + ns) for rank, ns in enumerate(FEATURES)]
-        now += max(FEATURES)
-        for what, ns in (("Q", OUTPUTS), ("Z", FINALS)):
-            events.append(Event(what, window, 0, now, now + ns))
-            now += ns
-    return ToyCase("(b) prior: rank-pod, strictly one after another", now, events)
+        for step in steps:
+            events += [Event(what, window, where, now, now + ns) for what, where, ns in step]
+            now += max(ns for _, _, ns in step)
+    return ToyCase(name, now, events)

@@ -142,7 +142,7 @@ def by_clock(
 
     Raises:
         ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
-        ConfigurationError: A clock that is not positive.
+        ConfigurationError: A clock is not positive.
     """
     points = []
     for clock in clocks_mhz:

@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from onehop.machines.dram import Requests
 from onehop.machines.ndp.durations import read_cost
 from onehop.machines.ndp.layer import LayerRun
-from onehop.machines.ndp.mapping import Integers
 
 # Number of windows of a layer that are sampled, and of requests of a window at most.
 _WINDOWS, _REQUESTS = 4, 50_000
@@ -35,11 +33,6 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
     Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed. A
     rank stores the slices of its pod's nodes contiguously, each aligned to a burst, starting with those
     assigned to the pod's first rank (:func:`~.durations.read_cost` explains why).
-
-    Args:
-        run: The layer.
-        window: Number of the window.
-        rank: Number of the rank.
     """
     traffic = run.traffic
     workload, pods, shape = run.workload, traffic.pods, traffic.shape
@@ -49,13 +42,11 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
     place = np.zeros(workload.graph.num_src, dtype=np.int64)
     place[nodes[np.argsort(workload.owner[nodes], kind="stable")]] = np.arange(len(nodes))
 
-    targets = np.arange(window * shape.window, min((window + 1) * shape.window, workload.graph.num_dst))
-    tile = (targets - targets[:1]) // shape.tile
-    if workload.order is not None:
-        targets = workload.order[targets].astype(np.int64)
-    source, tile = _edges(run, targets, tile)
-    kept = in_pod[source]
-    source, tile = source[kept], tile[kept]
+    begin = window * shape.window
+    rows = workload.rows(begin, min(begin + shape.window, workload.num_dst))
+    degrees = np.diff(rows.rowptr)
+    tile, kept = np.repeat(np.arange(len(degrees)) // shape.tile, degrees), in_pod[rows.col]
+    source, tile = rows.col[kept], tile[kept]
     if workload.retile != "none":
         _, once = np.unique(tile * np.int64(workload.graph.num_src) + source, return_index=True)
         source = source[np.sort(once)]
@@ -89,9 +80,6 @@ def sampled_reads(run: LayerRun) -> RankReads:
     """Feature reads of the rank that reads most in the layer, in a few windows that are spread over it.
 
     Of very long windows, the beginning.
-
-    Args:
-        run: The layer.
     """
     rank, windows = int(run.traffic.pod_reads.sum(axis=0).argmax()), _sampled(run)
     read = [_beginning(run, window, rank).bursts for window in windows]
@@ -112,12 +100,3 @@ def _beginning(run: LayerRun, window: int, rank: int) -> Requests:
     """The reads of a window by a rank; of very long ones, the first."""
     requests = window_reads(run, window, rank)
     return Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])
-
-
-def _edges(run: LayerRun, targets: Integers, tile: Integers) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Source and tile of every edge of the targets, in order."""
-    graph = run.workload.graph
-    rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
-    counts = rowptr[targets + 1] - rowptr[targets]
-    begins = np.repeat(rowptr[targets] - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts)
-    return col[begins + np.arange(int(counts.sum()))], np.repeat(tile, counts)

@@ -116,38 +116,17 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
     # ranks.
     pieces = int(times.pieces[: record + 1].sum())
     most = record * (2 * ranks + 4 * channels) + pieces * ranks * (1 + times.pod + 1 + 2 * channels) + 1
-    arrays: dict[str, NDArray[Any]] = {
-        "rank_busy": np.zeros((ranks, len(RANK_PHASES))),
-        "channel_busy": np.zeros((channels, len(CHANNEL_PHASES))),
-        "window": np.zeros((windows, 4)),
-        "event_what": np.zeros((most, 3), dtype=np.int32),
-        "event_time": np.zeros((most, 2)),
-    }
+    rank_busy, channel_busy = np.zeros((ranks, len(RANK_PHASES))), np.zeros((channels, len(CHANNEL_PHASES)))
+    of_windows, event_time = np.zeros((windows, 4)), np.zeros((most, 2))
+    event_what = np.zeros((most, 3), dtype=np.int32)
+    # Copies that the native loop reads live as long as this list.
+    read: list[NDArray[Any]] = []
+
+    def address(values: NDArray[Any], dtype: type = np.float64) -> int:
+        read.append(np.ascontiguousarray(values, dtype=dtype))
+        return read[-1].ctypes.data
+
     listing = times.listing
-    of_lists = [None] * 4 if listing is None else [listing.scan, listing.lists, listing.merge, listing.tiles]
-    real = [
-        None if values is None else np.ascontiguousarray(values, dtype=np.float64)
-        for values in (
-            times.adjacency,
-            times.reads,
-            times.edges,
-            times.read_ns,
-            times.unit_ns,
-            times.bundle_out,
-            times.bundle_in,
-            times.outputs,
-            times.reduce,
-            times.finals,
-            times.write_back,
-            *of_lists,
-        )
-    ]
-    addresses = [0 if values is None else values.ctypes.data for values in real]
-    adjacency, reads, edges, read, unit, bundle_out, bundle_in, outputs, reduce, finals, write = addresses[
-        :-4
-    ]
-    scan, lists, merge, tiles = addresses[-4:]
-    in_pieces = np.ascontiguousarray(times.pieces, dtype=np.int64)
     total, events = extension.ndp_windows(
         windows,
         ranks,
@@ -157,42 +136,34 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
         HOST_ORDERS.index(order),
         times.lag,
         record,
-        in_pieces.ctypes.data,
-        adjacency,
-        reads,
-        edges,
-        read,
-        unit,
+        address(times.pieces, np.int64),
+        address(times.adjacency),
+        address(times.reads),
+        address(times.edges),
+        address(times.read_ns),
+        address(times.unit_ns),
         times.fill_ns,
-        bundle_out,
-        bundle_in,
-        outputs,
-        reduce,
-        finals,
-        write,
+        address(times.bundle_out),
+        address(times.bundle_in),
+        address(times.outputs),
+        address(times.reduce),
+        address(times.finals),
+        address(times.write_back),
         times.poll_ns,
         times.again_ns,
-        scan,
-        lists,
-        merge,
-        tiles,
-        arrays["rank_busy"].ctypes.data,
-        arrays["channel_busy"].ctypes.data,
-        arrays["window"].ctypes.data,
-        arrays["event_what"].ctypes.data,
-        arrays["event_time"].ctypes.data,
+        0 if listing is None else address(listing.scan),
+        0 if listing is None else address(listing.lists),
+        0 if listing is None else address(listing.merge),
+        0 if listing is None else address(listing.tiles),
+        rank_busy.ctypes.data,
+        channel_busy.ctypes.data,
+        of_windows.ctypes.data,
+        event_what.ctypes.data,
+        event_time.ctypes.data,
         most,
     )
-    return Schedule(
-        total,
-        arrays["rank_busy"],
-        arrays["channel_busy"],
-        arrays["window"][:, 0],
-        arrays["window"][:, 1:],
-        [
-            Event(EVENTS[what], int(window), int(where), float(start), float(end))
-            for (what, window, where), (start, end) in zip(
-                arrays["event_what"][:events], arrays["event_time"][:events], strict=True
-            )
-        ],
-    )
+    recorded = [
+        Event(EVENTS[what], int(window), int(where), float(start), float(end))
+        for (what, window, where), (start, end) in zip(event_what[:events], event_time[:events], strict=True)
+    ]
+    return Schedule(total, rank_busy, channel_busy, of_windows[:, 0], of_windows[:, 1:], recorded)

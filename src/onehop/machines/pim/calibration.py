@@ -61,13 +61,7 @@ class Errors:
 
 
 def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
-    """Time of a transfer on a machine's links, by so many cores of one rank.
-
-    Args:
-        config: The machine.
-        transfer: The transfer.
-        direction: One of :data:`DIRECTIONS`.
-    """
+    """Time of a transfer on a machine's links, by so many cores of one rank, in one of :data:`DIRECTIONS`."""
     few = config.with_(cores=transfer.cores, ranks=1)
     if direction == DIRECTIONS[0]:
         return push_ns(few, transfer.cores * transfer.in_bytes) / 1e6
@@ -75,13 +69,7 @@ def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
 
 
 def pairs(config: PimConfig, direction: str, cores: int | None = None) -> list[tuple[float, float]]:
-    """Measured and modelled milliseconds of the held-out transfers.
-
-    Args:
-        config: The machine.
-        direction: One of :data:`DIRECTIONS`.
-        cores: Number of cores of the transfers to take; None means all.
-    """
+    """Measured and modelled milliseconds of the held-out transfers, or of those by a number of cores."""
     return [
         (ms, modelled_ms(config, each, direction))
         for each, _, ms in _moved(direction)

@@ -8,7 +8,7 @@ linear layer to the classes. A pass reads or writes one float32 matrix of nodes 
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check
+from onehop.machines.common.checks import check, check_choice
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.parts import Power
 
@@ -66,9 +66,7 @@ class Network:
     quantised: bool = True
 
     def __post_init__(self) -> None:
-        """Checks every field."""
-        if self.kind not in KINDS:
-            raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {self.kind!r}.")
+        check_choice("model", self.kind, KINDS)
         check(self, error=ArgumentError, least={"nodes": 0})
 
     @property
@@ -88,11 +86,5 @@ class Network:
 
 
 def combination_energy_nj(power: Power, ranks: int, time_ns: float) -> float:
-    """Energy while the host combines: its own, and that of the ranks, which are powered all the time.
-
-    Args:
-        power: Power by consumer.
-        ranks: Ranks of the machine.
-        time_ns: Time of the combination.
-    """
+    """Energy while the host combines: its own, and that of the ranks, always powered."""
     return (power.host_w + power.rank_w * ranks) * time_ns

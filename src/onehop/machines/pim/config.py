@@ -45,7 +45,6 @@ class PimConfig:
     estimate: bool = False
 
     def __post_init__(self) -> None:
-        """Checks every value."""
         check(self, most=dict.fromkeys(("cores", "ranks"), _MOST_CORES))
         if not 1 <= self.ranks <= self.cores:
             raise ConfigurationError(
@@ -138,7 +137,7 @@ class PimConfig:
 
         Args:
             text: The document.
-            base: The machine whose values omitted ones keep, in place of the defaults. Tables of arithmetic
+            base: The machine whose values omitted ones keep, instead of the defaults. Tables of arithmetic
                 replace all of its tables, and those of functions go with the dtypes that are left.
 
         Raises:

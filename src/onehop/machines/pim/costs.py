@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onehop.machines.pim.config import PimConfig
-from onehop.machines.pim.layout import ITEM_BYTES
+from onehop.machines.pim.numbers import ITEM_BYTES
 from onehop.machines.pim.parts import Arithmetic, Core, Points
 from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import WorkCounts
@@ -31,8 +31,8 @@ class Kernel:
         sums: Dtype of the accumulators.
         multiplies: Whether values are read and multiplied by.
         value_bits: Significant bits that a multiply processes.
-        compares: Whether the largest or smallest is kept, in place of sums; "sums" are then these.
-        adds: Whether values are added to features, in place of multiplied by.
+        compares: Whether the largest or smallest is kept, instead of sums; "sums" are then these.
+        adds: Whether values are added to features, instead of multiplied by.
     """
 
     dtype: str
@@ -41,6 +41,20 @@ class Kernel:
     value_bits: float = 1.0
     compares: bool = False
     adds: bool = False
+
+    @property
+    def item(self) -> int:
+        """Bytes of a feature or a value."""
+        return ITEM_BYTES[self.dtype]
+
+    @property
+    def sum_item(self) -> int:
+        """Bytes of a sum."""
+        return ITEM_BYTES[self.sums]
+
+    def filled(self, config: PimConfig, width: int) -> int:
+        """Columns of a row whose features and sums are both padded to the alignment of transfers."""
+        return padded(width, min(self.item, self.sum_item), config.core.alignment_bytes)
 
 
 def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
@@ -57,17 +71,10 @@ def multiply_instructions(costs: Arithmetic, bits: float) -> float:
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share
 
 
-def combine_instructions(config: PimConfig, kernel: Kernel) -> float:
-    """Instructions of adding an element to a sum, or of comparing it with the largest or smallest."""
-    if kernel.compares:
-        return config.functions[kernel.dtype].compare
-    return max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
-
-
 def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
-    """Instructions of one element of one edge."""
+    """Instructions of one element of one edge: of adding or comparing it, and of the multiply before."""
     add = max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
-    combine = combine_instructions(config, kernel)
+    combine = config.functions[kernel.dtype].compare if kernel.compares else add
     if not kernel.multiplies:
         return combine
     if kernel.adds:
@@ -77,7 +84,7 @@ def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
 
 def hub_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
     """The number of sources whose features a core keeps in its working memory."""
-    return plan.hub_bytes // (_filled(config, kernel, width) * ITEM_BYTES[kernel.dtype])
+    return plan.hub_bytes // (kernel.filled(config, width) * kernel.item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +112,16 @@ def tasklet_cycles(
     Returns:
         [parts, cores, tasklets] twice, and [parts, cores].
     """
-    core = config.core
-    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    filled_width = _filled(config, kernel, width)
+    core, filled_width = config.core, kernel.filled(config, width)
     row = _Row(
-        float(interpolate(core.dma_read_cycles, filled_width * item)),
-        float(interpolate(core.dma_write_cycles, filled_width * sum_item)),
-        float(interpolate(core.dma_read_cycles, filled_width * sum_item)),
+        float(interpolate(core.dma_read_cycles, filled_width * kernel.item)),
+        float(interpolate(core.dma_write_cycles, filled_width * kernel.sum_item)),
+        float(interpolate(core.dma_read_cycles, filled_width * kernel.sum_item)),
         core.row_instructions + width * core.row_element_instructions,
     )
     refill = float(interpolate(core.dma_read_cycles, READER_PAGES * plan.reader_bytes))
     consumed = plan.reader_bytes * (READER_PAGES if plan.reader == "block" else 1)
-    index, value = refill * 4 / consumed, refill * item / consumed
+    index, value = refill * 4 / consumed, refill * kernel.item / consumed
 
     element = core.element_instructions + arithmetic_instructions(config, kernel)
     instructions = counts.edges * (core.edge_instructions + width * element)
@@ -127,7 +132,7 @@ def tasklet_cycles(
         transfers = transfers - counts.hub_edges * row.read
         # Hubs come first, so they are fetched together.
         aside = aside + bulk_cycles(
-            core, core.dma_read_cycles, hub_rows(config, plan, kernel, width) * filled_width * item
+            core, core.dma_read_cycles, hub_rows(config, plan, kernel, width) * filled_width * kernel.item
         )
     if plan.format == "csr":
         instructions = instructions + counts.rows * row.instructions
@@ -191,7 +196,7 @@ def bottleneck(
 
     Args:
         core: The core.
-        counts: The work; of it, how many tasklets an entry stands for.
+        counts: The work; only the number of tasklets that an entry represents is read.
         instructions: [parts, cores, tasklets].
         transfers: [parts, cores, tasklets], cycles.
 
@@ -203,19 +208,8 @@ def bottleneck(
     return np.maximum(together, alone.max(axis=-1)), alone
 
 
-def _filled(config: PimConfig, kernel: Kernel, width: int) -> int:
-    least = min(ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums])
-    return padded(width, least, config.core.alignment_bytes)
-
-
 def bulk_cycles(core: Core, curve: Points, size: float) -> float:
-    """Cycles of transferring so many bytes, in pieces no larger than a transfer may be.
-
-    Args:
-        core: The core.
-        curve: Its cycles of one transfer, by bytes.
-        size: Bytes.
-    """
+    """Cycles of transferring ``size`` bytes in pieces no larger than a transfer may be, by a curve of one."""
     whole, rest = divmod(size, core.dma_most_bytes)
     cycles = whole * interpolate(curve, core.dma_most_bytes)
     return float(cycles + (interpolate(curve, rest) if rest else 0.0))

@@ -14,15 +14,10 @@ from onehop.plans import CpuPlan
 
 
 def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: int = 3) -> float:
-    """Median time of torch's own sparse product on this machine, in the dtype of x.
+    """Median time of torch's own sparse product on this machine, in the dtype of x, after one warm-up.
 
-    Floats use compressed rows. For integers torch has a product of a COO matrix only.
-
-    Args:
-        graph: The graph.
-        x: [num_src, F].
-        weight: [E], in the caller's edge order; None means 1.
-        rounds: Measurements, after one warm-up.
+    Floats use compressed rows. For integers torch has a product of a COO matrix only. ``x``: [num_src, F];
+    ``weight``: [E], in the caller's edge order, or None for ones.
     """
     values = torch.ones(graph.num_edges, dtype=x.dtype, device="cpu")
     if weight is not None:
@@ -54,15 +49,10 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
 def largest_error(
     graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, out: Tensor, block: int = 32
 ) -> float:
-    """The largest difference between a result and the sum in float64.
+    """The largest difference between a result [num_dst, F] and the sum (or mean) in float64.
 
-    Args:
-        graph: The graph.
-        x: [num_src, F].
-        weight: [E], in the caller's edge order; None means 1.
-        reduce: "sum" or "mean".
-        out: [num_dst, F].
-        block: Columns that are compared at a time.
+    ``x``: [num_src, F]; ``weight``: [E], in the caller's edge order, or None for ones; ``block`` columns are
+    compared at a time.
     """
     worst = 0.0
     values = None if weight is None else weight.double()

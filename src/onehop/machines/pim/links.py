@@ -15,25 +15,19 @@ def broadcast_gbps(config: PimConfig) -> float:
     """Rate of sending all cores of every rank the same, counted at the receivers."""
     links = config.links
     full = links.broadcast_gbps[0][1]
-    share = fmean(_rank_gbps(links, links.core_push_gbps, full, cores) for cores in config.rank_cores) / full
+    share = fmean(_ranks_gbps(config, links.core_push_gbps, full)) / full
     return _power_law(links.broadcast_gbps, config.ranks) * share
 
 
 def push_gbps(config: PimConfig) -> float:
     """Rate of sending each core its own data."""
     links = config.links
-    ranks = (
-        _rank_gbps(links, links.core_push_gbps, links.rank_push_gbps, cores) for cores in config.rank_cores
-    )
-    return min(links.push_gbps, sum(ranks))
+    return min(links.push_gbps, sum(_ranks_gbps(config, links.core_push_gbps, links.rank_push_gbps)))
 
 
 def pull_limit_gbps(config: PimConfig) -> float:
     """Rate at which the cores of all ranks send."""
-    links = config.links
-    return sum(
-        _rank_gbps(links, links.core_pull_gbps, links.rank_pull_gbps, cores) for cores in config.rank_cores
-    )
+    return sum(_ranks_gbps(config, config.links.core_pull_gbps, config.links.rank_pull_gbps))
 
 
 def broadcast_ns(config: PimConfig, delivered_bytes: float) -> float:
@@ -76,12 +70,7 @@ def merge_ns(
 
 
 def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
-    """End times of several transfers that share a link evenly, in ns.
-
-    Args:
-        sizes: [n], bytes.
-        gbps: Bandwidth of the link.
-    """
+    """End times in ns of several transfers of ``sizes`` bytes, [n], that share a link evenly."""
     order = np.argsort(sizes, kind="stable")
     finish = np.empty(len(sizes))
     time, before = 0.0, 0.0
@@ -92,9 +81,10 @@ def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
     return finish
 
 
-def _rank_gbps(links: Links, core_gbps: float, rank_gbps: float, cores: int) -> float:
-    """Rate of one rank of so many cores: a power law through one core's rate and a full rank's."""
-    return _power_law(((1.0, core_gbps), (float(links.full_rank_cores), rank_gbps)), cores)
+def _ranks_gbps(config: PimConfig, core_gbps: float, rank_gbps: float) -> list[float]:
+    """Rate of each rank by its cores: a power law through one core's rate and a full rank's."""
+    points = (1.0, core_gbps), (float(config.links.full_rank_cores), rank_gbps)
+    return [_power_law(points, cores) for cores in config.rank_cores]
 
 
 def _power_law(points: Points, at: float) -> float:

@@ -108,18 +108,19 @@ class Machine:
 
     def _plan_for(self, graph: Graph, width: int, kernel: Kernel) -> PimPlan:
         check_integer("width", width)
-        size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
         if not self._tune:
-            return default_plan(self.config, size, width, kernel)
+            return self._default(graph, width, kernel)
         kept, key = self._tuned.setdefault(graph, {}), (width, kernel)
         if key not in kept:
             plans = candidates(self.config, PimPlan())
             found = ranked(self.config, self.shapes(graph), width, kernel, plans)
             # Where nothing fits at once, the default streams.
-            kept[key] = (
-                replace(found[0][0], stream=True) if found else default_plan(self.config, size, width, kernel)
-            )
+            kept[key] = replace(found[0][0], stream=True) if found else self._default(graph, width, kernel)
         return kept[key]
+
+    def _default(self, sized: Graph | Shapes, width: int, kernel: Kernel) -> PimPlan:
+        size = BalancedShapes(sized.num_src, sized.num_dst, sized.num_edges)
+        return default_plan(self.config, size, width, kernel)
 
     def default_plan(
         self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False
@@ -129,8 +130,7 @@ class Machine:
         Arguments and errors are those of :meth:`plan`.
         """
         check_integer("width", width)
-        size = BalancedShapes(graph.num_src, graph.num_dst, graph.num_edges)
-        return default_plan(self.config, size, width, self.kernel(PimPlan(), dtype, weighted))
+        return self._default(graph, width, self.kernel(PimPlan(), dtype, weighted))
 
     def kernel(
         self, plan: PimPlan, dtype: str, weighted: bool = False, sums: str | None = None, bits: float = 1.0
@@ -172,9 +172,7 @@ class Machine:
         if plan is None and isinstance(graph, Graph):
             plan = self.plan(graph, width, self._dtype or dtype, weighted)
         if plan is None:
-            size = BalancedShapes(shapes.num_src, shapes.num_dst, shapes.num_edges)
-            kernel = self.kernel(PimPlan(), self._dtype or dtype, weighted)
-            plan = default_plan(self.config, size, width, kernel)
+            plan = self._default(shapes, width, self.kernel(PimPlan(), self._dtype or dtype, weighted))
         kernel = self.kernel(plan, plan.dtype or self._dtype or dtype, weighted)
         return Rows(kernel, width).cost(self.config, plan, shapes)
 
@@ -238,11 +236,11 @@ class Machine:
     def extremum(
         self, graph: Graph, call: calls.Extremum, plan: PimPlan | None = None
     ) -> tuple[Tensor, PimReport]:
-        """Max or min over each row's edges: as sums, with a comparison in place of each add.
+        """Max or min over each row's edges: as sums, with a comparison instead of each add.
 
         Args:
             graph: The graph.
-            call: What is asked for, with CPU tensors of float32 or float64; ties are not counted.
+            call: The call, with CPU tensors of float32 or float64; ties are not counted.
             plan: None means the machine's own, or the tuner's.
 
         Returns:
@@ -268,7 +266,7 @@ class Machine:
 
         Args:
             graph: The graph.
-            call: What is asked for, with CPU tensors of float32 or float64; weights are not returned.
+            call: The call, with CPU tensors of float32 or float64; weights are not returned.
             plan: A "csr" plan of one round; None means the fastest, for the machine's own is one for sums.
 
         Returns:

@@ -1,5 +1,6 @@
 """A plan's memory in the cores: every array is counted; if it does not fit, another plan that does."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -8,11 +9,43 @@ import numpy as np
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import READER_PAGES, Kernel, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, layout, stored_width, suitable_grids, wide_enough
 from onehop.machines.pim.parts import Core
-from onehop.machines.pim.scheme import padded
+from onehop.machines.pim.scheme import Cluster, layout, schemes, suitable_grids
 from onehop.machines.pim.shapes import CutRule, Shapes
 from onehop.plans.pim import PimPlan
+
+
+def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
+    """The columns of each of a cluster's passes; passes may be empty."""
+    step = math.ceil(cluster.width / rounds)
+    return [
+        (min(cluster.begin + i * step, cluster.end), min(cluster.begin + (i + 1) * step, cluster.end))
+        for i in range(rounds)
+    ]
+
+
+def check_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> None:
+    """Refuses plans whose rows are longer than a transfer.
+
+    Raises:
+        ArgumentError: One transfer cannot move a row, or the plan cannot be placed.
+    """
+    slices = {each.width: round_slices(each, plan.rounds) for each in layout(config, plan, width).clusters}
+    widest = max((end - begin for passes in slices.values() for begin, end in passes), default=0)
+    item, most = max(kernel.item, kernel.sum_item), config.core.dma_most_bytes
+    row_bytes = kernel.filled(config, widest) * item
+    if row_bytes > most:
+        raise ArgumentError(
+            f"plan: ds={plan.ds} in {plan.rounds} rounds gives rows of {row_bytes} bytes for width "
+            f"{width}, and one transfer moves at most {most}: ds * rounds must be at "
+            f"least {math.ceil(width * item / most)}."
+        )
+
+
+def stored_width(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
+    """Columns that a row takes in a bank and between host and cores; see :meth:`.Scheme.stored_width`."""
+    scheme = schemes.named(plan.scheme)
+    return scheme.stored_width(width, min(kernel.item, kernel.sum_item), config.core.alignment_bytes)
 
 
 def mram_bytes(
@@ -26,18 +59,10 @@ def mram_bytes(
 ) -> np.ndarray:
     """Bytes that a core's bank must hold: results, features, indices, values, with padding.
 
-    Args:
-        config: The machine.
-        plan: The plan.
-        kernel: The kernel.
-        width: Feature columns of a pass.
-        columns: Rows of features: columns of the part.
-        rows: Most rows of results of a core of the cluster.
-        edges: Most edges of a core of the cluster.
+    ``width``: columns of a pass; ``columns``: sources of the part; ``rows``, ``edges``: the most of a core.
     """
-    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    filled_width = stored_width(plan, width, min(item, sum_item), config.core.alignment_bytes)
-    dense = rows * filled_width * sum_item + columns * filled_width * item
+    filled_width = stored_width(config, plan, kernel, width)
+    dense = rows * filled_width * kernel.sum_item + columns * filled_width * kernel.item
     found: np.ndarray = np.ceil(dense + matrix_bytes(config, plan, kernel, rows, edges)).astype(np.int64)
     return found
 
@@ -46,27 +71,25 @@ def matrix_bytes(
     config: PimConfig, plan: PimPlan, kernel: Kernel, rows: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
     """Of :func:`mram_bytes`, those of the matrix: where rows begin, or each edge's row; sources; values."""
-    item = ITEM_BYTES[kernel.dtype]
-    step = max(config.core.alignment_bytes // item, 2)
+    step = max(config.core.alignment_bytes // kernel.item, 2)
     filled = np.ceil(edges / step) * step
     if plan.format == "csr":
         need = 4 * np.ceil((rows + 1) / step) * step + 4 * np.ceil(edges / 2) * 2
     else:
         need = 8 * filled
-    found: np.ndarray = np.ceil(need + item * filled * kernel.multiplies).astype(np.int64)
+    found: np.ndarray = np.ceil(need + kernel.item * filled * kernel.multiplies).astype(np.int64)
     return found
 
 
 def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
     """Bytes of working memory: features, sums, readers and a stack for every tasklet; and the hubs."""
-    item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-    filled_width = padded(width, min(item, sum_item), config.core.alignment_bytes)
+    filled_width = kernel.filled(config, width)
     streams = 2 + kernel.multiplies
-    each = filled_width * (item + sum_item)
+    each = filled_width * (kernel.item + kernel.sum_item)
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
     if plan.format == "coo" and plan.thread_balance == "edge":
-        each += filled_width * sum_item
-    return plan.tasklets * each + hub_rows(config, plan, kernel, width) * filled_width * item
+        each += filled_width * kernel.sum_item
+    return plan.tasklets * each + hub_rows(config, plan, kernel, width) * filled_width * kernel.item
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +127,7 @@ def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
         plan.format == "coo",
         plan.core_balance == "edge",
         plan.thread_balance == "edge",
-        max(8 // ITEM_BYTES[kernel.dtype], 1),
+        max(8 // kernel.item, 1),
     )
 
 
@@ -145,7 +168,7 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
 def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> bool:
     """Return whether a plan can run, memory and all other limits considered."""
     try:
-        wide_enough(config, plan, width, kernel.dtype, kernel.sums)
+        check_rows(config, plan, kernel, width)
     except ArgumentError:
         return False
     return need(config, plan, shapes, width, kernel).excess(config.core) is None

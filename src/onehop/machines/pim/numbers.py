@@ -19,8 +19,8 @@ TORCH_TYPES: dict[str, torch.dtype] = {
     "float64": torch.float64,
 }
 NAMES = {dtype: name for name, dtype in TORCH_TYPES.items()}
+ITEM_BYTES = {name: dtype.itemsize for name, dtype in TORCH_TYPES.items()}
 INTEGERS = ("int8", "int16", "int32", "int64")
-_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 # For random bits: the length of a number with a given count of significant bits is that count.
 _SAMPLE = 1 << 20
 
@@ -40,11 +40,11 @@ class Quantised:
 
 def largest(dtype: str) -> int:
     """The largest number of an integer type."""
-    return (1 << (_BITS[dtype] - 1)) - 1
+    return (1 << (8 * ITEM_BYTES[dtype] - 1)) - 1
 
 
 def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
-    """Symmetric quantisation: the largest magnitude becomes ``most``; rounds to the nearest.
+    """Symmetric quantisation of x [N, F]: the largest magnitude becomes ``most``; rounds to the nearest.
 
     Args:
         x: [N, F], floats.
@@ -70,16 +70,11 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
 
 
 def accumulator(plan: PimPlan, dtype: str, bound: int) -> str:
-    """The type of the sums: the plan's, or the narrowest that holds every sum.
-
-    Args:
-        plan: The plan.
-        dtype: Dtype of the features.
-        bound: Upper bound of the magnitude of every sum and partial sum.
+    """The type of the sums: the plan's, or the narrowest that holds every sum and partial sum.
 
     Raises:
-        ArgumentError: The plan's accumulator could overflow, or every type could; or it does not match the
-            features.
+        ArgumentError: The plan's accumulator could overflow, or every type could (``bound`` is an upper bound
+            of all magnitudes); or it does not match the features.
     """
     if dtype not in INTEGERS:
         if plan.accumulator not in (None, dtype):
@@ -87,7 +82,7 @@ def accumulator(plan: PimPlan, dtype: str, bound: int) -> str:
                 f"plan: accumulator of {dtype} features must be {dtype}, not {plan.accumulator}."
             )
         return dtype
-    wide = [name for name in INTEGERS if _BITS[name] >= _BITS[dtype]]
+    wide = [name for name in INTEGERS if ITEM_BYTES[name] >= ITEM_BYTES[dtype]]
     holding = [name for name in wide if bound <= largest(name)]
     if plan.accumulator is not None:
         if plan.accumulator not in wide:
@@ -114,9 +109,7 @@ def _overflow(dtype: str, bound: int, holding: list[str]) -> str:
 def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
     """The largest sum of weights' magnitudes over a row; without weights, the largest degree.
 
-    Args:
-        rowptr: [rows + 1].
-        weight: [E], integers in the graph's order; None means ones.
+    ``rowptr``: [rows + 1]; ``weight``: [E], integers in the graph's order.
     """
     if weight is None:
         return int(np.diff(rowptr).max(initial=0))

@@ -177,14 +177,7 @@ class Ran:
 
 
 def report_of(config: PimConfig, plan: PimPlan, kernel: Kernel, ran: Ran) -> PimReport:
-    """The report of a run.
-
-    Args:
-        config: The machine.
-        plan: The plan.
-        kernel: The types of the cores' kernel.
-        ran: The run.
-    """
+    """The report of a run of a kernel under a plan."""
     done, needed = ran.passes, ran.needed
     phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
     keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")

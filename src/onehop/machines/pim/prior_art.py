@@ -12,7 +12,7 @@ from onehop.errors import ArgumentError
 from onehop.machines.common.checks import check_integer
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
-from onehop.machines.pim.layout import suitable_grids
+from onehop.machines.pim.scheme import suitable_grids
 from onehop.machines.pim.search import in_full_ns
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
@@ -95,14 +95,7 @@ def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:
 def pygim_search(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """The best of :func:`pygim_plans` in full simulation; None if none fits.
-
-    Args:
-        config: The machine.
-        shapes: The work of each core and tasklet.
-        width: Feature columns.
-        kernel: The types and operations of the cores' kernel.
-        merge_threads: Threads of the host that merge.
+    """The best of :func:`pygim_plans` in full simulation; None if none fits. Arguments: see :func:`gnmp`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.
@@ -146,12 +139,7 @@ def best_sparsep(
 ) -> PimPlan | None:
     """SparseP's plan with the best number of ranks for a column; None if none fits.
 
-    Args:
-        config: The machine.
-        shapes: The work of each core and tasklet.
-        width: Feature columns.
-        kernel: The types and operations of the cores' kernel.
-        merge_threads: Threads of the host that merge.
+    Arguments and errors are those of :func:`pygim_search`.
     """
     plans = [
         replace(sparsep(config, width, ranks_each), merge_threads=merge_threads)

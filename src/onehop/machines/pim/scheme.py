@@ -1,4 +1,4 @@
-"""Schemes of near-bank machines: where the parts of the matrix and of the features are placed.
+"""Schemes of near-bank machines: where the parts of the matrix and of the features of a plan are placed.
 
 A scheme is a class with a name; :data:`schemes` has ours and those of prior art; users register their own.
 """
@@ -143,12 +143,18 @@ class _Grande(Scheme):
         return Placement(tuple(clusters), broadcast=False)
 
 
-def placed(config: PimConfig, plan: PimPlan, width: int) -> Placement:
-    """The clusters of a plan by its scheme.
+def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
+    """Places the clusters of a plan by its scheme.
 
     Raises:
-        ArgumentError: They cannot be placed on the machine's ranks, or a user's scheme loses columns.
+        ArgumentError: They cannot be placed on the machine's ranks, the plan has more tasklets than a core
+            has threads, or a user's scheme loses columns.
     """
+    if plan.tasklets > config.core.threads:
+        raise ArgumentError(
+            f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
+            f"not {plan.tasklets}."
+        )
     found = schemes.named(plan.scheme).place(config, plan, width)
     if plan.scheme not in _OURS:
         _check(found, config, plan, width)
@@ -208,6 +214,16 @@ def columns(width: int, parts: int, part: int) -> tuple[int, int]:
     """The columns of a part: equal blocks, the last ones smaller or empty."""
     step = math.ceil(width / parts)
     return min(part * step, width), min((part + 1) * step, width)
+
+
+def suitable_grids(config: PimConfig, clusters_per_rank: tuple[int, ...] = (1,)) -> list[tuple[int, int]]:
+    """All (sp, ds) with a given number of clusters a rank, fewest sparse parts first."""
+    grids = []
+    for per_rank in clusters_per_rank:
+        number = config.ranks * per_rank
+        if per_rank <= config.cores // config.ranks:
+            grids += [(sp, number // sp) for sp in range(1, number + 1) if number % sp == 0]
+    return grids
 
 
 def padded(width: int, item_bytes: int, alignment: int) -> int:

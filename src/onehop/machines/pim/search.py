@@ -18,10 +18,9 @@ from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.machines.pim import links
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles
-from onehop.machines.pim.layout import ITEM_BYTES, suitable_grids
 from onehop.machines.pim.memory import cut_rule, fits, mram_bytes, wram_bytes
 from onehop.machines.pim.operators.rows import Rows
-from onehop.machines.pim.scheme import padded
+from onehop.machines.pim.scheme import suitable_grids
 from onehop.machines.pim.shapes import BalancedShapes, Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
@@ -46,12 +45,6 @@ class Estimator:
 
     Tasklets are assumed to be balanced except for the largest row, which they cannot share unless edges are
     cut exactly.
-
-    Args:
-        config: The machine.
-        shapes: The work of each core and tasklet.
-        width: Feature columns.
-        kernel: The types and operations of the cores' kernel.
     """
 
     def __init__(self, config: PimConfig, shapes: Shapes, width: int, kernel: Kernel) -> None:
@@ -117,9 +110,8 @@ class Estimator:
 
     def _move(self, plan: PimPlan) -> tuple[float, float]:
         config, kernel, width = self.config, self.kernel, self.width
-        item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
-        slice_width = self._slice_width(plan)
-        filled = padded(slice_width, min(item, sum_item), config.core.alignment_bytes)
+        item, sum_item, slice_width = kernel.item, kernel.sum_item, self._slice_width(plan)
+        filled = kernel.filled(config, slice_width)
         if filled * max(item, sum_item) > config.core.dma_most_bytes:
             return float("inf"), 0.0
         number, ranks = plan.sp * plan.ds, config.ranks
@@ -161,16 +153,9 @@ class Estimator:
 
 
 def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> WorkCounts:
-    """Counts as if a core had the most edges and rows, and shared out all but the largest row.
+    """Counts as if a core had the most edges and rows, [n], and shared out all but the largest row.
 
-    Args:
-        tasklets: [n].
-        edges: [n], edges of the core.
-        rows: [n].
-        largest_row: [n], edges.
-
-    Returns:
-        Counts of [n, 1, 2]: the tasklet with the largest row, and one that represents all others.
+    Returns counts of [n, 1, 2]: the tasklet with the largest row, and one that represents all others.
     """
     first = np.maximum(edges / tasklets, largest_row)
     each = (edges - first) / np.maximum(tasklets - 1, 1)
@@ -213,14 +198,7 @@ def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Ke
 def ranked(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, plans: list[PimPlan]
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans.
-
-    Args:
-        config: The machine.
-        shapes: The work of each core and tasklet.
-        width: Feature columns.
-        kernel: The types and operations of the cores' kernel.
-        plans: Plans to choose from; at least one, alike in all that is not searched.
+    """Ranks given plans: at least one, alike in all that is not searched.
 
     Returns:
         The plans that were simulated in full, with their time and the first estimate, in ns, best first; none
@@ -236,12 +214,7 @@ def ranked(
 
 
 def candidates(config: PimConfig, base: PimPlan, fixed: Mapping[str, Any] | None = None) -> list[PimPlan]:
-    """The grid that is searched.
-
-    Args:
-        config: The machine.
-        base: The plan whose other choices are kept.
-        fixed: Fields that every plan has, by name, a grid that is not searched among them; None means none.
+    """The grid that is searched around a plan, whose other choices are kept; every plan has the fixed fields.
 
     Raises:
         ArgumentError: No grid has the fixed parts.

@@ -47,7 +47,7 @@ class WorkCounts:
         filled: [parts, cores, tasklets], rows that are not empty.
         core_rows: [parts, cores], rows of each core's block of results.
         hub_edges: [parts, cores, tasklets], edges whose sources are kept in working memory; None means none.
-        copies: [parts, 1, tasklets], number of tasklets that an entry stands for; None means one.
+        copies: [parts, 1, tasklets], number of tasklets that an entry represents; None means one.
     """
 
     edges: np.ndarray

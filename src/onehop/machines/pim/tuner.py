@@ -10,8 +10,8 @@ import numpy as np
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.machines.common.checks import check_integer
-from onehop.machines.pim.layout import layout
 from onehop.machines.pim.machine import Machine
+from onehop.machines.pim.scheme import layout
 from onehop.machines.pim.search import candidates, in_full_ns, ranked
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
@@ -90,19 +90,7 @@ def rank(
     *,
     weighted: bool = False,
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans.
-
-    Args:
-        machine: The machine.
-        graph: A graph, or its size.
-        width: Feature columns.
-        dtype: Dtype of the features in the machine.
-        plans: Plans to choose from; at least one, alike in all that is not searched.
-        weighted: Whether edges have weights.
-
-    Returns:
-        The plans that were simulated in full, with their time and the first estimate, in ns, best first; none
-        if none fits.
+    """Ranks given plans as :func:`.search.ranked` does; the other arguments are those of :func:`tune`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.

@@ -22,14 +22,9 @@ def names() -> list[str]:
 
 
 def varied(config: PimConfig, name: str, value: float) -> PimConfig:
-    """The machine with another value.
+    """The machine with another value of one of :func:`names`; a factor for ``host_links``, ``merge_speed``.
 
     More or fewer cores come with as many more or fewer ranks, so that a rank stays what it is.
-
-    Args:
-        config: The machine.
-        name: One of :func:`names`.
-        value: The new value; a factor for ``host_links`` and ``merge_speed``.
 
     Raises:
         ArgumentError: The name is unknown.

@@ -13,7 +13,6 @@ from onehop.machines.base import AttentionSize
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.layout import layout, suitable_grids
 from onehop.machines.pim.memory import Need, cut_rule
 from onehop.machines.pim.numbers import NAMES
 from onehop.machines.pim.operators.attention_costs import (
@@ -25,11 +24,11 @@ from onehop.machines.pim.operators.attention_costs import (
     share,
     working_bytes,
 )
+from onehop.machines.pim.operators.base import parts_of
 from onehop.machines.pim.operators.extremum import Extremum
-from onehop.machines.pim.operators.parts import parts_of
 from onehop.machines.pim.passes import Loads, Pass, Ran, report_of
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.scheme import Cluster
+from onehop.machines.pim.scheme import Cluster, layout, suitable_grids
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans import CpuPlan
 from onehop.plans.pim import PimPlan
@@ -52,17 +51,11 @@ class Attention:
 
     @staticmethod
     def refuse(config: PimConfig, size: AttentionSize, wanted: str | None) -> str | None:
-        """Return why a machine does not run such an attention over any graph, or None if it does over some.
-
-        Args:
-            config: The machine.
-            size: The attention.
-            wanted: Dtype of features in the machine; None means that of the attention.
-        """
-        if size.edge_vectors:
-            vectors = "has no attention whose edges have features: they would be a row an edge in its banks"
-            return Extremum.refuse(config, size.dtype, wanted) or vectors
-        return Extremum.refuse(config, size.dtype, wanted)
+        """Return why a machine runs such an attention over no graph, or None if it runs it over some."""
+        reason = Extremum.refuse(config, size.dtype, wanted)
+        if reason is None and size.edge_vectors:
+            return "has no attention whose edges have features: they would be a row an edge in its banks"
+        return reason
 
     def plan(self, config: PimConfig, shapes: Shapes) -> PimPlan | None:
         """The fastest plan of all grids, cuts of rows, and numbers of tasklets; None if none fits."""
@@ -203,12 +196,7 @@ class _Cut:
         return Need(worst, working, worst_core, int(sparse @ np.array(self.config.rank_cores)))
 
     def as_pass(self, cores_ns: np.ndarray, tasklets_ns: np.ndarray) -> Pass:
-        """Each phase of the one pass.
-
-        Args:
-            cores_ns: [cores]; busy times are added.
-            tasklets_ns: [cores, tasklets]; likewise.
-        """
+        """Each phase of the one pass; busy times are added to [cores] and [cores, tasklets]."""
         config, plan, size = self.config, self.plan, self.size
         item = size.dtype.itemsize
         # The host's cache lines are touched core by core, whatever the order of merging.

@@ -69,14 +69,7 @@ class Share:
 
 
 def share(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Share:
-    """The sizes for columns from ``begin`` up to ``end``.
-
-    Args:
-        config: The machine.
-        size: The attention.
-        begin: First column of the values of all heads.
-        end: One past the last.
-    """
+    """The sizes for the columns from ``begin`` up to ``end`` of the values of all heads."""
     item, align = size.dtype.itemsize, config.core.alignment_bytes
     columns = end - begin
     heads = -(-end // size.width) - begin // size.width
@@ -149,12 +142,7 @@ def attention_cycles(
 def bank_bytes(own: Share, item: int, columns: np.ndarray, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Bytes that a core's bank must hold: results, queries, keys, values, indices, scores, edges' numbers.
 
-    Args:
-        own: Sizes of rows and edges.
-        item: Bytes of a number.
-        columns: Sources of a part.
-        rows: Most rows of a core of the cluster.
-        edges: Most edges of a core of the cluster.
+    ``item``: bytes of a number; ``columns``: sources of a part; ``rows``, ``edges``: the most of a core.
     """
     needed = rows * (own.result + own.query) + columns * (own.key + own.value)
     needed = needed + matrix_bytes(rows, edges) + edges * (own.heads * item + own.edge)

@@ -13,8 +13,8 @@ from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
 from onehop.machines.pim.numbers import NAMES, multiply_bits
+from onehop.machines.pim.operators.base import parts_of
 from onehop.machines.pim.operators.operands import checked
-from onehop.machines.pim.operators.parts import parts_of
 from onehop.machines.pim.operators.rows import Rows
 from onehop.plans import CpuPlan
 from onehop.plans.pim import PimPlan
@@ -32,13 +32,7 @@ class Extremum(Rows):
 
     @staticmethod
     def refuse(config: PimConfig, dtype: torch.dtype, wanted: str | None) -> str | None:
-        """Return why a machine has no max and min of features of this dtype, or None if it has.
-
-        Args:
-            config: The machine.
-            dtype: Dtype of the features.
-            wanted: Their dtype in the machine; None means the same.
-        """
+        """Return why a machine has no max and min of features of this dtype, as :meth:`.Sum.refuse` does."""
         name = NAMES.get(dtype)
         if name is None or not dtype.is_floating_point:
             return f"has max, min and attention of float32 and float64, not of {dtype}"

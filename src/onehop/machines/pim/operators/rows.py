@@ -7,11 +7,10 @@ import numpy as np
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel, core_cycles, hub_rows
-from onehop.machines.pim.layout import ITEM_BYTES, layout, round_slices, stored_width, wide_enough
-from onehop.machines.pim.memory import check_memory, cut_rule
+from onehop.machines.pim.memory import check_memory, check_rows, cut_rule, round_slices, stored_width
 from onehop.machines.pim.passes import Loads, Pass, Ran, hide_merges, report_of, send_pieces
 from onehop.machines.pim.report import PimReport
-from onehop.machines.pim.scheme import Cluster, Placement
+from onehop.machines.pim.scheme import Cluster, Placement, layout
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
@@ -31,7 +30,7 @@ class Rows:
     def cost(self, config: PimConfig, plan: PimPlan, shapes: Shapes) -> PimReport:
         """The report of a run; see :class:`.base.Operator`."""
         kernel, width = self.kernel, self.width
-        wide_enough(config, plan, width, kernel.dtype, kernel.sums)
+        check_rows(config, plan, kernel, width)
         plan, needed = check_memory(config, plan, shapes, width, kernel)
         run = _Run(config, plan, shapes, self)
         done = list(run.passes())
@@ -91,7 +90,7 @@ class _Run:
 
     def _pass(self, block: int, widths: tuple[int, ...]) -> Pass:
         config, plan, kernel = self.config, self.plan, self.kernel
-        item, sum_item = ITEM_BYTES[kernel.dtype], ITEM_BYTES[kernel.sums]
+        item, sum_item = kernel.item, kernel.sum_item
         linked = config.links.core_to_core_gbps > 0 and self.parts > 1
         straddling = plan.format == "coo" and plan.core_balance == "edge"
         loads = Loads(config, plan, sum_item, self.placed.broadcast)
@@ -103,7 +102,7 @@ class _Run:
             first = np.array([cluster.first_core for cluster in alike])
             spanned = alike[0].ranks
             rank = np.array([cluster.rank for cluster in alike])[:, None] + np.arange(spanned)
-            filled_width = stored_width(plan, width, min(item, sum_item), config.core.alignment_bytes)
+            filled_width = stored_width(config, plan, kernel, width)
             cycles, tasklets = self.cycles(cores, width)
             busy = cycles[part] * config.cycle_ns
             own = first[:, None] + np.arange(cores)

@@ -14,12 +14,11 @@ from onehop.machines.native import extension
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
 from onehop.machines.pim.counted import GraphShapes
-from onehop.machines.pim.layout import layout
 from onehop.machines.pim.memory import cut_rule
 from onehop.machines.pim.numbers import NAMES, TORCH_TYPES, multiply_bits
 from onehop.machines.pim.operators.operands import Prepared, finish, prepare
 from onehop.machines.pim.operators.rows import Rows
-from onehop.machines.pim.scheme import Cluster
+from onehop.machines.pim.scheme import Cluster, layout
 from onehop.plans.pim import PimPlan
 
 # Numbers of onehop::pim::Number in csrc/machines/pim_execute.hpp.
