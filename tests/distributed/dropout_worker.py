@@ -1,8 +1,6 @@
 """Run by test_dropout: the positions that every process drops, after all were seeded alike."""
 
-import datetime
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
@@ -15,12 +13,11 @@ from torch_geometric.nn import GATConv, GATv2Conv, TransformerConv
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import leave, random
+from tests.distributed.cases import random
+from tests.distributed.worker import join, report
 
-torch.set_num_threads(1)
 NODES, WIDTH = 4000, 8
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = join()
 chance = torch.Generator().manual_seed(0)
 edge_index = torch.randint(0, NODES, (2, 16000), generator=chance)
 graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, method="greedy")
@@ -90,19 +87,6 @@ def drawn() -> dict[str, torch.Tensor]:
     return found
 
 
-def same_random() -> dict[str, object]:
-    with distributed.same_random(5):
-        ours = torch.nn.Linear(7, 3).weight.detach()
-    after = torch.rand(1000)
-    torch.manual_seed(5)
-    alone = torch.nn.Linear(7, 3).weight.detach()
-    return {
-        "parameters": bool(torch.equal(ours, alone)),
-        "after": after.tolist(),
-        "goes on": bool(torch.equal(after, torch.rand(1000))),
-    }
-
-
 together: list[list[float]] = []
 with onehop.patch():
     first, again = drawn(), drawn()
@@ -120,18 +104,16 @@ with onehop.patch():
         "evaluation": bool(torch.equal(F.dropout(x, 0.5, training=False), x)),
         "all": bool((distributed.convert(torch.nn.Dropout(1.0), graph)(x) == 0).all()),
     }
-report = {
-    "equal": equal,
-    "kept": {name: float((kept != 0).double().mean()) for name, kept in first.items()},
-    "values": values,
-    "repeated": {name: bool(torch.equal(kept, again[name])) for name, kept in first.items()},
-    "digest": hashlib.sha256(
-        b"".join(kept.detach().numpy().tobytes() for kept in first.values())
-    ).hexdigest(),
-    "ends": ends,
-    "afterwards": together[0],
-    "same_random": same_random(),
-}
-print(json.dumps(report))
-dist.barrier()
-leave()
+report(
+    {
+        "equal": equal,
+        "kept": {name: float((kept != 0).double().mean()) for name, kept in first.items()},
+        "values": values,
+        "repeated": {name: bool(torch.equal(kept, again[name])) for name, kept in first.items()},
+        "digest": hashlib.sha256(
+            b"".join(kept.detach().numpy().tobytes() for kept in first.values())
+        ).hexdigest(),
+        "ends": ends,
+        "afterwards": together[0],
+    }
+)

@@ -1,57 +1,37 @@
 """Run by test_edges: layers with features of edges, beside PyG with the whole graph."""
 
 import contextlib
-import datetime
-import json
 import warnings
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 import torch_geometric.nn as pyg
 from torch import Tensor
 
 import onehop
 from onehop import distributed, thresholds
-from tests.distributed.cases import NODES, hostile, leave, random, shared, with_pairs
+from tests.distributed import worker
+from tests.distributed.cases import NODES, hostile, random
 
-torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)
 warnings.filterwarnings("ignore", category=UserWarning)
 C, K = 6, 3
 
 
-class Weighted(torch.nn.Module):
+def weighted(conv: torch.nn.Module) -> torch.nn.Module:
     """A conv whose weight of an edge is made from the edge's features."""
 
-    def __init__(self, conv: torch.nn.Module) -> None:
-        super().__init__()
-        self.conv, self.weigh = conv, torch.nn.Linear(K, 1)
+    def use(
+        conv: torch.nn.Module, weigh: torch.nn.Module, x: Tensor, edges: Tensor, features: Tensor
+    ) -> Tensor:
+        return conv(x, edges, weigh(features).sigmoid().squeeze(1))
 
-    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
-        return self.conv(x, edges, self.weigh(features).sigmoid().squeeze(1))
-
-
-class Two(torch.nn.Module):
-    """Two layers with the same features of edges."""
-
-    def __init__(self, make: Callable[[], torch.nn.Module]) -> None:
-        super().__init__()
-        self.first, self.second = make(), make()
-
-    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
-        return self.second(self.first(x, edges, features).relu(), edges, features)
+    return worker.Using(use, conv, torch.nn.Linear(K, 1))
 
 
-class Featureless(torch.nn.Module):
+def featureless(conv: torch.nn.Module) -> torch.nn.Module:
     """A layer that takes no features of edges, and had no path of its own."""
-
-    def __init__(self, conv: torch.nn.Module) -> None:
-        super().__init__()
-        self.conv = conv
-
-    def forward(self, x: Tensor, edges: Tensor, features: Tensor) -> Tensor:
-        return self.conv(x, edges)
+    return worker.Using(lambda conv, x, edges, features: conv(x, edges), conv)
 
 
 class Message(pyg.MessagePassing):
@@ -73,8 +53,8 @@ def perceptron(inside: int = C) -> torch.nn.Module:
 
 
 MODELS: dict[str, Callable[[], torch.nn.Module]] = {
-    "GCNConv, weights": lambda: Weighted(pyg.GCNConv(C, C)),
-    "GraphConv, weights": lambda: Weighted(pyg.GraphConv(C, C, aggr="max")),
+    "GCNConv, weights": lambda: weighted(pyg.GCNConv(C, C)),
+    "GraphConv, weights": lambda: weighted(pyg.GraphConv(C, C, aggr="max")),
     "GATConv": lambda: pyg.GATConv(C, C, heads=2, edge_dim=K),
     "GATConv, no loops": lambda: pyg.GATConv(C, C, edge_dim=K, add_self_loops=False),
     "GATConv, loops of 0.5": lambda: pyg.GATConv(C, C, edge_dim=K, fill_value=0.5),
@@ -82,8 +62,8 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "GATv2Conv, loops of the largest": lambda: pyg.GATv2Conv(C, C, edge_dim=K, fill_value="max"),
     "TransformerConv": lambda: pyg.TransformerConv(C, C, heads=2, concat=False, edge_dim=K, beta=True),
     "GINEConv": lambda: pyg.GINEConv(perceptron(), edge_dim=K, train_eps=True),
-    "two GINEConv": lambda: Two(lambda: pyg.GINEConv(perceptron(), edge_dim=K)),
-    "two GATv2Conv": lambda: Two(lambda: pyg.GATv2Conv(C, C, edge_dim=K)),
+    "two GINEConv": lambda: worker.two(*(pyg.GINEConv(perceptron(), edge_dim=K) for _ in range(2))),
+    "two GATv2Conv": lambda: worker.two(*(pyg.GATv2Conv(C, C, edge_dim=K) for _ in range(2))),
     "NNConv": lambda: pyg.NNConv(C, C, torch.nn.Linear(K, C * C), aggr="mean"),
     "GENConv": lambda: pyg.GENConv(C, C, edge_dim=K, learn_t=True),
     "CGConv": lambda: pyg.CGConv(C, K),
@@ -95,15 +75,14 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     ),
     "PDNConv": lambda: pyg.PDNConv(C, C, K, 4),
     "a layer of one's own": Message,
-    "EdgeConv": lambda: Featureless(pyg.EdgeConv(perceptron(2 * C))),
-    "LEConv": lambda: Featureless(pyg.LEConv(C, C)),
-    "AGNNConv": lambda: Featureless(pyg.AGNNConv()),
-    "SuperGATConv": lambda: Featureless(pyg.SuperGATConv(C, C, heads=2).eval()),
-    "SAGEConv, several": lambda: Featureless(pyg.SAGEConv(C, C, aggr=["mean", "softmax"])),
+    "EdgeConv": lambda: featureless(pyg.EdgeConv(perceptron(2 * C))),
+    "LEConv": lambda: featureless(pyg.LEConv(C, C)),
+    "AGNNConv": lambda: featureless(pyg.AGNNConv()),
+    "SuperGATConv": lambda: featureless(pyg.SuperGATConv(C, C, heads=2).eval()),
+    "SAGEConv, several": lambda: featureless(pyg.SAGEConv(C, C, aggr=["mean", "softmax"])),
 }
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = worker.join()
 edge_index = hostile()
 EDGES = edge_index.size(1)
 x, features, target = random(NODES, C), random(EDGES, K, seed=5).abs(), random(NODES, C, seed=4)
@@ -131,51 +110,33 @@ def step(model: torch.nn.Module, graph: distributed.DistributedGraph | None) -> 
     found = {"out": out.detach(), "loss": loss.detach(), "x": here.grad}
     if everyone.grad is not None:
         found["features"] = everyone.grad
-    for name, each in model.named_parameters():
-        found[name] = torch.zeros_like(each) if each.grad is None else each.grad
-    return found
+    return found | worker.gradients(model)
 
 
-def seeded(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-    """The same model every time."""
-    torch.manual_seed(1)
-    return make()
-
-
-def difference(
+def error(
     make: Callable[[], torch.nn.Module], graph: distributed.DistributedGraph, expected: dict[str, Tensor]
 ) -> float:
-    """The largest, to what PyG alone gave with the whole graph, relative to the largest number."""
-    found = step(distributed.convert(seeded(make), graph), graph)
-    worst = 0.0
-    for name, exact in expected.items():
-        exact = exact[graph.owned_nodes] if name in ("out", "x") else exact
-        ours = found.get(name, torch.zeros_like(exact))
-        assert ours.shape == exact.shape, name
-        if exact.numel():
-            worst = max(worst, float((ours - exact).abs().max() / exact.abs().max().clamp(min=1)))
-    return worst
-
-
-def sentence(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except onehop.ArgumentError as caught:
-        return str(caught)
-    return "no error"
+    """The largest difference to what PyG alone gave with the whole graph."""
+    found = step(distributed.convert(worker.seeded(make), graph), graph)
+    nodes = graph.owned_nodes
+    return worker.difference(
+        found, expected, lambda name, whole: whole[nodes] if name in ("out", "x") else whole
+    )
 
 
 def main() -> None:
     errors: dict[str, float] = {}
-    expected = shared({name: lambda make=make: step(seeded(make), None) for name, make in MODELS.items()})
+    expected = worker.shared(
+        {name: lambda make=make: step(worker.seeded(make), None) for name, make in MODELS.items()}
+    )
     with onehop.patch():
         for partition, (label, owner) in enumerate(OWNERS.items()):
             graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=owner)
             for place, (name, make) in enumerate(MODELS.items()):
-                for lifted in with_pairs(place, partition):
+                for lifted in worker.with_pairs(place, partition):
                     # What compiles and runs in blocks on larger graphs.
                     with thresholds.lifted() if lifted else contextlib.nullcontext():
-                        errors[f"{label}, {name}, {lifted}"] = difference(make, graph, expected[name])
+                        errors[f"{label}, {name}, {lifted}"] = error(make, graph, expected[name])
             del graph
         graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, owner=scattered)
         here = x[graph.owned_nodes]
@@ -187,37 +148,35 @@ def main() -> None:
             "GATv2Conv": pyg.GATv2Conv(C, C, edge_dim=K),
         }
         refusals = {
-            f"{name} {label}": sentence(lambda layer=layer, rows=rows: layer(here, graph.edge_index, rows))
+            f"{name} {label}": worker.sentence(
+                lambda layer=layer, rows=rows: layer(here, graph.edge_index, rows)
+            )
             for name, layer in layers.items()
             for label, rows in others.items()
             if graph.num_edges != len(rows)
         }
         conv = pyg.GraphConv(C, C)
-        refusals["GraphConv of another graph"] = sentence(
+        refusals["GraphConv of another graph"] = worker.sentence(
             lambda: conv(here, graph.edge_index, random(EDGES + 7))
         )
-        refusals["nodes"] = sentence(lambda: layers["GINEConv"](x[:-1], graph.edge_index, features))
-        divided = sentence(lambda: graph.edge_rows(random(EDGES + 7, K)))
-        looped = sentence(lambda: graph.with_self_loops().edge_rows(features))
+        refusals["nodes"] = worker.sentence(lambda: layers["GINEConv"](x[:-1], graph.edge_index, features))
+        divided = worker.sentence(lambda: graph.edge_rows(random(EDGES + 7, K)))
+        looped = worker.sentence(lambda: graph.with_self_loops().edge_rows(features))
         shown = str(
             onehop.explain(
                 layers["GINEConv"], here, graph.edge_index, graph.edge_rows(features), verbose=True
             )
         )
-    print(
-        json.dumps(
-            {
-                "errors": errors,
-                "refusals": refusals,
-                "divided": divided,
-                "looped": looped,
-                "shown": shown,
-                "edges": graph.num_edges,
-            }
-        )
+    worker.report(
+        {
+            "errors": errors,
+            "refusals": refusals,
+            "divided": divided,
+            "looped": looped,
+            "shown": shown,
+            "edges": graph.num_edges,
+        }
     )
-    dist.barrier()
-    leave()
 
 
 main()

@@ -1,21 +1,16 @@
 """Run by test_halo_modes: exact and rounded halos, beside what they should be."""
 
-import datetime
-import json
-
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.nn import GCNConv, SAGEConv
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import NODES, hostile, leave, random
+from tests.distributed.cases import NODES, hostile, random
+from tests.distributed.worker import join, report, two
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = join()
 PLANTED, CLASSES, FEATURES, EPOCHS = 600, 4, 16, 40
 
 
@@ -63,22 +58,11 @@ def planted() -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return torch.cat([edge_index, edge_index.flip(0)], 1), x, label, torch.arange(PLANTED) % 4 == 0
 
 
-class Two(torch.nn.Module):
-    """Two layers."""
-
-    def __init__(self, kind: type) -> None:
-        super().__init__()
-        self.first, self.second = kind(FEATURES, 16), kind(16, CLASSES)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.second(self.first(x, edge_index).relu(), edge_index)
-
-
 def trained(kind: type, mode: str, graph: distributed.DistributedGraph, data: tuple[Tensor, ...]) -> dict:
     """The share of right answers on the nodes that were not trained on, and the last loss."""
     x, label, train = (each[graph.owned_nodes] for each in data)
     with distributed.same_random(0):
-        model = Two(kind)
+        model = two(kind(FEATURES, 16), kind(16, CLASSES))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     graph.reset_traffic()
     halos = graph.halos(mode)
@@ -111,17 +95,7 @@ def main() -> None:
             for mode in ("exact", "bfloat16"):
                 table[f"{kind.__name__} {mode}"] = trained(kind, mode, graph, data)
     cut = float((owner[edge_index[0]] != owner[edge_index[1]]).float().mean())
-    print(
-        json.dumps(
-            {
-                "exact": exact,
-                "table": table,
-                "cut": cut,
-            }
-        )
-    )
-    dist.barrier()
-    leave()
+    report({"exact": exact, "table": table, "cut": cut})
 
 
 main()

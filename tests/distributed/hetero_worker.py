@@ -1,22 +1,19 @@
 """Run by test_hetero: bipartite and heterogeneous graphs, beside PyG with the whole graph."""
 
 import contextlib
-import datetime
 import itertools
-import json
 import warnings
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 import torch_geometric.nn as pyg
 from torch import Tensor
 
 import onehop
 from onehop import distributed, thresholds
-from tests.distributed.cases import leave, random, shared, with_pairs
+from tests.distributed import worker
+from tests.distributed.cases import random
 
-torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)
 warnings.filterwarnings("ignore", category=UserWarning)
 C, K, EPOCHS = 6, 3, 3
@@ -40,8 +37,7 @@ X = {kind: random(nodes, C, seed=nodes) for kind, nodes in NODES.items()}
 WHERE = {relation: random(count, K, seed=count).abs() for relation, count in RELATIONS.items()}
 TARGET = {kind: random(nodes, C, seed=1 + nodes) for kind, nodes in NODES.items()}
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = worker.join()
 
 
 def layers(make: Callable[[], torch.nn.Module]) -> pyg.HeteroConv:
@@ -65,15 +61,10 @@ class Typed(torch.nn.Module):
         return self.second(x, edges, **rest)
 
 
-class Converted(torch.nn.Module):
+def converted(model: torch.nn.Module) -> torch.nn.Module:
     """A plain model that PyG makes heterogeneous."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        super().__init__()
-        self.model = pyg.to_hetero(model, (list(NODES), list(RELATIONS)))
-
-    def forward(self, x: dict, edges: dict, where: dict) -> dict:
-        return self.model(x, edges)
+    made = pyg.to_hetero(model, (list(NODES), list(RELATIONS)))
+    return worker.Using(lambda model, x, edges, where: model(x, edges), made)
 
 
 class Sage(torch.nn.Module):
@@ -111,7 +102,7 @@ FEATURED: dict[str, Callable[[], torch.nn.Module]] = {
 MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     **{name: lambda make=make: Typed(make) for name, make in CONVS.items()},
     **{name: lambda make=make: Typed(make, features=True) for name, make in FEATURED.items()},
-    "to_hetero": lambda: Converted(Sage()),
+    "to_hetero": lambda: converted(Sage()),
 }
 
 
@@ -145,8 +136,7 @@ def train(model: torch.nn.Module, graph: distributed.DistributedHeteroGraph | No
                 for relation, each in where.items()
                 if each.grad is not None
             }
-            for name, each in model.named_parameters():
-                found[name] = torch.zeros_like(each) if each.grad is None else each.grad.clone()
+            found |= worker.gradients(model)
         optimizer.step()
     return found | {"losses": torch.stack(losses)}
 
@@ -160,58 +150,28 @@ def part_of(name: str, exact: Tensor, graph: distributed.DistributedHeteroGraph)
     return exact if found is None else graph.relations[found].edge_rows(exact)
 
 
-def seeded(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-    """The same model every time."""
-    torch.manual_seed(1)
-    return make()
-
-
-def difference(
+def error(
     make: Callable[[], torch.nn.Module],
     graph: distributed.DistributedHeteroGraph,
     expected: dict[str, Tensor],
 ) -> float:
-    """The largest, to what PyG alone gave with the whole graph."""
-    found = train(distributed.convert(seeded(make), graph), graph)
-    worst = 0.0
-    for name, exact in expected.items():
-        largest = exact.abs().max().clamp(min=1) if exact.numel() else 1.0
-        exact = part_of(name, exact, graph)
-        ours = found.get(name, torch.zeros_like(exact))
-        assert ours.shape == exact.shape, name
-        if exact.numel():
-            worst = max(worst, float(((ours - exact).abs() / largest).max()))
-    return worst
+    """The largest difference to what PyG alone gave with the whole graph."""
+    found = train(distributed.convert(worker.seeded(make), graph), graph)
+    return worker.difference(found, expected, lambda name, whole: part_of(name, whole, graph))
 
 
-class Joined(torch.nn.Module):
-    """RGCN on one graph of edges of several types."""
-
-    def __init__(self, make: Callable[[int], torch.nn.Module]) -> None:
-        super().__init__()
-        self.first, self.second = make(C), make(C)
-
-    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
-        return self.second(self.first(x, edges, types).relu(), edges, types)
-
-
-class Featureless(torch.nn.Module):
-    """RGCN whose first layer has a row of weights for each node."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = pyg.RGCNConv(80, C, 4), pyg.RGCNConv(C, C, 4)
-
-    def forward(self, x: Tensor, edges: Tensor, types: Tensor) -> Tensor:
-        return self.second(self.first(None, edges, types).relu(), edges, types)
-
-
+# RGCN on one graph of edges of several types; without features the first layer has a row of weights a node.
 RELATIONAL: dict[str, Callable[[], torch.nn.Module]] = {
-    "RGCNConv": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4)),
-    "RGCNConv, bases": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4, num_bases=2)),
-    "RGCNConv, blocks": lambda: Joined(lambda width: pyg.RGCNConv(width, C, 4, num_blocks=2, aggr="sum")),
-    "FastRGCNConv": lambda: Joined(lambda width: pyg.FastRGCNConv(width, C, 4)),
-    "RGCNConv, no features": Featureless,
+    "RGCNConv": lambda: worker.two(*(pyg.RGCNConv(C, C, 4) for _ in range(2))),
+    "RGCNConv, bases": lambda: worker.two(*(pyg.RGCNConv(C, C, 4, num_bases=2) for _ in range(2))),
+    "RGCNConv, blocks": lambda: worker.two(
+        *(pyg.RGCNConv(C, C, 4, num_blocks=2, aggr="sum") for _ in range(2))
+    ),
+    "FastRGCNConv": lambda: worker.two(*(pyg.FastRGCNConv(C, C, 4) for _ in range(2))),
+    "RGCNConv, no features": lambda: worker.Using(
+        lambda model, x, edges, types: model(None, edges, types),
+        worker.two(pyg.RGCNConv(80, C, 4), pyg.RGCNConv(C, C, 4)),
+    ),
 }
 
 
@@ -221,25 +181,26 @@ def relational(patch) -> dict[str, float]:
     graph = distributed.DistributedGraph.from_edge_index(edge_index, 80, method="greedy")
     mine = graph.owned_nodes
     errors = {}
+
+    def step(model: torch.nn.Module, rows: Tensor | slice, edges: Tensor, kinds: Tensor) -> dict[str, Tensor]:
+        here = x[rows].clone().requires_grad_()
+        out = model(here, edges, kinds)
+        (out - target[rows]).pow(3).sum().backward()
+        return (
+            {"out": out.detach()} | ({} if here.grad is None else {"x": here.grad}) | worker.gradients(model)
+        )
+
     for (name, make), lifted in itertools.product(RELATIONAL.items(), (False, True)):
-        whole, part = seeded(make), seeded(make)
+        whole, part = worker.seeded(make), worker.seeded(make)
         with patch.paused():
-            everyone = x.clone().requires_grad_()
-            expected = whole(everyone, edge_index, types)
-            (expected - target).pow(3).sum().backward()
-        here = x[mine].requires_grad_()
-        with thresholds.lifted() if lifted else torch.enable_grad():
-            out = part(here, graph.edge_index, graph.edge_rows(types))
-            (out - target[mine]).pow(3).sum().backward()
+            expected = step(whole, slice(None), edge_index, types)
+        with thresholds.lifted() if lifted else contextlib.nullcontext():
+            found = step(part, mine, graph.edge_index, graph.edge_rows(types))
         distributed.add_gradients(part.parameters())
-        pairs = [
-            (out, expected[mine]),
-            *zip((p.grad for p in part.parameters()), (p.grad for p in whole.parameters()), strict=True),
-        ]
-        if everyone.grad is not None:
-            pairs.append((here.grad, everyone.grad[mine]))
-        errors[f"{name}{', lifted' if lifted else ''}"] = max(
-            float((ours - exact).abs().max() / exact.abs().max().clamp(min=1)) for ours, exact in pairs
+        errors[f"{name}{', lifted' if lifted else ''}"] = worker.difference(
+            found | worker.gradients(part),
+            expected,
+            lambda name, whole: whole[mine] if name in ("out", "x") else whole,
         )
     return errors
 
@@ -261,48 +222,32 @@ def operators() -> dict[str, float]:
             edge_index, size=(sources, targets), owner=owner, method="greedy"
         )
         j, i, e = graph.owned_sources, graph.owned_nodes, graph.owned_edges
+        ends = [(x, j), (y, i)]
         cases = {
             **{
-                reduce: lambda g, f, x, y, w, s, c, r=reduce: f.aggregate(g, x, w, r, src_scale=c)
+                reduce: (
+                    lambda f, g, x, w, c, r=reduce: f.aggregate(g, x, w, r, src_scale=c),
+                    [(x, j), (weight, e), (scale, j)],
+                )
                 for reduce in ("sum", "mean", "max")
             },
-            "gat": lambda g, f, x, y, w, s, c: f.gat(g, x, x.sum(2), y.sum(2), edge_score=s),
-            "gatv2": lambda g, f, x, y, w, s, c: f.gatv2(g, x, y, ATT),
-            "attention": lambda g, f, x, y, w, s, c: f.attention(g, y, x, x),
+            "gat": (
+                lambda f, g, x, y, s: f.gat(g, x, x.sum(2), y.sum(2), edge_score=s),
+                [*ends, (score, e)],
+            ),
+            "gatv2": (lambda f, g, x, y: f.gatv2(g, x, y, ATT), ends),
+            "attention": (lambda f, g, x, y: f.attention(g, y, x, x), ends),
         }
-        for name, call in cases.items():
-            given = [each.clone().requires_grad_() for each in (x, y, weight, score, scale)]
-            own = [
-                each[rows].clone().requires_grad_()
-                for each, rows in zip((x, y, weight, score, scale), (j, i, e, e, j), strict=True)
-            ]
-            exact, found = call(whole, onehop, *given), call(graph, distributed, *own)
-            exact.pow(3).sum().backward()
-            found.pow(3).sum().backward()
-            pairs = [(found, exact[i])]
-            for ours, theirs, rows in zip(own, given, (j, i, e, e, j), strict=True):
-                if theirs.grad is not None:
-                    assert ours.grad is not None
-                    pairs.append((ours.grad, theirs.grad[rows]))
-            errors[f"{label} {name}"] = (
-                max(
-                    float((a - b).abs().max() / exact.abs().max().clamp(min=1)) for a, b in pairs if a.numel()
-                )
-                if any(a.numel() for a, _ in pairs)
-                else 0.0
+        for name, (call, operands) in cases.items():
+            errors[f"{label} {name}"] = worker.compared(
+                lambda *t, call=call: call(onehop, whole, *t),
+                lambda *t, call=call, graph=graph: call(distributed, graph, *t),
+                *(operands, i),
             )
     return errors
 
 
 ATT = random(2, C, seed=9)
-
-
-def sentence(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except (onehop.ArgumentError, onehop.OnehopError) as caught:
-        return str(caught)
-    return "no error"
 
 
 def refusals() -> dict[str, str]:
@@ -315,28 +260,27 @@ def refusals() -> dict[str, str]:
     whole = make(EDGES, NODES, method="greedy")
     rows = {kind: each[whole.owned_nodes[kind]] for kind, each in X.items()}
     hgt = pyg.HGTConv(C, C, (list(NODES), list(RELATIONS)), heads=2)
-    return {
-        "HGTConv": sentence(lambda: hgt(rows, whole.edge_index_dict)),
-        "a type without a number": sentence(lambda: make(one, {"author": 40})),
-        "a number out of range": sentence(lambda: make(one, {"author": 40, "paper": 5})),
-        "another graph": sentence(lambda: make(other, NODES)),
-        "owners of some types": sentence(lambda: make(one, NODES, owner={"author": torch.zeros(40).int()})),
-        "self loops": sentence(lambda: pyg.GATConv(PAIR, C)(x, graph.edge_index)),
-        "one tensor": sentence(lambda: pyg.SAGEConv(C, C)(x[0], graph.edge_index)),
-        "sources of others": sentence(
-            lambda: pyg.SAGEConv(PAIR, C)((X["author"][:3], x[1]), graph.edge_index)
-        ),
-        "not a pair": sentence(
-            lambda: distributed.DistributedGraph.from_edge_index(
-                EDGES[relation], size=(40, 70), owner=torch.zeros(70).int()
-            )
+    calls = {
+        "HGTConv": lambda: hgt(rows, whole.edge_index_dict),
+        "a type without a number": lambda: make(one, {"author": 40}),
+        "a number out of range": lambda: make(one, {"author": 40, "paper": 5}),
+        "another graph": lambda: make(other, NODES),
+        "owners of some types": lambda: make(one, NODES, owner={"author": torch.zeros(40).int()}),
+        "self loops": lambda: pyg.GATConv(PAIR, C)(x, graph.edge_index),
+        "one tensor": lambda: pyg.SAGEConv(C, C)(x[0], graph.edge_index),
+        "sources of others": lambda: pyg.SAGEConv(PAIR, C)((X["author"][:3], x[1]), graph.edge_index),
+        "not a pair": lambda: distributed.DistributedGraph.from_edge_index(
+            EDGES[relation], size=(40, 70), owner=torch.zeros(70).int()
         ),
     }
+    return {name: worker.sentence(call) for name, call in calls.items()}
 
 
 def main() -> None:
     errors: dict[str, float] = {}
-    expected = shared({name: lambda make=make: train(seeded(make), None) for name, make in MODELS.items()})
+    expected = worker.shared(
+        {name: lambda make=make: train(worker.seeded(make), None) for name, make in MODELS.items()}
+    )
     with onehop.patch() as patch:
         for partition, label in enumerate(("greedy", "apart")):
             owner = None
@@ -349,9 +293,9 @@ def main() -> None:
                 EDGES, NODES, method="greedy", owner=owner
             )
             for place, (name, make) in enumerate(MODELS.items()):
-                for lifted in with_pairs(place, partition):
+                for lifted in worker.with_pairs(place, partition):
                     with thresholds.lifted() if lifted else contextlib.nullcontext():
-                        errors[f"{label}, {name}, {lifted}"] = difference(make, graph, expected[name])
+                        errors[f"{label}, {name}, {lifted}"] = error(make, graph, expected[name])
             traffic = graph.traffic
             shown = repr(graph)
             owned = {kind: nodes.tolist() for kind, nodes in graph.owned_nodes.items()}
@@ -359,20 +303,16 @@ def main() -> None:
         errors |= relational(patch)
         errors |= operators()
         said = refusals()
-    print(
-        json.dumps(
-            {
-                "errors": errors,
-                "owned": owned,
-                "refusals": said,
-                "shown": shown,
-                "sent": traffic.sent_bytes,
-                "received": traffic.received_bytes,
-            }
-        )
+    worker.report(
+        {
+            "errors": errors,
+            "owned": owned,
+            "refusals": said,
+            "shown": shown,
+            "sent": traffic.sent_bytes,
+            "received": traffic.received_bytes,
+        }
     )
-    dist.barrier()
-    leave()
 
 
 main()

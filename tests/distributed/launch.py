@@ -7,9 +7,10 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.processes import Forked, run_together, text
 
@@ -20,19 +21,10 @@ WORKERS = Path(__file__).resolve().parent
 ROOT = str(WORKERS.parents[1])
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How one process ended."""
-
-    code: int
-    output: str
-    errors: str
-
-    @property
-    def said(self) -> dict:
-        """The JSON object in its last line."""
-        assert self.code == 0, self.errors
-        return json.loads(self.output.splitlines()[-1])
+def said(process: "subprocess.CompletedProcess[str]") -> dict:
+    """The JSON object in the last line of a process that ended well."""
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def free_port() -> int:
@@ -105,13 +97,13 @@ def start(
     ]
 
 
-def ended(processes: Sequence[Any], timeout: float = 1800) -> list[Ended]:
+def ended(processes: Sequence[Any], timeout: float = 1800) -> "list[subprocess.CompletedProcess[str]]":
     """Waits for all; kills those that do not end."""
     results = []
     try:
         for process in processes:
-            output, errors = process.communicate(timeout=timeout)
-            results.append(Ended(process.returncode, output, errors))
+            both = process.communicate(timeout=timeout)
+            results.append(subprocess.CompletedProcess([], process.returncode, *both))
     finally:
         for process in processes:
             if process.returncode is None:
@@ -124,5 +116,14 @@ def run(script: str, processes: int, *arguments: str, timeout: float = 1800) -> 
     """What each process says in its last line, by rank; they start with their imports done."""
     environment = environment_of(processes)
     ranks = [environment | {"RANK": str(rank)} for rank in range(processes)]
-    done = run_together([WORKERS / script, *arguments], ranks, timeout=timeout)
-    return [Ended(each.returncode, each.stdout, each.stderr).said for each in done]
+    return [said(each) for each in run_together([WORKERS / script, *arguments], ranks, timeout=timeout)]
+
+
+def reports_of(script: str, counts: Sequence[int] = PROCESSES, *arguments: str) -> Any:
+    """A fixture of a module: what a worker's processes say, for each of some numbers of processes."""
+
+    @pytest.fixture(scope="module", params=counts, ids=lambda count: f"{count}-processes")
+    def reports(request: pytest.FixtureRequest) -> list[dict]:
+        return run(script, request.param, *arguments)
+
+    return reports

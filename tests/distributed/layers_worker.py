@@ -1,12 +1,9 @@
 """Run by test_layers: layers that mix nodes, on this process's part, beside PyG with the whole graph."""
 
-import datetime
-import json
 import warnings
 from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch.utils.checkpoint import checkpoint
@@ -14,9 +11,9 @@ from torch_geometric.nn import aggr, attention, models
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import leave, random, shared
+from tests.distributed.cases import random
+from tests.distributed.worker import Using, difference, gradients, join, report, seeded, sentence, shared
 
-torch.set_num_threads(1)
 torch.set_default_dtype(torch.float64)
 # PyG warns of its own LSTM and of sorted indices that it would rather have.
 warnings.filterwarnings("ignore", category=UserWarning)
@@ -37,62 +34,23 @@ class Between(torch.nn.Module):
         return self.second(self.norm(x, batch) if self.batched else self.norm(x), edge_index)
 
 
-class Model(torch.nn.Module):
-    """A model of PyG's."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor) -> torch.Tensor:
-        return self.inner(x, edge_index)
-
-
-class Cloned(torch.nn.Module):
-    """A reversible layer, which frees the memory of what it is given."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.inner(x.clone(), edge_index)
-
-
-class Local(torch.nn.Module):
-    """Polynormer before its global attention is turned on."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.inner(x, edge_index, torch.zeros(len(x), dtype=torch.int64))
-
-
-class Propagated(torch.nn.Module):
-    """Label propagation, which has no parameters, and a conv."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.SAGEConv(C, C)
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        smooth = models.LabelPropagation(3, 0.5)(x.detach().sigmoid(), edge_index)
-        return self.conv(x + smooth, edge_index)
-
-
-class OfSome(torch.nn.Module):
+def of_some(conv: torch.nn.Module, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
     """A normalisation of some of the rows, by function."""
+    x = conv(x, edge_index)
+    some = x[:, 0] > 0
+    return x.masked_scatter(some[:, None], F.batch_norm(x[some], None, None, training=True))
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.SAGEConv(C, C)
 
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        x = self.conv(x, edge_index)
-        some = x[:, 0] > 0
-        return x.masked_scatter(some[:, None], F.batch_norm(x[some], None, None, training=True))
+def propagated(conv: torch.nn.Module, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+    """Label propagation, which has no parameters, and a conv."""
+    smooth = models.LabelPropagation(3, 0.5)(x.detach().sigmoid(), edge_index)
+    return conv(x + smooth, edge_index)
+
+
+def unpatched(inner: torch.nn.Module, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+    """A layer that PyG runs on its own."""
+    with onehop.patch().paused():
+        return inner(x, edge_index)
 
 
 class ReadOut(torch.nn.Module):
@@ -104,29 +62,6 @@ class ReadOut(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.pool(x, None)
-
-
-class Checkpointed(torch.nn.Module):
-    """A block that runs a second time in the backward pass."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.block = Between(torch.nn.BatchNorm1d(C, track_running_stats=False))
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return checkpoint(self.block, x, edge_index, None, use_reentrant=False)
-
-
-class Unpatched(torch.nn.Module):
-    """A layer that PyG runs on its own."""
-
-    def __init__(self, inner: torch.nn.Module) -> None:
-        super().__init__()
-        self.inner = inner
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        with onehop.patch().paused():
-            return self.inner(x, edge_index)
 
 
 NORMS: dict[str, Callable[[], torch.nn.Module]] = {
@@ -155,16 +90,28 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "PMLP": lambda: models.PMLP(C, C, C, 2, dropout=0.0).eval(),
     "ClusterGCNConv": lambda: pyg.ClusterGCNConv(C, C, diag_lambda=1.0),
     "MFConv": lambda: pyg.MFConv(C, C),
-    "GroupAddRev": lambda: Cloned(pyg.GroupAddRev(pyg.SAGEConv(C // 2, C // 2), num_groups=2)),
+    # A reversible layer frees the memory of what it is given.
+    "GroupAddRev": lambda: Using(
+        lambda inner, x, edges: inner(x.clone(), edges),
+        pyg.GroupAddRev(pyg.SAGEConv(C // 2, C // 2), num_groups=2),
+    ),
     "JumpingKnowledge": lambda: models.GraphSAGE(C, C, 2, jk="lstm"),
-    "Polynormer": lambda: Local(models.Polynormer(C, C, C, 2, post_bn=True, in_dropout=0, dropout=0)),
+    # Before its global attention is turned on.
+    "Polynormer": lambda: Using(
+        lambda inner, x, edges: inner(x, edges, torch.zeros(len(x), dtype=torch.int64)),
+        models.Polynormer(C, C, C, 2, post_bn=True, in_dropout=0, dropout=0),
+    ),
     "WLConvContinuous": lambda: pyg.WLConvContinuous(),
-    "SAGEConv after LabelPropagation": lambda: Propagated(),
+    "SAGEConv after LabelPropagation": lambda: Using(propagated, pyg.SAGEConv(C, C)),
     "EdgeConv with BatchNorm1d": lambda: pyg.EdgeConv(
         torch.nn.Sequential(torch.nn.Linear(2 * C, C), torch.nn.BatchNorm1d(C), torch.nn.ReLU())
     ),
-    "some rows": lambda: OfSome(),
-    "checkpointed": lambda: Checkpointed(),
+    "some rows": lambda: Using(of_some, pyg.SAGEConv(C, C)),
+    # A block that runs a second time in the backward pass.
+    "checkpointed": lambda: Using(
+        lambda block, x, edges: checkpoint(block, x, edges, None, use_reentrant=False),
+        Between(torch.nn.BatchNorm1d(C, track_running_stats=False)),
+    ),
 }
 LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "ChebConv": lambda: pyg.ChebConv(C, C, 3),
@@ -181,11 +128,11 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "DeepGraphInfomax": lambda: models.DeepGraphInfomax(
         C, pyg.GCNConv(C, C), lambda z, *_: z.mean(0), lambda features, edges: (features.flip(0), edges)
     ),
-    "GCNConv": lambda: Unpatched(pyg.GCNConv(C, C)),
+    "GCNConv": lambda: Using(unpatched, pyg.GCNConv(C, C)),
     "MultiheadAttention": lambda: pyg.GPSConv(C, pyg.GCNConv(C, C), heads=2),
-    "SGFormerAttention": lambda: models.SGFormer(C, C, C),
+    "SGFormerAttention, in a model": lambda: models.SGFormer(C, C, C),
 }
-WITH_BATCH = ("EdgePooling", "ClusterPooling", "SGFormerAttention")
+WITH_BATCH = ("EdgePooling", "ClusterPooling", "SGFormerAttention, in a model")
 READ_OUTS: dict[str, Callable[[], Callable[..., torch.Tensor]]] = {
     "global_add_pool": lambda: pyg.global_add_pool,
     "global_mean_pool": lambda: held_pool,
@@ -204,8 +151,7 @@ ATTENTIONS: dict[str, Callable[[], torch.nn.Module]] = {
     "PolynormerAttention": lambda: attention.PolynormerAttention(C, 2),
 }
 
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, ranks = dist.get_rank(), dist.get_world_size()
+rank, ranks = join()
 chance = torch.Generator().manual_seed(0)
 edge_index = torch.randint(0, NODES, (2, 500), generator=chance)
 owner = torch.randint(0, ranks, (NODES,), generator=chance)
@@ -229,18 +175,9 @@ def step(model: torch.nn.Module, rows: slice | torch.Tensor, edges: torch.Tensor
     return {
         "out": seen,
         "x": features.grad,
-        **{
-            name: torch.zeros_like(each) if each.grad is None else each.grad
-            for name, each in model.named_parameters()
-        },
+        **gradients(model),
         **{name: each for name, each in model.named_buffers() if each.is_floating_point()},
     }
-
-
-def seeded(make: Callable[[], torch.nn.Module]) -> torch.nn.Module:
-    """The same model every time."""
-    torch.manual_seed(1)
-    return make()
 
 
 def error(make: Callable[[], torch.nn.Module], expected: dict) -> float:
@@ -248,27 +185,17 @@ def error(make: Callable[[], torch.nn.Module], expected: dict) -> float:
     part = distributed.convert(seeded(make), in_use[0])
     found = step(part, mine, in_use[0].edge_index, together=True)
     assert found.keys() == expected.keys()
-    errors = []
-    for name, exact in expected.items():
-        exact = exact[mine] if name in ("out", "x") else exact
-        errors.append(float((found[name] - exact).abs().max() / exact.abs().max().clamp(min=1)))
-    return max(errors)
-
-
-def sentence(call: Callable[[], object]) -> str:
-    try:
-        call()
-    except onehop.ArgumentError as caught:
-        return str(caught)
-    return "no error"
+    return difference(found, expected, lambda name, whole: whole[mine] if name in ("out", "x") else whole)
 
 
 def main() -> None:
-    refusals = {}
     makes = {
         **{name: lambda make=make: Between(make()) for name, make in NORMS.items()},
         **{f"{name}, batches": lambda name=name: Between(NORMS[name](), True) for name in BATCHED},
-        **{name: lambda make=make: Model(make()) for name, make in MODELS.items()},
+        **{
+            name: lambda make=make: Using(lambda inner, x, edges, batch: inner(x, edges), make())
+            for name, make in MODELS.items()
+        },
     }
     expected = shared(
         {
@@ -278,32 +205,30 @@ def main() -> None:
     )
     with onehop.patch():
         errors = {name: error(make, expected[name]) for name, make in makes.items()}
+        in_model: dict[str, Callable[[], object]] = {}
         for name, make in LAYERS.items():
             more = [batch[mine]] if name in WITH_BATCH else []
             model = distributed.convert(make(), in_use[0])
-            refusals[name] = sentence(
-                lambda model=model, more=more: model(x[mine], in_use[0].edge_index, *more)
-            )
+            in_model[name] = lambda model=model, more=more: model(x[mine], in_use[0].edge_index, *more)
         for name, make in READ_OUTS.items():
-            refusals[name] = sentence(lambda make=make: make()(x[mine], batch[mine]))
             inside = distributed.convert(ReadOut(make()), in_use[0])
-            refusals[f"{name}, one graph"] = sentence(lambda inside=inside: inside(x[mine]))
+            in_model[name] = lambda make=make: make()(x[mine], batch[mine])
+            in_model[f"{name}, one graph"] = lambda inside=inside: inside(x[mine])
+        full, chosen = torch.ones(1, len(mine), dtype=torch.bool), torch.ones(len(mine), dtype=torch.bool)
         for name, make in ATTENTIONS.items():
-            full = torch.ones(1, len(mine), dtype=torch.bool)
-            refusals[name] = sentence(lambda make=make, full=full: make()(x[mine][None], full))
-        refusals["MemPooling"] = sentence(lambda: pyg.MemPooling(C, C, 2, 2)(x[mine], batch[mine]))
-        ratio = pyg.DiffGroupNorm.group_distance_ratio
-        refusals["DiffGroupNorm.group_distance_ratio"] = sentence(lambda: ratio(x[mine], batch[mine]))
+            in_model[name] = lambda make=make: make()(x[mine][None], full)
+        ratio, rows = pyg.DiffGroupNorm.group_distance_ratio, x[mine]
         labels = models.RECT_L(C, C).get_semantic_labels
-        chosen = torch.ones(len(mine), dtype=torch.bool)
-        refusals["RECT_L.get_semantic_labels"] = sentence(lambda: labels(x[mine], batch[mine], chosen))
         correct = models.CorrectAndSmooth(2, 0.5, 2, 0.5).correct
-        refusals["CorrectAndSmooth.correct"] = sentence(
-            lambda: correct(x[mine], batch[mine], chosen, in_use[0].edge_index)
-        )
         kinds = torch.zeros(NODES, dtype=torch.int64)
-        refusals["HeteroBatchNorm"] = sentence(lambda: typed_norm()(x[mine], kinds[mine]))
-        rows = x[mine]
+        in_model |= {
+            "MemPooling": lambda: pyg.MemPooling(C, C, 2, 2)(x[mine], batch[mine]),
+            "DiffGroupNorm.group_distance_ratio": lambda: ratio(x[mine], batch[mine]),
+            "RECT_L.get_semantic_labels": lambda: labels(x[mine], batch[mine], chosen),
+            "CorrectAndSmooth.correct": lambda: correct(x[mine], batch[mine], chosen, in_use[0].edge_index),
+            "HeteroBatchNorm": lambda: pyg.HeteroBatchNorm(C, 2)(x[mine], kinds[mine]),
+        }
+        refusals = {name: sentence(call) for name, call in in_model.items()}
         calls = {
             "batch normalisation": lambda: torch.nn.BatchNorm1d(C)(x[:5]),
             "LayerNorm": lambda: pyg.LayerNorm(C)(rows),
@@ -322,6 +247,7 @@ def main() -> None:
                 float((pyg.global_mean_pool(x, None) - x.mean(0, keepdim=True)).abs().max()),
             ]
         # What layers outside do is their own business once the graph is gone.
+        in_model.clear()
         in_use.clear()
         after = {name: sentence(call) for name, call in calls.items()}
         after["part"] = sentence(lambda: held_pool(x[mine], batch[mine]))
@@ -334,23 +260,19 @@ def main() -> None:
         float((summed - x.sum(0)).abs().max()),
         float((leaf.grad - 2 * x.sum(0)).abs().max()) if len(mine) else 0.0,
     ]
-    print(
-        json.dumps(
-            {
-                "errors": errors,
-                "refusals": refusals,
-                "unconverted": unconverted,
-                "sizes": sizes,
-                "alone": beside,
-                "whole rows": whole_rows,
-                "after": after,
-                "narrow": narrow,
-                "written out": written_out,
-            }
-        )
+    report(
+        {
+            "errors": errors,
+            "refusals": refusals,
+            "unconverted": unconverted,
+            "sizes": sizes,
+            "alone": beside,
+            "whole rows": whole_rows,
+            "after": after,
+            "narrow": narrow,
+            "written out": written_out,
+        }
     )
-    dist.barrier()
-    leave()
 
 
 def narrow_error(kind: torch.dtype) -> float:
@@ -361,11 +283,6 @@ def narrow_error(kind: torch.dtype) -> float:
         found = distributed.convert(norm, here)(x[mine].to(kind))
     assert found.dtype == kind
     return float((found - exact(x.to(kind).double())[mine]).abs().max())
-
-
-def typed_norm() -> torch.nn.Module:
-    # PyG's constructor leaves the statistics as they lie in memory; nothing here reads them.
-    return pyg.HeteroBatchNorm(C, 2)
 
 
 def by_hand(rows: torch.Tensor) -> torch.Tensor:

@@ -1,162 +1,91 @@
 """Run by test_operators: every operator against one process with the whole graph, on one rank."""
 
-import datetime
-import json
 import sys
 import unittest.mock
 from collections.abc import Callable
+from typing import Any
 
 import torch
-import torch.distributed as dist
+from torch import Tensor
 
 import onehop
 import onehop.distributed as distributed
 from onehop import Graph
 from onehop.distributed import exchange
-from tests.distributed.cases import NODES, hostile, leave, random
+from tests.distributed.cases import NODES, hostile, random
+from tests.distributed.worker import compared, join, report, sentence
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+rank, parts = join()
 edge_index = hostile()
 whole = Graph.from_edge_index(edge_index, NODES)
 EDGES = edge_index.size(1)
 worst: dict[str, float] = {}
 traffic: dict[str, list[int]] = {}
 
+WEIGHT, ROWS = random(EDGES, seed=3), [random(NODES, 3, 5, seed=seed) for seed in (6, 7, 8)]
+HEADS, ATT = [random(NODES, 3, seed=seed) for seed in (10, 11)], random(3, 5, seed=12)
+SCORES, FEATURES, NARROW = (random(EDGES, *shape, seed=13) for shape in ((3,), (3, 5), (2,)))
+PROJECTION = random(15, 2, seed=14)
+# Of a module and a graph: those of the whole, or of a part.
+Call = Callable[..., Tensor]
+# The call; its operands that have rows of nodes, rows of edges, and no rows of this process.
+CASES: dict[str, tuple[Call, list[Tensor], list[Tensor], list[Tensor]]] = {
+    **{
+        f"{reduce} {width}": (
+            lambda f, g, x, w, reduce=reduce: f.aggregate(g, x, w, reduce),
+            *([random(NODES, width)], [WEIGHT], []),
+        )
+        for width in (1, 3, 17)
+        for reduce in ("sum", "mean", "max", "min")
+    },
+    "scales": (
+        lambda f, g, x, s, d: f.aggregate(g, x, None, "mean", s, d),
+        *([random(NODES, 2, 4), random(NODES, seed=4), random(NODES, seed=5)], [], []),
+    ),
+    "gat edges": (
+        lambda f, g, x, s, d, e: f.gat(g, x, s, d, edge_score=e),
+        *([ROWS[0], *HEADS], [SCORES], []),
+    ),
+    "gatv2 edges": (lambda f, g, s, d, e, a: f.gatv2(g, s, d, a, edge=e), ROWS[:2], [FEATURES], [ATT]),
+    "gatv2 projected edges": (
+        lambda f, g, s, d, e, w, a: f.gatv2(g, s, d, a, edge=(e, w)),
+        *(ROWS[:2], [NARROW], [PROJECTION, ATT]),
+    ),
+    "attention projected edges": (
+        lambda f, g, q, k, v, e, w: f.attention(g, q, k, v, edge=(e, w)),
+        *(ROWS, [NARROW], [PROJECTION]),
+    ),
+}
+for ending, how in (("", {"dropout": 0.0, "seed": None}), (" dropout", {"dropout": 0.4, "seed": 5})):
+    for name, rows, more in (
+        ("gat", [ROWS[0], *HEADS], []),
+        ("gatv2", ROWS[:2], [ATT]),
+        ("attention", ROWS, []),
+    ):
+        call: Call = lambda f, g, *t, name=name, how=how: getattr(f, name)(g, *t, **how)  # noqa: E731
+        CASES[name + ending] = call, rows, [], more
 
-def gathered(part: distributed.DistributedGraph, rows: torch.Tensor) -> torch.Tensor:
-    """Rows of all ranks in the graph's order."""
-    found = [None] * dist.get_world_size()
-    dist.all_gather_object(found, (part.owned_nodes, rows))
-    out = rows.new_zeros(NODES, *rows.shape[1:])
-    for nodes, values in found:
-        out[nodes] = values
-    return out
 
-
-def compare(
-    name: str,
-    part: distributed.DistributedGraph,
-    alone: Callable[..., torch.Tensor],
-    together: Callable[..., torch.Tensor],
-    of_nodes: list[torch.Tensor],
-    of_edges: list[torch.Tensor] = (),
-    shared: list[torch.Tensor] = (),
-) -> None:
-    """Outputs and all gradients; those of shared operands are added up over the ranks."""
-    leaves = [t.clone().requires_grad_() for t in (*of_nodes, *of_edges, *shared)]
-    out = alone(*leaves)
-    grad = random(*out.shape, seed=9, dtype=out.dtype)
-    exact = torch.autograd.grad(out, leaves, grad)
-    nodes, edges = part.owned_nodes, part.owned_edges
-    mine = [
-        *(t[nodes].requires_grad_() for t in of_nodes),
-        *(t[edges].requires_grad_() for t in of_edges),
-        *(t.clone().requires_grad_() for t in shared),
-    ]
+def compare(name: str, part: distributed.DistributedGraph, case: tuple[Any, ...]) -> None:
+    """Outputs and all gradients, beside the whole graph's, and the traffic."""
+    call, of_nodes, of_edges, of_all = case
+    operands = [(each, part.owned_nodes) for each in of_nodes]
+    operands += [(each, part.owned_edges) for each in of_edges]
+    operands += [(each, None) for each in of_all]
     part.reset_traffic()
-    local = together(*mine)
-    assert local.shape == out[nodes].shape
-    found = list(torch.autograd.grad(local, mine, grad[nodes]))
-    traffic[name] = [part.traffic.sent_bytes, part.traffic.received_bytes, part.traffic.exchanges]
-    for number in range(len(of_nodes) + len(of_edges), len(leaves)):
-        dist.all_reduce(found[number])
-    pairs = [(local.detach(), out[nodes].detach())]
-    for number, (ours, theirs) in enumerate(zip(found, exact, strict=True)):
-        if number < len(of_nodes):
-            theirs = theirs[nodes]
-        elif number < len(of_nodes) + len(of_edges):
-            theirs = theirs[edges]
-        pairs.append((ours, theirs))
-    worst[name] = max(
-        [float((ours - theirs).abs().max()) for ours, theirs in pairs if ours.numel()], default=0.0
+    worst[name] = compared(
+        lambda *t: call(onehop, whole, *t),
+        lambda *t: call(distributed, part, *t),
+        *(operands, part.owned_nodes),
     )
+    traffic[name] = [part.traffic.sent_bytes, part.traffic.received_bytes, part.traffic.exchanges]
 
 
 def check(label: str, part: distributed.DistributedGraph) -> None:
-    weight, scale = random(EDGES, seed=3), random(NODES, seed=4)
-    for width in (1, 3, 17):
-        x = random(NODES, width)
-        for reduce in ("sum", "mean", "max", "min"):
-            compare(
-                f"{label} {reduce} {width}",
-                part,
-                lambda x, w, reduce=reduce: onehop.aggregate(whole, x, w, reduce),
-                lambda x, w, reduce=reduce: distributed.aggregate(part, x, w, reduce),
-                [x],
-                [weight],
-            )
-    compare(
-        f"{label} scales",
-        part,
-        lambda x, s, d: onehop.aggregate(whole, x, None, "mean", s, d),
-        lambda x, s, d: distributed.aggregate(part, x, None, "mean", s, d),
-        [random(NODES, 2, 4), scale, random(NODES, seed=5)],
-    )
-    rows = [random(NODES, 3, 5, seed=seed) for seed in (6, 7, 8)]
-    heads = [random(NODES, 3, seed=seed) for seed in (10, 11)]
-    shared = random(15, 2, seed=14)
-    compare(
-        f"{label} gat edges",
-        part,
-        lambda x, s, d, e: onehop.gat(whole, x, s, d, edge_score=e),
-        lambda x, s, d, e: distributed.gat(part, x, s, d, edge_score=e),
-        [rows[0], *heads],
-        [random(EDGES, 3, seed=13)],
-    )
-    compare(
-        f"{label} gatv2 edges",
-        part,
-        lambda s, d, e, a: onehop.gatv2(whole, s, d, a, edge=e),
-        lambda s, d, e, a: distributed.gatv2(part, s, d, a, edge=e),
-        rows[:2],
-        [random(EDGES, 3, 5, seed=13)],
-        [random(3, 5, seed=12)],
-    )
-    for name, of_whole, of_part in (
-        ("gatv2", onehop.gatv2, distributed.gatv2),
-        ("attention", onehop.attention, distributed.attention),
-    ):
-        ends = rows[:2] if name == "gatv2" else rows
-        # The last operand of GATv2 is its vector of attention.
-        rest = [random(3, 5, seed=12)] if name == "gatv2" else []
-        count = len(ends)
-        compare(
-            f"{label} {name} projected edges",
-            part,
-            lambda *t, f=of_whole, n=count: f(whole, *t[:n], *t[n + 2 :], edge=(t[n], t[n + 1])),
-            lambda *t, f=of_part, n=count: f(part, *t[:n], *t[n + 2 :], edge=(t[n], t[n + 1])),
-            ends,
-            [random(EDGES, 2, seed=13)],
-            [shared, *rest],
-        )
-    for name, dropout in (("", 0.0), (" dropout", 0.4)):
-        options = {"dropout": dropout, "seed": 5 if dropout else None}
-        compare(
-            f"{label} gat{name}",
-            part,
-            lambda *t, o=options: onehop.gat(whole, *t, **o),
-            lambda *t, o=options: distributed.gat(part, *t, **o),
-            [rows[0], *heads],
-        )
-        compare(
-            f"{label} gatv2{name}",
-            part,
-            lambda *t, o=options: onehop.gatv2(whole, *t, **o),
-            lambda *t, o=options: distributed.gatv2(part, *t, **o),
-            rows[:2],
-            shared=[random(3, 5, seed=12)],
-        )
-        compare(
-            f"{label} attention{name}",
-            part,
-            lambda *t, o=options: onehop.attention(whole, *t, **o),
-            lambda *t, o=options: distributed.attention(part, *t, **o),
-            rows,
-        )
+    for name, case in CASES.items():
+        compare(f"{label} {name}", part, case)
 
 
-rank, parts = dist.get_rank(), dist.get_world_size()
 divided = distributed.DistributedGraph.from_edge_index(edge_index, NODES, method="greedy")
 check("greedy", divided)
 # Rank 0 owns every node, and the others none.
@@ -170,10 +99,7 @@ opened = distributed.DistributedGraph.open(sys.argv[1])
 x = random(NODES, 4)
 assert torch.equal(opened.load("x"), x[opened.owned_nodes])
 assert torch.equal(opened.load_edges("w"), random(EDGES, 2)[opened.owned_edges])
-compare(
-    "opened sum", opened,
-    lambda x: onehop.aggregate(whole, x), lambda x: distributed.aggregate(opened, x), [x],
-)  # fmt: skip
+compare("opened sum", opened, (lambda f, g, x: f.aggregate(g, x), [x], [], []))
 
 empty = distributed.DistributedGraph.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3)
 assert distributed.aggregate(empty, torch.ones(empty.num_nodes, 2)).eq(0).all()
@@ -243,59 +169,38 @@ with (
     distributed.aggregate(scattered, leaf).sum().backward()
 
 
-def message(function: Callable[[], object]) -> str:
-    try:
-        function()
-    except onehop.OnehopError as error:
-        return f"{type(error).__name__}: {error}"
-    return "no error"
-
-
 other = edge_index.clone()
 other[0, 0] += rank
 bad_range = edge_index.clone()
 bad_range[0, 0] = NODES if rank == 1 else 0
-errors = {
-    "another graph": message(lambda: distributed.DistributedGraph.from_edge_index(other, NODES)),
-    "out of range on rank 1": message(
-        lambda: distributed.DistributedGraph.from_edge_index(bad_range, NODES)
+make, open_ = distributed.DistributedGraph.from_edge_index, distributed.DistributedGraph.open
+calls = {
+    "another graph": lambda: make(other, NODES),
+    "out of range on rank 1": lambda: make(bad_range, NODES),
+    "wrong number of parts": lambda: open_(sys.argv[2]),
+    "features of the wrong length": lambda: distributed.aggregate(divided, random(NODES + 1, 4)),
+    "weight of the wrong length": lambda: distributed.aggregate(
+        divided, x[divided.owned_nodes], random(EDGES + 1)
     ),
-    "wrong number of parts": message(lambda: distributed.DistributedGraph.open(sys.argv[2])),
-    "features of the wrong length": message(lambda: distributed.aggregate(divided, random(NODES + 1, 4))),
-    "weight of the wrong length": message(
-        lambda: distributed.aggregate(divided, x[divided.owned_nodes], random(EDGES + 1))
-    ),
-    "wrong owner": message(
-        lambda: distributed.DistributedGraph.from_edge_index(
-            edge_index, NODES, owner=torch.full((NODES,), parts)
-        )
-    ),
-    "a plain graph": message(lambda: distributed.aggregate(whole, x)),
-    "not opened": message(lambda: divided.load("x")),
-    "edges not opened": message(lambda: divided.load_edges("w")),
-}  # fmt: skip
-
-
-def together_missing() -> None:
-    """Missing on every rank."""
-    try:
-        distributed.DistributedGraph.open(sys.argv[1] + "-missing")
-    except FileNotFoundError as error:
-        raise onehop.OnehopError(str(error)) from error
-
-
-errors["no such folder"] = message(together_missing)
-report = {
-    "worst": worst,
-    "traffic": traffic,
-    "errors": errors,
-    "events": events,
-    "cut": {"greedy": divided.part.cut_rows, "scattered": scattered.part.cut_rows},
-    "sixteen": bool(torch.equal(sixteen, exact16)),
-    "repeats": bool(torch.equal(*again)),
-    "nan": nan,
-    "owned": opened.owned_nodes.tolist(),
+    "wrong owner": lambda: make(edge_index, NODES, owner=torch.full((NODES,), parts)),
+    "a plain graph": lambda: distributed.aggregate(whole, x),
+    "not opened": lambda: divided.load("x"),
+    "edges not opened": lambda: divided.load_edges("w"),
+    # Missing on every rank.
+    "no such folder": lambda: open_(sys.argv[1] + "-missing"),
 }
-dist.barrier()
-print(json.dumps(report))
-leave()
+
+
+report(
+    {
+        "worst": worst,
+        "traffic": traffic,
+        "errors": {name: sentence(call) for name, call in calls.items()},
+        "events": events,
+        "cut": {"greedy": divided.part.cut_rows, "scattered": scattered.part.cut_rows},
+        "sixteen": bool(torch.equal(sixteen, exact16)),
+        "repeats": bool(torch.equal(*again)),
+        "nan": nan,
+        "owned": opened.owned_nodes.tolist(),
+    }
+)

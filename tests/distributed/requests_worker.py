@@ -1,18 +1,12 @@
 """Run by test_requests: rows of any nodes, on this rank, beside those of the whole tensor."""
 
-import datetime
-import json
-
 import torch
-import torch.distributed as dist
 
-import onehop
 from onehop import distributed
-from tests.distributed.cases import NODES, hostile, leave, random
+from tests.distributed.cases import NODES, hostile, random
+from tests.distributed.worker import join, report, sentence
 
-torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, parts = dist.get_rank(), dist.get_world_size()
+rank, parts = join()
 
 
 def nodes_of(case: str, number: int) -> torch.Tensor:
@@ -49,16 +43,12 @@ for label, graph in graphs.items():
         error = (mine.grad - exact[graph.owned_nodes]).abs()
         worst[f"{label} {case}"] = float(error.max()) if same and error.numel() else float(not same)
 
-errors = {}
-for name, bad in (
-    ("range", torch.tensor([NODES if rank == parts - 1 else 0])),
-    ("dtype", torch.ones(3) if rank == parts - 1 else torch.arange(3)),
-):
-    try:
-        distributed.RowRequest(graphs["greedy"], bad)
-        errors[name] = "no error"
-    except onehop.ArgumentError as error:
-        errors[name] = str(error)
-dist.barrier()
-print(json.dumps({"worst": worst, "errors": errors}))
-leave()
+bad = {
+    "range": torch.tensor([NODES if rank == parts - 1 else 0]),
+    "dtype": torch.ones(3) if rank == parts - 1 else torch.arange(3),
+}
+errors = {
+    name: sentence(lambda nodes=nodes: distributed.RowRequest(graphs["greedy"], nodes))
+    for name, nodes in bad.items()
+}
+report({"worst": worst, "errors": errors})

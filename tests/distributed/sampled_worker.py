@@ -3,7 +3,6 @@
 sampled_worker.py GRAPH_FOLDER FAN_OUT EPOCHS [KILLED_RANK]
 """
 
-import datetime
 import json
 import os
 import signal
@@ -19,25 +18,14 @@ from torch_geometric.nn import SAGEConv
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import leave
+from tests.distributed.worker import join, leave, two
 
 BATCH, KEPT, WIDTH, CLASSES = 120, 25, 8, 4
 
 
-class Sage(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = SAGEConv(WIDTH, 16), SAGEConv(16, CLASSES)
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.second(self.first(x, edge_index).relu(), edge_index)
-
-
 folder, fan_out, epochs = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 killed = int(sys.argv[4]) if len(sys.argv) > 4 else None
-torch.set_num_threads(1)
-dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
-rank, parts = dist.get_rank(), dist.get_world_size()
+rank, parts = join()
 whole = onehop.Graph.open(folder / "whole")
 part = distributed.DistributedGraph.open(folder / f"parts-{parts}", group=dist.new_group())
 y = torch.load(folder / "y.pt")
@@ -49,7 +37,7 @@ loader = onehop.loader(
     batch_size=BATCH // parts, sampler=shares, drop_last=True,
 )  # fmt: skip
 torch.manual_seed(0)
-model = DistributedDataParallel(Sage())
+model = DistributedDataParallel(two(SAGEConv(WIDTH, 16), SAGEConv(16, CLASSES)))
 optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
 losses, needed, hits = [], 0, 0
 rows_here = set(part.owned_nodes.tolist())

@@ -4,7 +4,6 @@ import copy
 import inspect
 import pickle
 import weakref
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -20,13 +19,7 @@ pytest.importorskip("torch_geometric")
 
 from torch_geometric import nn as gnn
 
-
-@pytest.fixture(scope="module", autouse=True)
-def _group() -> Iterator[None]:
-    """A group of one process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 @pytest.fixture

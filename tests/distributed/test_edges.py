@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.distributed.launch import PROCESSES, run
+from tests.distributed.launch import reports_of
 
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("edges_worker.py", request.param, timeout=600)
+reports = reports_of("edges_worker.py")
 
 
 def test_losses_and_gradients_are_those_of_one_process(reports: list[dict]) -> None:

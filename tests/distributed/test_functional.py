@@ -19,13 +19,11 @@ OURS, SINGLE, DROPOUT = (row.ours for row in rows_of_divided()[:3])
 
 
 @pytest.fixture
-def divided():
+def divided(one_process):
     """Says that a model runs whose rows are divided, of which this process has all."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     token = converted._now.set(converted.Processes(None, 2))
     yield
     converted._now.reset(token)
-    dist.destroy_process_group()
 
 
 def _operands(rows, dtype=torch.float64):

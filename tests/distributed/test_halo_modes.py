@@ -4,17 +4,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from onehop.distributed.exchange import PendingExchange
-from onehop.distributed.halo_modes import Halos, Rounded
+from onehop.distributed.exchange import Halos, PendingExchange, Rounded
 from onehop.errors import ArgumentError
-from tests.distributed.launch import PROCESSES, run
+from tests.distributed.launch import reports_of
 
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("halo_modes_worker.py", request.param)
+reports = reports_of("halo_modes_worker.py")
 
 
 def test_sums_and_gradients_are_those_of_the_definition(reports: list[dict]) -> None:

@@ -4,16 +4,14 @@ import itertools
 
 import pytest
 
-from tests.distributed.launch import PROCESSES, run
+from tests.distributed.launch import reports_of
 
 pytest.importorskip("torch_geometric")
 
 NODES = {"author": 40, "paper": 70, "venue": 9}
 
 
-@pytest.fixture(scope="module", params=PROCESSES, ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("hetero_worker.py", request.param)
+reports = reports_of("hetero_worker.py")
 
 
 def test_losses_and_gradients_are_those_of_one_process(reports: list[dict]) -> None:

@@ -2,14 +2,12 @@
 
 import pytest
 
-from tests.distributed.launch import run
+from tests.distributed.launch import reports_of
 
 pytest.importorskip("torch_geometric")
 
 
-@pytest.fixture(scope="module", params=[2, 3], ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("layers_worker.py", request.param)
+reports = reports_of("layers_worker.py", [2, 3])
 
 
 def test_normalisation_is_that_of_one_process(reports: list[dict]) -> None:
@@ -24,7 +22,7 @@ def test_layers_without_a_path_name_themselves(reports: list[dict]) -> None:
     for report in reports:
         assert len(report["refusals"]) > 30
         for name, sentence in report["refusals"].items():
-            name = name.removesuffix(", one graph")
+            name = name.partition(",")[0]
             assert sentence.startswith((f"edge_index: {name} ", f"x: {name} ")), sentence
             assert "process" in sentence
             assert any(advice in sentence for advice in (". Use ", ". Add them up with", "; else use ")), (

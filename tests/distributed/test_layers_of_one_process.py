@@ -1,10 +1,9 @@
 """PyG's layers on the edges of a DistributedGraph of one process, each on a graph that no other has used."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
-import torch.distributed as dist
 
 import onehop
 from onehop import ArgumentError
@@ -15,6 +14,8 @@ from tests.distributed.cases import NODES, hostile
 pytest.importorskip("torch_geometric")
 
 from torch_geometric import nn as gnn
+
+pytestmark = pytest.mark.usefixtures("one_process")
 
 
 class Chain(torch.nn.Module):
@@ -65,14 +66,6 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
     "its own propagate": lambda: Chain(Doubling()),
 }
 WEIGHTED = ("GCN", "GCN improved", "GCN without loops", "GCN unnormalised")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _alone() -> Iterator[None]:
-    """A group of one process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 @pytest.fixture
@@ -180,3 +173,16 @@ def test_an_explanation_names_the_part(name: str, form: str, graph: DistributedG
         layer(x, graph.edge_index)
     shown = [(call.form, call.backend, call.plan) for call in calls]
     assert shown == [(f"{form}, over processes", "distributed", "rank 0 of 1")]
+
+
+@pytest.mark.parametrize("elsewhere", ["features", "weight"])
+def test_features_and_weights_on_another_device_are_named(elsewhere: str, graph: DistributedGraph) -> None:
+    device = {"features": "cpu", "weight": "cpu", elsewhere: "meta"}
+    x = torch.ones(NODES, 6, device=device["features"])
+    weight = torch.ones(graph.num_edges, device=device["weight"])
+    layer = gnn.GraphConv(6, 4).to(device["features"])
+    with (
+        onehop.patch(associate=False),
+        pytest.raises(ArgumentError, match=r"on cpu, (where its part is|got them on meta)"),
+    ):
+        layer(x, graph.edge_index, weight)

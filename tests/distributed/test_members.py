@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch.distributed as dist
@@ -40,45 +40,48 @@ def other(me: Member) -> Iterator[tuple[Member, subprocess.Popen[bytes]]]:
 Other = tuple[Member, subprocess.Popen[bytes]]
 
 
-def test_a_process_that_runs(other: Other) -> None:
-    assert fates() == Fates(running=(other[0],))
+def stopped(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
 
 
-def test_a_process_that_is_stopped(other: Other) -> None:
-    other[1].send_signal(signal.SIGSTOP)
-    os.waitpid(other[1].pid, os.WUNTRACED)
-    assert fates() == Fates(stopped=(other[0],))
+def a_zombie(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_a_process_that_ended_before_anybody_asked_how(other: Other) -> None:
-    other[1].kill()
-    os.waitid(os.P_PID, other[1].pid, os.WEXITED | os.WNOWAIT)  # it stays a zombie
-    assert fates() == Fates(ended=(other[0],))
+def gone(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
 
 
-def test_a_process_that_is_gone(other: Other) -> None:
-    other[1].kill()
-    other[1].wait()
-    assert fates() == Fates(ended=(other[0],))
+@pytest.mark.parametrize(
+    ("change", "fate"),
+    [(lambda process: None, "running"), (stopped, "stopped"), (a_zombie, "ended"), (gone, "ended")],
+    ids=["running", "stopped", "a zombie", "gone"],
+)
+def test_a_process_of_this_host(change: Callable[..., None], fate: str, other: Other) -> None:
+    change(other[1])
+    assert fates() == Fates(**{fate: (other[0],)})
 
 
-def test_a_later_process_of_the_same_number_is_another(me: Member) -> None:
-    before = dataclasses.replace(me, rank=1, started=me.started - 1)
-    know([before])
-    assert fates() == Fates(ended=(before,))
+# What others have in place of this process's rank, start and namespace, and the fates of those that are seen.
+MADE_UP = {
+    "a later process of the same number": [("ended", {"rank": 1, "started": -2})],
+    "one of another host": [("elsewhere", {"rank": 2, "space": "another boot"})],
+    "one that cannot be seen, and one that ended": [
+        ("elsewhere", {"rank": 1, "space": "another boot"}),
+        ("ended", {"rank": 2, "started": -2}),
+    ],
+    "a rank of an earlier and larger job": [(None, {"rank": 3, "pid": 1, "started": -2})],
+}
 
 
-def test_a_process_of_another_host_cannot_be_seen(me: Member) -> None:
-    far = dataclasses.replace(me, rank=2, space="another boot")
-    know([far])
-    assert fates() == Fates(elsewhere=(far,))
-
-
-def test_one_that_cannot_be_seen_does_not_hide_the_next(me: Member) -> None:
-    far = dataclasses.replace(me, rank=1, space="another boot")
-    gone = dataclasses.replace(me, rank=2, started=me.started - 1)
-    know([far, gone])
-    assert fates() == Fates(ended=(gone,), elsewhere=(far,))
+@pytest.mark.parametrize("name", MADE_UP)
+def test_processes_that_are_others(name: str, me: Member) -> None:
+    made = [(fate, dataclasses.replace(me, **changes)) for fate, changes in MADE_UP[name]]
+    know([member for _, member in made])
+    assert fates() == Fates(**{fate: (member,) for fate, member in made if fate})
 
 
 def test_nobody_waits_once_one_is_lost(me: Member, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,19 +93,9 @@ def test_nobody_waits_once_one_is_lost(me: Member, monkeypatch: pytest.MonkeyPat
 
 def test_nobody_waits_once_one_is_stopped(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members.time, "sleep", lambda _: pytest.fail("it waited for others"))
-    stopped, process = other
-    know(
-        [
-            running := dataclasses.replace(
-                stopped, rank=2, pid=os.getpid(), started=members._look(os.getpid())[1]
-            )
-        ]
-    )
-    process.send_signal(signal.SIGSTOP)
-    os.waitpid(process.pid, os.WUNTRACED)
-    assert fates() == Fates(stopped=(stopped,), running=(running,))
-
-
-def test_ranks_of_an_earlier_and_larger_job_are_left_out(me: Member) -> None:
-    know([dataclasses.replace(me, rank=3, pid=1, started=-2)])
-    assert fates() == Fates()
+    member, process = other
+    this = members._look(os.getpid())[1]
+    running = dataclasses.replace(member, rank=2, pid=os.getpid(), started=this)
+    know([running])
+    stopped(process)
+    assert fates() == Fates(stopped=(member,), running=(running,))

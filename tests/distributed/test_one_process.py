@@ -12,8 +12,8 @@ from onehop import ArgumentError, Graph, distributed
 from onehop.distributed import DistributedGraph
 from onehop.distributed.exchange import Traffic
 from tests.distributed.cases import NODES, hostile, random
-from tests.distributed.test_layers_of_one_process import _alone  # noqa: F401 - makes the group
 
+pytestmark = pytest.mark.usefixtures("one_process")
 EDGES = hostile().size(1)
 
 
@@ -22,7 +22,7 @@ def divided(edge_index: torch.Tensor, nodes: int) -> DistributedGraph:
 
 
 @pytest.fixture(scope="module")
-def graph(_alone: None) -> DistributedGraph:  # noqa: F811
+def graph(one_process: None) -> DistributedGraph:
     return divided(hostile(), NODES)
 
 

@@ -1,13 +1,8 @@
 """Rows of any nodes of a divided graph, and their gradients, on 1 and 2 processes."""
 
-import pytest
+from tests.distributed.launch import reports_of
 
-from tests.distributed.launch import run
-
-
-@pytest.fixture(scope="module", params=[1, 2], ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("requests_worker.py", request.param)
+reports = reports_of("requests_worker.py", [1, 2])
 
 
 def test_rows_are_those_of_the_whole_tensor_and_gradients_return(reports: list[dict]) -> None:

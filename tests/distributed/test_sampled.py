@@ -77,10 +77,10 @@ def test_traffic_is_as_counted(reports: tuple[str, dict[int, list[dict]]]) -> No
 def test_a_rank_that_dies_ends_the_others_with_its_name(folder: Path) -> None:
     processes = start("sampled_worker.py", 4, str(folder), "5", "3", "1")
     reports = ended(processes, timeout=600)
-    assert reports[1].code == -signal.SIGKILL
+    assert reports[1].returncode == -signal.SIGKILL
     for rank in (0, 2, 3):
-        assert reports[rank].code == 1, reports[rank].errors
-        assert not reports[rank].output
-        text = sentence(reports[rank].errors, rank)
+        assert reports[rank].returncode == 1, reports[rank].stderr
+        assert not reports[rank].stdout
+        text = sentence(reports[rank].stderr, rank)
         assert f"rank 1 (process {processes[1].pid} on " in text, text
         assert "start it again from its last checkpoint" in text

@@ -8,14 +8,7 @@ from onehop.distributed import add_gradients
 from onehop.distributed.sums import AllRows, sum_over_processes
 from onehop.errors import ArgumentError
 
-
-@pytest.fixture(autouse=True)
-def _group():
-    """A group of one process."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
-
+pytestmark = pytest.mark.usefixtures("one_process")
 
 X = torch.arange(12, dtype=torch.float32).view(6, 2)
 BATCH = torch.tensor([0, 0, 1, 1, 1, 3])

@@ -3,7 +3,7 @@
 import pytest
 
 from onehop.distributed import cost
-from tests.distributed.launch import run
+from tests.distributed.launch import reports_of
 
 pytest.importorskip("torch_geometric")
 
@@ -19,9 +19,7 @@ COLUMNS = {
 }
 
 
-@pytest.fixture(scope="module", params=[1, 2, 4], ids=lambda n: f"{n}-processes")
-def reports(request: pytest.FixtureRequest) -> list[dict]:
-    return run("training_worker.py", request.param, "together")
+reports = reports_of("training_worker.py", [1, 2, 4], "together")
 
 
 def test_losses_are_those_of_one_process(reports: list[dict], alone: dict[str, list[float]]) -> None:

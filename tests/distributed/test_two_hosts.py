@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.distributed.launch import ended, start
+from tests.distributed.launch import ended, said, start
 
 
 def ip(*arguments: str) -> None:
@@ -43,5 +43,5 @@ def test_training_over_a_wire(hosts: list[str], alone: dict[str, list[float]]) -
         "training_worker.py", 2, "together", prefixes=prefixes, address="10.83.0.1", interface="wire"
     )
     for report in ended(processes):
-        for name, losses in report.said["losses"].items():
+        for name, losses in said(report)["losses"].items():
             assert losses == pytest.approx(alone[name], rel=1e-9), name

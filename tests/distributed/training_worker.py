@@ -1,39 +1,26 @@
 """Run by test_training: unchanged PyG models on this process's part; prints losses and traffic."""
 
-import datetime
 import json
 import sys
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINEConv, SAGEConv, TransformerConv
 
 import onehop
 from onehop import distributed
-from tests.distributed.cases import leave
+from tests.distributed.worker import join, report, sentence, two
 
 torch.set_num_threads(1)
 NODES, FEATURES, HIDDEN, CLASSES, EPOCHS = 400, 12, 8, 5, 4
 
 
-class Two(torch.nn.Module):
-    """Two layers, as anyone writes them."""
-
-    def __init__(self, first: torch.nn.Module, second: torch.nn.Module) -> None:
-        super().__init__()
-        self.first, self.second = first, second
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.second(F.relu(self.first(x, edge_index)), edge_index)
-
-
 MODELS = {
-    "gcn": lambda: Two(GCNConv(FEATURES, HIDDEN), GCNConv(HIDDEN, CLASSES)),
-    "sage": lambda: Two(SAGEConv(FEATURES, HIDDEN), SAGEConv(HIDDEN, CLASSES, aggr="max")),
-    "gatv2": lambda: Two(GATv2Conv(FEATURES, HIDDEN, heads=2), GATv2Conv(2 * HIDDEN, CLASSES)),
-    "gat": lambda: Two(GATConv(FEATURES, HIDDEN, heads=2), GATConv(2 * HIDDEN, CLASSES)),
-    "transformer": lambda: Two(TransformerConv(FEATURES, HIDDEN), TransformerConv(HIDDEN, CLASSES)),
+    "gcn": lambda: two(GCNConv(FEATURES, HIDDEN), GCNConv(HIDDEN, CLASSES)),
+    "sage": lambda: two(SAGEConv(FEATURES, HIDDEN), SAGEConv(HIDDEN, CLASSES, aggr="max")),
+    "gatv2": lambda: two(GATv2Conv(FEATURES, HIDDEN, heads=2), GATv2Conv(2 * HIDDEN, CLASSES)),
+    "gat": lambda: two(GATConv(FEATURES, HIDDEN, heads=2), GATConv(2 * HIDDEN, CLASSES)),
+    "transformer": lambda: two(TransformerConv(FEATURES, HIDDEN), TransformerConv(HIDDEN, CLASSES)),
 }
 
 
@@ -77,7 +64,7 @@ def main() -> None:
     if sys.argv[1] == "alone":
         print(json.dumps({name: train(name, edge_index, x, y, None) for name in MODELS}))
         return
-    dist.init_process_group("gloo", timeout=datetime.timedelta(minutes=30))
+    join()
     graph = distributed.DistributedGraph.from_edge_index(edge_index, NODES, method="greedy")
     x, y = x[graph.owned_nodes], y[graph.owned_nodes]
     losses, sent = {}, {}
@@ -87,18 +74,18 @@ def main() -> None:
             losses[name] = train(name, graph.edge_index, x, y, graph)
             sent[name] = graph.traffic.sent_bytes
         explanation = str(onehop.explain(MODELS["gcn"]().double(), x, graph.edge_index, verbose=True))
-        refusals = []
-        for layer, operands in (
-            (GINEConv(torch.nn.Linear(FEATURES, 3), edge_dim=2).double(), {"edge_attr": torch.ones(1, 2)}),
-            (SAGEConv(FEATURES, 3, flow="target_to_source").double(), {}),
-            (GATConv(FEATURES, 3).double(), {"return_attention_weights": True}),
-            (GCNConv(FEATURES, 3).double(), {"edge_weight": torch.ones(2)}),
-        ):
-            try:
-                layer(x, graph.edge_index, **operands)
-                refusals.append("no error")
-            except onehop.ArgumentError as error:
-                refusals.append(str(error))
+        refusals = [
+            sentence(lambda layer=layer, operands=operands: layer(x, graph.edge_index, **operands))
+            for layer, operands in (
+                (
+                    GINEConv(torch.nn.Linear(FEATURES, 3), edge_dim=2).double(),
+                    {"edge_attr": torch.ones(1, 2)},
+                ),
+                (SAGEConv(FEATURES, 3, flow="target_to_source").double(), {}),
+                (GATConv(FEATURES, 3).double(), {"return_attention_weights": True}),
+                (GCNConv(FEATURES, 3).double(), {"edge_weight": torch.ones(2)}),
+            )
+        ]
         # Weights of edges, with gradients, through GCN's normalisation.
         torch.manual_seed(0)
         weighted = GCNConv(FEATURES, 3).double()
@@ -109,20 +96,16 @@ def main() -> None:
         whole_x = data()[1]
         weighted(whole_x, edge_index, everyone).square().sum().backward()
         weight_error = float((mine.grad - everyone.grad[graph.owned_edges]).abs().max())
-    print(
-        json.dumps(
-            {
-                "losses": losses,
-                "sent": sent,
-                "cut": graph.part.cut_rows,
-                "explanation": explanation,
-                "refusals": refusals,
-                "weight_error": weight_error,
-            }
-        )
+    report(
+        {
+            "losses": losses,
+            "sent": sent,
+            "cut": graph.part.cut_rows,
+            "explanation": explanation,
+            "refusals": refusals,
+            "weight_error": weight_error,
+        }
     )
-    dist.barrier()
-    leave()
 
 
 main()

@@ -22,6 +22,16 @@ def matrix(rng: np.random.Generator) -> scipy.sparse.coo_array:
     return scipy.sparse.random_array((30, 20), density=0.1, rng=rng)
 
 
+def read_text(folder: Path, name: str, text: str) -> files.FileContent:
+    (folder / name).write_text(text)
+    return files.read(str(folder / name))
+
+
+def npz(folder: Path, **arrays: object) -> Path:
+    np.savez(folder / "graph.npz", **arrays)
+    return folder / "graph.npz"
+
+
 def dense_of(content: files.FileContent) -> np.ndarray:
     """The matrix [num_dst, num_src] that the edges and weights stand for."""
     result = np.zeros((content.size[1], content.size[0]), dtype=np.float32)
@@ -75,41 +85,33 @@ def test_edge_list(tmp_path: Path, text: str, ending: str) -> None:
     ids=["spaces", "header and commas"],
 )
 def test_edge_list_with_weights(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "weights.txt"
-    path.write_text(text)
-    content = files.read(str(path))
+    content = read_text(tmp_path, "weights.txt", text)
     assert content.edge_index.tolist() == [[0, 1, 3, 0], [1, 0, 3, 1]]
     torch.testing.assert_close(content.weight, torch.tensor([0.5, -2000, float("nan"), 7]), equal_nan=True)
 
 
 def test_weights_too_large_for_single_precision_are_infinite(tmp_path: Path) -> None:
-    path = tmp_path / "weights.csv"
-    path.write_text("0,1,1e39\n1,0,-1e39\n")
-    assert files.read(path).weight.tolist() == [float("inf"), float("-inf")]
+    content = read_text(tmp_path, "weights.csv", "0,1,1e39\n1,0,-1e39\n")
+    assert content.weight.tolist() == [float("inf"), float("-inf")]
 
 
 def test_a_signalling_nan_is_nan(tmp_path: Path) -> None:
-    path = tmp_path / "matrix.npz"
     arrays = {"row": [0, 1], "col": [1, 0], "data": np.array([0x7FF0000000000001, 0], np.uint64).view(float)}
-    np.savez(path, format=b"coo", shape=(2, 2), **arrays)
-    torch.testing.assert_close(files.read(path).weight, torch.tensor([torch.nan, 0]), equal_nan=True)
+    content = files.read(npz(tmp_path, format=b"coo", shape=(2, 2), **arrays))
+    torch.testing.assert_close(content.weight, torch.tensor([torch.nan, 0]), equal_nan=True)
 
 
 def test_a_list_of_many_blocks_is_whole(tmp_path: Path, rng, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_lines, "_BLOCK_BYTES", 997)
     edges = rng.integers(0, 100_000, (5000, 2))
-    path = tmp_path / "blocks.csv"
-    path.write_text("".join(f"{a},{b}\n" for a, b in edges.tolist()))
-    np.testing.assert_array_equal(files.read(path).edge_index.numpy(), edges.T)
+    content = read_text(tmp_path, "blocks.csv", "".join(f"{a},{b}\n" for a, b in edges.tolist()))
+    np.testing.assert_array_equal(content.edge_index.numpy(), edges.T)
 
 
 def test_comments_longer_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(number_lines, "_BLOCK_BYTES", 64)
-    path = tmp_path / "comments.txt"
-    path.write_text(
-        "# a long comment line that says nothing at all of any use\n" * 20 + "x y\n1 2\n" + "#\n" * 99
-    )
-    assert files.read(path).edge_index.tolist() == [[1], [2]]
+    text = "# a long comment line that says nothing at all of any use\n" * 20 + "x y\n1 2\n" + "#\n" * 99
+    assert read_text(tmp_path, "comments.txt", text).edge_index.tolist() == [[1], [2]]
 
 
 separators = st.sampled_from([" ", "\t", ",", ", ", "  ", " ,"])
@@ -156,12 +158,10 @@ def test_blocks_never_take_what_lines_refuse(text: bytes, fields: Fields) -> Non
 @pytest.mark.parametrize(("symmetry", "sign"), [("symmetric", 1), ("skew-symmetric", -1)])
 def test_symmetric_matrix_market_goes_both_ways(tmp_path: Path, symmetry: str, sign: int) -> None:
     loop = "3 3 4\n" if sign == 1 else ""
-    path = tmp_path / "half.mtx"
-    path.write_text(
-        f"%%MatrixMarket matrix coordinate real {symmetry}\n3 3 {3 if loop else 2}\n2 1 5\n3 1 6\n{loop}"
-    )
+    banner = f"%%MatrixMarket matrix coordinate real {symmetry}\n3 3 {3 if loop else 2}\n"
+    content = read_text(tmp_path, "half.mtx", f"{banner}2 1 5\n3 1 6\n{loop}")
     expected = np.array([[0, sign * 5, sign * 6], [5, 0, 0], [6, 0, 4 if loop else 0]], dtype=np.float32)
-    np.testing.assert_array_equal(dense_of(files.read(path)), expected)
+    np.testing.assert_array_equal(dense_of(content), expected)
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
@@ -190,9 +190,7 @@ def adjacency_arrays() -> dict[str, np.ndarray]:
 
 
 def test_npz_with_adjacency_and_attributes(tmp_path: Path) -> None:
-    path = tmp_path / "attributes.npz"
-    np.savez(path, **adjacency_arrays())
-    content = files.read(path)
+    content = files.read(npz(tmp_path, **adjacency_arrays()))
     assert content.edge_index.tolist() == [[1, 2, 0], [0, 0, 2]]
     assert content.weight is None
     assert content.x.tolist() == [[0, 0, 0, 1], [0, 0, 0, 0], [0.5, 1, 0, 0]]
@@ -204,9 +202,7 @@ def test_npz_with_adjacency_and_attributes(tmp_path: Path) -> None:
 def test_npz_with_adjacency_alone_and_weights(tmp_path: Path) -> None:
     arrays = {name: array for name, array in adjacency_arrays().items() if name.startswith("adj_")}
     arrays["adj_data"] = np.array([1, 2, 3.0])
-    path = tmp_path / "adjacency.npz"
-    np.savez(path, **arrays)
-    content = files.read(path)
+    content = files.read(npz(tmp_path, **arrays))
     assert content.weight.tolist() == [1, 2, 3]
     assert (content.x, content.y, content.num_classes) == (None, None, 0)
 
@@ -225,9 +221,7 @@ def edges_arrays() -> dict[str, np.ndarray]:
 
 
 def test_npz_with_edges_goes_both_ways_once(tmp_path: Path) -> None:
-    path = tmp_path / "edges.npz"
-    np.savez(path, **edges_arrays())
-    content = files.read(path)
+    content = files.read(npz(tmp_path, **edges_arrays()))
     assert content.edge_index.t().tolist() == [[0, 1], [1, 0], [1, 3], [2, 2], [3, 1]]
     assert content.x.dtype == torch.float32
     assert content.x[3].tolist() == [6, 7]
@@ -235,14 +229,10 @@ def test_npz_with_edges_goes_both_ways_once(tmp_path: Path) -> None:
     assert content.train_masks.tolist() == [[True, False, False, False], [False, True, False, False]]
 
 
-@pytest.mark.parametrize(
-    ("keep", "nodes"), [(("edges",), 4), (("edges", "node_labels"), 4)], ids=["edges", "labels"]
-)
-def test_npz_with_edges_and_less(tmp_path: Path, keep: tuple[str, ...], nodes: int) -> None:
-    path = tmp_path / "edges.npz"
-    np.savez(path, **{name: edges_arrays()[name] for name in keep})
-    content = files.read(path)
-    assert content.size == (nodes, nodes)
+@pytest.mark.parametrize("keep", [("edges",), ("edges", "node_labels")], ids=["edges", "labels"])
+def test_npz_with_edges_and_less(tmp_path: Path, keep: tuple[str, ...]) -> None:
+    content = files.read(npz(tmp_path, **{name: edges_arrays()[name] for name in keep}))
+    assert content.size == (4, 4)
     assert content.x is None
     assert content.train_masks is None
 
@@ -281,10 +271,9 @@ def test_graphs_are_loaded_from_files(tmp_path: Path) -> None:
 
 
 def test_a_data_set_from_a_file_goes_both_ways_and_is_split(tmp_path: Path) -> None:
-    path = tmp_path / "attributes.npz"
-    np.savez(path, **adjacency_arrays())
+    path = npz(tmp_path, **adjacency_arrays())
     dataset = datasets.from_file(path)
-    assert dataset.name == "attributes.npz"
+    assert dataset.name == "graph.npz"
     assert dataset.edge_index.t().tolist() == [[0, 1], [0, 2], [1, 0], [2, 0]]
     masks = torch.stack([dataset.train_mask, dataset.val_mask, dataset.test_mask])
     assert masks.sum(dim=0).tolist() == [1, 1, 1]
@@ -294,8 +283,7 @@ def test_a_data_set_from_a_file_goes_both_ways_and_is_split(tmp_path: Path) -> N
 
 
 def test_a_split_of_the_file_is_chosen(tmp_path: Path) -> None:
-    path = tmp_path / "edges.npz"
-    np.savez(path, **edges_arrays())
+    path = npz(tmp_path, **edges_arrays())
     assert datasets.from_file(path).train_mask.tolist() == [True, False, False, False]
     assert datasets.from_file(path, split=1).train_mask.tolist() == [False, True, False, False]
     with pytest.raises(ArgumentError, match=r"split: .* has 2 \(from 0\), got 2"):
@@ -303,8 +291,7 @@ def test_a_split_of_the_file_is_chosen(tmp_path: Path) -> None:
 
 
 def test_nodes_without_a_label_belong_to_no_part(tmp_path: Path) -> None:
-    path = tmp_path / "labels.npz"
-    np.savez(path, edges=np.array([[0, 1], [2, 3]]), node_labels=np.array([0, -1, 1, 0]))
+    path = npz(tmp_path, edges=np.array([[0, 1], [2, 3]]), node_labels=np.array([0, -1, 1, 0]))
     dataset = datasets.from_file(path)
     assert (dataset.train_mask | dataset.val_mask | dataset.test_mask).tolist() == [True, False, True, True]
 
@@ -330,9 +317,8 @@ def test_a_matrix_without_entries_is_a_graph_without_edges(tmp_path: Path) -> No
         assert files.read(path).edge_index.shape == (2, 0)
         dataset = datasets.from_file(path)
         assert (dataset.num_nodes, dataset.num_edges) == (3, 0)
-    path = tmp_path / "empty.mtx"
-    path.write_text("%%MatrixMarket matrix coordinate pattern general\n% nothing\n2 3 0\n")
-    assert files.read(path).size == (3, 2)
+    text = "%%MatrixMarket matrix coordinate pattern general\n% nothing\n2 3 0\n"
+    assert read_text(tmp_path, "empty.mtx", text).size == (3, 2)
     path = tmp_path / "empty.mat"
     scipy.io.savemat(path, {"A": scipy.sparse.csc_matrix((3, 3))})
     assert Graph.load(path).num_edges == 0

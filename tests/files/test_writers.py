@@ -34,33 +34,32 @@ def assert_is(content: files.FileContent, dense: np.ndarray) -> None:
     np.testing.assert_array_equal(dense_of(content), dense.astype(np.float32))
 
 
+def read_npz(folder: Path, matrix: object, compressed: bool = True) -> files.FileContent:
+    scipy.sparse.save_npz(folder / "matrix.npz", matrix, compressed=compressed)
+    return files.read(folder / "matrix.npz")
+
+
 @pairwise(kind=["csr", "csc", "coo", "bsr", "dia"], container=["array", "matrix"], dtype=DTYPES)
 def test_save_npz(tmp_path: Path, kind: str, container: str, dtype: str) -> None:
-    path = tmp_path / "matrix.npz"
     dense = matrix_of(dtype)
     matrix = getattr(scipy.sparse, f"coo_{container}")(dense).asformat(kind)
     for name in {"indices", "indptr", "row", "col", "offsets"} & set(vars(matrix)):
         setattr(matrix, name, getattr(matrix, name).astype(np.int64))
-    scipy.sparse.save_npz(path, matrix, compressed=container == "array")
-    assert_is(files.read(path), dense)
+    assert_is(read_npz(tmp_path, matrix, container == "array"), dense)
 
 
 def test_blocks_and_diagonals_are_in_stored_order(tmp_path: Path) -> None:
-    path = tmp_path / "matrix.npz"
     dense = np.array([[1, 0, 0, 2], [0, 3, 4, 0]])
-    scipy.sparse.save_npz(path, scipy.sparse.coo_array(dense).tobsr((2, 2)))
-    assert files.read(path).weight.tolist() == [1, 3, 2, 4]
-    scipy.sparse.save_npz(path, scipy.sparse.dia_array(dense))
-    assert files.read(path).weight.tolist() == [1, 3, 4, 2]
+    blocks, diagonals = scipy.sparse.coo_array(dense).tobsr((2, 2)), scipy.sparse.dia_array(dense)
+    assert read_npz(tmp_path, blocks).weight.tolist() == [1, 3, 2, 4]
+    assert read_npz(tmp_path, diagonals).weight.tolist() == [1, 3, 4, 2]
 
 
 @pytest.mark.parametrize("offsets", [[-9, 0, 9], [1, -1]], ids=str)
 def test_diagonals_that_reach_outside(tmp_path: Path, offsets: list[int]) -> None:
-    path = tmp_path / "matrix.npz"
     data = np.arange(1, 1 + 6 * len(offsets)).reshape(len(offsets), 6)
     matrix = scipy.sparse.dia_array((data, offsets), shape=(3, 4))
-    scipy.sparse.save_npz(path, matrix)
-    assert_is(files.read(path), matrix.toarray())
+    assert_is(read_npz(tmp_path, matrix), matrix.toarray())
 
 
 def test_coordinates_in_one_array(tmp_path: Path) -> None:
@@ -71,10 +70,8 @@ def test_coordinates_in_one_array(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
 def test_complex_matrices_are_refused(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "matrix.npz"
-    scipy.sparse.save_npz(path, scipy.sparse.coo_array(np.eye(3) * 1j).asformat(kind))
     with pytest.raises(FileFormatError, match=r"real number.*complex128.*as in matrix\.real"):
-        files.read(path)
+        read_npz(tmp_path, scipy.sparse.coo_array(np.eye(3) * 1j).asformat(kind))
 
 
 def symmetric(dense: np.ndarray, symmetry: str) -> np.ndarray:
@@ -306,10 +303,8 @@ def test_lists_of_adjacencies_are_refused(tmp_path: Path, write) -> None:
 
 
 def test_networkx_by_way_of_scipy(tmp_path: Path, network: networkx.Graph) -> None:
-    path = tmp_path / "network.npz"
     matrix = networkx.to_scipy_sparse_array(network)
-    scipy.sparse.save_npz(path, matrix)
-    assert_is(files.read(path), matrix.toarray())
+    assert_is(read_npz(tmp_path, matrix), matrix.toarray())
 
 
 def write_ogb(folder: Path, edges: str, nodes: str) -> Path:

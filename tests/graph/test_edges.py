@@ -1,10 +1,9 @@
-"""Lists of edges: the caller's order comes back, and undirected graphs have both directions once."""
+"""Lists of edges: undirected graphs have both directions once."""
 
 import torch
 from hypothesis import given, strategies as st
 
-from onehop import Graph
-from onehop.graph.edges import distinct, edge_index_of, edges_of_keys, undirected
+from onehop.graph.edges import distinct, edges_of_keys, undirected
 
 Edges = list[tuple[int, int]]
 few_edges = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=30)
@@ -12,19 +11,6 @@ few_edges = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=3
 
 def tensor_of(edges: Edges) -> torch.Tensor:
     return torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t()
-
-
-@given(few_edges)
-def test_edges_come_back_in_the_callers_order(edges: Edges) -> None:
-    edge_index = tensor_of(edges)
-    assert torch.equal(edge_index_of(Graph.from_edge_index(edge_index, 7).csr), edge_index)
-
-
-def test_edges_by_row_need_no_permutation() -> None:
-    edge_index = torch.tensor([[3, 1, 0], [0, 0, 2]])
-    csr = Graph.from_edge_index(edge_index, 4).csr
-    assert csr.perm is None
-    assert torch.equal(edge_index_of(csr), edge_index)
 
 
 @given(few_edges)

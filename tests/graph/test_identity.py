@@ -1,12 +1,11 @@
-"""The cache that recognises tensors."""
+"""The cache that recognises tensors: views and aliases, bounds, counts, threads and forks."""
 
 import gc
 import os
 import threading
-import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -37,65 +36,6 @@ def tensor() -> Tensor:
 def _empty_global_cache() -> Iterator[None]:
     yield
     onehop.clear_cache()
-
-
-def test_the_same_tensor_is_recognised(cache, tensor):
-    held = Held()
-    assert cache.find(tensor, "graph") is None
-    cache.store(tensor, "graph", held)
-    assert cache.find(tensor, "graph") is held
-    assert cache.find(tensor, "other") is None
-    assert cache.find(tensor.clone(), "graph") is None
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda t: t.add_(1),
-        lambda t: t.__setitem__((0, 0), 5),
-        lambda t: t[1].fill_(3),
-        lambda t: t.view(-1)[2:4].zero_(),
-        lambda t: t.detach().mul_(2),
-        lambda t: t.t_(),
-        lambda t: t.resize_(2, 3),
-        lambda t: t.set_(torch.zeros(2, 6, dtype=torch.long)),
-        lambda t: setattr(t, "data", torch.zeros(2, 6, dtype=torch.long)),
-        lambda t: setattr(t, "data", torch.zeros(2, 5, dtype=torch.long)),
-    ],
-    ids=["add_", "item", "row", "view", "detached", "t_", "resize_", "set_", "other data", "smaller data"],
-)
-def test_edits_are_noticed(edit, cache, tensor):
-    cache.store(tensor, "graph", Held())
-    edit(tensor)
-    assert cache.find(tensor, "graph") is None
-
-
-def test_an_entry_of_an_edited_tensor_is_given_up(cache, tensor):
-    cache.store(tensor, "graph", Held())
-    tensor.add_(1)
-    cache.find(tensor, "graph")
-    assert cache.info().entries == 0
-    assert cache.info().bytes == 0
-
-
-UNCOUNTED = {
-    "data": lambda t, array: t.data.__setitem__((0, 3), 99),
-    "numpy": lambda t, array: t.numpy().__setitem__((0, 3), 99),
-    "the array it was made from": lambda t, array: array.__setitem__((0, 3), 99),
-    "DLPack": lambda t, array: torch.from_dlpack(t).__setitem__((0, 3), 99),
-    "untyped_storage": lambda t, array: t.untyped_storage().__setitem__(8, 99),
-}
-
-
-@pytest.mark.parametrize("write", UNCOUNTED)
-def test_writes_that_torch_does_not_count_are_seen(write, cache):
-    array = np.arange(12).reshape(2, 6)
-    tensor = torch.from_numpy(array)
-    version = tensor._version
-    cache.store(tensor, "graph", Held())
-    UNCOUNTED[write](tensor, array)
-    assert tensor._version == version
-    assert cache.find(tensor, "graph") is None
 
 
 def test_uncounted_writes_to_few_entries_of_a_large_tensor_need_the_full_check(monkeypatch):
@@ -137,17 +77,6 @@ def test_an_alias_with_a_counter_of_its_own_is_another_tensor(cache):
     again = buffer.data
     assert again._version == alias._version
     assert cache.find(again, "graph") is None
-
-
-def test_a_tensor_that_was_recognised_can_be_swapped(cache):
-    one, other = torch.zeros(2, 3, dtype=torch.long), torch.ones(2, 3, dtype=torch.long)
-    held = Held()
-    cache.store(one, "graph", held)
-    torch.utils.swap_tensors(one, other)
-    assert cache.find(one, "graph") is None
-    assert cache.find(other, "graph") is None
-    torch.utils.swap_tensors(one, other)
-    assert cache.find(one, "graph") is held
 
 
 def test_of_the_views_of_one_tensor_the_last_are_remembered(cache):
@@ -198,39 +127,6 @@ def test_clearing_forgets_views_too(cache):
     assert (cache.info().entries, cache.info().bytes) == (0, 0)
 
 
-def test_the_full_check_counts_its_copies(cache, tensor, monkeypatch):
-    monkeypatch.setenv("ONEHOP_CHECK", "full")
-    cache.store(tensor, "graph", Held(100))
-    assert cache.info().bytes == 100 + tensor.nbytes
-
-
-def test_memory_that_is_reused_is_not_the_tensor(cache):
-    addresses, recognised, reused = set(), 0, 0
-    for _ in range(50):
-        tensor = torch.arange(1000).view(2, 500)
-        reused += tensor.data_ptr() in addresses  # of whichever of those before: allocators may take turns
-        recognised += cache.find(tensor, "graph") is not None
-        cache.store(tensor, "graph", Held())
-        addresses.add(tensor.data_ptr())
-        del tensor
-    assert reused > 0
-    assert recognised == 0
-    assert cache.info().entries == 0
-
-
-def test_the_cache_keeps_no_tensor_alive(cache):
-    tensor, held = torch.zeros(2, 6, dtype=torch.long), Held()
-    gone, value = weakref.ref(tensor), weakref.ref(held)
-    cache.store(tensor, "graph", held)
-    del held
-    assert value() is not None
-    del tensor
-    gc.collect()
-    assert gone() is None
-    assert value() is None
-    assert cache.info().entries == 0
-
-
 def test_equal_views_of_one_tensor_are_recognised(cache, tensor):
     held = Held()
     cache.store(tensor[:, :4], "graph", held)
@@ -238,22 +134,9 @@ def test_equal_views_of_one_tensor_are_recognised(cache, tensor):
     assert cache.find(tensor[:, 1:5], "graph") is None
     assert cache.find(tensor[:, :5], "graph") is None
     assert cache.find(tensor, "graph") is None
+    assert cache.find(tensor[:, :4].view(torch.float64), "graph") is None
     tensor.add_(1)
     assert cache.find(tensor[:, :4], "graph") is None
-
-
-def test_a_view_with_another_dtype_is_another_tensor(cache):
-    tensor = torch.zeros(2, 4, dtype=torch.int32)
-    cache.store(tensor, "graph", Held())
-    assert cache.find(tensor.view(torch.float32), "graph") is None
-
-
-def test_inference_tensors_are_never_kept(cache):
-    with torch.inference_mode():
-        tensor = torch.zeros(2, 4, dtype=torch.long)
-    cache.store(tensor, "graph", Held())
-    assert cache.find(tensor, "graph") is None
-    assert cache.info().entries == 0
 
 
 def test_the_least_recently_used_goes_first(cache):
@@ -389,11 +272,8 @@ def test_threads(cache):
             if step % 50 == 0:
                 cache.clear()
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
     assert wrong == []
     info = cache.info()
     assert info.bytes == 100 * info.entries

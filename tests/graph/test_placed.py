@@ -14,12 +14,16 @@ CPU = torch.device("cpu")
 EDGES = {
     "no nodes": ([], [], (0, 0)),
     "no edges": ([], [], (4, 3)),
+    "no sources": ([], [], (0, 4)),
     "no destinations": ([], [], (4, 0)),
     "one edge": ([2], [0], (3, 1)),
     "repeated edges and loops": ([0, 0, 0, 1, 1, 2, 2], [1, 1, 1, 1, 0, 2, 2], (3, 3)),
     "isolated rows": ([7, 0, 7], [9, 0, 9], (8, 12)),
     "in order": ([3, 1, 0, 2], [0, 0, 1, 2], (4, 3)),
+    "descending": ([0, 1, 2], [2, 1, 0], (3, 3)),
     "a hub": ([*range(40)], [5] * 40, (40, 6)),
+    "a hub among others": ([0, 1, 2, 3, 4, 1], [1, 1, 0, 1, 1, 4], (5, 5)),
+    "more sources": ([6, 0, 3, 6], [1, 0, 1, 0], (7, 2)),
 }
 
 

@@ -1,6 +1,8 @@
 """A naive ingest in memory, and writers of the same edges in every kind of file."""
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +31,11 @@ def expected(
         source_ids, target_ids = (_sorted({edge[end] for edge in edges}) for end in (0, 1))
     else:
         source_ids = target_ids = _sorted({edge[end] for edge in edges for end in (0, 1)})
-    rowptr, col, order = [0], [], []
-    for target in target_ids:
-        for place, edge in enumerate(edges):
-            if edge[1] == target:
-                col.append(source_ids.index(edge[0]))
-                order.append(place)
-        rowptr.append(len(col))
-    return Expected(source_ids, target_ids, rowptr, col, order)
+    sources, targets = ({each: n for n, each in enumerate(ids)} for ids in (source_ids, target_ids))
+    order = sorted(range(len(edges)), key=lambda place: targets[edges[place][1]])
+    counts = Counter(edge[1] for edge in edges)
+    rowptr = [0, *accumulate(counts[target] for target in target_ids)]
+    return Expected(source_ids, target_ids, rowptr, [sources[edges[place][0]] for place in order], order)
 
 
 def _sorted(ids: set[Any]) -> list[Any]:

@@ -24,6 +24,7 @@ import numpy as np
 from onehop.errors import FileFormatError
 from onehop.streaming import ingest
 from onehop.streaming.from_file import load, text as text_files
+from tests.streaming import naive_ingest
 from tests.streaming.naive_ingest import read_ids
 
 MEMORY = 1 << 29
@@ -55,10 +56,9 @@ class Table(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A graph: its ids in the order of their numbers, and its edges by destination."""
+    """A graph, and the weights and types of its edges, by destination."""
 
-    ids: list[list[Any]]
-    edges: list[tuple[int, int]]
+    graph: naive_ingest.Expected
     weights: list[float]
     types: list[Any]
 
@@ -215,20 +215,15 @@ def expected(table: Table) -> Expected | int | None:
     types = [value[3] for value in values]
     if any(isinstance(each, str) for each in types):
         types = [row[3] for row in rows]
-    ends = [{value[k] for value in values} for k in (0, 1)]
-    ids = [sorted(end, key=_key) for end in (ends if how.get("bipartite") else [ends[0] | ends[1]] * 2)]
-    for each in ids:
+    graph = naive_ingest.expected(values, bipartite=how.get("bipartite", False))
+    for each in (graph.source_ids, graph.target_ids):
         least, most = (each[0], each[-1]) if each and isinstance(each[0], int) else (0, 0)
         if least < -(2**63) or most >= 2 ** (63 if least < 0 else 64):
             return None
-    numbers = [{each: number for number, each in enumerate(end)} for end in ids]
-    edges = [(numbers[0][value[0]], numbers[1][value[1]]) for value in values]
-    order = sorted(range(len(edges)), key=lambda place: edges[place][1])
     return Expected(
-        ids,
-        [edges[k] for k in order],
-        [values[k][2] for k in order] if "weight" in how else [],
-        [types[k] for k in order] if "edge_type" in how else [],
+        graph,
+        [values[k][2] for k in graph.order] if "weight" in how else [],
+        [types[k] for k in graph.order] if "edge_type" in how else [],
     )
 
 
@@ -274,10 +269,6 @@ def _weight(value: Any, is_text: bool) -> float:
     return number
 
 
-def _key(value: Any) -> Any:
-    return value.encode() if isinstance(value, str) else value
-
-
 def check(table: Table, out: Path) -> str:
     """Ingests a table; "read" or "refused".
 
@@ -298,10 +289,9 @@ def check(table: Table, out: Path) -> str:
         return "refused"
     assert isinstance(wanted, Expected), f"read, and expected a refusal at {wanted}"
     names = ["source_ids", "target_ids"] if table.how.get("bipartite") else ["ids", "ids"]
-    assert [read_ids(out / f"{name}.parquet") for name in names] == wanted.ids
-    rowptr, col = stored.rowptr.tolist(), stored.col.tolist()
-    targets = np.repeat(np.arange(len(rowptr) - 1), np.diff(rowptr)).tolist()
-    assert list(zip(col, targets, strict=True)) == wanted.edges
+    graph = wanted.graph
+    assert [read_ids(out / f"{name}.parquet") for name in names] == [graph.source_ids, graph.target_ids]
+    assert (stored.rowptr.tolist(), stored.col.tolist()) == (graph.rowptr, graph.col)
     if "weight" in table.how:
         assert np.load(out / "weight.npy").tolist() == wanted.weights
     if "edge_type" in table.how:

@@ -17,7 +17,7 @@ from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import several_hops
 from onehop.streaming.layerwise import row_blocks
-from onehop.streaming.self_loops import with_self_loops
+from onehop.streaming.normalisation import with_self_loops
 from tests.processes import Stop
 
 NODES, WIDTH = 60, 40
@@ -62,6 +62,19 @@ def dense(edge_index: Tensor, normalise: str) -> Tensor:
     return scale[:, None] * matrix * scale
 
 
+def after(edge_index: Tensor, x: Tensor, count: int) -> Tensor:
+    """The features after so many hops of GCN's normalisation."""
+    return torch.linalg.matrix_power(dense(edge_index, "gcn"), count) @ x
+
+
+def assert_close(file: Path, exact: Tensor, tolerance: float = 1e-10) -> None:
+    np.testing.assert_allclose(np.load(file), exact.detach().numpy(), rtol=tolerance, atol=tolerance)
+
+
+def stop(*_: object) -> None:
+    raise Stop
+
+
 @pytest.mark.parametrize("teleport", [0.0, 0.15])
 @pytest.mark.parametrize("normalise", several_hops.NORMALISATIONS)
 def test_against_dense_matrices(
@@ -72,13 +85,11 @@ def test_against_dense_matrices(
         exact.append((1 - teleport) * matrix @ exact[-1] + teleport * x)
     how: dict[str, Any] = {"normalise": normalise, "teleport": teleport, "memory": SMALL}
     last = onehop.hops(stored, tmp_path / "x.npy", 3, tmp_path / "h.npy", **how)
-    np.testing.assert_allclose(np.load(last), exact[3].numpy(), rtol=1e-10, atol=1e-10)
+    assert_close(last, exact[3])
     kept = onehop.hops(stored, tmp_path / "x.npy", 3, tmp_path / "h", keep="all", **how)
     assert sorted(each.name for each in kept.iterdir()) == ["hop1.npy", "hop2.npy", "hop3.npy"]
     for number in (1, 2, 3):
-        np.testing.assert_allclose(
-            np.load(kept / f"hop{number}.npy"), exact[number].numpy(), rtol=1e-10, atol=1e-10
-        )
+        assert_close(kept / f"hop{number}.npy", exact[number])
     assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "h", "h.npy", "x.npy"]
 
 
@@ -90,25 +101,20 @@ def test_as_pyg_has_it(edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_p
 
     np.save(tmp_path / "f.npy", x.float().numpy())
     features = x.float()
-    found = np.load(onehop.hops(stored, tmp_path / "f.npy", 4, tmp_path / "sgc.npy", memory=SMALL))
+    found = onehop.hops(stored, tmp_path / "f.npy", 4, tmp_path / "sgc.npy", memory=SMALL)
     layer = SGConv(WIDTH, WIDTH, K=4, bias=False)
     with torch.no_grad():
         layer.lin.weight.copy_(torch.eye(WIDTH))
-        np.testing.assert_allclose(found, layer(features, edge_index).numpy(), rtol=1e-5, atol=1e-5)
-        exact = APPNP(10, 0.1)(features, edge_index)
-    found = np.load(
-        onehop.hops(stored, tmp_path / "f.npy", 10, tmp_path / "appnp.npy", teleport=0.1, memory=SMALL)
-    )
-    np.testing.assert_allclose(found, exact.numpy(), rtol=1e-5, atol=1e-5)
+        assert_close(found, layer(features, edge_index), 1e-5)
+    found = onehop.hops(stored, tmp_path / "f.npy", 10, tmp_path / "appnp.npy", teleport=0.1, memory=SMALL)
+    assert_close(found, APPNP(10, 0.1)(features, edge_index), 1e-5)
     data = pyg.data.Data(x=features, edge_index=edge_index, num_nodes=NODES)
     data = pyg.transforms.SIGN(3)(data)
     kept = onehop.hops(
         stored, tmp_path / "f.npy", 3, tmp_path / "sign", normalise="symmetric", keep="all", memory=SMALL
     )
     for number in (1, 2, 3):
-        np.testing.assert_allclose(
-            np.load(kept / f"hop{number}.npy"), data[f"x{number}"].numpy(), rtol=1e-5, atol=1e-5
-        )
+        assert_close(kept / f"hop{number}.npy", data[f"x{number}"], 1e-5)
 
 
 @pytest.mark.parametrize("memory", [64, 640, 1 << 20])
@@ -167,9 +173,7 @@ def test_an_interrupted_run_goes_on_with_the_hop_it_was_at(
     onehop.hops(stored, tmp_path / "x.npy", 4, out, keep=keep, memory=SMALL)
     # Each is tried again where it failed, and none that is done.
     assert made == [f"hop{number}.npy" for number in (1, 1, 2, 2, 3, 3, 4)]
-    exact = torch.linalg.matrix_power(dense(edge_index, "gcn"), 4) @ x
-    found = np.load(out if keep == "last" else out / "hop4.npy")
-    np.testing.assert_allclose(found, exact.numpy(), rtol=1e-10, atol=1e-10)
+    assert_close(out if keep == "last" else out / "hop4.npy", after(edge_index, x, 4))
     assert not work.exists()
 
 
@@ -177,10 +181,6 @@ def test_a_run_of_something_else_is_begun_anew(
     edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out.npy"
-
-    def stop(*_: object) -> None:
-        raise Stop
-
     for change in ("count", "x", "note"):
         with monkeypatch.context() as patch:
             patch.setattr(several_hops, "_finish", stop)
@@ -192,25 +192,19 @@ def test_a_run_of_something_else_is_begun_anew(
         elif change == "note":
             (tmp_path / "out.npy.hops" / "request.json").write_text("[")
         count = 2 if change == "count" else 3
-        found = np.load(onehop.hops(stored, tmp_path / "x.npy", count, out, memory=SMALL))
-        values = torch.from_numpy(np.load(tmp_path / "x.npy"))
-        exact = torch.linalg.matrix_power(dense(edge_index, "gcn"), count) @ values
-        np.testing.assert_allclose(found, exact.numpy(), rtol=1e-10, atol=1e-10)
+        onehop.hops(stored, tmp_path / "x.npy", count, out, memory=SMALL)
+        assert_close(out, after(edge_index, torch.from_numpy(np.load(tmp_path / "x.npy")), count))
 
 
 def test_a_run_that_ended_before_it_had_cleaned_up(
     edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop(*_: object) -> None:
-        raise Stop
-
     with monkeypatch.context() as patch:
         patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
         with pytest.raises(Stop):
             onehop.hops(stored, tmp_path / "x.npy", 2, tmp_path / "out.npy", memory=SMALL)
-    exact = torch.linalg.matrix_power(dense(edge_index, "gcn"), 2) @ x
     for _ in range(2):
-        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact.numpy(), rtol=1e-10, atol=1e-10)
+        assert_close(tmp_path / "out.npy", after(edge_index, x, 2))
         onehop.hops(stored, tmp_path / "x.npy", 2, tmp_path / "out.npy", memory=SMALL)
     assert not (tmp_path / "out.npy.hops").exists()
 

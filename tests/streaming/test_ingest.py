@@ -101,12 +101,6 @@ def test_numbers_of_every_kind(name: str, kind: str, tmp_path: Path) -> None:
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted([path.name, "g"])
 
 
-def test_compressed_text(tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "e.csv.gz", "wt") as file:
-        file.write("1,2\n3,1\n")
-    check(ingest(tmp_path / "e.csv.gz", tmp_path / "g", memory=MEMORY), [(1, 2), (3, 1)])
-
-
 @pytest.mark.parametrize(("kind", "bipartite"), [("csv", False), ("parquet", True)])
 def test_text(kind: str, bipartite: bool, tmp_path: Path) -> None:
     if kind == "csv":
@@ -195,36 +189,54 @@ def test_weights_and_types_are_kept(kind: str, weight_dtype: str, tmp_path: Path
     assert [ids[k] for k in kinds] == [edges[k][3] for k in order]
 
 
+# Ways of writing the edges of 1 to 2 and of 3 to 1.
+WAYS: list[tuple[str, str, dict[str, Any]]] = [
+    (".csv.gz", "1,2\n3,1\n", {}),
+    (".csv", "1,2\n3,1\n", {}),
+    (".txt", "1 2\n3 1\n", {}),
+    (".txt", "# a comment\n# FromNodeId\tToNodeId\n1\t2\n3\t1\n", {}),
+    (".txt", "  1   2\n\n3\t \t1  \r\n", {}),
+    (".txt", "1 2 \n3 1 \n", {}),
+    (".csv", "weight;Target Id;source_id\n0.5;2;1\n1;1;3\n", {"delimiter": ";"}),
+    (".csv", "a,b,c\n9,2,1\n9,1,3\n", {"source": "c", "target": "b"}),
+    (".txt", "1|2|x\n3|1|y\n", {"delimiter": "|"}),
+    (".txt", "1::2::x\n3::1::y\n", {"delimiter": "::"}),
+    (".txt", "1\t2\tx y\n3\t1\ty\n", {"delimiter": r"\t"}),
+    (".csv", "1  2\n3 1\n", {"delimiter": r"\s+"}),
+    (".csv", '"src","dst"\n"1","2"\n"3","1"\n', {}),
+    (".csv", "src,dst\r\n1,2\r\n3,1\r\n", {}),
+    (".csv", "src,dst\r\n1,2\n3,1\r\n", {}),
+    (".csv", "src,dst\r1,2\r3,1\r", {}),
+    (".csv", "src,dst\n1,2\n3,1", {}),
+    (".csv", "\n% comment\n\nsrc,dst\n1,2\n3,1", {}),
+    (".csv", "src,dst\n1,2,\n3,1\n\n", {}),
+    (".csv", "src,dst\n +1, 2\n003,1\n", {}),
+    (".csv", "\ufeffsrc,dst\n1,2\n3,1\n", {}),
+    (".csv", '"src","d\nst"\n1,2\n3,1\n', {"source": "src", "target": "d\nst"}),
+]
+# The ids are what is written.
+WRITTEN: list[tuple[str, str, dict[str, Any], list[Edge]]] = [
+    (".csv", "A|1,B|2\n", {"header": False}, [("A|1", "B|2")]),
+    (".tsv", "A,1\tB,2\n", {"header": False}, [("A,1", "B,2")]),
+    (".csv", '"n5","m7"\nb,"a ""b"" c"\n', {"header": False}, [("n5", "m7"), ("b", 'a "b" c')]),
+    (".csv", "0x10,0x11\n16,0x10\n", {"header": False}, [("0x10", "0x11"), ("16", "0x10")]),
+    (".csv", "a, a\n", {"header": False}, [("a", " a")]),
+    (".csv", 'a"b,nan\n', {"header": False}, [('a"b', "nan")]),
+    (".csv", "a,b\nc,a\n", {"header": False}, [("a", "b"), ("c", "a")]),
+    (".csv", "src,dst\n#1,2\n%3,#1\n", {"text_ids": True}, [("#1", "2"), ("%3", "#1")]),
+    (".csv", "src,dst\n007,07\n7,0\n", {"text_ids": True}, [("007", "07"), ("7", "0")]),
+]
+
+
 @pytest.mark.parametrize(
-    ("ending", "text", "how"),
-    [
-        (".csv", "1,2\n3,1\n", {}),
-        (".txt", "1 2\n3 1\n", {}),
-        (".txt", "# a comment\n# FromNodeId\tToNodeId\n1\t2\n3\t1\n", {}),
-        (".txt", "  1   2\n\n3\t \t1  \r\n", {}),
-        (".txt", "1 2 \n3 1 \n", {}),
-        (".csv", "weight;Target Id;source_id\n0.5;2;1\n1;1;3\n", {"delimiter": ";"}),
-        (".csv", "a,b,c\n9,2,1\n9,1,3\n", {"source": "c", "target": "b"}),
-        (".txt", "1|2|x\n3|1|y\n", {"delimiter": "|"}),
-        (".txt", "1::2::x\n3::1::y\n", {"delimiter": "::"}),
-        (".txt", "1\t2\tx y\n3\t1\ty\n", {"delimiter": r"\t"}),
-        (".csv", "1  2\n3 1\n", {"delimiter": r"\s+"}),
-        (".csv", '"src","dst"\n"1","2"\n"3","1"\n', {}),
-        (".csv", "src,dst\r\n1,2\r\n3,1\r\n", {}),
-        (".csv", "src,dst\r\n1,2\n3,1\r\n", {}),
-        (".csv", "src,dst\r1,2\r3,1\r", {}),
-        (".csv", "src,dst\n1,2\n3,1", {}),
-        (".csv", "\n% comment\n\nsrc,dst\n1,2\n3,1", {}),
-        (".csv", "src,dst\n1,2,\n3,1\n\n", {}),
-        (".csv", "src,dst\n +1, 2\n003,1\n", {}),
-        (".csv", "\ufeffsrc,dst\n1,2\n3,1\n", {}),
-        (".csv", '"src","d\nst"\n1,2\n3,1\n', {"source": "src", "target": "d\nst"}),
-    ],
+    ("ending", "text", "how", "edges"), [*((*way, [(1, 2), (3, 1)]) for way in WAYS), *WRITTEN]
 )
-def test_ways_of_writing_text(ending: str, text: str, how: dict[str, Any], tmp_path: Path) -> None:
+def test_ways_of_writing_text(
+    ending: str, text: str, how: dict[str, Any], edges: list[Edge], tmp_path: Path
+) -> None:
     path = tmp_path / f"e{ending}"
-    path.write_bytes(text.encode())
-    check(ingest(path, tmp_path / "g", memory=MEMORY, **how), [(1, 2), (3, 1)])
+    path.write_bytes(gzip.compress(text.encode()) if ending.endswith(".gz") else text.encode())
+    check(ingest(path, tmp_path / "g", memory=MEMORY, **how), edges)
 
 
 @pytest.mark.parametrize(
@@ -254,23 +266,6 @@ def test_duckdb_parses_a_file_where_its_bytes_leave_one_way(
     told: list[float] = []
     assert looked_through(opened(request, tmp_path), told.append).exact == exact
     assert told[-1] == 1
-
-
-@pytest.mark.parametrize(
-    ("ending", "text", "edges"),
-    [
-        (".csv", "A|1,B|2\n", [("A|1", "B|2")]),
-        (".tsv", "A,1\tB,2\n", [("A,1", "B,2")]),
-        (".csv", '"n5","m7"\nb,"a ""b"" c"\n', [("n5", "m7"), ("b", 'a "b" c')]),
-        (".csv", "0x10,0x11\n16,0x10\n", [("0x10", "0x11"), ("16", "0x10")]),
-        (".csv", "a, a\n", [("a", " a")]),
-        (".csv", 'a"b,nan\n', [('a"b', "nan")]),
-    ],
-)
-def test_what_is_written_is_the_id(ending: str, text: str, edges: list[Edge], tmp_path: Path) -> None:
-    path = tmp_path / f"e{ending}"
-    path.write_text(text)
-    check(ingest(path, tmp_path / "g", header=False, memory=MEMORY), edges)
 
 
 _LATE = 50_000  # engines guess from some 20,000 rows
@@ -314,17 +309,6 @@ def test_types_that_are_not_all_integers_are_text(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("src,dst,t\n1,2,7\n3,1,1.6\n")
     stored = ingest(tmp_path / "e.csv", tmp_path / "g", edge_type="t", memory=MEMORY)
     assert read_ids(stored.folder / "type_ids.parquet") == ["1.6", "7"]
-
-
-def test_text_without_a_header_and_ids_with_leading_zeros(tmp_path: Path) -> None:
-    (tmp_path / "e.csv").write_text("a,b\nc,a\n")
-    check(ingest(tmp_path / "e.csv", tmp_path / "g", header=False, memory=MEMORY), [("a", "b"), ("c", "a")])
-    (tmp_path / "s.csv").write_text("src,dst\n#1,2\n%3,#1\n")
-    edges = [("#1", "2"), ("%3", "#1")]
-    check(ingest(tmp_path / "s.csv", tmp_path / "s", text_ids=True, memory=MEMORY), edges)
-    (tmp_path / "z.csv").write_text("src,dst\n007,07\n7,0\n")
-    edges = [("007", "07"), ("7", "0")]
-    check(ingest(tmp_path / "z.csv", tmp_path / "t", text_ids=True, memory=MEMORY), edges)
 
 
 def test_no_edges(tmp_path: Path) -> None:

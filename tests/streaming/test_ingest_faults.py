@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from onehop.errors import ArgumentError, ConfigurationError, FileFormatError, IndexRangeError, StorageError
+from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import ingest
 from onehop.streaming.from_file import load, number, run
@@ -139,6 +140,19 @@ def stop(*_: object) -> None:
     raise Stop
 
 
+def interrupted(path: Path, out: Path, place: Any, name: str) -> None:
+    """Runs until a function begins."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(place, name, stop)
+        with pytest.raises(Stop):
+            ingest(path, out, memory=MEMORY)
+
+
+def assert_is(stored: StoredGraph, edges: list[tuple[int, int]], bipartite: bool = False) -> None:
+    exact = expected(edges, bipartite=bipartite)
+    assert (stored.rowptr.tolist(), stored.col.tolist()) == (exact.rowptr, exact.col)
+
+
 @pytest.mark.parametrize(
     ("place", "name", "done"),
     [
@@ -153,10 +167,7 @@ def test_an_interrupted_run_goes_on_after_the_last_step(
     place: Any, name: str, done: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
-    with monkeypatch.context() as patch:
-        patch.setattr(place, name, stop)
-        with pytest.raises(Stop):
-            ingest(path, tmp_path / "g", memory=MEMORY)
+    interrupted(path, tmp_path / "g", place, name)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["e.csv", "g.ingest"]
     ran: list[str] = []
     queries = Database.run
@@ -174,8 +185,7 @@ def test_an_interrupted_run_goes_on_after_the_last_step(
     steps = {"reading": "edges", "numbering nodes": "nodes", "sorting": "sorted"}
     again = {steps[what] for what in ran if what in steps}
     assert again == {"edges", "nodes", "sorted"} - done - ({"edges"} if "sorted" in done else set())
-    exact = expected(EDGES)
-    assert (stored.rowptr.tolist(), stored.col.tolist()) == (exact.rowptr, exact.col)
+    assert_is(stored, EDGES)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["e.csv", "g"]
 
 
@@ -191,21 +201,16 @@ number.sort = lambda *_: os._exit(7)
 from_file.ingest({str(path)!r}, {str(tmp_path / "g")!r}, memory={MEMORY})
 """
     assert run_python(["-c", code]).returncode == 7
-    exact = expected(EDGES)
-    stored = ingest(path, tmp_path / "g", memory=MEMORY)
-    assert (stored.rowptr.tolist(), stored.col.tolist()) == (exact.rowptr, exact.col)
+    assert_is(ingest(path, tmp_path / "g", memory=MEMORY), EDGES)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["e.csv", "g"]
 
 
 @pytest.mark.parametrize("change", ["file", "request", "note"])
 def test_a_run_of_something_else_is_begun_anew(
-    change: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    change: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = write_csv(tmp_path / "e.csv", EDGES, ("src", "dst"))
-    with monkeypatch.context() as patch:
-        patch.setattr(run, "store", stop)
-        with pytest.raises(Stop):
-            ingest(path, tmp_path / "g", memory=MEMORY)
+    interrupted(path, tmp_path / "g", run, "store")
     edges = EDGES
     if change == "file":
         edges = [*EDGES, (1, 3)]
@@ -215,8 +220,7 @@ def test_a_run_of_something_else_is_begun_anew(
     bipartite = change == "request"
     stored = ingest(path, tmp_path / "g", bipartite=bipartite, memory=MEMORY)
     assert "begun anew" in caplog.text
-    exact = expected(edges, bipartite=bipartite)
-    assert (stored.rowptr.tolist(), stored.col.tolist()) == (exact.rowptr, exact.col)
+    assert_is(stored, edges, bipartite)
 
 
 def test_a_file_written_to_while_it_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

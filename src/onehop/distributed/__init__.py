@@ -1,20 +1,22 @@
 """Graphs partitioned over several processes, on torch.distributed; start the processes with torchrun."""
 
 from onehop.distributed.aggregate import aggregate as aggregate
+from onehop.distributed.agreement import naming_lost_ranks as naming_lost_ranks
 from onehop.distributed.attention import attention as attention, gat as gat, gatv2 as gatv2
 from onehop.distributed.converted import alone as alone, convert as convert
 from onehop.distributed.exchange import Traffic as Traffic
 from onehop.distributed.files import save as save
 from onehop.distributed.graph import DistributedGraph as DistributedGraph
 from onehop.distributed.hetero import DistributedHeteroGraph as DistributedHeteroGraph
-from onehop.distributed.partition import partition as partition
+from onehop.distributed.partition import partition as partition, partition_types as partition_types
 from onehop.distributed.remote_rows import RemoteRows as RemoteRows
 from onehop.distributed.requests import RowRequest as RowRequest
 from onehop.distributed.streams import same_random as same_random
-from onehop.distributed.sums import sum_over_processes as sum_over_processes
-from onehop.distributed.training import add_gradients as add_gradients, total as total
-from onehop.distributed.typed_partition import partition_types as partition_types
-from onehop.distributed.watching import naming_lost_ranks as naming_lost_ranks
+from onehop.distributed.sums import (
+    add_gradients as add_gradients,
+    sum_over_processes as sum_over_processes,
+    total as total,
+)
 from onehop.loading import note_loaded
 
 # Layers that are patched take no notice of divided graphs before there can be any.

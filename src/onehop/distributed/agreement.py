@@ -1,25 +1,24 @@
-"""Collective error handling: an error in one process is raised in all, with the reason."""
+"""Errors of one process that are raised in all, with the reason, and errors of lost processes."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.failures import failed
-from onehop.distributed.members import here, know
+from onehop.distributed.members import failed, fates, here, know, telling
 from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
 T = TypeVar("T")
 
+# In torch's messages of a lost connection, or of one on which nothing came in time.
+_TRANSPORTS = ("gloo", "NCCL", "store")
+
 
 def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
-    """(rank, number of processes).
-
-    Raises:
-        ConfigurationError: torch.distributed has not been initialised.
-    """
+    """(rank, number of processes); raises ConfigurationError without a process group."""
     if not dist.is_available() or not dist.is_initialized():
         raise ConfigurationError(
             "onehop.distributed needs a process group: start the program with torchrun and call "
@@ -29,10 +28,9 @@ def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 
 def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None) -> T:
-    """Returns the result of ``make`` if it succeeds in every process.
+    """Returns the result of ``make`` if it succeeds in every process; else every process raises.
 
-    Raises:
-        ArgumentError: It failed in another process; if it failed here, its own error is raised.
+    Where it failed, its own error is raised, and elsewhere an ArgumentError that names the rank.
     """
     error: Exception | None = None
     made: T | None = None
@@ -50,34 +48,20 @@ def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None)
 
 
 def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """The small values of all processes, by rank.
-
-    Raises:
-        CommunicationError: Another process ended or did not answer.
-    """
+    """The small values of all processes, by rank; CommunicationError where one ended or did not answer."""
     values: list[Any] = [None] * dist.get_world_size(group)
-    try:
+    with telling(doing):
         dist.all_gather_object(values, value, group=group)
-    except RuntimeError as error:
-        raise failed(doing, error) from error
     return values
 
 
 def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
-    """Exchanges the processes' identities, so that an error can name a lost one.
-
-    Raises:
-        CommunicationError: Another process ended or did not answer.
-    """
+    """Exchanges the processes' identities, so that an error can name a lost one."""
     know(gathered(doing, here(), group))
 
 
 def same(what: str, values: list[Any], advice: str) -> None:
-    """Raises unless all processes have the same value.
-
-    Raises:
-        ArgumentError: The values differ; names the ranks that differ from rank 0.
-    """
+    """Raises an ArgumentError that names the ranks whose value is not that of rank 0, if there are any."""
     others = [rank for rank, value in enumerate(values) if value != values[0]]
     if others:
         raise ArgumentError(f"{what} of ranks {others} is not that of rank 0. {advice}")
@@ -90,8 +74,34 @@ def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.P
         doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group
     )
     if parts > 1:
-        try:
+        with telling(doing):
             dist.broadcast(made, group=group, group_src=0)
-        except RuntimeError as error:
-            raise failed(doing, error) from error
     return made
+
+
+@contextlib.contextmanager
+def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None = None) -> Iterator[None]:
+    """Turns torch's error of a lost process, inside the block, into one that names the process.
+
+    ``DistributedDataParallel`` says "Connection closed by peer". Other errors leave the block as they are.
+    All ranks enter it together.
+
+    Args:
+        doing: What the block does, for the message.
+        group: The processes; None means all.
+
+    Raises:
+        CommunicationError: Another process ended, is stopped or did not answer.
+        ConfigurationError: There is no process group.
+    """
+    place(group)
+    introduce(doing, group)
+    try:
+        yield
+    except RuntimeError as error:
+        if isinstance(error, dist.DistError) or any(word in str(error) for word in _TRANSPORTS):
+            raise failed(doing, error) from error
+        seen = fates()
+        if seen.ended or seen.stopped:
+            raise failed(doing, error, seen) from error
+        raise

@@ -126,13 +126,19 @@ def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
         return
     if now is None or now.group is not group:
         now = Processes(group, dist.get_world_size(group))
-    token = _now.set(now)
+    # In each module, so that a checkpoint that runs one again finds the same numbers.
+    stream = own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext()
+    with _being(_now, now), stream:
+        yield
+
+
+@contextlib.contextmanager
+def _being(variable: ContextVar[Any], value: object) -> Iterator[None]:
+    token = variable.set(value)
     try:
-        # In each module, so that a checkpoint that runs one again finds the same numbers.
-        with own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext():
-            yield
+        yield
     finally:
-        _now.reset(token)
+        variable.reset(token)
 
 
 @contextlib.contextmanager
@@ -142,21 +148,15 @@ def alone() -> Iterator[None]:
     For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
     model that every process has as a whole.
     """
-    token = _now.set(_ALONE)
-    try:
+    with _being(_now, _ALONE):
         yield
-    finally:
-        _now.reset(token)
 
 
 @contextlib.contextmanager
 def among_edges() -> Iterator[None]:
     """Says that a layer reduces messages of edges inside the block, with a module that can make read-outs."""
-    token = _among_edges.set(True)
-    try:
+    with _being(_among_edges, True):
         yield
-    finally:
-        _among_edges.reset(token)
 
 
 def reduces_edges() -> bool:
@@ -179,11 +179,7 @@ def may_be_divided() -> bool:
 def processes_of(name: str) -> Processes:
     """The processes that divide the rows of a function, where rows :func:`may_be_divided`.
 
-    Args:
-        name: The function, for the error.
-
-    Raises:
-        ArgumentError: No converted model runs.
+    Raises an ArgumentError that begins with the function's name, if no converted model runs.
     """
     now = _now.get()
     if now is None:

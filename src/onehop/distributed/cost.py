@@ -88,16 +88,11 @@ def columns(model: str, features: int, hidden: int, classes: int) -> int:
     """Columns that a model of two layers sends, and aggregates, in an epoch.
 
     GCN and GATv2 multiply first, and their gradients pass through both layers; the first layer of SAGE
-    aggregates the features themselves, which need no gradient.
-
-    Args:
-        model: "gcn", "sage" or "gatv2".
-        features: Columns of the input.
-        hidden: Columns between the layers, those of all heads together.
-        classes: Columns of the output.
+    aggregates the features themselves, which need no gradient. Hidden columns are those of all heads
+    together.
 
     Raises:
-        ArgumentError: Another model.
+        ArgumentError: ``model`` is not "gcn", "sage" or "gatv2".
     """
     if model == "sage":
         return features + 2 * hidden
@@ -107,25 +102,15 @@ def columns(model: str, features: int, hidden: int, classes: int) -> int:
 
 
 def traffic_bytes(cut_rows: float, columns: int, number_bytes: int = 4) -> float:
-    """Bytes that all processes together send in an epoch.
-
-    Args:
-        cut_rows: The partition's ``DistributedGraph.part.cut_rows``.
-        columns: See :func:`columns`.
-        number_bytes: Bytes of a number.
-    """
+    """Bytes that all processes send in an epoch; the rows are ``DistributedGraph.part.cut_rows``."""
     return cut_rows * columns * number_bytes
 
 
 def graph_bytes(rows: float, cut_rows: float, edges: float) -> float:
     """Bytes of divided graphs that train with sums, as ``DistributedGraph.nbytes`` counts them; no features.
 
-    Tests hold what two processes count against this.
-
-    Args:
-        rows: Owned rows.
-        cut_rows: Rows that are received, each of which is also sent.
-        edges: Edges that end in the owned rows.
+    Of the owned rows, the rows that are received (each of which is also sent), and the edges that end in
+    owned rows. Tests compare it with what two processes count.
     """
     return rows * _ROW_BYTES + cut_rows * _HALO_BYTES + edges * _EDGE_BYTES
 
@@ -145,14 +130,10 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
 def estimate(
     epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = IMBALANCE
 ) -> Estimate:
-    """Estimates an epoch on a number of machines of a kind.
+    """Estimates an epoch on so many machines of a kind.
 
-    Args:
-        epoch: Sizes of graph and model.
-        host: The kind of machine.
-        hosts: Number of machines.
-        cut_rows: Rows of an exchange, of all together.
-        imbalance: Rows and edges of the part with most of them, over the mean.
+    ``cut_rows`` are the rows of an exchange, of all together. ``imbalance`` is the number of rows and edges
+    of the part with most of them, over the mean.
     """
     gathered = epoch.edges * epoch.columns * epoch.number_bytes
     # A single machine has everything, and no part that is larger than others.

@@ -1,5 +1,6 @@
 """A whole graph divided into parts, which are extracted one by one."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
@@ -11,11 +12,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.numbering import Numbering, grouped, in_order, inner_first
+from onehop.distributed.numbering import Numbering, grouped, inner_first
 from onehop.distributed.part import Part, Sources, edge_kind
 from onehop.graph import Graph
+from onehop.graph.contents import fingerprint as contents_of
 from onehop.storage import write_all, writing
+
+
+def fingerprint(*tensors: Tensor) -> int:
+    """Return a hash of contents and shapes in [0, 2^63), the same in every process."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        plain = tensor.contiguous()
+        digest.update(f"{tuple(plain.shape)} {plain.dtype} {contents_of(plain)};".encode())
+    return int.from_bytes(digest.digest()[:8], "little") >> 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +45,9 @@ class Halos:
 
     @classmethod
     def collected(cls, found: Iterable[tuple[np.ndarray, np.ndarray]], file: Path | None) -> "Halos":
-        """The halos of parts that are found one after the other.
+        """The halos of parts that are found one after the other, in memory, or in ``file`` if there is one.
 
-        Args:
-            found: For each receiver: its halo, int32, by owner and number; and how many of them each part
-                owns [parts].
-            file: Where to keep the nodes; None means in memory.
+        For each receiver: its halo, int32, by owner and number; and how many of them each part owns, [parts].
 
         Raises:
             StorageError: The disk is full.
@@ -120,14 +127,13 @@ class Division(ABC):
         """[N]: the nodes with sources in other parts."""
         self._halos = Halos.collected(self._received(), halo_file)
         self.rows = inner_first(owner, self.boundary, parts)
-        self.source_rows = self.rows if source_owner is None else in_order(source_owner, parts)
+        self.source_rows = self.rows if source_owner is None else inner_first(source_owner, 0, parts)
 
     def number(self, rows: Numbering, source_rows: Numbering) -> None:
         """Takes the numbers of nodes from others, for a graph whose nodes are those of other graphs too.
 
-        Args:
-            rows: Of the destinations; those that it has first have no sources in other parts.
-            source_rows: Of the sources; the same object where they are the same nodes.
+        The destinations' numbering has those without sources in other parts first; the sources' is the same
+        object where they are the same nodes.
         """
         self.rows, self.source_rows = rows, source_rows
 
@@ -214,13 +220,9 @@ class Division(ABC):
 
 
 class ListDivision(Division):
-    """The division of a graph whose list of edges is in memory.
+    """The division of a graph whose list of edges, [2, E] of int32 or int64, is in memory.
 
-    Args:
-        edge_index: [2, E], int32 or int64.
-        owner: [N], int32, the part of every node; of a bipartite graph, of every destination.
-        parts: Number of parts.
-        source_owner: [M], int32, the part of every source of a bipartite graph; None means ``owner``.
+    Takes the owners as :class:`Division` does.
     """
 
     def __init__(

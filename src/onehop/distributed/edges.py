@@ -8,46 +8,18 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 
+_PROPERTIES = (
+    *("shape", "dtype", "device", "layout", "nbytes", "itemsize", "ndim", "requires_grad", "grad_fn", "grad"),
+    *("is_leaf", "is_sparse", "is_sparse_csr", "is_cpu", "is_cuda", "is_quantized", "is_nested", "is_meta"),
+    "_version",
+)
 LOOKS = {
-    *(
-        getattr(Tensor, name).__get__
-        for name in (
-            "shape",
-            "dtype",
-            "device",
-            "layout",
-            "nbytes",
-            "itemsize",
-            "ndim",
-            "requires_grad",
-            "grad_fn",
-            "grad",
-            "is_leaf",
-            "is_sparse",
-            "is_sparse_csr",
-            "is_cpu",
-            "is_cuda",
-            "is_quantized",
-            "is_nested",
-            "is_meta",
-            "_version",
-        )
-    ),
+    *(getattr(Tensor, name).__get__ for name in _PROPERTIES),
     # Reversible layers and checkpoints reset it to its value, False.
     Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
-    Tensor.size,
-    Tensor.dim,
-    Tensor.numel,
-    Tensor.is_floating_point,
-    Tensor.is_complex,
-    Tensor.is_inference,
-    Tensor.__len__,
-    Tensor.data_ptr,
-    Tensor.element_size,
-    Tensor.storage_offset,
-    Tensor.get_device,
-    torch.is_floating_point,
-    torch.numel,
+    *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.element_size, Tensor.storage_offset),
+    *(Tensor.is_floating_point, Tensor.is_complex, Tensor.is_inference, Tensor.data_ptr, Tensor.get_device),
+    *(torch.is_floating_point, torch.numel),
 }
 """Attributes and functions that do not depend on a tensor's values, nor on how they lie in memory."""
 
@@ -77,22 +49,20 @@ class PartEdges(torch.Tensor):
             if func in LOOKS:
                 return func(*args, **(kwargs or {}))
             edges = args[0] if args else None
-            if isinstance(edges, PartEdges) and func is Tensor.as_subclass:
-                return _plain(edges).as_subclass(*args[1:], **(kwargs or {}))
-            if isinstance(edges, PartEdges) and func is Tensor.is_contiguous:
-                return True
-            if isinstance(edges, PartEdges) and func is Tensor.__repr__:
-                return f"LocalEdges({edges.graph})"
-            if isinstance(edges, PartEdges) and func is Tensor.detach:
-                return edges  # it never needs a gradient
-            rows = isinstance(edges, PartEdges) and func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
-            if rows and len(args) == 1 and not kwargs:
-                return iter((_source(edges), _target(edges)))
-            if isinstance(edges, PartEdges) and func is Tensor.__getitem__ and type(args[1]) is int:
-                if args[1] in (0, -2):
-                    return _source(edges)
-                if args[1] in (1, -1):
-                    return _target(edges)
+            if isinstance(edges, PartEdges):
+                if func is Tensor.as_subclass:
+                    return _plain(edges).as_subclass(*args[1:], **(kwargs or {}))
+                if func is Tensor.is_contiguous:
+                    return True
+                if func is Tensor.__repr__:
+                    return f"LocalEdges({edges.graph})"
+                if func is Tensor.detach:
+                    return edges  # it never needs a gradient
+                is_rows = func in (Tensor.__iter__, Tensor.unbind, torch.unbind)
+                if is_rows and len(args) == 1 and not kwargs:
+                    return iter((_source(edges), _target(edges)))
+                if func is Tensor.__getitem__ and type(args[1]) is int and args[1] in range(-2, 2):
+                    return _target(edges) if args[1] % 2 else _source(edges)
         raise _refused(func)
 
 

@@ -5,16 +5,18 @@ gradient of ``end`` posts, the gradient of ``begin`` waits. Autograd runs the gr
 between the two in between, because it was recorded in between.
 """
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.failures import failed
+from onehop.distributed.members import telling
 from onehop.distributed.part import Part
+from onehop.errors import ArgumentError
 
+_WIDE = (torch.float32, torch.float64)
 # Messages of one exchange have one tag; torch's backends take small ones.
 _TAGS = 1 << 15
 
@@ -33,6 +35,9 @@ class Traffic:
     received_bytes: int = 0
     exchanges: int = 0
 
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(sum(pair) for pair in zip(astuple(self), astuple(other), strict=True)))
+
 
 class Messages:
     """Messages in transit."""
@@ -44,33 +49,22 @@ class Messages:
         self._peers = peers
 
     def wait(self) -> Tensor:
-        """Waits for the messages and returns the received rows.
-
-        Raises:
-            CommunicationError: Another process ended, or did not answer within the group's timeout.
-        """
+        """Waits for the messages and returns the received rows; raises a CommunicationError if that fails."""
         works, self._works = self._works, []
-        try:
+        with telling(f"exchanging rows with ranks {self._peers}"):
             for work in works:
                 work.wait()
-        except RuntimeError as error:
-            raise failed(f"exchanging rows with ranks {self._peers}", error) from error
         return self._received
 
 
 class Exchange:
-    """Sends owned rows to the processes that have edges from them.
-
-    Args:
-        part: This process's part.
-        group: The processes; None means all.
-    """
+    """Sends owned rows of a part to the processes of ``group`` that have edges from them; None means all."""
 
     def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
         self.group = group
         self.traffic = Traffic()
         self.kind: type[PendingExchange] = PendingExchange
-        """The class of an exchange; :mod:`onehop.distributed.halo_modes` has one that is not exact."""
+        """The class of an exchange; :class:`Rounded` is not exact."""
         self._send_rows = part.send_rows
         self._send_counts = part.send_counts.tolist()
         self._halo_counts = part.halo_counts.tolist()
@@ -118,15 +112,9 @@ class Exchange:
                     operations.append(
                         dist.P2POp(kind, message, group=self.group, tag=self._number, group_peer=peer)
                     )
-        try:
+        with telling(f"exchanging rows with ranks {sorted(peers)}"):
             works = dist.batch_isend_irecv(operations) if operations else []
-        except RuntimeError as error:
-            raise failed(f"exchanging rows with ranks {sorted(peers)}", error) from error
-        self.traffic = Traffic(
-            self.traffic.sent_bytes + out.nbytes,
-            self.traffic.received_bytes + received.nbytes,
-            self.traffic.exchanges + 1,
-        )
+        self.traffic += Traffic(out.nbytes, received.nbytes, 1)
         return Messages(works, received, out, sorted(peers))
 
 
@@ -147,24 +135,63 @@ class PendingExchange:
 
     def send(self, x: Tensor) -> None:
         """Posts the rows that others need."""
-        self._messages = self.exchange.forwards(x)
+        self._messages = self.exchange.forwards(self.packed(x))
 
     def receive(self) -> Tensor:
-        """Return [h, F]: waits for the halo's rows."""
-        return self._arrived().wait()
+        """Return [h, F], rows of the halo, or [s, F], gradients of rows that were sent: waits for them."""
+        messages, self._messages = self._messages, None
+        assert messages is not None
+        return self.unpacked(messages.wait())
 
     def send_gradients(self, grad: Tensor) -> None:
         """Posts the gradients of the halo's rows."""
-        self._messages = self.exchange.backwards(grad)
+        self._messages = self.exchange.backwards(self.packed(grad))
 
-    def receive_gradients(self) -> Tensor:
-        """Return [s, F]: waits for the gradients of the rows that were sent."""
-        return self._arrived().wait()
+    def packed(self, rows: Tensor) -> Tensor:
+        """Rows, or gradients of rows, as they are sent."""
+        return rows
 
-    def _arrived(self) -> Messages:
-        messages, self._messages = self._messages, None
-        assert messages is not None
-        return messages
+    def unpacked(self, rows: Tensor) -> Tensor:
+        """Rows, or gradients of rows, as they were before they were sent."""
+        return rows
+
+
+class Rounded(PendingExchange):
+    """Sends rows, and gradients of rows, in bfloat16."""
+
+    def packed(self, rows: Tensor) -> Tensor:
+        """The rows, rounded."""
+        self._dtype = rows.dtype
+        return rows.bfloat16() if rows.dtype in _WIDE else rows
+
+    def unpacked(self, rows: Tensor) -> Tensor:
+        """The rows in the dtype of before."""
+        return rows.to(self._dtype)
+
+
+_MODES = {"exact": PendingExchange, "bfloat16": Rounded}
+
+
+class Halos:
+    """Blocks that decide how the halos of some exchanges arrive; see :meth:`DistributedGraph.halos`."""
+
+    def __init__(self, exchanges: list[Exchange], mode: str) -> None:
+        if mode not in _MODES:
+            raise ArgumentError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}.")
+        self._exchanges = exchanges
+        self._kind = _MODES[mode]
+        self._before: list[list[type[PendingExchange]]] = []
+
+    def __enter__(self) -> "Halos":
+        self._before.append([exchange.kind for exchange in self._exchanges])
+        for exchange in self._exchanges:
+            exchange.kind = self._kind
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Sets the mode of before; a backward pass may follow."""
+        for exchange, kind in zip(self._exchanges, self._before.pop(), strict=True):
+            exchange.kind = kind
 
 
 class _Begin(torch.autograd.Function):
@@ -179,7 +206,7 @@ class _Begin(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
         pending = ctx.pending
-        return pending.exchange.added(ctx.shape, pending.receive_gradients()), None
+        return pending.exchange.added(ctx.shape, pending.receive()), None
 
 
 class _End(torch.autograd.Function):

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.distributed.division import Division, ListDivision
-from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.numbering import grouped
+from onehop.distributed.division import Division, ListDivision, fingerprint
+from onehop.distributed.numbering import edges_of, grouped
 from onehop.distributed.part import ARRAYS, Part, edge_kind
 from onehop.distributed.partition import partition
 from onehop.errors import ArgumentError, FileFormatError
@@ -31,11 +30,8 @@ from onehop.storage import write_all, writing
 class StoredDivision(Division):
     """A division of a stored graph; holds one block of edges, or one part, and some numbers a node.
 
-    Args:
-        graph: With as many destinations as sources.
-        owner: [N], int32, the part of every node.
-        parts: Number of parts.
-        scratch: An empty folder, with room for 4 bytes an edge and 4 a row that is sent.
+    The graph has as many destinations as sources; owners [N], int32, are the part of every node. ``scratch``
+    is an empty folder, with room for 4 bytes an edge and 4 a row that is sent.
 
     Raises:
         FileFormatError: The graph's files contradict themselves.
@@ -79,10 +75,7 @@ class StoredDivision(Division):
         begin, end = self._edge_bounds[rank : rank + 2]
         source = np.fromfile(self._sources, np.int32, end - begin, offset=4 * int(begin))
         rows = self._rows[self._row_bounds[rank] : self._row_bounds[rank + 1]]
-        first = np.asarray(self._rowptr[rows])
-        counts = self._rowptr[rows + 1] - first
-        before = counts.cumsum() - counts
-        numbers = np.repeat(first - before, counts) + np.arange(end - begin)
+        numbers, counts = edges_of(self._rowptr, rows)
         target = np.repeat(rows, counts)
         return torch.from_numpy(source), torch.from_numpy(target), torch.from_numpy(numbers)
 
@@ -92,15 +85,10 @@ _BLOCK_BYTES = 1 << 26
 
 
 def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
-    """Writes a .npy file of its rows for each part.
+    """Writes a .npy file of its rows for each part, in a folder that exists.
 
-    Args:
-        array: [N, ...], which may be memory-mapped: it is read in order, once.
-        division: Says which rows are whose, and in which order.
-        files: The file of each part, in a folder that exists.
-
-    Raises:
-        OSError: The disk is full.
+    The array, [N, ...], may be memory-mapped: it is read in order, once. Raises an OSError if the disk is
+    full.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
     begins = []
@@ -180,14 +168,8 @@ def save(
     whole = graph if isinstance(graph, StoredGraph) else Graph.from_edge_index(graph, num_nodes)
     if num_nodes is not None and num_nodes != whole.num_dst:
         raise ArgumentError(f"num_nodes: the graph on disk has {whole.num_dst} nodes, not {num_nodes}.")
-    arrays = {
-        name: _as_array("tensors", name, tensor, whole.num_dst, "nodes")
-        for name, tensor in (tensors or {}).items()
-    }
-    of_edges = {
-        name: _as_array("edge_tensors", name, tensor, whole.num_edges, "edges")
-        for name, tensor in (edge_tensors or {}).items()
-    }
+    arrays = _as_arrays("tensors", tensors, whole.num_dst, "nodes")
+    of_edges = _as_arrays("edge_tensors", edge_tensors, whole.num_edges, "edges")
     owner = partition(whole, parts, method, seed)
     beside = goal.with_name(f"{goal.name}.{os.getpid()}.tmp")
     scratch = beside / "scratch"
@@ -230,11 +212,7 @@ def save(
 
 
 def _store(path: Path, array: np.ndarray) -> None:
-    """Writes a .npy file.
-
-    Raises:
-        StorageError: The disk is full.
-    """
+    """Writes a .npy file; raises a StorageError if the disk is full."""
     with writing("folder", path, array.nbytes), path.open("wb") as file:
         # NumPy would write to a file of Python's by itself, and say of a full disk only how much it wrote.
         np.save(SimpleNamespace(write=file.write), array)
@@ -245,27 +223,26 @@ def _contents(part: Part) -> int:
     return fingerprint(*(getattr(part, name) for name in ARRAYS))
 
 
-def _as_array(argument: str, name: str, tensor: Tensor | np.ndarray, rows: int, what: str) -> np.ndarray:
-    if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != rows:
-        raise ArgumentError(
-            f"{argument}: expected names like 'x' and a row for each of {rows} {what}, got {name!r} "
-            f"of shape {list(tensor.shape)}."
-        )
-    array: np.ndarray = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
-    if array.dtype.hasobject:
-        raise ArgumentError(f"{argument}: expected numbers, got {name!r} of Python objects; convert it.")
-    return array
+def _as_arrays(
+    argument: str, given: Mapping[str, Tensor | np.ndarray] | None, rows: int, what: str
+) -> dict[str, np.ndarray]:
+    """By name, [rows, ...], checked."""
+    found: dict[str, np.ndarray] = {}
+    for name, tensor in (given or {}).items():
+        if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != rows:
+            raise ArgumentError(
+                f"{argument}: expected names like 'x' and a row for each of {rows} {what}, got {name!r} "
+                f"of shape {list(tensor.shape)}."
+            )
+        found[name] = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+        if found[name].dtype.hasobject:
+            raise ArgumentError(f"{argument}: expected numbers, got {name!r} of Python objects; convert it.")
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
-    """One part's folder.
-
-    Attributes:
-        path: Path of the whole.
-        rank: Number of the part.
-        meta: Content of ``meta.json``.
-    """
+    """The folder of one part, in that of the whole, and the content of the whole's ``meta.json``."""
 
     path: Path
     rank: int

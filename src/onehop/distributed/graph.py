@@ -12,8 +12,7 @@ from torch import Tensor
 from onehop.distributed import files
 from onehop.distributed.agreement import gathered, introduce, place, same, together
 from onehop.distributed.edges import PartEdges
-from onehop.distributed.exchange import Exchange, Traffic
-from onehop.distributed.halo_modes import Halos
+from onehop.distributed.exchange import Exchange, Halos, Traffic
 from onehop.distributed.list_parts import part_of_nodes, part_of_two_sides
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
 from onehop.distributed.part import ARRAYS, Part
@@ -332,7 +331,6 @@ class DistributedGraph:
         return self._derived[key]
 
     def __repr__(self) -> str:
-        """The part and the whole."""
         return (
             f"DistributedGraph(rank {self.part.rank} of {self.part.parts}: {self.num_nodes} of "
             f"{self.part.num_nodes} nodes, {self.num_edges} of {self.part.num_edges} edges, {self.num_halo} "

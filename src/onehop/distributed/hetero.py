@@ -5,11 +5,10 @@ from collections.abc import Mapping
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import Exchange, Traffic
+from onehop.distributed.exchange import Exchange, Halos, Traffic
 from onehop.distributed.graph import DistributedGraph, LocalEdges
-from onehop.distributed.halo_modes import Halos
-from onehop.distributed.relations import divided_relations
-from onehop.distributed.typed_partition import Relation
+from onehop.distributed.list_parts import divided_relations
+from onehop.distributed.partition import Relation
 
 
 class DistributedHeteroGraph:
@@ -61,12 +60,9 @@ class DistributedHeteroGraph:
             ConfigurationError: There is no process group, or METIS was requested and is not installed.
             IndexRangeError: A node number is negative or too large.
         """
-        divided = divided_relations(edge_index_dict, num_nodes_dict, method, seed, owner, group)
-        relations = {
-            relation: DistributedGraph(part, Exchange(part, group))
-            for relation, part in divided.parts.items()
-        }
-        return cls(relations, {kind: owned.long() for kind, owned in divided.owned_nodes.items()})
+        parts, nodes = divided_relations(edge_index_dict, num_nodes_dict, method, seed, owner, group)
+        relations = {each: DistributedGraph(part, Exchange(part, group)) for each, part in parts.items()}
+        return cls(relations, {kind: owned.long() for kind, owned in nodes.items()})
 
     @property
     def edge_index_dict(self) -> dict[Relation, LocalEdges]:
@@ -90,12 +86,7 @@ class DistributedHeteroGraph:
     @property
     def traffic(self) -> Traffic:
         """Data that this process has sent and received in all relations since :meth:`reset_traffic`."""
-        each = [graph.traffic for graph in self.relations.values()]
-        return Traffic(
-            sum(one.sent_bytes for one in each),
-            sum(one.received_bytes for one in each),
-            sum(one.exchanges for one in each),
-        )
+        return sum((graph.traffic for graph in self.relations.values()), Traffic())
 
     def reset_traffic(self) -> None:
         """Resets the counters to zero."""
@@ -103,6 +94,5 @@ class DistributedHeteroGraph:
             graph.reset_traffic()
 
     def __repr__(self) -> str:
-        """The parts, by relation."""
         parts = ", ".join(f"{'.'.join(relation)}: {graph}" for relation, graph in self.relations.items())
         return f"DistributedHeteroGraph({parts})"

@@ -1,17 +1,17 @@
-"""The part of one process, where every process has the whole list of edges and all of them divide it."""
+"""The parts of one process, where every process has the whole lists of edges and all divide them."""
 
+from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from onehop.distributed.agreement import from_first, gathered, introduce, place, same, together
-from onehop.distributed.division import ListDivision
-from onehop.distributed.fingerprint import fingerprint
-from onehop.distributed.owners import checked_owner
+from onehop.distributed.division import ListDivision, fingerprint
+from onehop.distributed.numbering import inner_first
 from onehop.distributed.part import Part
-from onehop.distributed.partition import partition
-from onehop.distributed.relations import divided_relations
+from onehop.distributed.partition import Relation, check_types, partition, partition_types
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 
@@ -68,4 +68,83 @@ def part_of_two_sides(
 
     relation = ("source", "to", "destination")
     nodes, owners = together(_DOING, named, group)
-    return divided_relations({relation: edge_index}, nodes, method, seed, owners, group).parts[relation]
+    found, _ = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
+    return found[relation]
+
+
+def divided_relations(
+    edges: Mapping[Relation, Tensor],
+    num_nodes: Mapping[str, int],
+    method: str,
+    seed: int,
+    owner: Mapping[str, Tensor] | None,
+    group: dist.ProcessGroup | None,
+) -> tuple[dict[Relation, Part], dict[str, Tensor]]:
+    """Divides relations over the processes; see :meth:`DistributedHeteroGraph.from_edge_index_dict`.
+
+    Returns this process's parts, by relation, and the nodes that it owns, by type: [n], int32.
+    """
+    rank, parts = place(group)
+    doing = "dividing a graph of several types"
+    introduce(doing, group)
+    together(doing, lambda: check_types(edges, num_nodes), group)
+    given = None if owner is None else together(doing, lambda: _checked(owner, num_nodes, parts), group)
+    mark = fingerprint(*edges.values(), *(() if given is None else given.values()))
+    same(
+        "the edges, numbers of nodes or owners",
+        gathered(doing, (list(edges), list(num_nodes.items()), mark), group),
+        "Give every rank the same relations and types in the same order; each takes its own rows.",
+    )
+    if given is None:
+
+        def joined() -> Tensor:
+            return torch.cat([*partition_types(edges, num_nodes, parts, method, seed).values(), _NONE])
+
+        found = from_first(doing, joined, sum(num_nodes.values()), group)
+        given = dict(zip(num_nodes, found.split(list(num_nodes.values())), strict=True))
+    divisions = {
+        relation: ListDivision(
+            each,
+            given[relation[2]],
+            parts,
+            None if relation[0] == relation[2] else given[relation[0]],
+        )
+        for relation, each in edges.items()
+    }
+    rows = {}
+    for kind, owners in given.items():
+        # Rows that need no others in any relation come first.
+        boundary = torch.zeros(len(owners), dtype=torch.bool, device="cpu")
+        for (_, _, target), division in divisions.items():
+            if target == kind:
+                boundary |= division.boundary
+        rows[kind] = inner_first(owners, boundary, parts)
+    made = {}
+    for (source, name, target), division in divisions.items():
+        division.number(rows[target], rows[source])
+        made[source, name, target] = division.part(rank)
+    return made, {kind: numbering.owned(rank) for kind, numbering in rows.items()}
+
+
+_NONE = torch.empty(0, dtype=torch.int32, device="cpu")
+
+
+def _checked(owner: Mapping[str, Tensor], num_nodes: Mapping[str, int], parts: int) -> dict[str, Tensor]:
+    if not isinstance(owner, Mapping) or owner.keys() != num_nodes.keys():
+        raise ArgumentError(f"owner: expected ranks for each of the types {', '.join(num_nodes)}.")
+    return {kind: checked_owner(owner[kind], nodes, parts) for kind, nodes in num_nodes.items()}
+
+
+def checked_owner(owner: object, nodes: int, parts: int) -> Tensor:
+    """Return [N], int32: the rank that owns each node; raises an ArgumentError if it is not such a tensor."""
+    if (
+        not isinstance(owner, Tensor)
+        or owner.shape != (nodes,)
+        or owner.dtype not in (torch.int32, torch.int64)
+    ):
+        raise ArgumentError(f"owner: expected an int32 or int64 tensor [{nodes}], a rank for each node.")
+    if nodes and (int(owner.min()) < 0 or int(owner.max()) >= parts):
+        raise ArgumentError(
+            f"owner: expected ranks from 0 to {parts - 1}, got {int(owner.min())} to {int(owner.max())}."
+        )
+    return owner.int()

@@ -38,12 +38,9 @@ def imbalance(graph: Graph, part: Tensor, parts: int) -> tuple[float, float]:
 
 
 def sums_before(group: Tensor, work: Tensor, groups: int) -> Tensor:
-    """Return [nodes, K]: for each node, the sum over those before it in its group.
+    """Return [nodes, K]: for each node, the sum of work, [nodes, K], over those before it in its group.
 
-    Args:
-        group: [nodes], int64, ascending.
-        work: [nodes, K].
-        groups: Number of groups.
+    Groups, [nodes] of int64, ascend.
     """
     sums = torch.cat([work.new_zeros(1, work.size(1)), work.cumsum(0)])
     counts = torch.bincount(group, minlength=groups)
@@ -54,7 +51,7 @@ def admitted(wanted: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor
     """Return [nodes], bool: the nodes that their parts have room for, the first ones first.
 
     Args:
-        wanted: [nodes], int64, ascending: the part that each asks for.
+        wanted: [nodes], int64, ascending: the part of each.
         work: [nodes, K], loads of each.
         load: [parts, K], loads of each part without them.
         most: [K], the largest loads.

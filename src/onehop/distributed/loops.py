@@ -50,20 +50,22 @@ def merged(rowptr: Tensor, of_edges: Tensor, of_loops: Tensor) -> Tensor:
     """Values of the edges [e, ...] and of the loops [n, ...], the loop last in each row. Differentiable."""
     both = torch.cat([of_edges, of_loops])
     order = both.new_empty(len(both), dtype=torch.int64)
-    loops = looped_rowptr(rowptr)[1:] - 1
-    is_edge = torch.ones_like(order, dtype=torch.bool)
-    is_edge[loops] = False
-    order[is_edge] = torch.arange(len(of_edges), device=order.device)
-    order[loops] = torch.arange(len(of_edges), len(both), device=order.device)
+    order[torch.cat(_places(rowptr, len(both)))] = torch.arange(len(both), device=order.device)
     return both.index_select(0, order)
 
 
 def separated(rowptr: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Values of the edges [e, ...] and of the loops [n, ...], undoing :func:`merged`. Differentiable."""
+    edges, loops = _places(rowptr, len(values))
+    return values.index_select(0, edges), values.index_select(0, loops)
+
+
+def _places(rowptr: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The places of the edges, [e], and of the loops, [n], among all of them, row by row."""
     loops = looped_rowptr(rowptr)[1:] - 1
-    is_edge = torch.ones(len(values), dtype=torch.bool, device=rowptr.device)
+    is_edge = torch.ones(count, dtype=torch.bool, device=rowptr.device)
     is_edge[loops] = False
-    return values.index_select(0, is_edge.nonzero().squeeze(1)), values.index_select(0, loops)
+    return is_edge.nonzero().squeeze(1), loops
 
 
 def counts_before(kept: Tensor) -> Tensor:

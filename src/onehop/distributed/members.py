@@ -1,12 +1,16 @@
-"""The processes of a job and their states, so that an error can name a lost one."""
+"""The processes of a job and their states, and errors that name a lost one."""
 
+import contextlib
 import os
 import socket
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
+
+from onehop.errors import CommunicationError
 
 # A process whose connections are closed may take this long to exit.
 _ENDING_S = 2.0
@@ -18,15 +22,10 @@ _SPACE = _PROCESSES / "self/ns/pid"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process.
+    """One process: its rank among all, its host, and its number there.
 
-    Attributes:
-        rank: Its number among all.
-        host: The name of its host.
-        space: Identifies the PID namespace; empty if the system has no /proc.
-        pid: Its process number.
-        started: Its start time, in the system's ticks, which distinguishes it from a later process with this
-            number.
+    ``space`` identifies the PID namespace, and is empty if the system has no /proc. ``started`` is its start
+    time, in the system's ticks, which distinguishes it from a later process with this number.
     """
 
     rank: int
@@ -43,11 +42,8 @@ class Member:
 class Fates:
     """The other processes, by their observable state.
 
-    Attributes:
-        ended: Processes that have ended.
-        stopped: Processes that are held by a signal or a debugger.
-        running: Processes that run.
-        elsewhere: Processes that cannot be observed from here.
+    Processes that are stopped are held by a signal or a debugger; those elsewhere cannot be observed from
+    here.
     """
 
     ended: tuple[Member, ...] = ()
@@ -111,3 +107,44 @@ def _look(pid: int) -> tuple[str, int]:
     except (FileNotFoundError, ProcessLookupError):
         return "X", -1
     return fields[0], int(fields[19])
+
+
+def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> CommunicationError:
+    """An error made of torch's error and the observable state of the other processes.
+
+    ``doing`` says what this process was doing. Without ``seen``, the other processes are looked at now.
+    """
+    seen = fates() if seen is None else seen
+    lost = [f"{member} ended" for member in seen.ended]
+    lost += [f"{member} is stopped" for member in seen.stopped]
+    advice = "Look for the first error among the other ranks"
+    if seen.stopped:
+        advice = "Find out what stopped a process (SIGSTOP, a debugger)"
+    elif seen.ended:
+        advice = "Look for the first error in the output of the ranks that ended"
+    if lost:
+        what = ", ".join(lost)
+    else:
+        what = "another process ended or did not answer within the timeout of init_process_group"
+        if seen.running:
+            what += f"; {_listed(seen.running)} still runs, and may be at another place of the program"
+        if seen.elsewhere:
+            what += f"; {_listed(seen.elsewhere)} cannot be seen from here"
+    reason = str(error).strip().splitlines() or [type(error).__name__]
+    return CommunicationError(
+        f"rank {dist.get_rank()}, {doing}: {what}. {advice}; this job cannot continue, so start it again "
+        f"from its last checkpoint. (torch: {reason[0]})"
+    )
+
+
+@contextlib.contextmanager
+def telling(doing: str) -> Iterator[None]:
+    """Turns torch's error inside the block into that of :func:`failed`."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise failed(doing, error) from error
+
+
+def _listed(members: Iterable[Member]) -> str:
+    return ", ".join(str(member) for member in members)

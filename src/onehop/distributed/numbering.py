@@ -1,7 +1,8 @@
-"""Numbers of nodes within their parts."""
+"""Numbers of nodes within their parts, and of the edges of rows."""
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -9,18 +10,21 @@ from onehop.graph import Graph
 
 
 def grouped(keys: Tensor, groups: int) -> tuple[Tensor, Tensor]:
-    """Groups numbers by their keys, in one native pass.
+    """Groups numbers by their keys, [N] of int32 from 0 to ``groups`` - 1, in one native pass.
 
-    Args:
-        keys: [N], int32, from 0 to ``groups`` - 1.
-        groups: Number of groups.
-
-    Returns:
-        The bounds of the groups [groups + 1], int64, and the numbers [N], int32, ascending inside each.
+    Returns the bounds of the groups [groups + 1], int64, and the numbers [N], int32, ascending inside each.
     """
     numbers = torch.arange(len(keys), dtype=torch.int32, device="cpu")
     by_key = Graph.from_edge_index(torch.stack([numbers, keys]), size=(len(keys), groups))
     return by_key.rowptr, by_key.col
+
+
+def edges_of(rowptr: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the edges of some rows, [e], one row after the other, and how many each has, [rows]."""
+    first = np.asarray(rowptr[rows])
+    counts = rowptr[rows + 1] - first
+    before = counts.cumsum() - counts
+    return np.repeat(first - before, counts) + np.arange(counts.sum()), counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +50,10 @@ class Numbering:
         return int(self.bounds[2 * rank + 1] - self.bounds[2 * rank])
 
 
-def in_order(owner: Tensor, parts: int) -> Numbering:
-    """Numbers each part's nodes by their numbers in the graph.
+def inner_first(owner: Tensor, boundary: Tensor | int, parts: int) -> Numbering:
+    """Numbers each part's nodes: owners, [N] of int32, are their parts.
 
-    Args:
-        owner: [N], int32, the part of every node.
-        parts: Number of parts.
-    """
-    return inner_first(owner, torch.zeros(len(owner), dtype=torch.bool, device="cpu"), parts)
-
-
-def inner_first(owner: Tensor, boundary: Tensor, parts: int) -> Numbering:
-    """Numbers each part's nodes.
-
-    Args:
-        owner: [N], int32, the part of every node.
-        boundary: [N], bool, the nodes with sources in other parts.
-        parts: Number of parts.
+    Those with sources in other parts, marked in ``boundary`` [N], come last; 0: there are none.
     """
     bounds, nodes = grouped(owner * 2 + boundary, 2 * parts)
     local = torch.empty_like(owner)

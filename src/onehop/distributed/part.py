@@ -78,9 +78,7 @@ class Part:
 class Sources:
     """The sources of one part of a bipartite graph.
 
-    Attributes:
-        num_nodes: Sources of the whole graph.
-        owned_nodes: [m], int32, the graph's numbers of the owned ones.
+    ``num_nodes`` are those of the whole graph; ``owned_nodes``, [m] of int32, its numbers of the owned ones.
     """
 
     num_nodes: int

@@ -1,6 +1,6 @@
 """Partitioning of nodes over processes: parts of equal work with few rows to send between them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from onehop.distributed.loads import IMBALANCE, admitted, limits, loads, loads_o
 from onehop.distributed.refinement import BothWays, refined, wishes_of
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, metis
+from onehop.graph.folder import blocks_of
 from onehop.graph.orders import node_orders
 from onehop.graph.stored import StoredGraph
 
@@ -30,14 +31,9 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
     scarcer. The graph is streamed several times; from the second pass on all neighbours have a part already
     (Nishimura and Ugander, KDD 2013).
 
-    Args:
-        blocks: Iterates over the rows once more. Nodes of one block are placed together, by the state before
-            it, so blocks should be a small share of the graph.
-        degrees: [N], number of edges that end in each node.
-        parts: Number of parts.
-
-    Returns:
-        [N], int32.
+    ``blocks`` iterates over the rows once more. Nodes of one block are placed together, by the state before
+    it, so blocks should be a small share of the graph. Degrees, [N], are numbers of edges that end in each
+    node. Returns [N], int32.
     """
     most = limits(len(degrees), int(degrees.sum()), parts)
     # The last number means that a node has no part yet.
@@ -63,16 +59,10 @@ def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
 
 
 def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
-    """Places the rows of a block, clearest rows first.
+    """Places the rows of a block, clearest rows first; [rows], int32: the best part with room for each.
 
-    Args:
-        score: [rows, parts], how well each part suits; spoiled.
-        work: [rows, 2], rows and edges of each.
-        load: [parts, 2], those of each part; updated.
-        most: [2], the largest load.
-
-    Returns:
-        [rows], int32: the best part of each row with room for it.
+    Scores, [rows, parts], say how well each part suits, and are spoiled. Of rows and edges: the work of each
+    row, [rows, 2]; the load of each part, [parts, 2], which is updated; and the largest load, [2].
     """
     parts = len(load)
     goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
@@ -106,14 +96,8 @@ def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
     up nodes with few edges, and parts with too many edges give up nodes with many, in turns. Neither disturbs
     much of what the other has balanced, so a few turns do.
 
-    Args:
-        both: The graph.
-        part: [N], int32.
-        parts: Number of parts.
-
-    Returns:
-        [N], int32: parts within :func:`onehop.distributed.loads.limits`, or as near to them as was found. A
-        node with more edges than a part may have leaves its part too large.
+    Takes and returns [N], int32: parts within :func:`onehop.distributed.loads.limits`, or as near to them as
+    was found. A node with more edges than a part may have leaves its part too large.
     """
     graph = both.graph
     most = limits(graph.num_dst, graph.num_edges, parts)
@@ -227,19 +211,81 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
     return refined(both, balanced(both, found, parts), parts, seed)
 
 
+Relation = tuple[str, str, str]
+"""The type of the sources, the name, and the type of the destinations, as PyG writes it."""
+
+
+def partition_types(
+    edges: Mapping[Relation, Tensor],
+    num_nodes: Mapping[str, int],
+    parts: int,
+    method: str = "auto",
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """The part of every node of every type.
+
+    The relations are joined into one graph of all nodes, which :func:`onehop.distributed.partition` divides:
+    the rows of all types together, and the edges of all relations, are balanced; a single type need not be.
+
+    Args:
+        edges: By relation, [2, E], int32 or int64, on the CPU: sources above destinations.
+        num_nodes: By type. A bipartite graph has two types and one relation.
+        parts: Number of parts.
+        method: As in :func:`onehop.distributed.partition`.
+        seed: Likewise.
+
+    Returns:
+        By type, [N], int32, from 0 to ``parts`` - 1.
+
+    Raises:
+        ArgumentError: A relation is of a type that ``num_nodes`` lacks, or as :func:`partition` says.
+        ConfigurationError: "metis" without pymetis.
+        IndexRangeError: A node number is negative or too large.
+    """
+    check_types(edges, num_nodes)
+    first, begins = 0, {}
+    for kind, nodes in num_nodes.items():
+        begins[kind] = first
+        first += nodes
+    joined = [
+        each.long() + torch.tensor([[begins[source]], [begins[target]]], device="cpu")
+        for (source, _, target), each in edges.items()
+    ]
+    whole = Graph.from_edge_index(
+        torch.cat([torch.empty(2, 0, dtype=torch.int64, device="cpu"), *joined], 1), first
+    )
+    owner = partition(whole, parts, method, seed)
+    return {
+        kind: each.clone()
+        for kind, each in zip(num_nodes, owner.split(list(num_nodes.values())), strict=True)
+    }
+
+
+def check_types(edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) -> None:
+    """Raises unless relations are named as PyG names them, by types whose numbers of nodes are given.
+
+    Raises:
+        ArgumentError: A name is not such a triple.
+        IndexRangeError: A node number is negative or too large.
+    """
+    for relation, edge_index in edges.items():
+        if not isinstance(relation, tuple) or len(relation) != len(("source", "name", "target")):
+            raise ArgumentError(f"edges: expected names like ('user', 'rates', 'film'), got {relation!r}.")
+        for kind in (relation[0], relation[2]):
+            if kind not in num_nodes:
+                raise ArgumentError(
+                    f"num_nodes: expected a number for {kind!r}, as {relation} has it; got none."
+                )
+        # Checks the numbers, which a joined graph would take for those of another type.
+        Graph.from_edge_index(edge_index, size=(num_nodes[relation[0]], num_nodes[relation[2]]))
+
+
 def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
     rows = -(-graph.num_dst // _BLOCKS)
     edges = min(2 * -(-graph.num_edges // _BLOCKS), _BLOCK_EDGES)
     if isinstance(graph, StoredGraph):
         return streamed(lambda: graph.blocks(rows, edges), torch.from_numpy(np.diff(graph.rowptr)), parts)
-    degrees = graph.in_degrees
-
-    def blocks() -> Blocks:
-        for begin in range(0, graph.num_dst, rows):
-            end = min(begin + rows, graph.num_dst)
-            yield begin, degrees[begin:end], graph.col[int(graph.rowptr[begin]) : int(graph.rowptr[end])]
-
-    return streamed(blocks, degrees, parts)
+    return streamed(lambda: blocks_of(graph.rowptr, graph.col, rows), graph.in_degrees, parts)
 
 
 def _metis(graph: Graph, parts: int) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from onehop.distributed.loads import admitted, limits, loads, loads_of
+from onehop.distributed.numbering import edges_of
 from onehop.graph import Graph
 
 # Rounds of moving single nodes; the first four give most of the gain.
@@ -19,9 +20,8 @@ _COUNTS = 1 << 24
 class Wishes(NamedTuple):
     """The best part for each of some nodes.
 
-    Attributes:
-        gain: [nodes], int64, neighbours there, less those in its own part.
-        goal: [nodes], int64, that part.
+    ``goal``, [nodes] of int64, is that part; ``gain``, likewise, its neighbours there less those in its own
+    part.
     """
 
     gain: Tensor
@@ -36,16 +36,10 @@ class BothWays(NamedTuple):
 
 
 def refined(both: BothWays, part: Tensor, parts: int, seed: int) -> Tensor:
-    """The parts with fewer cut edges; those within :func:`onehop.distributed.loads.limits` stay within them.
+    """The parts, [N] of int32, with fewer cut edges.
 
-    Args:
-        both: The graph.
-        part: [N], int32.
-        parts: Number of parts.
-        seed: Chooses which nodes may move in which round.
-
-    Returns:
-        [N], int32.
+    Those within :func:`onehop.distributed.loads.limits` stay within them. The seed chooses which nodes may
+    move in which round.
     """
     graph = both.graph
     chance = torch.Generator().manual_seed(seed)
@@ -74,14 +68,10 @@ def cut_edges(graph: Graph, part: Tensor) -> int:
 def wishes_of(
     both: BothWays, nodes: Tensor, part: Tensor, parts: int, closed: Tensor | None = None
 ) -> Wishes:
-    """The part with most of their neighbours, for some nodes.
+    """The part with most of their neighbours, for some nodes, [nodes] of int64.
 
-    Args:
-        both: The graph.
-        nodes: [nodes], int64.
-        part: [N], int32.
-        parts: Number of parts.
-        closed: [parts], bool, parts that are no goals, at least one is; None means none.
+    Parts of all nodes are [N], int32. Parts that are ``closed``, [parts] of bool, are no goals; at least one
+    is.
     """
     gains, goals = [], []
     for chunk in nodes.split(max(_COUNTS // parts, 1)):
@@ -99,10 +89,7 @@ def wishes_of(
 def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iterator[Tensor]:
     """In both directions: a number for each neighbour, its node's position times parts, plus its part."""
     for each in both:
-        first = each.rowptr[nodes].numpy()
-        counts = each.rowptr[nodes + 1].numpy() - first
-        before = counts.cumsum() - counts
-        edges = np.repeat(first - before, counts) + np.arange(counts.sum())
+        edges, counts = edges_of(each.rowptr.numpy(), nodes.numpy())
         of_part = part.index_select(0, each.col.index_select(0, torch.from_numpy(edges)))
         yield torch.from_numpy(np.repeat(np.arange(len(nodes)) * parts, counts)) + of_part
 
@@ -110,12 +97,7 @@ def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iter
 def move(graph: Graph, part: Tensor, goal: Tensor, gain: Tensor, most: Tensor) -> None:
     """Moves nodes with a gain, the largest first, into parts that have room for their rows and edges.
 
-    Args:
-        graph: The graph.
-        part: [N], int32; changed.
-        goal: [N], int64.
-        gain: [N], int64.
-        most: [2], the largest loads.
+    Changes the parts, [N] of int32; goals and gains are [N], int64, and the largest loads [2].
     """
     # Nodes that leave make no room for those that come at the same time.
     load = loads(graph, part, max(int(goal.max()), int(part.max())) + 1)

@@ -85,11 +85,7 @@ class RemoteRows:
         out[kept] = self._kept.index_select(0, place[kept] - own)
         out[elsewhere] = fetched
         self.hits += len(kept)
-        self.traffic = Traffic(
-            self.traffic.sent_bytes + request.traffic.sent_bytes,
-            self.traffic.received_bytes + request.traffic.received_bytes,
-            self.traffic.exchanges + request.traffic.exchanges,
-        )
+        self.traffic += request.traffic
         return out
 
     def _places(self, numbers: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from torch import Tensor
 from onehop.distributed.agreement import gathered, together
 from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.exchange import Exchange, Traffic
-from onehop.distributed.failures import failed
 from onehop.distributed.graph import DistributedGraph
+from onehop.distributed.members import telling
 from onehop.distributed.numbering import grouped
 from onehop.errors import ArgumentError
 
@@ -138,9 +138,7 @@ def _swapped(graph: DistributedGraph, outgoing: list[Tensor]) -> list[Tensor]:
         for peer, message in enumerate(messages)
         if peer != here and message.numel()
     ]
-    try:
+    with telling("requesting rows"):
         for work in dist.batch_isend_irecv(operations) if operations else []:
             work.wait()
-    except RuntimeError as error:
-        raise failed("requesting rows", error) from error
     return incoming

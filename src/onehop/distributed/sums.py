@@ -1,14 +1,54 @@
-"""Differentiable sums over processes, and sums over the rows of all processes."""
+"""Sums over processes: of tensors, of gradients, and of the rows of all processes."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.failures import failed
-from onehop.distributed.training import total
+from onehop.distributed.members import telling
 from onehop.errors import ArgumentError
+
+
+def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:
+    """Replaces every gradient by the sum of all processes' gradients, in one message.
+
+    If the loss on each process is its rows' share of the whole loss (a sum over its own rows, divided by the
+    number of all), the sums are the gradients of one process with the whole graph.
+
+    Args:
+        parameters: The model's parameters, in the same order on every rank; those without a gradient count as
+            zero.
+        group: The processes; None means all.
+
+    Raises:
+        CommunicationError: Another process ended or did not answer.
+    """
+    wanted = [each for each in parameters if each.requires_grad]
+    for each in wanted:
+        if each.grad is None:
+            each.grad = torch.zeros_like(each)
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for each in wanted:
+        if each.grad is not None:
+            by_dtype.setdefault(each.dtype, []).append(each.grad)
+    for grads in by_dtype.values():
+        flat = torch.cat([grad.flatten() for grad in grads])
+        total(flat, group)
+        for grad, summed in zip(grads, flat.split([grad.numel() for grad in grads]), strict=True):
+            grad.copy_(summed.view_as(grad))
+
+
+def total(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
+    """``values``, replaced by their sum over all processes.
+
+    Raises:
+        CommunicationError: Another process ended or did not answer.
+    """
+    with telling("adding up values of all ranks"):
+        dist.all_reduce(values, group=group)
+    return values
 
 
 def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
@@ -93,10 +133,8 @@ class AllRows:
         found = int(batch.max()) + 1 if len(batch) else 0
         said = found if batch_size is None else batch_size
         ends = torch.tensor([found, said, -said], device=batch.device)
-        try:
+        with telling("agreeing on the number of examples"):
             dist.all_reduce(ends, dist.ReduceOp.MAX, group=self._group)
-        except RuntimeError as error:
-            raise failed("agreeing on the number of examples", error) from error
         largest, most, least = int(ends[0]), int(ends[1]), -int(ends[2])
         if batch_size is None:
             return largest

@@ -31,16 +31,10 @@ from onehop.graph import reading
 __all__ = ["FileContent", "read"]
 
 _READERS: dict[str, Callable[[Path], FileContent]] = {
-    ".mtx": matrix_market.read,
-    ".mtx.gz": matrix_market.read,
+    **dict.fromkeys((".mtx", ".mtx.gz"), matrix_market.read),
     ".npz": npz.read,
     ".mat": mat.read,
-    ".txt": edge_list.read,
-    ".csv": edge_list.read,
-    ".tsv": edge_list.read,
-    ".txt.gz": edge_list.read,
-    ".csv.gz": edge_list.read,
-    ".tsv.gz": edge_list.read,
+    **dict.fromkeys((".txt", ".csv", ".tsv", ".txt.gz", ".csv.gz", ".tsv.gz"), edge_list.read),
 }
 
 

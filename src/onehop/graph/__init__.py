@@ -1,6 +1,7 @@
 """Graphs, their statistics and orders, and the cache that recognises them."""
 
-from onehop.graph.graph import Graph, Reordering, StoredGraph, by_number
+from onehop.graph.graph import Graph, StoredGraph, by_number
+from onehop.graph.orders import Reordering
 from onehop.graph.statistics import GraphStatistics
 
 __all__ = ["Graph", "GraphStatistics", "Reordering", "StoredGraph", "by_number"]

@@ -1,7 +1,6 @@
 """A one-dimensional .npy file that grows piece by piece, and gets its length when it is closed."""
 
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 
@@ -10,11 +9,7 @@ from onehop.storage import write_all, writing
 
 
 class ArrayFile:
-    """Writes numbers one after the other.
-
-    Args:
-        path: The file, made anew.
-        dtype: Of the numbers.
+    """Writes numbers one after the other to a file that is made anew.
 
     Attributes:
         count: So many have been written.
@@ -34,11 +29,7 @@ class ArrayFile:
             raise
 
     def put(self, values: np.ndarray) -> None:
-        """Appends [n] numbers, converted to the file's dtype.
-
-        Raises:
-            StorageError: The disk is full.
-        """
+        """Appends [n] numbers, converted to the file's dtype; raises a StorageError if the disk is full."""
         flat = np.ascontiguousarray(values, dtype=self._dtype)
         data = flat.view(np.uint8).data
         self._write(data)
@@ -46,11 +37,7 @@ class ArrayFile:
         self.count += len(flat)
 
     def finish(self) -> None:
-        """Writes the length into the header, and ends the last block of the checksums.
-
-        Raises:
-            StorageError: The disk is full.
-        """
+        """Writes the length into the header, and ends the checksums' last block; raises as :meth:`put`."""
         self.checksums.finish()
         self._file.seek(0)
         self._write(_header(self.count, self._dtype))
@@ -63,9 +50,7 @@ class ArrayFile:
     def __enter__(self) -> "ArrayFile":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Closes the file; its length is that of :meth:`finish`."""
         self._file.close()
 

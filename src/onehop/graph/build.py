@@ -40,13 +40,13 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
         wide = edge_index.size(1) > thresholds.now.wide_edges
         return PlacedCsr.made(edge_index, num_src, num_dst, wide)
     source, target = edge_index[0], edge_index[1]
-    return _build(target, source, num_dst, num_src)
+    return from_coo(target, source, num_dst, num_src)
 
 
 def on_host(there: PlacedCsr) -> Any:
     """The native graph with the edges of one on a device, which are copied."""
     source, target = there.edge_index().cpu()
-    return _build(target, source, there.rows, there.cols)
+    return from_coo(target, source, there.rows, there.cols)
 
 
 def with_loops(edge_index: Tensor, num_nodes: int, forwards: bool) -> Any:
@@ -55,7 +55,7 @@ def with_loops(edge_index: Tensor, num_nodes: int, forwards: bool) -> Any:
     nodes, _ = _checked_counts(num_nodes, num_nodes)
     edge_index = _in_memory("edge_index", edge_index)
     source, target = edge_index if forwards else edge_index.flip(0)
-    return _build(target, source, nodes, nodes, loops=nodes)
+    return from_coo(target, source, nodes, nodes, loops=nodes)
 
 
 def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
@@ -121,10 +121,11 @@ def from_scipy(matrix: Any) -> Any:
     else:
         coo = matrix.tocoo()
         row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
-    return _build(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)
+    return from_coo(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)
 
 
-def _build(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
+def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
+    """Builds a native graph of edges, of rows and columns [E] each, followed by ``loops`` self loops."""
     csr, wrong, edge = native.extension.csr_from_coo(
         row.data_ptr(),
         col.data_ptr(),

@@ -17,11 +17,7 @@ BLOCK_BYTES = 4 << 20
 
 
 class Checksums:
-    """Takes bytes one after the other.
-
-    Attributes:
-        blocks: Of each whole block, and after :meth:`finish` of the rest.
-    """
+    """Takes bytes one after the other; ``blocks`` has the sum of each whole block, and then of the rest."""
 
     def __init__(self) -> None:
         self.blocks: list[int] = []
@@ -44,11 +40,7 @@ class Checksums:
 
 
 def write(folder: Path, files: Mapping[str, Sequence[int]]) -> None:
-    """Keeps the checksums of files, by their names.
-
-    Raises:
-        StorageError: The disk is full.
-    """
+    """Keeps the checksums of files, by their names; raises a StorageError if the disk is full."""
     with writing("folder", folder):
         (folder / NAME).write_text(json.dumps(files))
 
@@ -56,8 +48,7 @@ def write(folder: Path, files: Mapping[str, Sequence[int]]) -> None:
 def verify(folder: Path) -> None:
     """Reads all files that have checksums, once.
 
-    Raises:
-        FileFormatError: A block has other contents than were written, or there are no checksums.
+    Raises a FileFormatError if a block has other contents than were written, or there are no checksums.
     """
     try:
         files = {str(name): list(sums) for name, sums in json.loads((folder / NAME).read_text()).items()}

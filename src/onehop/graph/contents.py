@@ -16,13 +16,7 @@ from onehop.graph.lending import read_address
 
 
 class State:
-    """The state of a tensor when a value was stored for it.
-
-    Args:
-        storage: Its storage.
-        tensor: The tensor.
-        counts_writes: Whether the version counter counts.
-    """
+    """The state of a tensor when a value was stored for it; ``counts_writes``: its version counter counts."""
 
     __slots__ = ("address", "contents", "sample", "storage", "version")
 

@@ -38,11 +38,8 @@ def by_number(edges: tuple[Tensor, Tensor, Tensor], formats: list[str]) -> Tenso
     """[2, E]: edges that DGL listed in any order, in the order of their numbers.
 
     To list them in the order of their numbers DGL makes COO, which a graph's formats may leave out. In any
-    order it lists them from a format that is there.
-
-    Args:
-        edges: Sources, destinations and numbers, [E] each. Numbers are [0] if they are consecutive.
-        formats: The formats that the graph has: from COO, edges come in the order of their numbers.
+    order it lists them from a format that is there; from COO, edges come in the order of their numbers. Takes
+    sources, destinations and numbers, [E] each; numbers are [0] if they are consecutive.
     """
     source, target, number = edges
     listed = torch.stack([source, target])

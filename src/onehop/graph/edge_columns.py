@@ -22,11 +22,9 @@ class EdgeColumns:
     """
 
     def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
-        """Keeps the columns.
+        """Keeps the columns of [2, E], int32 or int64, on the CPU; E is at least 1.
 
-        Args:
-            edge_index: [2, E], int32 or int64, on the CPU; E is at least 1.
-            flipped: Whether the second line has the rows, not the first.
+        If ``flipped``, the second line has the rows.
         """
         self._flipped = flipped
         # Kept as long as their addresses are.
@@ -37,7 +35,6 @@ class EdgeColumns:
         self._columns = columns
 
     def __len__(self) -> int:
-        """E, the number of edges."""
         return self._row.numel()
 
     @cached_property
@@ -57,9 +54,8 @@ class EdgeColumns:
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
         """The edges sorted by row, then by column; equal edges keep their order.
 
-        Args:
-            mirrored: Whether the same edges with rows and columns swapped follow the edges.
-            numbered: Whether :attr:`SortedEdges.numbers` is needed.
+        If ``mirrored``, the same edges with rows and columns swapped follow the edges.
+        :attr:`SortedEdges.numbers` needs ``numbered``.
         """
         made = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
         return SortedEdges(self, made)
@@ -75,14 +71,9 @@ class EdgeColumns:
     def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> bool:
         """Marks the columns of edges whose rows are marked in ``node_mask``.
 
-        Args:
-            node_mask: The marks.
-            reached: A mask of as many nodes, where the columns are marked.
-            edge_mask: [E], bool; where these edges are marked.
-
-        Returns:
-            Whether every row, and every one of these columns, has an entry in ``node_mask``; if not, the
-            marks have no meaning.
+        Columns are marked in ``reached``, a mask of as many nodes, and edges in ``edge_mask``, [E] of bool.
+        Returns whether every row, and every one of these columns, has an entry in ``node_mask``; if not, the
+        marks have no meaning.
         """
         return native.extension.mark_reached(
             self._columns,
@@ -94,26 +85,19 @@ class EdgeColumns:
         )
 
     def mark_inner(self, node_mask: Tensor, edge_mask: Tensor) -> bool:
-        """Marks the edges whose ends are both marked in ``node_mask``, and no others.
+        """Marks the edges, in ``edge_mask`` [E], whose ends are both marked in ``node_mask``, and no others.
 
-        Args:
-            node_mask: The marks.
-            edge_mask: [E], bool; where the edges are marked.
-
-        Returns:
-            Whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
+        Returns whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
         """
         return native.extension.mark_inner_edges(
             self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
         )
 
     def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor:
-        """The marked edges: [2, E'], of the edges' dtype.
+        """The edges that are marked in ``edge_mask``, [E] of bool: [2, E'], of the edges' dtype.
 
-        Args:
-            edge_mask: [E], bool.
-            mapping: [num_nodes or more], of the edges' dtype: the number to write for each node; None means
-                the node's own.
+        The mapping, [num_nodes or more], of the edges' dtype, has the number to write for each node; None
+        means its own.
         """
         out = self.empty(int(edge_mask.count_nonzero()))
         row, col = self.lines(out)
@@ -149,11 +133,7 @@ class SortedEdges:
         return bool(self._native.distinct < self._native.count)
 
     def edge_index(self, *, once: bool) -> Tensor:
-        """The edges: [2, E'], of their dtype.
-
-        Args:
-            once: Whether a repeated edge is there once.
-        """
+        """The edges: [2, E'], of their dtype; repeated edges are kept, unless ``once``."""
         out = self._edges.empty(self._native.distinct if once else self._native.count)
         row, col = self._edges.lines(out)
         self._native.write_ends(row.data_ptr(), col.data_ptr(), once, native.threads())

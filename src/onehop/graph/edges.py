@@ -1,10 +1,15 @@
 """Lists of edges: of a native graph, and with every edge in both directions."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from onehop.errors import ArgumentError
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 def edge_index_of(csr: Any) -> Tensor:
@@ -18,16 +23,20 @@ def edge_index_of(csr: Any) -> Tensor:
     return result
 
 
+def as_scipy(edge_index: Tensor, shape: tuple[int, int], weight: Tensor | None) -> "scipy.sparse.coo_array":
+    """The matrix of edges and their weights; see :meth:`onehop.Graph.to_scipy`."""
+    import scipy.sparse
+
+    source, target = edge_index.numpy()
+    count = len(source)
+    if weight is not None and weight.shape != (count,):
+        raise ArgumentError(f"weight: expected shape [{count}], got {list(weight.shape)}.")
+    values = np.ones(count, dtype=np.float32) if weight is None else weight.detach().numpy()
+    return scipy.sparse.coo_array((values, (target, source)), shape=shape)
+
+
 def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Every edge in both directions, each once, ordered by source, then by destination.
-
-    Args:
-        edge_index: [2, E], int64.
-        num_nodes: Number of nodes.
-
-    Returns:
-        [2, E'], int64.
-    """
+    """[2, E'], int64: every edge in both directions, each once, ordered by source, then by destination."""
     source, target = edge_index.numpy().astype(np.int64, copy=False)
     keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])
     return edges_of_keys(distinct(keys), num_nodes)

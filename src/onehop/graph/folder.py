@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import numpy as np
@@ -39,15 +38,7 @@ _ROWPTR_PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The rows of :class:`onehop.graph.stored.StoredGraph`, which is what users get.
-
-    Attributes:
-        folder: Its path.
-        num_src: Number of sources.
-        num_dst: Number of destinations.
-        num_edges: Number of edges.
-        identity: Identifies this stored graph.
-    """
+    """The rows of :class:`onehop.graph.stored.StoredGraph`, which users get and which has these fields."""
 
     folder: Path
     num_src: int
@@ -168,9 +159,16 @@ class StoredRows:
                     begin = end
 
     def __repr__(self) -> str:
-        """Nodes, edges and folder."""
         nodes = f"num_src={self.num_src}, num_dst={self.num_dst}"
         return f"StoredGraph({nodes}, num_edges={self.num_edges}, folder={str(self.folder)!r})"
+
+
+def blocks_of(rowptr: Tensor, col: Tensor, step: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """As :meth:`StoredRows.blocks`, of ``step`` rows of arrays in memory."""
+    rows, degrees = len(rowptr) - 1, rowptr.diff()
+    for begin in range(0, rows, step):
+        end = min(begin + step, rows)
+        yield begin, degrees[begin:end], col[int(rowptr[begin]) : int(rowptr[end])]
 
 
 def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
@@ -215,10 +213,7 @@ def appearing(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class Rows:
-    """The files of a stored graph in the making.
-
-    Args:
-        folder: It is there, and has none of them.
+    """The files of a stored graph in the making, in a folder that is there and has none of them.
 
     Attributes:
         pointers: ``rowptr``: to be given one entry more than there are rows.
@@ -233,15 +228,9 @@ class Rows:
             self._files = stack.pop_all()
 
     def finish(self, num_src: int, num_dst: int, more: Mapping[str, ArrayFile] | None = None) -> None:
-        """Writes the lengths, the checksums and the metadata.
+        """Writes the lengths, checksums and metadata; ``more`` are other finished files in the folder.
 
-        Args:
-            num_src: Number of sources.
-            num_dst: Number of destinations.
-            more: Other files in the folder, finished, by their names; None means none.
-
-        Raises:
-            StorageError: The disk is full.
+        Raises a StorageError if the disk is full.
         """
         self.pointers.finish()
         self.sources.finish()
@@ -255,10 +244,7 @@ class Rows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Closes the files."""
+    def __exit__(self, *_: object) -> None:
         self._files.close()
 
 

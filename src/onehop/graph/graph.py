@@ -6,8 +6,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Hashable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, reading
 from onehop.graph.held import bytes_held
 from onehop.graph.index import IndexRows, from_index
-from onehop.graph.orders import Orders, node_orders
+from onehop.graph.orders import Orders, Reordering, renumbered
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
@@ -44,25 +44,6 @@ class Graph:
     :meth:`load`.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_csr",
-        "_inverse_in_degrees",
-        "_statistics",
-        "_transpose",
-        "derived",
-        "index",
-        "lock",
-        "made_on",
-        "num_dst",
-        "num_edges",
-        "num_src",
-        "number",
-        "ordered",
-        "orders",
-        "prepared",
-    )
-
     def __init__(self, csr: Any) -> None:
         """A graph of a native one; of one on a device or an index, the native one is made on first use."""
         # Plain numbers, which torch.compile can look at.
@@ -76,7 +57,6 @@ class Graph:
         """The index that the graph was made from; None if from edges."""
         self._csr: Any = None if isinstance(csr, PlacedCsr | IndexRows) else csr
         self._transpose: Any = None
-        self._statistics: GraphStatistics | None = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
         self.lock = threading.RLock()
         # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
@@ -207,23 +187,20 @@ class Graph:
     @property
     def rowptr(self) -> Tensor:
         """Return [num_dst + 1], int64: bounds of each destination's edges. Must not be written to."""
-        rowptr: Tensor = self.csr.rowptr
-        return rowptr
+        return self.csr.rowptr
 
     @property
     def col(self) -> Tensor:
         """Return [E], int32: the source of every edge, destination by destination. Must not be written to."""
-        col: Tensor = self.csr.col
-        return col
+        return self.csr.col
 
     @property
     def perm(self) -> Tensor | None:
         """Return [E], int32 or int64: the caller's number of every edge; None if the orders agree."""
-        perm: Tensor | None = self.csr.perm
-        return perm
+        return self.csr.perm
 
     @property
-    def csr(self) -> Any:
+    def csr(self) -> "native.extension.Csr":
         """The native graph, for kernels. Made on first use where the graph is of an index or on a device."""
         if self._csr is None:
             with self.lock:
@@ -232,7 +209,8 @@ class Graph:
                 elif self._csr is None:
                     assert self.made_on is not None
                     self._csr = build.on_host(self.on(self.made_on))
-        return self._csr
+        csr: native.extension.Csr = self._csr
+        return csr
 
     @property
     def transposed_csr(self) -> Any:
@@ -240,9 +218,8 @@ class Graph:
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
-                    self._transpose = self.csr.transpose(
-                        self.num_edges > thresholds.now.wide_edges, native.threads()
-                    )
+                    wide = self.num_edges > thresholds.now.wide_edges
+                    self._transpose = self.csr.transpose(wide, native.threads())
         return self._transpose
 
     def on(self, device: torch.device, transposed: bool = False) -> PlacedCsr:
@@ -300,14 +277,12 @@ class Graph:
             self._inverse_in_degrees[dtype] = self.in_degrees.clamp_(min=1).to(dtype).reciprocal_()
         return self._inverse_in_degrees[dtype]
 
-    @property
+    @cached_property
     def statistics(self) -> GraphStatistics:
         """Degrees and other statistics, computed on first use."""
-        if self._statistics is None:
-            self._statistics = GraphStatistics.of(self.csr)
-        return self._statistics
+        return GraphStatistics.of(self.csr)
 
-    def reorder(self, method: str = "community") -> "Reordering":
+    def reorder(self, method: str = "community") -> "Reordering[Graph]":
         """The graph with new node numbers, close for neighbours.
 
         Every later operation on the renumbered graph gains, in every library; but features, labels and masks
@@ -322,13 +297,8 @@ class Graph:
             ConfigurationError: "metis" without pymetis.
         """
         begin = time.perf_counter()
-        orders = node_orders(self.csr, method)
-        # If the sides are equal there is one numbering: a node is both.
-        dst_order = orders.dst.long()
-        src_order = dst_order if self.num_src == self.num_dst else orders.src.long()
-        source, target = self.edge_index()
-        renumbered = torch.stack([_inverse(src_order)[source], _inverse(dst_order)[target]])
-        again = Graph.from_edge_index(renumbered, size=(self.num_src, self.num_dst))
+        edge_index, dst_order, src_order = renumbered(self.csr, method)
+        again = Graph.from_edge_index(edge_index, size=(self.num_src, self.num_dst))
         return Reordering(method, again, dst_order, src_order, time.perf_counter() - begin)
 
     def edge_index(self) -> Tensor:
@@ -337,15 +307,9 @@ class Graph:
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
         """Stores the graph in a new folder, its edges in the order of ``perm``; see :func:`.stored.write`."""
-        degrees = self.in_degrees
-
-        def blocks() -> Iterator[tuple[Tensor, Tensor]]:
-            step = max(folders.PIECE * max(self.num_dst, 1) // max(self.num_edges, 1), 1)
-            for begin in range(0, self.num_dst, step):
-                end = min(begin + step, self.num_dst)
-                yield degrees[begin:end], self.col[int(self.rowptr[begin]) : int(self.rowptr[end])]
-
-        folders.write(folder, self.num_src, blocks())
+        step = max(folders.PIECE * max(self.num_dst, 1) // max(self.num_edges, 1), 1)
+        blocks = folders.blocks_of(self.rowptr, self.col, step)
+        folders.write(folder, self.num_src, ((degrees, col) for _, degrees, col in blocks))
         return StoredGraph.open(folder)
 
     @staticmethod
@@ -362,13 +326,7 @@ class Graph:
         Raises:
             ArgumentError: ``weight`` does not have one entry an edge.
         """
-        import scipy.sparse
-
-        source, target = self.edge_index().numpy()
-        if weight is not None and weight.shape != (self.num_edges,):
-            raise ArgumentError(f"weight: expected shape [{self.num_edges}], got {list(weight.shape)}.")
-        values = np.ones(self.num_edges, dtype=np.float32) if weight is None else weight.detach().numpy()
-        return scipy.sparse.coo_array((values, (target, source)), shape=(self.num_dst, self.num_src))
+        return edges.as_scipy(self.edge_index(), (self.num_dst, self.num_src), weight)
 
     @property
     def nbytes(self) -> int:
@@ -386,7 +344,6 @@ class Graph:
         return found
 
     def __repr__(self) -> str:
-        """Nodes and edges."""
         nodes = f"num_nodes={self.num_dst}"
         if self.num_src != self.num_dst:
             nodes = f"num_src={self.num_src}, num_dst={self.num_dst}"
@@ -394,36 +351,7 @@ class Graph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the graph as its list of edges."""
-        return (_from_pickle, (self.edge_index(), (self.num_src, self.num_dst)))
-
-
-@dataclass(frozen=True, slots=True)
-class Reordering:
-    """A graph whose nodes are renumbered, and the maps for its data.
-
-    Attributes:
-        method: The method of the order, see :func:`onehop.graph.orders.node_orders`.
-        graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
-        dst_order: [num_dst], int64: the old number of every new destination.
-        src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
-        seconds: Time to compute it.
-    """
-
-    method: str
-    graph: Graph
-    dst_order: Tensor
-    src_order: Tensor
-    seconds: float
-
-    def apply(self, x: Tensor) -> Tensor:
-        """Rows of sources, [num_src, ...], in the new order."""
-        _check_rows("x", x, len(self.src_order))
-        return x.index_select(0, self.src_order)
-
-    def undo(self, out: Tensor) -> Tensor:
-        """Rows of destinations, [num_dst, ...], in the old order."""
-        _check_rows("out", out, len(self.dst_order))
-        return torch.empty_like(out).index_copy(0, self.dst_order, out)
+        return (Graph.from_edge_index, (self.edge_index(), None, (self.num_src, self.num_dst)))
 
 
 class StoredGraph(folders.StoredRows):
@@ -465,20 +393,5 @@ def by_number(number: int) -> Graph:
     return graph
 
 
-def _from_pickle(edge_index: Tensor, size: tuple[int, int]) -> Graph:
-    return Graph.from_edge_index(edge_index, size=size)
-
-
 def _key(device: torch.device, transposed: bool) -> Hashable:
     return "rows", transposed, device
-
-
-def _inverse(order: Tensor) -> Tensor:
-    inverse = torch.empty_like(order)
-    inverse[order] = torch.arange(len(order), device="cpu")
-    return inverse
-
-
-def _check_rows(name: str, tensor: Tensor, count: int) -> None:
-    if tensor.dim() == 0 or tensor.size(0) != count:
-        raise ArgumentError(f"{name}: expected {count} rows, got shape {list(tensor.shape)}.")

@@ -41,11 +41,7 @@ def handle_of(graph: Graph) -> Tensor:
 
 
 def held(handle: Tensor) -> Graph:
-    """The graph of a handle.
-
-    Raises:
-        ArgumentError: The handle is a copy, and the graph was freed.
-    """
+    """The graph of a handle; raises an ArgumentError if the handle is a copy, and the graph was freed."""
     return by_number(int(handle))
 
 

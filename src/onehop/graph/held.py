@@ -16,12 +16,6 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
     so many bytes on its ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
     count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
     numbers and weak references.
-
-    Args:
-        value: Any object.
-
-    Returns:
-        The bytes by device.
     """
     found: dict[torch.device, int] = {}
     seen: set[int] = set()

@@ -16,13 +16,9 @@ from onehop.graph import build
 
 
 class IndexRows:
-    """The checked copy of an index, of which the native graph is made on first use.
+    """The checked copy of an index, [E] of int32, of which the native graph is made on first use.
 
-    Attributes:
-        numbers: [E], int32: the copy.
-        rows: The number of rows that the index names.
-        cols: E.
-        edges: E.
+    There are as many rows as the index names; ``cols`` and ``edges`` are E.
     """
 
     __slots__ = ("cols", "edges", "numbers", "rows")

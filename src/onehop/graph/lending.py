@@ -36,8 +36,7 @@ def read_address(tensor: Tensor) -> int:
 def lend(kept: Tensor) -> Tensor:
     """A copy of ``kept`` that the caller may modify.
 
-    Args:
-        kept: A tensor that only its cache holds, that owns its memory and needs no gradient.
+    Only the cache holds ``kept``, which owns its memory and needs no gradient.
     """
     if not (kept.is_cpu or kept.is_cuda):
         # Other devices may not support sharing: a real copy, whose version shows if it is untouched.

@@ -15,15 +15,7 @@ def installed() -> bool:
 
 
 def require(asked: str, instead: str) -> None:
-    """Raises with advice on what to install if pymetis is missing.
-
-    Args:
-        asked: The argument that needs it, as the user wrote it.
-        instead: The alternative without it.
-
-    Raises:
-        ConfigurationError: pymetis is not installed.
-    """
+    """Raises a ConfigurationError if pymetis is missing: says what to install, or to take instead."""
     if not installed():
         raise ConfigurationError(
             f"{asked}: pymetis is not installed. Install it with: pip install 'onehop[partition]', or take "
@@ -32,16 +24,9 @@ def require(asked: str, instead: str) -> None:
 
 
 def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None) -> Tensor:
-    """Divides the nodes of a symmetric graph without loops into parts of like work and few cut edges.
+    """[N], int64: divides nodes of a symmetric graph without loops into parts of like work and few cut edges.
 
-    Args:
-        rowptr: [N + 1], integers.
-        col: [E], integers.
-        parts: Number of parts.
-        work: [N], integers: work of each node; None means 1.
-
-    Returns:
-        [N], int64, from 0 to ``parts`` - 1.
+    Takes rowptr [N + 1] and col [E], integers, and the work of each node, [N] of integers; None means 1.
     """
     import pymetis
 

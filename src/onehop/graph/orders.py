@@ -6,17 +6,20 @@ computed once for each graph.
 
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from onehop import native, thresholds
+from onehop import native
 from onehop.errors import ArgumentError
-from onehop.graph import edges, metis
+from onehop.graph import build, edges, metis
 from onehop.processor import caches
 
+# The class of graphs, which is made of what is here.
+G = TypeVar("G")
 # Size of a part of the METIS order: its rows of this many bytes fit the L2 cache.
 _METIS_ROW_BYTES = 256
 _METIS_CACHE = 1 << 20
@@ -36,6 +39,57 @@ class Orders(NamedTuple):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class Reordering(Generic[G]):
+    """A graph whose nodes are renumbered, and the maps for its data.
+
+    Attributes:
+        method: The method of the order, see :func:`node_orders`.
+        graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
+        dst_order: [num_dst], int64: the old number of every new destination.
+        src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
+        seconds: Time to compute it.
+    """
+
+    method: str
+    graph: G
+    dst_order: Tensor
+    src_order: Tensor
+    seconds: float
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Rows of sources, [num_src, ...], in the new order."""
+        _check_rows("x", x, len(self.src_order))
+        return x.index_select(0, self.src_order)
+
+    def undo(self, out: Tensor) -> Tensor:
+        """Rows of destinations, [num_dst, ...], in the old order."""
+        _check_rows("out", out, len(self.dst_order))
+        return torch.empty_like(out).index_copy(0, self.dst_order, out)
+
+
+def renumbered(csr: Any, method: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The edges of a native graph with new numbers, [2, E], and the orders of a :class:`Reordering`."""
+    orders = node_orders(csr, method)
+    # If the sides are equal there is one numbering: a node is both.
+    dst_order = orders.dst.long()
+    src_order = dst_order if csr.cols == csr.rows else orders.src.long()
+    source, target = edges.edge_index_of(csr)
+    edge_index = torch.stack([_inverse(src_order)[source], _inverse(dst_order)[target]])
+    return edge_index, dst_order, src_order
+
+
+def _inverse(order: Tensor) -> Tensor:
+    inverse = torch.empty_like(order)
+    inverse[order] = torch.arange(len(order), device="cpu")
+    return inverse
+
+
+def _check_rows(name: str, tensor: Tensor, count: int) -> None:
+    if tensor.dim() == 0 or tensor.size(0) != count:
+        raise ArgumentError(f"{name}: expected {count} rows, got shape {list(tensor.shape)}.")
+
+
 def node_orders(csr: Any, method: str) -> Orders:
     """The destinations and the sources of a native graph, in the order of a method.
 
@@ -48,10 +102,6 @@ def node_orders(csr: Any, method: str) -> Orders:
 
     A graph with as many destinations as sources has the same order for both, except for "degree". Otherwise
     sources and destinations are ordered together, as the nodes of one graph.
-
-    Args:
-        csr: As :attr:`onehop.Graph.csr`; rows are destinations.
-        method: A name in the table.
 
     Raises:
         ArgumentError: The method is unknown.
@@ -94,20 +144,7 @@ def _undirected(csr: Any) -> Any:
     nodes = csr.rows
     if not square:
         source, nodes = source + csr.rows, csr.rows + csr.cols
-    row, col = torch.cat([target, source]), torch.cat([source, target])
-    both, _, _ = native.extension.csr_from_coo(
-        row.data_ptr(),
-        col.data_ptr(),
-        1,
-        1,
-        len(row),
-        True,
-        nodes,
-        nodes,
-        len(row) > thresholds.now.wide_edges,
-        native.threads(),
-    )
-    return both
+    return build.from_coo(torch.cat([target, source]), torch.cat([source, target]), nodes, nodes)
 
 
 def _rcm(csr: Any) -> Tensor:

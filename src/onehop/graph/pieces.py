@@ -5,7 +5,6 @@ import mmap
 import os
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 import numpy as np
@@ -73,10 +72,7 @@ class PieceReader:
     def __enter__(self) -> "PieceReader":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Closes the file."""
+    def __exit__(self, *_: object) -> None:
         self._file.close()
 
 

@@ -1,8 +1,7 @@
 """Compressed rows on a device, made there: nothing waits for the device, and nothing is copied to the host.
 
-The arrays are those of the native builder (``csrc/runtime/csr_build.cpp``), bit for bit, but for one
-thing: whether
-the edges came in the order of their rows is not asked, so there is always a permutation.
+The arrays are those of the native builder (``csrc/runtime/csr_build.cpp``), bit for bit, with one difference:
+there is always a permutation, because nothing tests whether the edges came in the order of their rows.
 """
 
 from dataclasses import dataclass
@@ -30,8 +29,7 @@ class PlacedCsr:
         edges: Number of edges.
         rowptr: [rows + 1], int64: bounds of each row's edges.
         col: [E], int32: the column of every edge, row by row.
-        perm: [E], int32 or int64: the caller's number of every edge; None where the orders are known to
-        agree.
+        perm: [E], int32 or int64: the caller's number of every edge; None if the orders are known to agree.
         streams: Who has met the arrays.
         own: Whether the arrays belong to this object, and not to a graph on the host.
     """
@@ -54,13 +52,9 @@ class PlacedCsr:
 
     @classmethod
     def made(cls, edge_index: Tensor, num_src: int, num_dst: int, wide: bool) -> "PlacedCsr":
-        """The graph of a list of edges, on its device.
+        """The graph of a list of edges, [2, E] of int32 or int64, all in range, on its device.
 
-        Args:
-            edge_index: [2, E], int32 or int64: sources above destinations, all in range.
-            num_src: Number of sources.
-            num_dst: Number of destinations.
-            wide: Whether the caller's numbers of edges have 64 bits.
+        If ``wide``, the caller's numbers of edges have 64 bits.
         """
         source, target = edge_index[0], edge_index[1]
         rowptr, order = _sorted(target.int(), num_dst)

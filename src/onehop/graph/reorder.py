@@ -12,10 +12,7 @@ from onehop.graph.orders import node_orders
 def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
     """Return [rows], int32: the row that comes first, second, ...; computed once, then cached.
 
-    Args:
-        graph: The graph.
-        method: As in :meth:`onehop.Graph.reorder`.
-        transposed: Whether rows are sources.
+    The method is one of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
     """
     with graph.lock:
         # The order is the costly part, and serves both directions.
@@ -28,10 +25,7 @@ def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
 def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
     """The native graph, or its transpose, with rows in the order of a method; computed once, then cached.
 
-    Args:
-        graph: The graph.
-        method: "none", or as in :meth:`onehop.Graph.reorder`.
-        transposed: Whether rows are sources.
+    The method is "none", or one of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
     """
     csr = graph.transposed_csr if transposed else graph.csr
     if method == "none":

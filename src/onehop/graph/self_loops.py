@@ -41,10 +41,8 @@ def with_self_loops(graph: Graph) -> Graph:
 def one_loop_each(edge_index: Tensor, num_nodes: int, forwards: bool = True) -> Graph:
     """A graph of the edges that are no self loops, followed by a self loop for every node, in PyG's order.
 
-    Args:
-        edge_index: [2, E], int32 or int64.
-        num_nodes: N. The loops have the last N numbers.
-        forwards: Whether row 0 holds the sources, or the destinations.
+    The edges are [2, E], int32 or int64; row 0 holds the sources, unless not ``forwards``. The loops have the
+    last N numbers.
 
     Raises:
         ArgumentError: Wrong shape, dtype or device.

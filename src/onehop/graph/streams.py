@@ -1,10 +1,8 @@
 """Streams of a device: tensors that are kept are made on one, and may be read on others.
 
 An allocator gives memory that is let go to the next tensor of the stream that it was made on. Work that
-another
-stream has been given and has not done yet would then read the next tensor's numbers; so each stream that
-reads
-is noted with the allocator, once. Nothing here waits on the host.
+another stream has been given and has not done yet would then read the next tensor's numbers; so each stream
+that reads is noted with the allocator, once. Nothing here waits on the host.
 """
 
 from collections.abc import Sequence
@@ -19,11 +17,7 @@ RUNTIMES: dict[str, Any] = {"cuda": torch.cuda}
 
 
 class Streams:
-    """The streams that have met some tensors, which were just made on the current one.
-
-    Args:
-        tensors: The tensors, on one device.
-    """
+    """The streams that have met some tensors on one device, which were just made on the current one."""
 
     __slots__ = ("_made", "_met", "_runtime", "_tensors")
 
@@ -42,8 +36,7 @@ class Streams:
         """Lets the current stream read the tensors: it waits, on the device, until they are made.
 
         A stream that is being captured is left alone: torch waits for all streams before a capture, and
-        whoever
-        replays it has to keep what it reads.
+        whoever replays it has to keep what it reads.
         """
         if self._runtime is None:
             return
@@ -59,12 +52,7 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """A tensor that is kept with a graph.
-
-    Attributes:
-        tensor: The tensor. It is read through :meth:`read`, and must not be written to.
-        streams: Who has met it.
-    """
+    """A tensor that is kept with a graph: it is read through :meth:`read`, and must not be written to."""
 
     tensor: Tensor
     streams: Streams

@@ -66,13 +66,8 @@ class Batch:
 class Engine:
     """Draws batches from a graph of one or several types of nodes and edges; from any thread.
 
-    Args:
-        num_nodes: Of each type.
-        relations: The edges, one relation a type of edges. Their tensors must not be written to.
-        choices: How neighbours are drawn.
-
-    Raises:
-        ArgumentError: The relations contradict ``num_nodes`` or themselves.
+    There is one relation for each type of edges; their tensors must not be written to. Raises an
+    ArgumentError if the relations contradict ``num_nodes``, one for each type, or themselves.
     """
 
     def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation], choices: Choices) -> None:
@@ -103,7 +98,6 @@ class Engine:
         self._idle: list[native.extension.Drawing] = []
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles what it was made from."""
         return (Engine, (self.num_nodes, self.relations, self.choices))
 
     def draw(

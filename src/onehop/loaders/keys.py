@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from onehop import native
+from onehop.graph.contents import fingerprint
 
 
 class Course:
     """The epochs of the loaders that draw from one sampler, known in all of their workers.
 
-    Attributes:
-        base: The seed of the epoch under way in this process; None where no loader has begun one.
+    ``base`` is the seed of the epoch under way in this process, None where no loader has begun one.
     """
 
     def __init__(self) -> None:
@@ -32,11 +32,7 @@ class Course:
         self._around: int | None = None
 
     def begin(self, shared: bool) -> None:
-        """Notes that an epoch begins.
-
-        Args:
-            shared: Whether workers are to see it.
-        """
+        """Notes that an epoch begins; if ``shared``, workers see it."""
         if shared:
             self._epochs.share_memory_()
         self._epochs += 1
@@ -57,32 +53,20 @@ class Course:
         return mixed(base, epoch, contents, times)
 
     def enter(self, key: int | None) -> int | None:
-        """Lets all keys depend on one that stands around them, in place of the epoch; None: no longer.
-
-        Returns:
-            The one before.
-        """
+        """Makes all keys depend on this one, and not on the epoch; None ends that. Returns the one before."""
         before, self._around = self._around, key
         return before
 
 
 @contextlib.contextmanager
 def drawing_edges(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> Iterator[None]:
-    """Lets all that is drawn for some edges depend on these edges, and not on the set of their ends.
+    """Makes all that is drawn for some edges depend on their ends, and not on the set of these.
 
     Inside the block torch's generator, which draws negative edges, depends on the sampler's seed or the
-    epoch, and on the contents; afterwards it is as before. Where there is neither, it is left alone.
-
-    Args:
-        contents: The ends of the edges.
-        seed: As for :func:`batch_key`.
-        course: Likewise.
+    epoch, as in :func:`batch_key`, and on the contents; afterwards it is as before. Where there is neither,
+    it is left alone.
     """
-    fingerprint = fingerprint_of(contents)
-    if seed is not None:
-        key: int | None = mixed(seed, fingerprint)
-    else:
-        key = None if course is None else course.key(fingerprint)
+    key = _key(contents, seed, course)
     if key is None:
         yield
         return
@@ -98,31 +82,26 @@ def drawing_edges(contents: Sequence[Tensor], seed: int | None, course: Course |
 
 
 def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int:
-    """The key of a batch.
+    """The key of a batch, of its seeds and what else it depends on.
 
-    Args:
-        contents: The seeds of the batch, and what else it depends on.
-        seed: The sampler's; then the key depends on it and the contents alone. None: on the epoch, or where
-            there is none, on a number from torch's generator.
-        course: The epochs; None where no loader says when they begin.
+    With the sampler's seed, the key depends on it and the contents alone. With None it depends on the epoch,
+    or, where no loader says when epochs begin, on a number from torch's generator.
     """
-    fingerprint = fingerprint_of(contents)
-    if seed is not None:
-        return mixed(seed, fingerprint)
-    key = None if course is None else course.key(fingerprint)
+    key = _key(contents, seed, course)
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_()) if key is None else key
+
+
+def _key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int | None:
+    found = fingerprint_of(contents)
+    if seed is not None:
+        return mixed(seed, found)
+    return None if course is None else course.key(found)
 
 
 def fingerprint_of(contents: Sequence[Tensor]) -> int:
     """A number of 64 bits that depends on the contents of tensors."""
-    words = []
-    for tensor in contents:
-        plain = tensor.to(device="cpu", dtype=torch.int64).contiguous()
-        words += [
-            plain.numel(),
-            native.extension.fingerprint(native.address(plain), plain.nbytes, native.threads()),
-        ]
-    return mixed(*words)
+    plain = [each.to(device="cpu", dtype=torch.int64).contiguous() for each in contents]
+    return mixed(*(word for each in plain for word in (each.numel(), fingerprint(each))))
 
 
 def mixed(*words: int) -> int:

@@ -5,7 +5,7 @@ limit on neighbours that torch-sparse has.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -37,30 +37,10 @@ class _Budget(NamedTuple):
         return _Budget(found, sums.index_add_(0, place, torch.cat([self.scores, scores])))
 
 
-@dataclass(frozen=True, slots=True)
-class LayerwiseBatch:
-    """A mini-batch.
-
-    Attributes:
-        nodes: For each type, [n], int64: its nodes, the seeds first.
-        edge_index: For each relation, [2, E], int64: edges between these nodes, sorted by destination.
-        edges: For each relation, [E], int64: their numbers in the relation.
-    """
-
-    nodes: list[Tensor]
-    edge_index: list[Tensor]
-    edges: list[Tensor]
-
-
 class LayerwiseEngine:
     """Draws as many nodes of each type in each layer as asked for, those with many edges to the batch first.
 
-    Args:
-        num_nodes: Of each type.
-        relations: The edges; their fan-outs are ignored.
-
-    Raises:
-        ArgumentError: The relations contradict ``num_nodes`` or themselves.
+    As :class:`Engine`, but fan-outs are ignored.
     """
 
     def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation]) -> None:
@@ -68,22 +48,12 @@ class LayerwiseEngine:
         self._engine = Engine(num_nodes, self._relations, Choices(hops=1))
 
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        """Pickles what it was made from."""
         return (LayerwiseEngine, (self._engine.num_nodes, self._relations))
 
-    def draw(
-        self, seeds: Sequence[Tensor | None], num_samples: Sequence[Sequence[int]], key: int
-    ) -> LayerwiseBatch:
-        """Draws a batch.
+    def draw(self, seeds: Sequence[Tensor | None], num_samples: Sequence[Sequence[int]], key: int) -> Batch:
+        """Draws a batch, as :meth:`Engine.draw`; ``num_samples`` are what each layer adds, for each type.
 
-        Args:
-            seeds: For each type, [n], integers; None means no seeds.
-            num_samples: For each type, the number of nodes that each layer adds.
-            key: What all random numbers depend on, 64 bits.
-
-        Raises:
-            IndexRangeError: A seed, or a source in the relations, is no node.
-            ArgumentError: Seeds of another shape or dtype, or rows that are damaged.
+        The batch has all edges between its nodes that were looked at, and no numbers of hops.
         """
         nothing = torch.empty(0, dtype=torch.int64, device="cpu")
         nodes = [nothing if each is None else each.to(device="cpu", dtype=torch.int64) for each in seeds]
@@ -112,16 +82,16 @@ class LayerwiseEngine:
             is_new = torch.isin(neighbours, nodes[relation.src], invert=True)
             budgets[relation.src] = budgets[relation.src].with_more(neighbours[is_new], scores[is_new])
 
-    def _between(self, nodes: list[Tensor], key: int) -> LayerwiseBatch:
+    def _between(self, nodes: list[Tensor], key: int) -> Batch:
         """The batch of these nodes."""
-        batch: Batch = self._engine.draw(nodes, key)
+        batch = self._engine.draw(nodes, key)
         edge_index, edges = [], []
         for relation, ends, numbers in zip(self._relations, batch.edge_index, batch.edges, strict=True):
             # Seeds come first, so neighbours that are among the nodes have their numbers.
             inside = ends[0] < nodes[relation.src].numel()
             edge_index.append(ends[:, inside])
             edges.append(numbers[inside])
-        return LayerwiseBatch(nodes, edge_index, edges)
+        return Batch(nodes, None, edge_index, edges, nodes_per_hop=[], edges_per_hop=None, graphs=None)
 
 
 def _drawn(scores: Tensor, count: int, key: int) -> Tensor:

@@ -82,18 +82,10 @@ class HeldRows:
         self._name = name
 
     def __len__(self) -> int:
-        """The number of rows."""
         return self._matrix.size(0)
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Return [n, ...]: the rows of these numbers.
-
-        Args:
-            numbers: [n], int64.
-
-        Raises:
-            IndexRangeError: There is no row of one of the numbers.
-        """
+        """Return [n, ...]: the rows of these numbers, [n], int64, or raises an IndexRangeError."""
         if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexRangeError(
                 f"{self._name}: expected rows 0 to {len(self) - 1}, was asked for {int(numbers.min())} to "
@@ -108,16 +100,9 @@ class HeldRows:
 
 
 def rows_of(name: str, given: object, expected: int, what: str) -> Rows:
-    """The rows that an argument refers to.
+    """The rows that an argument refers to: as :class:`HeldRows` takes it, or :class:`Rows`.
 
-    Args:
-        name: Of the argument.
-        given: As :class:`HeldRows` takes it, or :class:`Rows`.
-        expected: How many there must be.
-        what: What each belongs to.
-
-    Raises:
-        ArgumentError: It is none of them, or has another number of rows.
+    Raises an ArgumentError if it is none of them, or does not have the expected number of rows.
     """
     rows: Rows = given if isinstance(given, Rows) else HeldRows(name, given)  # type: ignore[arg-type]
     if len(rows) != expected:
@@ -269,7 +254,6 @@ class Loader:
         self._order: Any = DataLoader(numbers, **options).batch_sampler if len(numbers) else ()
 
     def __len__(self) -> int:
-        """The number of batches."""
         return len(self._order)
 
     def __iter__(self) -> Iterator[Data]:

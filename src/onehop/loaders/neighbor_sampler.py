@@ -51,8 +51,7 @@ class Arrays:
 def arrays_of(name: str, graph: Graph | StoredGraph) -> Arrays:
     """The arrays of a graph; those of a stored one are mapped and stay on disk.
 
-    Raises:
-        ArgumentError: Not a graph.
+    Raises an ArgumentError if it is not a graph.
     """
     if isinstance(graph, Graph):
         return Arrays(graph.rowptr, graph.col, graph.perm)
@@ -82,9 +81,8 @@ with needed("onehop.NeighborSampler", "pyg"):
     )
     from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-    from onehop.loaders.outputs import heterogeneous, homogeneous, wants_graphs
+    from onehop.loaders.outputs import EdgeType, heterogeneous, homogeneous, wants_graphs
 
-EdgeType = tuple[str, str, str]
 # Of a graph with one type of nodes and edges.
 _NODE, _EDGE = "", ("", "", "")
 _SUBGRAPHS, _STRATEGIES = ("directional", "bidirectional", "induced"), ("uniform", "last")
@@ -313,7 +311,6 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         }
 
     def __repr__(self) -> str:
-        """The types, and numbers of nodes."""
         return f"NeighborSampler(num_nodes={self.num_nodes}, hops={self._engine.choices.hops})"
 
 

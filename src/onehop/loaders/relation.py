@@ -38,11 +38,7 @@ class Relation:
 
 
 def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
-    """The numbers of neighbours of the hops.
-
-    Raises:
-        ArgumentError: Not a list of integers from -1 on.
-    """
+    """The numbers of neighbours of the hops; raises an ArgumentError unless they are integers from -1 on."""
     if not isinstance(fan_out, list | tuple) or not all(
         isinstance(count, int) and not isinstance(count, bool) and count >= -1 for count in fan_out
     ):
@@ -54,11 +50,7 @@ def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
 
 
 def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:
-    """[E], float64: the weights of edges.
-
-    Raises:
-        ArgumentError: Not one number an edge, or one that is negative or not finite.
-    """
+    """[E], float64: the weights of edges; raises an ArgumentError unless they are finite and not negative."""
     if weight.dim() != 1 or weight.numel() != edges or weight.is_complex():
         raise ArgumentError(f"{name}: expected [{edges}] numbers, one an edge, got {_describe(weight)}.")
     weight = weight.detach().to(device="cpu", dtype=torch.float64).contiguous()
@@ -71,11 +63,7 @@ def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:
 
 
 def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
-    """[count], int64: times of nodes or edges.
-
-    Raises:
-        ArgumentError: Not one integer each.
-    """
+    """[count], int64: times of nodes or edges; raises an ArgumentError unless there is one integer each."""
     if time.dim() != 1 or time.numel() != count or time.dtype.is_floating_point or time.is_complex():
         raise ArgumentError(
             f"{name}: expected [{count}] integers, one {what}, got {_describe(time)}; scale fractions of "
@@ -89,8 +77,7 @@ def native_relation(
 ) -> native.extension.SampledRelation:
     """The relation for native code, which reads the tensors as long as they live.
 
-    Raises:
-        ArgumentError: A tensor has another dtype, or fewer entries, than native code will read.
+    Raises an ArgumentError if a tensor has another dtype, or fewer entries, than native code will read.
     """
     _check(relation, num_src)
     found = native.extension.SampledRelation()
@@ -111,29 +98,16 @@ def native_relation(
 
 
 def running_sums(relation: Relation) -> Tensor | None:
-    """[E], float64: sums of the weights from the first edge of each row on; None without weights.
-
-    Raises:
-        ArgumentError: The rows are damaged.
-    """
+    """[E], float64: sums of the weights from the first edge of each row on; None without weights."""
     if relation.weight is None:
         return None
     return sums_along_rows(relation.rowptr, relation.weight, relation.name)
 
 
 def sums_along_rows(rowptr: Tensor, weight: Tensor, name: str) -> Tensor:
-    """Sums numbers from the first edge of each row on.
+    """[E], float64: sums of weights, [E] of float64, from the first edge of each row on; rowptr is int64.
 
-    Args:
-        rowptr: [N + 1], int64.
-        weight: [E], float64.
-        name: What an error names.
-
-    Returns:
-        [E], float64.
-
-    Raises:
-        ArgumentError: The rows are damaged.
+    Raises an ArgumentError that begins with ``name`` if the rows are damaged.
     """
     edges = weight.numel()
     if int(rowptr[0]) != 0 or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):

@@ -13,12 +13,9 @@ Seeds = Mapping[Any, Tensor]
 
 
 def times_of(seeds: Seeds, given: Seeds | None, node_time: Seeds) -> dict[Any, Tensor]:
-    """For each type, the times that no neighbour of a seed may exceed.
+    """For each type, the times that no neighbour of a seed, [n], may exceed.
 
-    Args:
-        seeds: For each type, [n], integers.
-        given: For each type with seeds, [n]; None: the times of the nodes themselves.
-        node_time: For each type, [num_nodes].
+    They are those given, [n], or with None those of the nodes themselves, [num_nodes].
 
     Raises:
         ArgumentError: No times are given, and the nodes have none.
@@ -53,18 +50,11 @@ def draw_for(
     course: Course | None,
     graphs: bool,
 ) -> Batch:
-    """Draws the batch of some seeds.
+    """Draws the batch of some seeds: for each type that has some, [n], integers, and their times or None.
 
     Trees are numbered in the order in which the types of seeds are given, as PyG's ``edge_sample`` expects.
-
-    Args:
-        engine: The graph.
-        types: Its types, in order.
-        seeds: For each type that has some, [n], integers.
-        times: Likewise, their times; None without times.
-        seed: As for :func:`onehop.loaders.keys.batch_key`.
-        course: Likewise.
-        graphs: Whether the batch has its graphs.
+    Types are all those of the engine, in order; ``seed`` and ``course`` are those of
+    :func:`onehop.loaders.keys.batch_key`.
 
     Raises:
         ArgumentError: The seeds or their times are not as expected.

@@ -26,10 +26,9 @@ from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
 from onehop.ops.streaming.panels import Panels, most_bytes
 from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
-from onehop.streaming.normalisation import SCALED, scale_of
+from onehop.streaming.normalisation import SCALED, looped, scale_of
 from onehop.streaming.rowwise import constant, refusal, run, traced
-from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import begin, confirm, finish, inputs_of
+from onehop.streaming.work_folder import begin, confirm, features_of, finish, inputs_of
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -43,16 +42,9 @@ def row_blocks(
     """Blocks of rows of all matrices: the first row's number, and of each matrix [step or fewer, columns].
 
     A block may be written to. It is no longer valid after the next one is taken. Close the generator where
-    not all blocks are taken: a thread reads ahead.
-
-    Args:
-        files: The matrices, by names.
-        rows: As many as each of them has, or fewer.
-        step: Rows of a block.
-        piece_bytes: For pieces that are being read, of all matrices together.
-
-    Raises:
-        FileFormatError: A file is truncated.
+    not all blocks are taken: a thread reads ahead. There are ``rows`` rows, or fewer than a matrix has.
+    Pieces that are being read, of all matrices together, take ``piece_bytes``. Raises a FileFormatError if a
+    file is truncated.
     """
     share = piece_bytes // max(len(files), 1)
     readers = {key: Panels(file, min(share, most_bytes(file))) for key, file in files.items()}
@@ -76,9 +68,8 @@ def row_blocks(
             yield row, found
 
 
-# Of the budget: for the rows of all tensors between two aggregations, for pieces they are read in, and for
-# adding loops.
-_ROWS, _PIECES, _LOOPS = 0.75, 0.1, 0.5
+# Of the budget: for the rows of all tensors between two aggregations, and for pieces they are read in.
+_ROWS, _PIECES = 0.75, 0.1
 # For each byte of what is computed: itself, and what a layer or function has on the way to it.
 _COMPUTED = 2
 # For each byte of what is written: the block, one that waits, and one turned round for the file.
@@ -118,25 +109,15 @@ def infer(
 ) -> Path:
     """See :func:`onehop.infer`.
 
-    Args:
-        model: The model.
-        graph: The graph.
-        x: The features.
-        out: The result.
-        memory: Bytes, or None.
-        divide: Of a module: its division, the reason why there is none, or None if it is no layer over edges.
+    ``divide`` returns the division of a module, the reason why there is none, or None if it is no layer over
+    edges.
     """
     if not isinstance(graph, StoredGraph) or graph.num_src != graph.num_dst:
         raise ArgumentError(
             "graph: expected a graph on disk (Graph.open) with as many sources as destinations, got "
             f"{graph if isinstance(graph, StoredGraph) else type(graph).__name__}."
         )
-    features, goal = MatrixFile.open("x", x), Path(out)
-    if features.rows != graph.num_src:
-        raise ArgumentError(
-            f"x: expected a row for each of the {graph.num_src} nodes, and {features.path} has "
-            f"{features.rows}."
-        )
+    features, goal = features_of(x, graph), Path(out)
     wrong = {value.dtype for value in model.parameters()} - {WIDE[features.wide]}
     if wrong:
         raise ArgumentError(
@@ -232,10 +213,7 @@ class _Inference:
     def _aggregate(self, source: object, layer: Layer, memory: int | None, budget: int, path: Path) -> None:
         graph = self._graph
         if layer.normalise == "gcn":
-            loops = self._work / "graph"
-            if not loops.exists():
-                with_self_loops(graph, loops, int(budget * _LOOPS))
-            graph = StoredGraph.open(loops)
+            graph = looped(graph, self._work / "graph", budget)
         scale = scale_of(graph, self._features, layer.normalise)
         scales = streaming.Scales(scale, scale)
         # As wide as the model computes: sums of 16 bits would be rounded, or have no end.
@@ -256,7 +234,12 @@ class _Inference:
         # One row shows how wide everything is.
         few, seen = min(rows, 1), dict[fx.Node, Tensor]()
         given = next((found for _, found in row_blocks(files, few, 1, 0)), {})
-        trial = self._rows(node, change, given, seen) if few else self._no_rows(node, change, files)
+        if not few:
+            given = {
+                held: torch.empty(0, file.columns, dtype=WIDE[file.wide], device="cpu")
+                for held, file in files.items()
+            }
+        trial = self._rows(node, change, given, seen)
         if trial.dim() != 2 or len(trial) != few:
             raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
         read = sum(found.nbytes for found in given.values())
@@ -268,7 +251,7 @@ class _Inference:
         try:
             file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
             with closing(row_blocks(files, rows, step, pieces)) as blocks:
-                made_of = ((row, self._block(node, change, given)) for row, given in blocks)
+                made_of = ((row, _own(self._rows(node, change, given), given)) for row, given in blocks)
                 _write(file, made_of, step * trial.nbytes)
             with writing("out", path):
                 beside.replace(path)
@@ -277,52 +260,28 @@ class _Inference:
             beside.unlink(missing_ok=True)
             raise
 
-    def _block(
-        self,
-        node: fx.Node,
-        change: Callable[[Tensor], Tensor] | None,
-        given: Mapping["_Held", Tensor],
-    ) -> Tensor:
-        """[rows, .] of a node, that stay when the next rows are read into the place of those given."""
-        block = self._rows(node, change, given, {})
-        kept = any(block.data_ptr() == found.data_ptr() for found in given.values())
-        return block.clone() if kept else block
-
-    def _no_rows(
-        self, node: fx.Node, change: Callable[[Tensor], Tensor] | None, files: dict["_Held", MatrixFile]
-    ) -> Tensor:
-        """[0, .] of a node, where there are no nodes to be computed."""
-        given = {
-            held: torch.empty(0, file.columns, dtype=WIDE[file.wide], device="cpu")
-            for held, file in files.items()
-        }
-        return self._rows(node, change, given, {})
-
     def _rows(
         self,
         node: fx.Node,
         change: Callable[[Tensor], Tensor] | None,
         given: Mapping["_Held", Tensor],
-        seen: dict[fx.Node, Tensor],
+        seen: dict[fx.Node, Tensor] | None = None,
     ) -> Tensor:
         """[rows, .] of a node, of the same rows of files; ``seen`` gets the rows of all nodes on the way."""
-        found = self._value(node, given, seen)
+        found = self._value(node, given, {} if seen is None else seen)
         return found if change is None else change(found)
 
     def _value(self, wanted: fx.Node, given: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
-        if wanted not in seen:
-            seen[wanted] = self._computed(wanted, given, seen)
-        return seen[wanted]
-
-    def _computed(
-        self, wanted: fx.Node, given: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]
-    ) -> Tensor:
-        whole, summed = (given.get(_Held(wanted, aggregated)) for aggregated in (False, True))
-        if whole is not None:
-            return whole
-        # No function of its own that refers to itself: a circle would keep all rows of the block.
-        value = partial(self._value, given=given, seen=seen)
-        return run(wanted, self._model, value) if summed is None else self._finished(wanted, summed, value)
+        found = seen.get(wanted, given.get(_Held(wanted, False)))
+        if found is None:
+            # No function of its own that refers to itself: a circle would keep all rows of the block.
+            value = partial(self._value, given=given, seen=seen)
+            summed = given.get(_Held(wanted, True))
+            found = (
+                run(wanted, self._model, value) if summed is None else self._finished(wanted, summed, value)
+            )
+        seen[wanted] = found
+        return found
 
     def _finished(self, node: fx.Node, found: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
         """The result of a layer, of what it has aggregated."""
@@ -354,6 +313,12 @@ class _Inference:
             if path.parent == self._work:
                 with writing("out", path):
                     path.unlink()
+
+
+def _own(block: Tensor, given: Mapping[_Held, Tensor]) -> Tensor:
+    """A block that stays when the next rows are read into the place of those given."""
+    kept = any(block.data_ptr() == found.data_ptr() for found in given.values())
+    return block.clone() if kept else block
 
 
 def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: int) -> None:

@@ -1,11 +1,16 @@
-"""The factors of GCN's normalisation, from the degrees of a graph on disk."""
+"""GCN's normalisation of graphs on disk: one loop at each node, and the factors that follow from degrees."""
+
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from onehop import native
+from onehop.errors import ArgumentError
+from onehop.graph import folder as folders
 from onehop.graph.graph import StoredGraph
+from onehop.graph.pieces import PieceReader
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
 SCALED = ("gcn", "symmetric")
@@ -13,6 +18,10 @@ SCALED = ("gcn", "symmetric")
 
 # Their degrees are in memory beside the scales.
 _ROWS = 1 << 16
+# Of the budget, while loops are added, when nothing else is in memory.
+_LOOPS = 0.5
+# Of that for each edge of a piece: as read, which are kept, places of loops, and together again.
+_EDGE_BYTES = 64
 
 
 def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor | None:
@@ -25,3 +34,63 @@ def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor
         scale[row : row + len(degrees)] = degrees.pow(-0.5).masked_fill_(degrees == 0, 0)
     native.let_go()
     return scale
+
+
+def looped(graph: StoredGraph, folder: Path, budget: int) -> StoredGraph:
+    """The graph of :func:`with_self_loops` in a folder, made within a budget of bytes unless it is there."""
+    if folder.exists():
+        return StoredGraph.open(folder)
+    return with_self_loops(graph, folder, int(budget * _LOOPS))
+
+
+def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGraph:
+    """The graph with one loop at each node, behind the other edges of its row: PyG's order.
+
+    Loops that are there are replaced, as by PyG's ``add_remaining_self_loops`` without weights. The new
+    folder must not exist; a piece of edges takes ``memory`` bytes.
+
+    Raises:
+        ArgumentError: The graph has two kinds of nodes.
+        FileFormatError: A file of the graph is truncated.
+        StorageError: The disk is full.
+    """
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"graph: loops need as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
+        )
+    most = max(memory // _EDGE_BYTES, 1)
+    offset = graph.col_file.stat().st_size - 4 * graph.num_edges
+    with (
+        folders.appearing(folder) as beside,
+        folders.Rows(beside) as rows,
+        PieceReader(graph.col_file) as reader,
+    ):
+        rows.pointers.put(np.zeros(1))
+        for row, pointers in graph.row_blocks(most, most):
+            kept = np.zeros(len(pointers) - 1, dtype=np.int64)
+            # All of it in one go, but for a row that is too long.
+            for begin in range(int(pointers[0]), max(int(pointers[-1]), int(pointers[0]) + 1), most):
+                end = min(begin + most, int(pointers[-1]))
+                sources = np.empty(end - begin, dtype=np.int32)
+                reader.read(offset + 4 * begin, sources.nbytes, sources.view(np.uint8), 0)
+                counts = np.diff(pointers.clip(begin, end))
+                own = np.repeat(np.arange(row, row + len(kept), dtype=np.int32), counts)
+                stay = sources != own
+                if not stay.all():
+                    counts = np.bincount(own[stay] - row, minlength=len(kept))
+                    sources = sources[stay]
+                kept += counts
+                if end < pointers[-1]:
+                    rows.sources.put(sources)
+                    continue
+                loops = np.cumsum(counts) + np.arange(len(counts))
+                whole = np.empty(len(sources) + len(counts), dtype=np.int32)
+                others = np.ones(len(whole), dtype=bool)
+                others[loops] = False
+                whole[others], whole[loops] = sources, np.arange(row, row + len(counts))
+                rows.sources.put(whole)
+            before = rows.sources.count - int(kept.sum()) - len(kept)
+            rows.pointers.put(before + np.cumsum(kept + 1))
+        rows.finish(graph.num_src, graph.num_dst)
+    native.let_go()
+    return StoredGraph.open(folder)

@@ -47,14 +47,9 @@ class _Tracer(fx.Tracer):
 def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.Graph, list[fx.Node]]:
     """The graph of a model, and its layers in their order, checked: what lies between them goes row by row.
 
-    The model stays as it was: of tensors that its ``forward`` makes, the graph's nodes have the values.
-
-    Args:
-        model: In evaluation mode; called with features and an ``edge_index``.
-        is_layer: Tells layers over edges.
-
-    Raises:
-        ArgumentError: The model cannot be divided; says why.
+    The model, in evaluation mode, is called with features and an ``edge_index``. It stays as it was: of
+    tensors that its ``forward`` makes, the graph's nodes have the values. Raises an ArgumentError that says
+    why, if it cannot be divided.
     """
     training = next((name for name, module in model.named_modules() if module.training), None)
     if training is not None:

@@ -19,14 +19,13 @@ from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
-from onehop.streaming.normalisation import SCALED, scale_of
-from onehop.streaming.self_loops import with_self_loops
-from onehop.streaming.work_folder import NOTE, begin, confirm, finish, inputs_of, stamp
+from onehop.streaming.normalisation import SCALED, looped, scale_of
+from onehop.streaming.work_folder import NOTE, begin, confirm, features_of, finish, inputs_of, stamp
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
-# Of the budget, while loops are added, when nothing else is in memory; and for pieces of features to mix in.
-_LOOPS, _PIECES = 0.5, 0.05
+# Of the budget, for pieces of features to mix in.
+_PIECES = 0.05
 
 
 def hops(
@@ -68,13 +67,8 @@ def hops(
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
     """
-    goal, features = Path(out), MatrixFile.open("x", x)
     _check(graph, count, normalise, teleport, keep)
-    if features.rows != graph.num_src:
-        raise ArgumentError(
-            f"x: expected a row for each of the {graph.num_src} nodes, and {features.path} has "
-            f"{features.rows}."
-        )
+    goal, features = Path(out), features_of(x, graph)
     with writing("out", goal):
         taken = goal.is_dir() if keep == "last" else goal.exists()
     if taken:
@@ -90,12 +84,7 @@ def hops(
         begin(work, [*inputs, [count, normalise, teleport, keep]])
         walked = graph
         if normalise == "gcn":
-            loops = work / "graph"
-            walked = (
-                StoredGraph.open(loops)
-                if loops.exists()
-                else with_self_loops(graph, loops, int(budget * _LOOPS))
-            )
+            walked = looped(graph, work / "graph", budget)
         last = _walk(walked, x, features, count, work, (normalise, teleport, keep), memory, budget)
         confirm(work, graph, features, inputs)
         lock.confirm()
@@ -134,23 +123,15 @@ def _walk(
 ) -> Path:
     """Takes the hops that are left; returns the file of the last one."""
     normalise, teleport, keep = how
-    scale = scale_of(graph, features, normalise)
+    scale, reduce = scale_of(graph, features, normalise), "mean" if normalise == "mean" else "sum"
+    scales = streaming.Scales(scale, scale)
     then = _mixing(features, teleport, budget) if teleport else None
     previous: object = x
     for number in range(1, count + 1):
         path = work / f"hop{number}.npy"
         later = [work / f"hop{more}.npy" for more in range(number + 1, count + 1)]
         if not path.exists() and not any(each.exists() for each in later):
-            streaming.aggregate(
-                graph,
-                previous,
-                None,
-                "mean" if normalise == "mean" else "sum",
-                path,
-                memory,
-                streaming.Scales(scale, scale),
-                then,
-            )
+            streaming.aggregate(graph, previous, None, reduce, path, memory, scales, then)
         if keep == "last" and number > 1:
             # Two files are enough.
             with writing("out", path):

@@ -15,6 +15,17 @@ NOTE = "request.json"
 """The file of a folder that says which request it belongs to."""
 
 
+def features_of(x: object, graph: StoredGraph) -> MatrixFile:
+    """The file of features, with a row for each node; raises an ArgumentError if it has another number."""
+    features = MatrixFile.open("x", x)
+    if features.rows != graph.num_src:
+        raise ArgumentError(
+            f"x: expected a row for each of the {graph.num_src} nodes, and {features.path} has "
+            f"{features.rows}."
+        )
+    return features
+
+
 def begin(work: Path, told: Any) -> None:
     """Makes a folder, unless there is one of the same request, ``told``, to go on from.
 
@@ -44,11 +55,7 @@ def begin(work: Path, told: Any) -> None:
 
 
 def inputs_of(graph: StoredGraph, features: MatrixFile) -> list[object]:
-    """Sizes and times of change of the inputs, ready for JSON.
-
-    Raises:
-        FileFormatError: The graph is no longer the one that was opened.
-    """
+    """As :func:`inputs_now`; raises a FileFormatError if the graph is not the one that was opened."""
     found = inputs_now(graph, features)
     if found[0] != graph.identity:
         raise FileFormatError(f"graph: {graph.folder} was written to since it was opened. Open it again.")
@@ -61,11 +68,7 @@ def inputs_now(graph: StoredGraph, features: MatrixFile) -> list[object]:
 
 
 def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[object]) -> None:
-    """Looks whether the inputs are still those that a run began with; if not, removes its folder.
-
-    Raises:
-        FileFormatError: One was written to in the meantime.
-    """
+    """Removes a run's folder and raises a FileFormatError, if the inputs are not those that it began with."""
     if inputs_now(graph, features) != begun:
         with writing("out", work):
             _remove(work)

@@ -14,14 +14,7 @@ Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 def outer_numbers(path: Path, pointer: np.ndarray, entries: int, outer_count: int) -> np.ndarray:
     """[entries], int64: the row of every entry of a CSR matrix, or the column of a CSC matrix.
 
-    Args:
-        path: For messages.
-        pointer: [outer_count + 1]: where each row's entries begin.
-        entries: Number of entries.
-        outer_count: Number of rows.
-
-    Raises:
-        FileFormatError: ``pointer`` does not ascend from 0 to ``entries``.
+    Raises a FileFormatError if ``pointer``, [outer_count + 1], does not ascend from 0 to ``entries``.
     """
     if pointer.dtype.kind not in "iu" or pointer.shape != (outer_count + 1,):
         raise FileFormatError(

@@ -48,15 +48,8 @@ def matrix_from(
 ) -> FileContent:
     """The graph of a matrix: a row is a destination and a column a source.
 
-    Args:
-        path: The file, for messages.
-        row: [E]: the row of every entry.
-        column: [E]: its column.
-        values: [E]: the weights; None where there are none.
-        shape: Numbers of rows and columns.
-
-    Raises:
-        FileFormatError: An entry is outside the matrix, or values are not one real number an entry.
+    Takes the row and the column of every entry, [E] each, and the weights, [E], or None. Raises a
+    FileFormatError if an entry is outside the matrix, or values are not one real number an entry.
     """
     size = (shape[1], shape[0])
     edge_index = edges_from(path, column, row, size)
@@ -69,11 +62,7 @@ def matrix_from(
 
 
 def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
-    """[entries], float32.
-
-    Raises:
-        FileFormatError: Not one real number an entry.
-    """
+    """[entries], float32; raises a FileFormatError unless there is one real number an entry."""
     if values.shape != (entries,) or values.dtype.kind not in "biuf":
         raise FileFormatError(
             f"{path}: expected one real number for each of {entries} edges, got {values.dtype} of shape "
@@ -85,8 +74,7 @@ def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
 def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[int, int]) -> Tensor:
     """[2, E], int64: the edges, once every node number is known to lie inside ``size``.
 
-    Raises:
-        FileFormatError: A node number is no integer or out of range, or the size cannot be right.
+    Raises a FileFormatError if a node number is no integer or out of range, or the size cannot be right.
     """
     if source.ndim != 1 or source.shape != target.shape:
         raise FileFormatError(
@@ -113,11 +101,7 @@ def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[i
 
 
 def check_count(path: Path, name: str, count: int, edges: int) -> None:
-    """Refuses negative and absurd numbers of nodes before any memory is asked for.
-
-    Raises:
-        FileFormatError: Naming the count.
-    """
+    """Refuses negative and absurd numbers of nodes, with a FileFormatError, before memory is asked for."""
     if not 0 <= count <= MOST_NODES:
         raise FileFormatError(
             f"{path}: {count} {name} are not between 0 and {MOST_NODES}, the most onehop can number."
@@ -136,11 +120,7 @@ def as_float32(values: np.ndarray) -> np.ndarray:
 
 
 def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
-    """[N, F], float32.
-
-    Raises:
-        FileFormatError: Not a table of numbers with one row a node.
-    """
+    """[N, F], float32; raises a FileFormatError unless it is a table of numbers with one row a node."""
     if values.ndim != 2 or values.shape[0] != num_nodes or values.dtype.kind not in "biuf":
         raise FileFormatError(
             f"{path}: expected features as {num_nodes} rows of numbers, got {values.dtype} of shape "
@@ -150,10 +130,9 @@ def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
 
 
 def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor, int]:
-    """[N], int64, and the number of classes.
+    """[N], int64, and the number of classes; -1 stands for an unknown class.
 
-    Raises:
-        FileFormatError: Not one small integer a node; -1 stands for an unknown class.
+    Raises a FileFormatError unless there is one small integer a node.
     """
     labels = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
     if labels.shape != (num_nodes,) or labels.dtype.kind not in "biu":
@@ -172,11 +151,7 @@ def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor,
 
 
 def masks_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
-    """[S, N], bool, from one mask or several.
-
-    Raises:
-        FileFormatError: Not zeros and ones for every node.
-    """
+    """[S, N], bool, from one mask or several; raises a FileFormatError unless they are zeros and ones."""
     masks = np.atleast_2d(values)
     zeros_and_ones = masks.dtype.kind == "b" or (
         masks.dtype.kind in "iu" and bool(((masks == 0) | (masks == 1)).all())

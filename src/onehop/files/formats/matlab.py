@@ -28,11 +28,8 @@ _COMPLEX_FLAG = 0x800
 class Sparse:
     """A sparse matrix in compressed columns, as it is stored: nothing in it has been checked.
 
-    Attributes:
-        shape: Rows and columns.
-        indices: The row of every entry.
-        indptr: Where each column's entries begin.
-        data: The values; empty where the file leaves them out.
+    Indices are rows of entries, ``indptr`` says where each column's entries begin, and values are empty where
+    the file omits them.
     """
 
     shape: tuple[int, int]

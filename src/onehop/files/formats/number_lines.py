@@ -42,12 +42,7 @@ _EMPTY_FIELDS = re.compile(rb",[ \t\r]*(?:,|\n)|\n[ \t]*,")
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The fields of every line.
-
-    Attributes:
-        numbers: How many node numbers come first.
-        values: How many values follow.
-    """
+    """The fields of every line: how many node numbers come first, and how many values follow."""
 
     numbers: int
     values: int
@@ -63,16 +58,9 @@ Columns = tuple[np.ndarray, np.ndarray]
 
 
 def parse(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
-    """The numbers and values of every line of a block.
+    """The numbers and values of every line of a block of whole lines without comments.
 
-    Args:
-        path: The file, for messages.
-        block: Whole lines without comments.
-        fields: The fields that every line must have.
-        first_line: Number of the block's first line, for messages.
-
-    Raises:
-        FileFormatError: With the number and the text of the first bad line.
+    Raises a FileFormatError with the number, counted from ``first_line``, and the text of the first bad line.
     """
     return parse_block(block, fields) or parse_lines(path, block, fields, first_line)
 
@@ -104,8 +92,7 @@ def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
 def opened(path: Path) -> Iterator[BinaryIO]:
     """A text file behind its byte order mark; decompressed if its name ends in ``.gz``.
 
-    Raises:
-        FileFormatError: Damaged compressed data, or text in UTF-16.
+    Raises a FileFormatError if compressed data are damaged, or the text is in UTF-16.
     """
     compressed = path.suffix.lower() == ".gz"
     try:
@@ -123,11 +110,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def take_first(block: bytes) -> tuple[int, bytes, bytes] | None:
-    """The index and the text of the first line that is not empty, and the block without the text.
-
-    Returns:
-        None where all lines are empty.
-    """
+    """The index and text of the first line that is not empty, and the block without it; None if all are."""
     begin = 0
     for index in range(block.count(b"\n")):
         end = block.index(b"\n", begin)

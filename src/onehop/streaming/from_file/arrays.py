@@ -21,8 +21,7 @@ _SMALL = 4096
 def load(database: Database, request: Request, block: int) -> None:
     """Makes the table ``edges``, ``block`` edges at a time.
 
-    Raises:
-        FileFormatError: An array has another shape or dtype, or is truncated.
+    Raises a FileFormatError if an array has another shape or dtype, or is truncated.
     """
     source, target = _ends(request)
     columns = {"source": source, "target": target}

@@ -28,15 +28,7 @@ WEIGHT = f"{_SPACE}[+-]?({_DIGITS}|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY
 
 
 class Columns(NamedTuple):
-    """The names of the columns that are read, and those that are not.
-
-    Attributes:
-        source: Of the sources.
-        target: Of the destinations.
-        weight: Of the weights, or None.
-        edge_type: Of the types, or None.
-        left_out: The other columns.
-    """
+    """The names of the columns that are read, None where there is none, and those that are left out."""
 
     source: str
     target: str
@@ -49,10 +41,7 @@ def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
     """Return whether the first record of a text file names its columns.
 
     It does if it holds all names that were given, or telling names of both ends. With a number in it, it is
-    an edge.
-
-    Raises:
-        FileFormatError: It may be either.
+    an edge. Raises a FileFormatError if it may be either.
     """
     if request.header is not None:
         return request.header
@@ -74,11 +63,7 @@ def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
 
 
 def choose(request: Request, names: Sequence[str]) -> Columns:
-    """Return the columns of a table.
-
-    Args:
-        request: The request.
-        names: The name of each column.
+    """Return the columns of a table with columns of these names.
 
     Raises:
         ArgumentError: A column that was named is missing, or none has a telling name.
@@ -126,16 +111,7 @@ def _look(path: Path, which: str, given: str, names: Sequence[str]) -> str:
 
 
 def check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> None:
-    """Checks the types of a Parquet file's columns.
-
-    Args:
-        request: The request.
-        kinds: DuckDB's type of each column.
-        found: The columns that are read.
-
-    Raises:
-        FileFormatError: A type does not serve.
-    """
+    """Checks DuckDB's types of a Parquet file's columns; raises a FileFormatError if one does not serve."""
     for which, name in (("source", found.source), ("target", found.target), ("edge_type", found.edge_type)):
         if name is None or (request.text_ids and which != "edge_type"):
             continue

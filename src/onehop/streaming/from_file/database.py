@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -26,14 +25,10 @@ class Unreadable(FileFormatError):
 
 
 class Database:
-    """A DuckDB file and its spilled data, in a folder of its own.
+    """A DuckDB file and its spilled data, in a folder of its own, which is there.
 
-    Args:
-        folder: The folder; it is there.
-        source: The file that is read, for sentences.
-        memory: Bytes that DuckDB may take.
-        threads: So many.
-        progress: Told what share of a query is done.
+    Sentences name ``source``, the file that is read. DuckDB takes at most ``memory`` bytes. ``progress`` is
+    told what share of a query is done.
 
     Raises:
         ConfigurationError: DuckDB is not installed.
@@ -63,10 +58,7 @@ class Database:
 
     def row(self, query: str) -> tuple[Any, ...]:
         """The first row of a result."""
-        with self._told():
-            found: tuple[Any, ...] | None = self._connection.execute(query).fetchone()
-        assert found is not None  # it counts, or finds an extreme: there is always a row
-        return found
+        return self._rows(query)[0]  # it counts, or finds an extreme: there is always a row
 
     def arrays(self, query: str) -> dict[str, np.ndarray]:
         """A result as arrays, one a column."""
@@ -76,13 +68,16 @@ class Database:
 
     def kinds(self, relation: str) -> dict[str, str]:
         """The columns of a relation, and their types."""
-        with self._told():
-            return {row[0]: row[1] for row in self._connection.execute(f"DESCRIBE {relation}").fetchall()}
+        return {row[0]: row[1] for row in self._rows(f"DESCRIBE {relation}")}
 
     def tables(self) -> set[str]:
         """The tables that are there."""
+        return {row[0] for row in self._rows("SHOW TABLES")}
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
         with self._told():
-            return {row[0] for row in self._connection.execute("SHOW TABLES").fetchall()}
+            found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return found
 
     def append(self, table: str, columns: Mapping[str, np.ndarray]) -> None:
         """Appends arrays to a table, whose columns are in the same order."""
@@ -163,10 +158,7 @@ class Database:
     def __enter__(self) -> "Database":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Closes the file."""
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
 
 

@@ -45,16 +45,9 @@ class Fault:
 
 
 def load(database: Database, request: Request, folder: Path, block: int) -> tuple[str, ...]:
-    """Makes the table ``edges`` (source, target, weight if any, kind if any).
+    """Makes the table ``edges`` (source, target, weight if any, kind if any); returns columns left out.
 
-    Args:
-        database: The database; it has no such table.
-        request: The request.
-        folder: Where a compressed file is uncompressed.
-        block: Of an array, so many edges are in memory at once.
-
-    Returns:
-        The columns of the file that are left out.
+    A compressed file is uncompressed in ``folder``. Of an array, ``block`` edges are in memory at once.
 
     Raises:
         ArgumentError: A column that was named is missing.
@@ -191,16 +184,10 @@ def _is_unicode(field: str) -> bool:
 
 
 def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict[str, str]:
-    """DuckDB's type of each column.
+    """DuckDB's type of each column, from the first edge's values, None if there is none, and its line.
 
-    Args:
-        request: The request.
-        first: The value of the first edge in each column; None if there is no edge.
-        line: The number of its line.
-
-    Raises:
-        FileFormatError: One end of the first edge is a number, the other is text, and they name the same
-            nodes.
+    Raises a FileFormatError if one end of the first edge is a number, the other is text, and they name the
+    same nodes.
     """
     kinds = {}
     for which, value in first.items():

@@ -24,8 +24,7 @@ def numbering(request: Request) -> dict[str, str]:
 def number(database: Database, request: Request) -> None:
     """Makes the tables of ids that are not there yet, each sorted: numbers, or text by its UTF-8 bytes.
 
-    Raises:
-        FileFormatError: There are too many nodes, or ids beyond 64 bits.
+    Raises a FileFormatError if there are too many nodes, or ids beyond 64 bits.
     """
     tables = numbering(request)
     there = database.tables()

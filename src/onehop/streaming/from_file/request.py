@@ -20,21 +20,9 @@ _WEIGHT_DTYPES = ("float32", "float64")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that the result depends on beside the file's contents; see :func:`onehop.ingest`.
+    """All that the result depends on beside the file's contents: the arguments of :func:`onehop.ingest`.
 
-    Attributes:
-        path: The file.
-        source: Column of the sources; None means that it is found by its name.
-        target: Column of the destinations; likewise.
-        weight: Column of the weights, or a .npy file beside an array; None means that there are none.
-        edge_type: Column of the types, or a .npy file beside an array; None means that there are none.
-        nodes: (num_src, num_dst), if ids are node numbers already; None means that they are mapped.
-        bipartite: Whether sources and destinations are numbered apart.
-        text_ids: Whether ids are taken as text.
-        delimiter: Between the columns of a text file; None means that of the file's name.
-        header: Whether the first line of a text file names the columns; None means that a rule decides.
-        dtype: Of the numbers of a raw file.
-        weight_dtype: Of the stored weights.
+    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None.
     """
 
     path: Path

@@ -1,14 +1,13 @@
 """The ingest: four steps, each of which is done or not when a run is interrupted."""
 
-import contextlib
 import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -31,27 +30,8 @@ LOGGER = logging.getLogger("onehop")
 _VERSION = 2
 
 
-@contextlib.contextmanager
-def working(out: Path, request: Request) -> Iterator["Work"]:
-    """The folder while a run is at it; removed when it is of no use to a later one."""
-    work = Work(out, request)
-    work.begin()
-    try:
-        yield work
-    except FileFormatError:
-        work.of_use = False  # a later run would refuse the file too
-        raise
-    finally:
-        if not work.of_use:
-            work.remove()
-
-
 class Work:
-    """The folder of what is on the way, with a note of the request that it belongs to.
-
-    Args:
-        out: The result.
-        request: The request.
+    """The folder of what is on the way to a result, with a note of the request that it belongs to.
 
     Attributes:
         folder: The folder.
@@ -64,28 +44,26 @@ class Work:
         self._what = self._stamped()
         self.of_use = False
 
-    def begin(self) -> None:
-        """Makes the folder, unless there is one of the same request to go on from.
-
-        Raises:
-            StorageError: It cannot be written.
-        """
+    def __enter__(self) -> Self:
+        """Makes the folder, unless there is one of the same request; raises a StorageError if it cannot."""
         if self.folder.exists():
             if self._noted() == self._what:
                 LOGGER.info("%s: going on from what an earlier run has done.", self.folder)
-                return
+                return self
             LOGGER.warning("%s belongs to another request or another file; it is begun anew.", self.folder)
             self.remove()
         with writing("out", self.folder):
             self.folder.mkdir(parents=True)
             self._note.write_text(json.dumps(self._what))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Removes the folder if it is of no use: a later run would refuse a bad file too."""
+        if not self.of_use or (kind is not None and issubclass(kind, FileFormatError)):
+            self.remove()
 
     def confirm(self) -> None:
-        """Looks whether the files are still those that the run began with.
-
-        Raises:
-            FileFormatError: One was written to in the meantime.
-        """
+        """Raises a FileFormatError if a file was written to since the run began."""
         if self._stamped() != self._what:
             raise FileFormatError(
                 f"{self._request.path}: it was written to while it was read. Call again when that is done."
@@ -127,8 +105,7 @@ _FILES = {"weight": "weight.npy", "kind": "type.npy"}
 def store(database: Database, request: Request, out: Path, block: int) -> None:
     """Writes the folder, ``block`` edges at a time; it appears when it is whole.
 
-    Raises:
-        StorageError: The disk is full.
+    Raises a StorageError if the disk is full.
     """
     num_src, num_dst = _size(database, request)
     columns = list(database.kinds("SELECT * FROM sorted"))
@@ -163,14 +140,10 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
 
 
 def _put_pointers(file: ArrayFile, first: int, end: int, targets: np.ndarray, place: int) -> int:
-    """Writes where the edges of rows ``first`` to ``end`` begin; returns ``end``.
+    """Writes to ``rowptr`` where the edges of rows ``first``, the next, to ``end`` begin; returns ``end``.
 
-    Args:
-        file: ``rowptr``.
-        first: The row that is next.
-        end: One more than the last row to be written.
-        targets: [edges], ascending: none is below ``first`` - 1.
-        place: The number of the first of these edges.
+    The targets, [edges], ascend, and none is below ``first`` - 1; the first of these edges has the number
+    ``place``.
     """
     for begin in range(first, end, folders.PIECE):
         wanted = np.arange(begin, min(begin + folders.PIECE, end))
@@ -292,7 +265,7 @@ def ingest(
         exists = goal.exists()
     if exists:
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
-    with alone(goal) as lock, working(goal, request) as work:
+    with alone(goal) as lock, Work(goal, request) as work:
         told = progress or _silent
         with Database(work.folder, request.path, for_database, native.threads(), told) as database:
             there = database.tables()

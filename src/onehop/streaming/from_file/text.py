@@ -52,8 +52,8 @@ class TextFile:
     def edges(self) -> Iterator[tuple[int, list[str]]]:
         """Yields each edge: the number of its first line, and its fields.
 
-        Raises:
-            FileFormatError: An edge has more or fewer fields than the first line, or is not that of RFC 4180.
+        Raises a FileFormatError if an edge has more or fewer fields than the first line, or is not that of
+        RFC 4180.
         """
         if self.first is None:
             return
@@ -123,12 +123,7 @@ def opened(request: Request, folder: Path) -> TextFile:
 def looked_through(file: TextFile, progress: Callable[[float], None]) -> Content:
     """Return what the bytes of a file allow, once all of them were read.
 
-    Args:
-        file: The file.
-        progress: Told how much of the file was read, 0 to 1.
-
-    Raises:
-        FileFormatError: There is a byte 0.
+    Progress is told how much of the file was read, 0 to 1. Raises a FileFormatError if there is a byte 0.
     """
     marks, ends = set[bytes](), set[bytes]()
     blanks, quotes = file.delimiter == BLANKS, _Quotes(file.delimiter)
@@ -189,14 +184,9 @@ def _uncompress(path: Path, into: Path) -> None:
 def _records(path: Path, name: Path, delimiter: str, skipped: int = 0) -> Iterator[tuple[int, list[str]]]:
     """Yields the number of each record's first line, and its fields.
 
-    Args:
-        path: The file, uncompressed.
-        name: The file's name for sentences.
-        delimiter: One or more characters, or :data:`BLANKS`.
-        skipped: The number of lines that are skipped; 0 also skips comments, which only begin a file.
-
-    Raises:
-        FileFormatError: A record is not that of RFC 4180, or a line is longer than 1 MiB.
+    ``name`` is the file's name for sentences; the delimiter has one or more characters, or is :data:`BLANKS`.
+    So many lines are skipped; 0 also skips comments, which only begin a file. Raises a FileFormatError if a
+    record is not that of RFC 4180, or a line is longer than 1 MiB.
     """
     # Bytes that are not UTF-8 matter only in the columns that are read.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
@@ -260,9 +250,7 @@ def _line_ends(block: bytes) -> set[bytes]:
 def _has_runs(codes: np.ndarray, pairs: int) -> bool:
     """Return whether a line begins or ends with a blank, is empty, or has two blanks in a row.
 
-    Args:
-        codes: [bytes]: whole lines.
-        pairs: The number of line ends with two characters.
+    Takes whole lines, [bytes], and the number of line ends with two characters.
     """
     blank = codes <= ord(" ")
     return bool(blank[0]) or int(np.count_nonzero(blank[1:] & blank[:-1])) > pairs
@@ -271,11 +259,7 @@ def _has_runs(codes: np.ndarray, pairs: int) -> bool:
 class _Quotes:
     """Looks whether quotation marks are those of RFC 4180: round whole fields, or doubled inside.
 
-    Args:
-        delimiter: The delimiter.
-
-    Attributes:
-        open: Whether a field is open where the last block ended.
+    A field is ``open`` if it is where the last block ended.
     """
 
     def __init__(self, delimiter: str) -> None:
