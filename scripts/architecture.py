@@ -14,7 +14,8 @@ import tomllib
 from html import escape
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from made_files import ROOT, update
+
 PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 
 # The rooms of PyG's integration, which most changes are about.
@@ -108,19 +109,10 @@ def _text(left: int, top: int, text: str, bold: bool = False) -> str:
     return f'<text x="{left}" y="{top + _PADDING + 11}"{weight} fill="#0f172a">{escape(text)}</text>\n'
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the picture, or checks it."""
-    picture = drawn()
-    if arguments == ["--check"]:
-        if PICTURE.is_file() and PICTURE.read_text(encoding="utf-8") == picture:
-            return 0
-        print(
-            f"{PICTURE.relative_to(ROOT)} is out of date: run python scripts/architecture.py", file=sys.stderr
-        )
-        return 1
-    PICTURE.write_text(picture, encoding="utf-8")
-    return 0
+def main(check: bool) -> None:
+    """Writes the picture, or compares."""
+    update({PICTURE: drawn()}, "architecture", check)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main("--check" in sys.argv)

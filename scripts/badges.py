@@ -11,9 +11,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-FOLDER = Path("docs") / "images" / "badges"
-MATRIX = Path("benchmarks") / "results" / "matrix.json"
+from made_files import ROOT, update
+
+FOLDER = ROOT / "docs" / "images" / "badges"
+MATRIX = ROOT / "benchmarks" / "results" / "matrix.json"
 # Width of a letter of DejaVu Sans at 11 pixels, on average, and of the space beside a word.
 LETTER, SPACE = 6.6, 12
 BADGE = (
@@ -26,9 +27,9 @@ BADGE = (
 )
 
 
-def ranges(root: Path = ROOT) -> dict[str, tuple[str, str]]:
+def ranges() -> dict[str, tuple[str, str]]:
     """Return the oldest and the newest version of Python, torch, PyG and DGL that work, as major.minor."""
-    rows = json.loads((root / MATRIX).read_text())["results"]
+    rows = json.loads(MATRIX.read_text())["results"]
     found = {}
     for name in ("Python", "torch", "PyG", "DGL"):
         worked = (row[name.lower()] for row in rows if row["smoke"] and not row["wrong"])
@@ -37,13 +38,14 @@ def ranges(root: Path = ROOT) -> dict[str, tuple[str, str]]:
     return found
 
 
-def badges(root: Path = ROOT) -> dict[Path, str]:
+def badges() -> dict[Path, str]:
     """Return the text of each badge's file."""
-    licence = tomllib.loads((root / "pyproject.toml").read_text())["project"]["license"]
+    licence = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["license"]
     values = {"licence": licence}
+    found = ranges()
     for name in ("Python", "torch", "PyG"):
-        values[name] = " to ".join(ranges(root)[name])
-    return {root / FOLDER / f"{name.lower()}.svg": _badge(name, value) for name, value in values.items()}
+        values[name] = " to ".join(found[name])
+    return {FOLDER / f"{name.lower()}.svg": _badge(name, value) for name, value in values.items()}
 
 
 def _badge(name: str, value: str) -> str:
@@ -54,16 +56,8 @@ def _badge(name: str, value: str) -> str:
 
 
 def main(check: bool) -> None:
-    """Writes them.
-
-    Raises:
-        SystemExit: One differs, with ``check``.
-    """
-    for path, text in badges().items():
-        if not check:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            raise SystemExit(f"{path.relative_to(ROOT)} is out of date: python scripts/badges.py")
+    """Writes them, or compares."""
+    update(badges(), "badges", check)
 
 
 if __name__ == "__main__":

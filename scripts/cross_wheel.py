@@ -42,11 +42,7 @@ SIZES = {
 
 
 def check_compiler() -> None:
-    """Raises unless there is one.
-
-    Raises:
-        SystemExit: There is none.
-    """
+    """Raises SystemExit unless there is one."""
     if shutil.which(COMPILER) is None:
         raise SystemExit(f"{COMPILER} is not installed; on Debian: apt install g++-aarch64-linux-gnu")
 
@@ -66,11 +62,7 @@ def header_check() -> str:
 
 
 def check_headers(headers: str, compiler: str = COMPILER) -> None:
-    """Raises unless Python's headers fit the compiler's target.
-
-    Raises:
-        SystemExit: They do not; the compiler's own words say where.
-    """
+    """Raises SystemExit, with the compiler's own words, unless Python's headers fit its target."""
     command = [compiler, "-std=c++20", "-fsyntax-only", "-I", headers, "-x", "c++", "-"]
     done = subprocess.run(command, input=header_check(), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -97,11 +89,7 @@ def build(folder: Path) -> Path:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Raises unless all that a wheel's tag promises to be Arm's is.
-
-    Raises:
-        SystemExit: An extension is missing, or another processor's.
-    """
+    """Raises SystemExit unless a wheel has extensions, all of them for Arm."""
     with zipfile.ZipFile(wheel) as archive:
         extensions = [name for name in archive.namelist() if name.endswith(".so")]
         machines = set()

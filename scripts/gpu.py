@@ -78,17 +78,8 @@ def steps(minutes: float) -> Iterator[Step]:
     begin = time.monotonic()
     python = sys.executable
     wheels = sorted(map(str, WHEELS.glob("*.whl")))
-    pip = (
-        python,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "install",
-        "-q",
-        "--no-deps",
-        "--target",
-        str(SITE),
-    )
+    options = ["--disable-pip-version-check", "install", "-q", "--no-deps", "--target"]
+    pip = (python, "-m", "pip", *options, str(SITE))
     if wheels:
         yield Step("packages", (*pip, "--no-index", "--upgrade", *wheels), 120, needed=True)
     build = ("--no-index", "--no-build-isolation", "--upgrade", str(ROOT))

@@ -19,10 +19,10 @@ ROOTS = ("platformdirs", "scikit-build-core", "nanobind", "pytest", "hypothesis"
 OF_THE_MACHINE = ("torch", "triton", "numpy", "scipy")
 
 
-def packages(roots: tuple[str, ...] = ROOTS) -> dict[str, str]:
-    """The versions of packages and of all that they need here, by name."""
+def packages() -> dict[str, str]:
+    """The versions of the packages above and of all that they need here, by name."""
     found: dict[str, str] = {}
-    wanted = list(roots)
+    wanted = list(ROOTS)
     while wanted:
         name = re.sub(r"[-_.]+", "-", wanted.pop()).lower()
         if name in found or name in OF_THE_MACHINE:

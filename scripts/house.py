@@ -104,7 +104,6 @@ def figures(root: Path) -> dict[str, int]:
         for node in ast.walk(trees[f"{PACKAGE}.thresholds"])
         if isinstance(node, ast.ClassDef) and node.name == "Thresholds"
     )
-    in_circles = sum(len(group) for group in circular(arrows))
     return {
         **lines_by_package(root),
         "files of the package": len(found),
@@ -112,7 +111,7 @@ def figures(root: Path) -> dict[str, int]:
             len(path.read_text().splitlines()) < _FEW_LINES for path in found.values()
         ),
         "files that one other imports": sum(importers[name] == 1 for name in found),
-        "files in circles of imports": in_circles,
+        "files in circles of imports": sum(name in reached(name, arrows) for name in arrows),
         "tests of operands in integrations": sum(tests.values()),
         "  in so many files": sum(count > 0 for count in tests.values()),
         "makers of wrappers": sum(calls(node, "stand_in") for node in functions),
@@ -124,24 +123,15 @@ def figures(root: Path) -> dict[str, int]:
     }
 
 
-def circular(arrows: dict[str, set[str]]) -> list[set[str]]:
-    """Return the groups of files of which each reaches all others by imports, those inside functions too."""
-
-    def reached(begin: str) -> set[str]:
-        seen: set[str] = set()
-        waiting = [begin]
-        while waiting:
-            for other in arrows[waiting.pop()] - seen:
-                seen.add(other)
-                waiting.append(other)
-        return seen
-
-    below = {name: reached(name) for name in arrows}
-    groups: list[set[str]] = []
-    for name in arrows:
-        if name in below[name] and not any(name in group for group in groups):
-            groups.append({other for other in below[name] if name in below[other]})
-    return groups
+def reached(begin: str, arrows: dict[str, set[str]]) -> set[str]:
+    """Return the files that one of them reaches by imports, those inside functions too."""
+    seen: set[str] = set()
+    waiting = [begin]
+    while waiting:
+        for other in arrows[waiting.pop()] - seen:
+            seen.add(other)
+            waiting.append(other)
+    return seen
 
 
 def calls(function: ast.AST, name: str) -> bool:

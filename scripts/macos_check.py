@@ -41,11 +41,7 @@ MAGIC, ARM64, LIBRARY = 0xFEEDFACF, 0x0100000C, 6
 
 
 def make_compilers(folder: Path) -> None:
-    """Writes programs named cc, c++, ar and ranlib that work for macOS.
-
-    Raises:
-        SystemExit: Zig is not installed.
-    """
+    """Writes programs named cc, c++, ar and ranlib that work for macOS; SystemExit without Zig."""
     if find_spec("ziglang") is None:
         raise SystemExit("Zig's compiler is not installed: pip install ziglang")
     folder.mkdir(parents=True, exist_ok=True)
@@ -80,22 +76,14 @@ def build(folder: Path) -> list[Path]:
 
 
 def check_library(path: Path) -> None:
-    """Raises unless a file is a library for macOS on 64-bit Arm.
-
-    Raises:
-        SystemExit: It is not.
-    """
+    """Raises SystemExit unless a file is a library for macOS on 64-bit Arm."""
     magic, processor, _, kind = struct.unpack("<4I", path.read_bytes()[:16])
     if (magic, processor) != (MAGIC, ARM64) or kind != LIBRARY:
         raise SystemExit(f"{path} is no library for macOS on 64-bit Arm.")
 
 
 def main(folder: Path) -> None:
-    """Builds and checks.
-
-    Raises:
-        SystemExit: An extension is missing.
-    """
+    """Builds and checks; SystemExit if an extension is missing."""
     libraries = build(folder.resolve())
     if len(libraries) != len(EXTENSIONS):
         raise SystemExit(f"Expected {' and '.join(EXTENSIONS)} in {folder}, found {libraries or 'nothing'}.")

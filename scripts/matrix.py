@@ -15,7 +15,7 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,7 @@ def run(*words: object, check: bool = False, **options: Any) -> subprocess.Compl
 
 
 def python_of(version: str) -> str:
-    """The interpreter of a version.
-
-    Raises:
-        SystemExit: There is none.
-    """
+    """The interpreter of a version; SystemExit if there is none."""
     found = shutil.which(f"python{version}")
     if found is None:
         raise SystemExit(
@@ -126,18 +122,16 @@ def outcome(each: Combination, wheel: Path, folder: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Runs the combinations.
-
-    Raises:
-        SystemExit: One does not work.
-    """
+    """Runs the combinations; SystemExit if one does not work."""
     parser = argparse.ArgumentParser(description="Runs the wheel beside several releases.")
     parser.add_argument("--only", help="numbers of combinations, with commas between")
     parser.add_argument("--wheels", type=Path, default=FOLDER / "wheels", help="a folder of wheels")
     parser.add_argument("--keep", action="store_true", help="keep the environments, several gigabytes each")
     options = parser.parse_args()
     chosen = range(len(COMBINATIONS)) if options.only is None else map(int, options.only.split(","))
-    found = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
+    rows = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
+    keys = [field.name for field in fields(Combination)]
+    found = {Combination(*(row[key] for key in keys)): row for row in rows}
     bad = []
     for number in chosen:
         each = COMBINATIONS[number]
@@ -145,15 +139,12 @@ def main() -> None:
         result = outcome(each, wheel_for(each.python, options.wheels), folder)
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-        found = [row for row in found if Combination(*(row[key] for key in asdict(each))) != each] + [result]
-        order = {name.name: place for place, name in enumerate(COMBINATIONS)}
-        found.sort(
-            key=lambda row: order.get(Combination(*(row[key] for key in asdict(each))).name, len(order))
-        )
+        found[each] = result
+        # Those that are no longer tried come last.
+        rows = [found[one] for one in dict.fromkeys((*COMBINATIONS, *found)) if one in found]
         date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        RESULTS.write_text(
-            json.dumps({"command": "make matrix", "date": date, "results": found}, indent=2) + "\n"
-        )
+        document = {"command": "make matrix", "date": date, "results": rows}
+        RESULTS.write_text(json.dumps(document, indent=2) + "\n")
         print(
             f"{each.name}: {result['passed']} passed, {result['failed']} failed {result['wrong']}", flush=True
         )

@@ -9,10 +9,10 @@ begins with a cell that installs onehop where it is missing. ``--check`` fails i
 import json
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
+from made_files import ROOT, update
+
 EXAMPLE = ROOT / "examples" / "10_first_ten_minutes.py"
 INSTALL = """import importlib.util
 
@@ -48,16 +48,8 @@ def notebook(source: str) -> str:
 
 
 def main(check: bool) -> None:
-    """Writes it.
-
-    Raises:
-        SystemExit: It differs, with ``check``.
-    """
-    path, text = EXAMPLE.with_suffix(".ipynb"), notebook(EXAMPLE.read_text())
-    if not check:
-        path.write_text(text)
-    elif not path.exists() or path.read_text() != text:
-        raise SystemExit(f"{path.relative_to(ROOT)} is out of date: python scripts/notebook.py")
+    """Writes it, or compares."""
+    update({EXAMPLE.with_suffix(".ipynb"): notebook(EXAMPLE.read_text())}, "notebook", check)
 
 
 if __name__ == "__main__":

@@ -25,15 +25,7 @@ PLACES = {
 
 
 def with_urls(text: str, home: str) -> str:
-    """The text of pyproject.toml with ``[project.urls]``.
-
-    Args:
-        text: Without it.
-        home: The address of the repository.
-
-    Raises:
-        SystemExit: The address is none, or the table is there already.
-    """
+    """The text of pyproject.toml with ``[project.urls]``; SystemExit if they cannot be added."""
     if not re.fullmatch(r"https://[^\s/\"]+/[^\s/\"]+/[^\s/\"]+", home):
         raise SystemExit(
             f"Expected a repository's address, such as https://github.com/OWNER/NAME; got {home!r}."

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from importlib import metadata, util
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from made_files import ROOT, update
+
 PAGE = ROOT / "docs" / "reference" / "pyg-needs.md"
 
 ONEHOP, PYG, OUTSIDE = "onehop", "PyG", "outside"
@@ -232,22 +233,14 @@ def installed() -> Path:
     return Path(spec.origin).parent
 
 
-def main(arguments: list[str]) -> int:
-    """Writes the page, or compares."""
+def main(check: bool) -> None:
+    """Writes the page, or compares; SystemExit if PyG needs more than the lists above have."""
     needs = read(installed())
     lacking = unanswered(needs)
     if lacking:
-        print("PyG needs more than scripts/pyg_needs.py lists:", *lacking, sep="\n  ")
-        return 1
-    made = page(needs, metadata.version("torch_geometric"))
-    if "--check" in arguments:
-        same = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == made
-        if not same:
-            print(f"{PAGE.relative_to(ROOT)} is not up to date: run python scripts/pyg_needs.py")
-        return 0 if same else 1
-    PAGE.write_text(made, encoding="utf-8")
-    return 0
+        raise SystemExit("\n  ".join(["PyG needs more than scripts/pyg_needs.py lists:", *lacking]))
+    update({PAGE: page(needs, metadata.version("torch_geometric"))}, "pyg_needs", check)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main("--check" in sys.argv)

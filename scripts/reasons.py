@@ -13,8 +13,8 @@ from itertools import chain, product
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = Path("docs") / "reference" / "reasons.md"
-SOURCE = Path("src") / "onehop"
+PAGE = ROOT / "docs" / "reference" / "reasons.md"
+SOURCE = ROOT / "src" / "onehop"
 PLACES = ("integrations", "compiler", "ops/contexts.py", "distributed/checks.py")
 # Calls that are given a sentence, and which argument it is; functions that return one.
 GIVEN = {
@@ -77,13 +77,12 @@ def said(tree: ast.Module) -> Iterator[ast.expr]:
             yield from (each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value)
 
 
-def sentences(root: Path = ROOT) -> set[str]:
+def sentences() -> set[str]:
     """Every sentence in the code; "…" is what depends on the call."""
-    top = root / SOURCE
     files = [
         file
         for place in PLACES
-        for file in ([top / place] if place.endswith(".py") else (top / place).rglob("*.py"))
+        for file in ([SOURCE / place] if place.endswith(".py") else (SOURCE / place).rglob("*.py"))
     ]
     trees = [ast.parse(file.read_text()) for file in files]
     public = {name: value for tree in trees for name, value in constants(tree).items() if name[0] != "_"}
@@ -91,17 +90,13 @@ def sentences(root: Path = ROOT) -> set[str]:
     return {text for text in found if re.search(r"[a-z] [a-z]", text)}
 
 
-def entries(root: Path = ROOT) -> dict[str, str]:
+def entries() -> dict[str, str]:
     """The sentences of the page, and their anchors."""
-    return {match["sentence"]: match["anchor"] for match in ENTRY.finditer((root / PAGE).read_text())}
+    return {match["sentence"]: match["anchor"] for match in ENTRY.finditer(PAGE.read_text())}
 
 
 def main() -> None:
-    """Compares both.
-
-    Raises:
-        SystemExit: They differ.
-    """
+    """Compares both; SystemExit if they differ."""
     code, page = sentences(), entries()
     lines = [f"no entry: {text}" for text in sorted(code - page.keys())]
     lines += [f"no sentence: {text}" for text in sorted(page.keys() - code)]

@@ -13,11 +13,7 @@ CHANGELOG = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
 
 
 def notes(text: str, version: str) -> str:
-    """The section of a version, without its heading.
-
-    Raises:
-        SystemExit: There is none.
-    """
+    """The section of a version, without its heading; SystemExit if there is none."""
     found = re.search(
         rf"^## \[{re.escape(version)}\][^\n]*\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL
     )

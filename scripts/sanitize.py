@@ -12,45 +12,27 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "sanitize-address"
 
+
+def files(folder: str, *names: str) -> list[str]:
+    """Files of tests in a folder."""
+    return [f"tests/{folder}/test_{name}.py" for name in names]
+
+
 TESTS = (
     "tests/native",
-    "tests/integrations/pyg/test_edge_functions.py",
-    "tests/integrations/pyg/test_negative_sampling.py",
-    "tests/integrations/torch/test_indexing.py",
+    *files("integrations/pyg", "edge_functions", "negative_sampling"),
+    *files("integrations/torch", "indexing", "linear"),
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
-    "tests/integrations/torch/test_linear.py",
-    "tests/loaders/test_engine.py",
-    "tests/loaders/test_walks.py",
-    "tests/machines/dram/test_commands.py",
-    "tests/machines/dram/test_reference_cases.py",
-    "tests/machines/dram/test_command_file.py",
-    "tests/machines/dram/test_refresh_rules.py",
-    "tests/machines/gpu/test_gather.py",
-    "tests/machines/ndp/test_counts.py",
-    "tests/machines/ndp/test_machine.py",
-    "tests/machines/ndp/test_oracle.py",
-    "tests/machines/ndp/test_windows.py",
-    "tests/machines/pim/test_dpu_program.py",
-    "tests/machines/pim/test_execution.py",
-    "tests/machines/pim/test_host_program.py",
-    "tests/machines/pim/test_naive.py",
-    "tests/machines/pim/test_numbers.py",
-    "tests/ops/test_aggregate.py",
-    "tests/ops/test_arg_extremum.py",
-    "tests/ops/test_attention.py",
-    "tests/ops/test_attention_dropout.py",
-    "tests/ops/test_bad_input.py",
-    "tests/ops/test_conformance.py",
-    "tests/ops/test_dropout.py",
-    "tests/ops/test_edge_softmax.py",
-    "tests/ops/test_fusedmm.py",
-    "tests/ops/test_message.py",
-    "tests/ops/test_processes.py",
-    "tests/ops/test_rows.py",
-    "tests/ops/test_semiring.py",
-    "tests/ops/test_streaming.py",
+    *files("loaders", "engine", "walks"),
+    *files("machines/dram", "commands", "reference_cases", "command_file", "refresh_rules"),
+    *files("machines/gpu", "gather"),
+    *files("machines/ndp", "counts", "machine", "oracle", "windows"),
+    *files("machines/pim", "dpu_program", "execution", "host_program", "naive", "numbers"),
+    *files("ops", "aggregate", "arg_extremum", "attention", "attention_dropout", "bad_input", "conformance"),
+    *files("ops", "dropout", "edge_softmax", "fusedmm", "message", "processes", "rows", "semiring"),
+    *files("ops", "streaming"),
     "tests/points",
 )
 

@@ -17,11 +17,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 def main(document: Path) -> None:
-    """Runs them.
-
-    Raises:
-        SystemExit: What is imported is not what was installed, or there is nothing to run.
-    """
+    """Runs them; SystemExit if onehop was not installed, or there is nothing to run."""
     if Path(onehop.__file__).is_relative_to(SOURCES):
         raise SystemExit(f"{onehop.__file__} is no installed onehop.")
     blocks = BLOCK.findall(document.read_text())

@@ -64,6 +64,11 @@ def run_together(
         ]
 
 
+def run_anew(*arguments: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    """Runs ``python`` with these arguments in a process that imports everything itself."""
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, **options)
+
+
 def started(
     command: Sequence[str],
     cwd: Path | None,

@@ -1,21 +1,20 @@
 """The programs in examples/ run, and print what they promise."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
 from tests.distributed.launch import environment_of
-from tests.processes import run_python, run_together
+from tests.processes import run_anew, run_python, run_together
+from tests.scripts import load
 
+pytest.importorskip("torch_geometric")
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-
-
-NOTEBOOK = "05_first_look.ipynb"
+NOTEBOOK = "05_first_look"
 FIRST = "10_first_ten_minutes"
 
 
@@ -41,24 +40,21 @@ def test_aggregate() -> None:
 
 
 def test_patch_a_pyg_model() -> None:
-    pytest.importorskip("torch_geometric")
     assert "same losses: yes" in run("02_patch_a_pyg_model.py")
 
 
 def test_tune_a_graph() -> None:
     # A forked process may not tune.
-    command = [sys.executable, EXAMPLES / "03_tune_a_graph.py"]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = run_anew(EXAMPLES / "03_tune_a_graph.py", check=True).stdout
     assert "width 64, forward" in output
     assert "same result: yes" in output
 
 
 def test_distributed_training_and_resuming(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
     # Once as users start it.
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    command += [str(EXAMPLES / "04_distributed_training.py"), "--folder", str(tmp_path), "--epochs", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    options = ("--folder", tmp_path, "--epochs", "3")
+    torchrun = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    done = run_anew(*torchrun, EXAMPLES / "04_distributed_training.py", *options)
     assert done.returncode == 0, done.stderr
     first = done.stdout.splitlines()
     second = together(2, "04_distributed_training.py", "--folder", str(tmp_path), "--epochs", "5")
@@ -70,7 +66,6 @@ def test_distributed_training_and_resuming(tmp_path: Path) -> None:
 
 
 def test_sampled_training_on_one_process_and_on_two(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
     accuracy = []
     for processes in (1, 2):
         lines = together(processes, "09_sampled_training.py", "--folder", str(tmp_path), "--epochs", "3")
@@ -82,13 +77,17 @@ def test_sampled_training_on_one_process_and_on_two(tmp_path: Path) -> None:
     assert abs(accuracy[0] - accuracy[1]) < 3
 
 
-def test_first_look(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
-    notebook = nbformat.read(EXAMPLES / NOTEBOOK, as_version=4)
+def outputs_of(name: str, folder: Path) -> list[Any]:
+    """What a notebook says and shows when it runs in a folder."""
+    notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells)  # it is kept without
     # A kernel of its own: a failing cell raises, with its traceback.
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}}).execute()
+    return [output for cell in notebook.cells for output in cell.get("outputs", ())]
+
+
+def test_first_look(tmp_path: Path) -> None:
+    outputs = outputs_of(NOTEBOOK, tmp_path)
     told = "".join(output.get("text", "") for output in outputs)
     shown = [output.data for output in outputs if output.output_type == "execute_result"]
     assert "largest difference" in told
@@ -104,44 +103,29 @@ def test_first_look(tmp_path: Path) -> None:
 
 
 def figures(output: str, word: str) -> list[float]:
-    """What stands behind a word, line by line."""
+    """The numbers that follow a word."""
     return [float(found) for found in re.findall(rf"{word} (\d+\.\d+)", output)]
 
 
-def test_ogb_arxiv() -> None:
-    pytest.importorskip("torch_geometric")
-    output = run("06_ogb_arxiv.py", "--scale", "0.005", "--epochs", "3")
-    losses = figures(output, "loss")
-    assert len(losses) == 2 * 3
-    assert losses[2] < losses[0]
-    assert "same losses: yes" in output
-
-
-def test_reddit_by_sampling() -> None:
-    pytest.importorskip("torch_geometric")
-    output = run("07_reddit_by_sampling.py", "--scale", "0.02", "--epochs", "2")
-    losses = figures(output, "loss")
-    assert len(losses) == 2
-    assert losses[1] < losses[0]
-
-
-def test_molecule_property() -> None:
-    pytest.importorskip("torch_geometric")
-    output = run("08_molecule_property.py", "--molecules", "64", "--epochs", "3")
-    errors = figures(output, "error")
-    assert len(errors) == 2 * 3
-    assert errors[2] < errors[0]
-    assert "same errors: yes" in output
+@pytest.mark.parametrize(
+    ("name", "arguments", "word", "count", "told"),
+    [
+        ("06_ogb_arxiv.py", "--scale 0.005 --epochs 3", "loss", 2 * 3, "same losses: yes"),
+        ("07_reddit_by_sampling.py", "--scale 0.02 --epochs 2", "loss", 2, ""),
+        ("08_molecule_property.py", "--molecules 64 --epochs 3", "error", 2 * 3, "same errors: yes"),
+    ],
+)
+def test_published_trainings(name: str, arguments: str, word: str, count: int, told: str) -> None:
+    output = run(name, *arguments.split())
+    found, epochs = figures(output, word), int(arguments.split()[-1])
+    assert len(found) == count
+    assert found[epochs - 1] < found[0]
+    assert told in output
 
 
 def test_first_ten_minutes_as_a_notebook_made_from_the_script(tmp_path: Path) -> None:
-    pytest.importorskip("torch_geometric")
-    script = [sys.executable, EXAMPLES.parent / "scripts" / "notebook.py", "--check"]
-    checked = subprocess.run(script, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stderr
-    notebook = nbformat.read(EXAMPLES / f"{FIRST}.ipynb", as_version=4)
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    load("notebook").main(check=True)
+    outputs = outputs_of(FIRST, tmp_path)
     assert "same losses: yes" in "".join(output.get("text", "") for output in outputs)
     shown = [output.data for output in outputs if "data" in output]
     assert any("image/png" in each for each in shown)
@@ -150,7 +134,6 @@ def test_first_ten_minutes_as_a_notebook_made_from_the_script(tmp_path: Path) ->
 
 
 def test_train_under_the_patch() -> None:
-    pytest.importorskip("torch_geometric")
     done = run_python(["-m", "onehop", "run", EXAMPLES / "train.py", "2"])
     assert done.returncode == 0, done.stderr
     losses = figures(done.stdout, "loss")
@@ -172,4 +155,4 @@ def test_every_example_has_a_test() -> None:
         "train.py",
     }
     assert {path.name for path in EXAMPLES.glob("*.py")} == names
-    assert {path.name for path in EXAMPLES.glob("*.ipynb")} == {NOTEBOOK, f"{FIRST}.ipynb"}
+    assert {path.name for path in EXAMPLES.glob("*.ipynb")} == {f"{NOTEBOOK}.ipynb", f"{FIRST}.ipynb"}

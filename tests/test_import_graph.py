@@ -1,10 +1,10 @@
-"""The script that counts arrows finds those that go upwards and circles, wherever an import stands."""
+"""The script that counts arrows finds those that go upwards and circles, wherever an import is."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_anew
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "import_graph.py"
 LAYERS = """
@@ -27,7 +27,7 @@ def counted(checkout: Path, files: dict[str, str]) -> tuple[int, list[str]]:
     (checkout / "pyproject.toml").write_text(LAYERS)
     for name, text in files.items():
         (package / f"{name}.py").write_text(text)
-    done = subprocess.run([sys.executable, SCRIPT, checkout], capture_output=True, text=True, check=False)
+    done = run_anew(SCRIPT, checkout)
     return done.returncode, (done.stdout + done.stderr).splitlines()
 
 
@@ -59,6 +59,6 @@ def test_a_file_without_a_layer_is_named(tmp_path: Path) -> None:
 
 
 def test_this_package_has_no_arrow_upwards_and_no_other_circle() -> None:
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, check=False)
+    done = run_anew(SCRIPT)
     assert done.stderr == ""
     assert done.stdout.splitlines()[1:] == []

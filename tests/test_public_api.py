@@ -3,11 +3,10 @@
 import ast
 import importlib
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import onehop
+from tests.processes import run_anew
 
 # What the file itself imports.
 _OF_THE_FILE = {"Any", "Path", "TYPE_CHECKING"}
@@ -55,7 +54,7 @@ NAMES = {
 }
 
 
-# What waits until it is asked for.
+# Imported when they are first used.
 LATER = {"NeighborSampler", "RawMatrix", "TuningResult", "hops", "infer", "ingest", "loader", "tune"}
 
 
@@ -88,7 +87,7 @@ def test_operators_are_registered_by_the_import() -> None:
         "import sys, onehop, torch; torch.ops.onehop.aggregate; onehop.files.read, onehop.plans; "
         "assert 'torch_geometric' not in sys.modules"
     )
-    subprocess.run([sys.executable, "-c", told], check=True)
+    run_anew("-c", told, check=True)
 
 
 def test_the_patch_imports_neither_tuner_nor_streaming() -> None:
@@ -97,7 +96,7 @@ def test_the_patch_imports_neither_tuner_nor_streaming() -> None:
         "assert not {'onehop.streaming', 'onehop.tuner.search'} & set(sys.modules); "
         "assert callable(onehop.tune) and callable(onehop.hops)"
     )
-    subprocess.run([sys.executable, "-c", told], check=True)
+    run_anew("-c", told, check=True)
 
 
 def test_the_command_imports_names_when_they_are_used() -> None:
@@ -106,7 +105,7 @@ def test_the_command_imports_names_when_they_are_used() -> None:
         "assert 'torch' not in sys.modules; onehop.files.read; "
         "assert onehop.Graph.__name__ == 'Graph'; assert not hasattr(onehop, 'nothing')"
     )
-    subprocess.run([sys.executable, "-c", told], check=True)
+    run_anew("-c", told, check=True)
 
 
 def test_every_public_name_has_a_docstring() -> None:

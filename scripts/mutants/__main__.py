@@ -20,7 +20,7 @@ from changes import Mutant
 from choice import candidates, changes_the_program, chosen, draw
 from recording import Recording, recording
 
-# What is changed. DGL's patch is not: DGL lies in an environment of its own (make test-dgl).
+# What is changed. DGL's patch is not: DGL has an environment of its own (make test-dgl).
 CHANGED = ["ops", "reference/calls.py", "kernels/cpu", "plans", "backends/cpu.py", "integrations"]
 CHANGED += ["distributed", "machines/ndp"]
 CHANGED += [

@@ -28,7 +28,7 @@ PATIENCE_S = 20
 # Pages that screenshots are taken of, and the themes.
 SHOWN = ("index.html", "reference/pyg-layers.html", "results.html", "examples.html", "reference/reasons.html")
 THEMES = ("light", "dark")
-# What a page is asked: how much wider than its window it is, which words are broken in two, which
+# Runs in a page; returns how much wider than its window it is, which words are broken in two, which
 # elements are cut off, and which tables scroll.
 MEASURE = """
 const broken = [], cut = [], page = document.querySelector('article') || document.body;
@@ -175,11 +175,7 @@ def show(session: Browser, site: Path, folder: Path) -> None:
 
 
 def main() -> None:
-    """Checks the site.
-
-    Raises:
-        SystemExit: The site is missing, or has faults.
-    """
+    """Checks the site; SystemExit if it is missing or has faults."""
     parser = argparse.ArgumentParser(description="Measures the pages of the built site.")
     parser.add_argument("site", type=Path, nargs="?", default=ROOT / "build" / "site")
     parser.add_argument("--shots", type=Path, help="a folder for screenshots")

@@ -1,26 +1,18 @@
-import json
-import os
-from pathlib import Path
-
 import pytest
 
-from tests.cli.running import onehop
+from tests.cli.running import written
 
 pytest.importorskip("torch_geometric")
 pytestmark = pytest.mark.usefixtures("forked_runs")
 
 
 def test_demo_compares_on_a_file_without_features(tmp_path, edge_list):
-    plot, path = tmp_path / "demo.png", tmp_path / "demo.json"
-    result = onehop(
-        *("demo", "--graph", edge_list, "--model", "gcn", "--hidden", 4, "--epochs", 2, "--threads", 1),
-        *("--plot", plot, "--json", path),
-    )
-    assert result.exit_code == 0
-    assert "it has no features" in result.stdout
-    assert "speed-up" in result.stdout
+    plot = tmp_path / "demo.png"
+    arguments = ("--model gcn --hidden 4 --epochs 2 --threads 1 --plot", plot)
+    document, output = written(tmp_path / "demo.json", "demo --graph", edge_list, *arguments)
+    assert "it has no features" in output
+    assert "speed-up" in output
     assert plot.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
-    document = json.loads(path.read_text())
     (row,) = document["models"]
     assert document["stamp"]["threads"] == 1
     assert row["largest_loss_difference"] < 1e-4
@@ -30,13 +22,8 @@ def test_demo_compares_on_a_file_without_features(tmp_path, edge_list):
 
 
 def test_demo_trains_published_models_on_graphs_of_their_own(tmp_path):
-    path = tmp_path / "demo.json"
-    result = onehop(
-        *("demo", "--model", "cora-gcn,cora-gat", "--epochs", 2, "--threads", 1),
-        *("--plot", tmp_path / "demo.png", "--json", path),
-    )
-    assert result.exit_code == 0
-    document = json.loads(path.read_text())
+    arguments = "demo --model cora-gcn,cora-gat --epochs 2 --threads 1 --plot"
+    document, _ = written(tmp_path / "demo.json", arguments, tmp_path / "demo.png")
     rows = document["models"]
     assert [(row["model"], row["hidden"], row["epochs"]) for row in rows] == [
         ("cora-gcn", 16, 2),
@@ -56,15 +43,9 @@ def test_models_of_the_demo_are_known():
     assert set(demo.DEFAULT) <= set(demo.TITLES)
 
 
-@pytest.mark.skipif("ONEHOP_DATA" not in os.environ, reason="ONEHOP_DATA names no folder with real graphs")
-def test_demo_works_with_a_real_graph(tmp_path):
-    graph = Path(os.environ["ONEHOP_DATA"]) / "cornell5.mat"  # models of the authors' own run with cora.npz
-    path = tmp_path / "demo.json"
-    result = onehop(
-        *("demo", "--graph", graph, "--model", "gcn", "--hidden", 4, "--epochs", 1),
-        *("--plot", tmp_path / "demo.png", "--json", path),
-    )
-    assert result.exit_code == 0
-    document = json.loads(path.read_text())
+def test_demo_works_with_a_real_graph(tmp_path, data_folder):
+    graph = data_folder / "cornell5.mat"  # models of the authors' own run with cora.npz
+    arguments = ("--model gcn --hidden 4 --epochs 1 --plot", tmp_path / "demo.png")
+    document, _ = written(tmp_path / "demo.json", "demo --graph", graph, *arguments)
     assert document["models"][0]["largest_loss_difference"] < 1e-4
     assert not any("labels" in note for note in document["notes"])

@@ -1,10 +1,8 @@
-import json
-
 import pytest
 import torch
 
 from onehop.cli import condition, info
-from tests.cli.running import onehop
+from tests.cli.running import onehop, written
 
 MEASURED = {"in_order": 20.0, "random_rows": 10.0, "sum": 9.0}
 
@@ -21,21 +19,18 @@ def lines(**changes):
 
 
 def test_info_shows_ten_lines_and_writes_what_there_is(tmp_path):
-    path = tmp_path / "info.json"
-    result = onehop("info", "--json", path)
-    assert result.exit_code == 0
+    document, output = written(tmp_path / "info.json", "info")
     for part in ("instruction set", "threads", torch.__version__, "9.0 GB/s", "huge pages", "allocator"):
-        assert part in result.stdout
-    assert "graph cache" not in result.stdout
+        assert part in output
+    assert "graph cache" not in output
     assert len(lines()) == 10
-    document = json.loads(path.read_text())
     assert document["command"] == "info"
     assert document["bandwidth"] == MEASURED
     assert {"isas", "backends", "dropout_agrees", "pool", "cache", "settings", "packages"} <= set(document)
 
 
 def test_info_shows_everything_on_request():
-    told = onehop("info", "--all", "--no-measure").stdout
+    told = onehop("info --all --no-measure").stdout
     for part in ("not measured", "graph cache", "cpu", "ONEHOP_KEEP_MEMORY"):
         assert part in told
 
@@ -49,7 +44,7 @@ def test_the_memory_is_measured(monkeypatch):
 
 def test_info_names_the_remedy_for_what_is_missing(monkeypatch):
     monkeypatch.setattr("onehop.cli.info.importlib.util.find_spec", lambda name: None)
-    assert "not installed; pip install 'onehop[pyg]'" in onehop("info", "--all").stdout
+    assert "not installed; pip install 'onehop[pyg]'" in onehop("info --all").stdout
 
 
 def test_info_shows_a_wrong_setting_instead_of_failing(monkeypatch):

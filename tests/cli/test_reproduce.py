@@ -1,12 +1,11 @@
 """``onehop reproduce``."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from onehop.reproduce import WORKS
-from tests.cli.running import onehop
+from tests.cli.running import written
 
 
 @pytest.fixture(autouse=True)
@@ -17,16 +16,13 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("quick", [True, False])
 def test_rows_are_printed_and_written(tmp_path: Path, quick: bool) -> None:
     file, folder = tmp_path / "new" / "out.json", tmp_path / "pictures"
-    flag = ["--quick"] if quick else []
-    result = onehop("reproduce", "isplib", *flag, "--json", file, "--plot", folder)
-    assert result.exit_code == 0, result.output
+    found, output = written(file, "reproduce isplib", "--quick" if quick else "", "--plot", folder)
     for text in ("Somebody, somewhere.", "speed [best]", "2 to 5", "0.75", "Needs a GPU.", "isplib_bars.png"):
-        assert text in result.output
-    written = json.loads(file.read_text())
-    assert written["command"] == f"reproduce isplib{' --quick' if quick else ''}"
-    assert (written["work"], written["quick"], written["charts"]) == ("isplib", quick, ["bars"])
-    assert written["stamp"]["versions"]["torch"]
-    first, second = written["rows"]
+        assert text in output
+    assert found["command"] == f"reproduce isplib{' --quick' if quick else ''}"
+    assert (found["work"], found["quick"], found["charts"]) == ("isplib", quick, ["bars"])
+    assert found["stamp"]["versions"]["torch"]
+    first, second = found["rows"]
     assert first == {
         "figure": "speed [best]",
         "paper": 4.0,
@@ -49,24 +45,7 @@ def test_of_all_works_the_headlines_are_printed_with_verdicts(
 ) -> None:
     for name in WORKS:
         monkeypatch.setitem(WORKS, name, "tests.reproduce.fake_work")
-    file = tmp_path / "all.json"
-    result = onehop("reproduce", "all", "--quick", "--json", file)
-    assert result.exit_code == 0, result.output
-    assert result.output.count("speed [best]") == result.output.count("agrees") == len(WORKS)
-    assert "Needs a GPU." not in result.output
-    written = json.loads(file.read_text())
-    assert [len(each["rows"]) for each in written["works"]] == [2] * len(WORKS)
-
-
-def test_unknown_works_are_one_sentence() -> None:
-    result = onehop("reproduce", "pigym")
-    assert result.exit_code == 2
-    assert "work: expected one of pygim, grande, io-aware, isplib, or all, got 'pigym'" in result.output
-
-
-def test_pictures_need_a_folder(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("")
-    result = onehop("reproduce", "isplib", "--plot", file)
-    assert result.exit_code == 2
-    assert "plot: expected a folder for the pictures" in result.output
+    found, output = written(tmp_path / "all.json", "reproduce all --quick")
+    assert output.count("speed [best]") == output.count("agrees") == len(WORKS)
+    assert "Needs a GPU." not in output
+    assert [len(each["rows"]) for each in found["works"]] == [2] * len(WORKS)

@@ -1,4 +1,5 @@
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,10 +9,9 @@ from onehop.bench import sources
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan
-from tests.cli.running import onehop
+from tests.cli.running import onehop, written
 from tests.registries import as_before
 
-SMALL = ("--graph", "twin:cora", "--scale", 0.3)
 KEYS = {
     "time_ms",
     "speedup_over_baseline",
@@ -27,14 +27,20 @@ KEYS = {
 }
 
 
-def simulated(path, *arguments):
-    result = onehop("simulate", "ndp", *arguments, "--json", path)
-    assert result.exit_code == 0, result.output
-    return json.loads(path.read_text()), result.output
+@pytest.fixture
+def ndp(tmp_path):
+    """Runs ``simulate ndp``; returns its JSON and what it prints."""
+    return partial(written, tmp_path / "out.json", "simulate ndp")
 
 
-def test_json_has_the_keys(tmp_path):
-    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--check", "full")
+@pytest.fixture
+def small(ndp):
+    """The same on a small graph."""
+    return partial(ndp, "--graph twin:cora --scale 0.3")
+
+
+def test_json_has_the_keys_and_the_trace_the_timeline(small, tmp_path):
+    content, output = small("--width 64 --check full --trace", tmp_path / "t.json")
     assert set(content) >= KEYS
     assert content["output_max_abs_error"] < 1e-4
     layer = content["layers"][0]
@@ -42,64 +48,41 @@ def test_json_has_the_keys(tmp_path):
     assert layer["time_ms"] == pytest.approx(min(layer["candidates_ms"].values()))
     assert content["time_ms"] == pytest.approx(layer["time_ms"])
     assert layer["mapping"] in output
+    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
 
 
-def test_several_layers_begin_with_the_graphs_features(tmp_path):
-    content, _ = simulated(
-        tmp_path / "ndp.json", *SMALL, "--width", 32, "--layers", 3, "--mapping", "channel"
-    )
+def test_several_layers_begin_with_the_graphs_features(small):
+    content, _ = small("--width 32 --layers 3 --mapping channel")
     assert [layer["width"] for layer in content["layers"]] == [1433, 32, 32]
     assert {layer["mapping"] for layer in content["layers"]} == {"channel"}
     assert content["time_ms"] == pytest.approx(sum(layer["time_ms"] for layer in content["layers"]))
 
 
-def test_the_hosts_order_can_be_asked_for(tmp_path):
-    small = (*SMALL, "--mapping", "system", "--width", 64)
-    free, _ = simulated(tmp_path / "free.json", *small)
-    times = {}
-    for order in ("after", "ahead", "between", "early"):
-        content, output = simulated(tmp_path / f"{order}.json", *small, "--host-order", order)
-        assert content["host_order"] == content["layers"][0]["host_order"] == order
-        assert f"system, {order}" in output
-        assert content["bound_ms"] == free["bound_ms"] <= content["time_ms"]
-        assert 0 <= content["hidden_share"] <= 1
-        times[order] = content["time_ms"]
-    assert free["time_ms"] == min(times.values())
-    assert free["host_order"] == min(times, key=lambda order: times[order])
-
-
-def test_bounds_of_layers_add_up(tmp_path):
-    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--width", 32, "--layers", 3)
-    assert content["bound_ms"] == pytest.approx(sum(layer["bound_ms"] for layer in content["layers"]))
-    shares = [layer["hidden_share"] for layer in content["layers"]]
-    assert min(shares) <= content["hidden_share"] <= max(shares)
-    orders = [layer["host_order"] for layer in content["layers"]]
-    assert content["host_order"] in (orders[0], ", ".join(orders))
+@pytest.mark.parametrize("order", ["after", "ahead", "between", "early"])
+def test_the_hosts_order_can_be_asked_for(small, order):
+    content, output = small("--mapping system --width 64 --host-order", order)
+    assert content["host_order"] == content["layers"][0]["host_order"] == order
+    assert f"system, {order}" in output
 
 
 @pytest.mark.parametrize("mapping", ["baseline", "prior"])
-def test_what_it_is_compared_with_can_be_asked_for(mapping, tmp_path):
-    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--mapping", mapping)
+def test_what_it_is_compared_with_can_be_asked_for(small, mapping):
+    content, _ = small("--mapping", mapping)
     key = f"speedup_over_{mapping}"
     assert content[key] == pytest.approx(1.0)
     assert content["layers"][0]["mapping"].startswith(mapping)
     assert content["host_order"] is content["bound_ms"] is content["layers"][0]["hidden_share"] is None
     own = content["layers"][0]["report"]
-    compared = own["baseline"] if mapping == "baseline" else min(own["prior"].values(), key=_serial)
+    serial = min(own["prior"].values(), key=lambda found: found["serial_ms"])
+    compared = own["baseline"] if mapping == "baseline" else serial
     assert content["bytes"] == compared["bytes"]
     assert content["energy_mj"] == pytest.approx(compared["energy_mj"])
     # The host has no tiles, prior machines take targets by number.
     assert (content["read_reduction_percent"] == 0) == (mapping == "baseline")
 
 
-def _serial(found):
-    return found["serial_ms"]
-
-
-def test_sweep_of_tiles_and_plot(tmp_path):
-    content, output = simulated(
-        tmp_path / "ndp.json", *SMALL, "--sweep", "tile=4:128", "--plot", tmp_path / "p.png"
-    )
+def test_sweep_of_tiles_and_plot(small, tmp_path):
+    content, output = small("--sweep tile=4:128 --plot", tmp_path / "p.png")
     assert len(content["sweep"]) == 24
     by_tile = {
         line["tile"]: line["read_reduction_percent"]
@@ -122,27 +105,25 @@ def test_sweep_of_tiles_and_plot(tmp_path):
     assert table[0][6:-3] == [f"{ms:.3f}" for ms in times.values()]
 
 
-def test_a_sweep_takes_the_tiles_that_it_is_given(tmp_path):
-    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--sweep", "tile=8,32", "--width", 16)
+def test_a_sweep_takes_the_tiles_that_it_is_given(small):
+    content, _ = small("--sweep tile=8,32 --width 16")
     assert [line["tile"] for line in content["sweep"]] == [8, 8, 32, 32] * 2
     assert {line["retile"] for line in content["sweep"]} == {"index", "rows"}
     for line in content["sweep"]:
         assert line["time_ms"] == pytest.approx(min(line["candidates_ms"].values()))
 
 
-def test_a_trace_is_the_runs_timeline(tmp_path):
-    simulated(tmp_path / "ndp.json", *SMALL, "--width", 16, "--trace", tmp_path / "t.json")
-    assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-
-
-def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(tmp_path):
-    sweeps = ("--sweep", "clock_mhz=300:1200", "--sweep", "channels=2,4")
-    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, *sweeps)
+def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(small):
+    content, output = small("--width 64 --sweep clock_mhz=300:1200 --sweep channels=2,4")
     found = [(line["name"], line["value"]) for line in content["sweep"]]
     assert found == [("clock_mhz", value) for value in (300, 600, 1200)] + [("channels", 2), ("channels", 4)]
-    same = [line["time_ms"] for line in content["sweep"] if line["value"] in (1200, 4)]
-    assert same == pytest.approx([content["time_ms"]] * 2)
-    halved = content["sweep"][3]
+    slow, _, usual, halved, whole = content["sweep"]
+    for name in ("time_ms", "speedup_over_baseline", "speedup_over_prior"):
+        assert usual[name] == content[name] == pytest.approx(whole[name])
+    assert usual["mappings"] == [layer["mapping"] for layer in content["layers"]]
+    # The host has no units.
+    host_ms = [line["speedup_over_baseline"] * line["time_ms"] for line in (slow, usual)]
+    assert host_ms[0] == pytest.approx(host_ms[1])
     assert halved["time_ms"] > content["time_ms"]
     rows = [line.split() for line in output.splitlines() if line.startswith("clock mhz ")]
     assert [row[2] for row in rows] == ["300", "600", "1200"]
@@ -152,37 +133,8 @@ def test_a_sweep_over_values_of_the_machine_is_as_each_machine_alone(tmp_path):
     assert halved["time_ms"] == pytest.approx(min(halved["candidates_ms"].values()))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--sweep", "speed=3"], "with a NAME of channels, dimms_per_channel"),
-        (["--sweep", "tile=4:2"], "0 < A <= B"),
-        (["--sweep", "tile=2.5"], "expected integers for tile, got '2.5'"),
-        (["--sweep", "tile=0"], "tile must be an integer of at least 1"),
-        (["--sweep", "channels=0"], "topology.channels: expected"),
-        (["--sweep", "tile=4", "--trace", "t.json"], "a sweep has no timeline"),
-    ],
-)
-def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(arguments, sentence):
-    result = onehop("simulate", "ndp", *arguments)
-    assert result.exit_code == 2
-    assert sentence in result.stderr
-
-
-def test_a_sweep_of_the_units_clock_has_the_headline_at_the_usual_clock(tmp_path):
-    content, _ = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--sweep", "clock_mhz=30,1200")
-    slow, usual = content["sweep"]
-    for name in ("time_ms", "speedup_over_baseline", "speedup_over_prior"):
-        assert usual[name] == content[name]
-    assert usual["mappings"] == [layer["mapping"] for layer in content["layers"]]
-    assert slow["speedup_over_baseline"] < usual["speedup_over_baseline"]
-    # The host has no units.
-    host_ms = [line["speedup_over_baseline"] * line["time_ms"] for line in (slow, usual)]
-    assert host_ms[0] == pytest.approx(host_ms[1])
-
-
-def test_prior_machines_by_name(tmp_path):
-    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--width", 64, "--priors")
+def test_prior_machines_by_name(small):
+    content, output = small("--width 64 --priors")
     assert [line["name"] for line in content["priors"]] == ["TensorDIMM", "RecNMP", "GNNear", "G-NMP"]
     for line in content["priors"]:
         assert line["speedup_over_serial"] == pytest.approx(line["serial_ms"] / content["time_ms"])
@@ -191,12 +143,9 @@ def test_prior_machines_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gin"])
-def test_whole_models(model, tmp_path):
-    arguments = (*SMALL, "--width", 32, "--layers", 2, "--model", model)
-    content, output = simulated(tmp_path / "ndp.json", *arguments)
-    again, _ = simulated(tmp_path / "again.json", *arguments)
+def test_whole_models(small, model):
+    content, output = small("--width 32 --layers 2 --model", model)
     whole = content["model"]
-    assert whole == again["model"]
     assert whole["widths"] == [1433, 32, 7]
     assert max(whole["combine_ms"]) < whole["time_ms"] <= whole["serial_ms"]
     assert f"{model} of widths 1433, 32, 7" in output
@@ -206,61 +155,30 @@ def test_a_graph_whose_edges_name_no_node_is_refused(tmp_path):
     path = tmp_path / "bad.npz"
     labels, features = np.zeros(3, dtype=np.int64), np.zeros((3, 2), dtype=np.float32)
     np.savez(path, edges=np.array([[0, 1], [7, 2]]), node_labels=labels, node_features=features)
-    result = onehop("simulate", "ndp", "--graph", path)
+    result = onehop("simulate ndp --graph", path)
     assert result.exit_code == 2
     assert "7" in result.output
     assert "Traceback" not in result.output
 
 
 def test_gantt():
-    result = onehop("simulate", "ndp", "--gantt")
+    result = onehop("simulate ndp --gantt")
     assert "(e) system-pod, bundles broadcast: 24 ns" in result.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--mapping", "bank"), "mapping"),
-        (("--machine", "grande_17"), "grande_16"),
-        (("--width", 0), "width"),
-        (("--tile", 0), "tile"),
-        (("--retile", "some"), "retile"),
-        (("--host-order", "first"), "host_order must be one of adaptive, after, ahead, between, early"),
-        (
-            ("--host-order", "between", "--mapping", "rank"),
-            "host_order 'between' puts outputs between bundles",
-        ),
-        (("--check", "none"), "check"),
-        (("--faw", "short"), "faw"),
-        (("--scale", -1), "scale"),
-        (("--model", "gat"), "model: expected one of gcn, sage, gin, got 'gat'"),
-        (("--sweep", "clock_mhz=fast"), "sweep: expected numbers"),
-        (("--sweep", "clock_mhz=0"), "module.clock_mhz: expected a positive number"),
-        (("--graph", "twin:nobody"), "nobody"),
-        (("--json", "/proc/none/out.json"), "/proc/none"),
-    ],
-    ids=str,
-)
-def test_wrong_options_are_one_sentence(arguments, message):
-    result = onehop("simulate", "ndp", *SMALL, *arguments)
-    assert result.exit_code == 2
-    assert message in result.output
-    assert "Traceback" not in result.output
-
-
-def test_a_machine_of_ones_own(tmp_path):
+def test_a_machine_of_ones_own(small, tmp_path):
     path = tmp_path / "tiny.toml"
     path.write_text('name = "tiny"\n[topology]\nchannels = 1\ndimms_per_channel = 1\nranks_per_dimm = 2\n')
-    content, output = simulated(tmp_path / "ndp.json", *SMALL, "--machine", path)
+    content, output = small("--machine", path)
     assert "tiny" in output
     assert set(content["layers"][0]["candidates_ms"]) == {"rank", "dimm"}
 
 
-def test_a_sample_gives_intervals(tmp_path):
-    arguments = ("--graph", "twin:arxiv-communities", "--scale", 0.2, "--mapping", "rank", "--layers", 2)
-    sampled, output = simulated(tmp_path / "some.json", *arguments, "--sample", 6, "--retile", "index")
-    whole, _ = simulated(tmp_path / "all.json", *arguments, "--sample", 10**6, "--retile", "index")
-    exact, _ = simulated(tmp_path / "exact.json", *arguments, "--retile", "index")
+def test_a_sample_gives_intervals(ndp):
+    arguments = "--graph twin:arxiv-communities --scale 0.2 --mapping rank --layers 2 --retile index"
+    sampled, output = ndp(arguments, "--sample 6")
+    whole, _ = ndp(arguments, f"--sample {10**6}")
+    exact, _ = ndp(arguments)
     assert sampled["sample"] == {"runs": 6, "seed": 0, "confidence": 0.95}
     for name in ("time_ms", "speedup_over_baseline", "speedup_over_prior"):
         assert whole[name] == pytest.approx(exact[name])
@@ -271,26 +189,16 @@ def test_a_sample_gives_intervals(tmp_path):
     assert "95 % intervals" in output
 
 
-@pytest.mark.parametrize(
-    "option", [("--trace", "t.json"), ("--model", "gcn"), ("--mapping", "prior"), ("--priors",)]
-)
-def test_what_needs_the_whole_graph_is_refused_beside_a_sample(option, tmp_path):
-    given = [tmp_path / each if each.endswith(".json") else each for each in option]
-    result = onehop("simulate", "ndp", *SMALL, "--sample", 4, *given)
-    assert result.exit_code == 2
-    assert f"sample, {option[0].removeprefix('--')}" in result.output
-
-
-def test_a_twin_too_large_to_be_made_is_sampled_by_rows(monkeypatch, tmp_path):
+def test_a_twin_too_large_to_be_made_is_sampled_by_rows(ndp, monkeypatch):
     monkeypatch.setattr("onehop.datasets.block_model._MOST_PAIRS", 1_000_000)
-    arguments = ("--graph", "twin:arxiv-communities", "--sample", 2, "--mapping", "rank")
-    content, output = simulated(tmp_path / "rows.json", *arguments)
+    arguments = "--graph twin:arxiv-communities --sample 2 --mapping rank"
+    content, output = ndp(arguments)
     # A symmetric graph of about so many edges, and self loops.
     assert (content["graph"]["source"], content["graph"]["name"]) == ("twin:arxiv-communities",) * 2
     assert content["graph"]["nodes"] == 169_343
     assert content["graph"]["edges_low"] < 2 * 1_157_799 + 169_343 < content["graph"]["edges_high"]
     assert "about" in output
-    refused = onehop("simulate", "ndp", *arguments, "--retile", "rows")
+    refused = onehop("simulate ndp", arguments, "--retile rows")
     assert refused.exit_code == 2
     assert "choose retile='index'" in " ".join(refused.output.split())
 
@@ -302,15 +210,13 @@ def _registered_before():
 
 
 @pytest.mark.usefixtures("_registered_before")
-def test_a_mapping_of_a_file(tmp_path, monkeypatch):
+def test_a_mapping_of_a_file(small, tmp_path, monkeypatch):
     how_to = Path(__file__).parents[2] / "docs/howto/add-a-mapping.md"
     code = how_to.read_text().partition("```python\n")[2].partition("```")[0]
     monkeypatch.chdir(tmp_path)
     Path("bursts.py").write_text(code)
-    content, output = simulated(
-        tmp_path / "ndp.json", *SMALL, "--width", 100, "--retile", "index", "--check", "full",
-        "--mapping", "bursts.py:Bursts", "--sweep", "mapping=channel,bursts.py:Bursts",
-    )  # fmt: skip
+    own_mapping = "--width 100 --retile index --mapping bursts.py:Bursts"
+    content, output = small(own_mapping, "--check full --sweep mapping=channel,bursts.py:Bursts")
     assert [layer["mapping"] for layer in content["layers"]] == ["bursts"]
     assert "bursts, " in output
     assert content["output_errors"]["bursts"] < 1e-4
@@ -320,18 +226,13 @@ def test_a_mapping_of_a_file(tmp_path, monkeypatch):
     times = content["layers"][0]["candidates_ms"]
     assert own["time_ms"] == pytest.approx(times["bursts"]) == pytest.approx(content["time_ms"])
     assert channel["time_ms"] == pytest.approx(times["channel"])
-    sampled, _ = simulated(
-        tmp_path / "sampled.json", *SMALL, "--width", 100, "--retile", "index", "--sample", 100,
-        "--mapping", "bursts.py:Bursts",
-    )  # fmt: skip
+    sampled, _ = small(own_mapping, "--sample 100")
     assert sampled["time_ms"] == pytest.approx(content["time_ms"], rel=1e-12)
 
 
-def test_commands_are_a_ranks_feature_reads(tmp_path):
+def test_commands_are_a_ranks_feature_reads(small, tmp_path):
     path = tmp_path / "reads.trace"
-    content, output = simulated(
-        tmp_path / "ndp.json", *SMALL, "--width", 64, "--mapping", "dimm", "--commands", path
-    )
+    content, output = small("--width 64 --mapping dimm --commands", path)
     commands = content["commands"]
     names = [line.split(",")[1] for line in path.read_text().splitlines()[1:]]
     assert names.count("RD") == commands["counts"]["RD"] == commands["bursts"] > 0
@@ -346,17 +247,3 @@ def test_commands_are_a_ranks_feature_reads(tmp_path):
     assert (
         f"commands of a sample, the feature reads of rank {commands['rank']} in windows 0 of layer 1" in told
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--mapping", "baseline"], "expected a mapping of this machine"),
-        (["--sample", 3], "omit --commands or --sample"),
-        (["--sweep", "faw=32,48"], "commands: a sweep has several"),
-    ],
-)
-def test_commands_that_there_are_not_are_refused(arguments, sentence, tmp_path):
-    result = onehop("simulate", "ndp", *SMALL, "--commands", tmp_path / "all.csv", *arguments)
-    assert result.exit_code == 2
-    assert sentence in " ".join(result.output.split())

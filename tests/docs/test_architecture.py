@@ -1,19 +1,16 @@
 """The page of the architecture: its picture is up to date, and the files that it names exist."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from tests import scripts
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
 
 
 def test_the_picture_is_up_to_date():
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "architecture.py", "--check"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    scripts.load("architecture").main(check=True)
 
 
 def test_all_files_that_are_named_exist():

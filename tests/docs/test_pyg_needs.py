@@ -1,13 +1,13 @@
 """The page of what PyG needs: it is up to date, and its script notices what PyG adds."""
 
-import importlib.util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from tests import scripts
+
 pytest.importorskip("torch_geometric")
-SCRIPT = Path(__file__).parents[2] / "scripts" / "pyg_needs.py"
+script = scripts.load("pyg_needs")
 
 MODULE = """
 import torch_geometric.typing
@@ -35,17 +35,7 @@ def function():
 """
 
 
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("pyg_needs", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_what_pyg_adds_is_noticed(script: ModuleType, tmp_path: Path) -> None:
+def test_what_pyg_adds_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "nn").mkdir()
     (tmp_path / "nn" / "__init__.py").write_text(MODULE)
     needs = script.read(tmp_path)
@@ -58,11 +48,11 @@ def test_what_pyg_adds_is_noticed(script: ModuleType, tmp_path: Path) -> None:
     ]
 
 
-def test_the_page_is_up_to_date(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
-    assert script.main(["--check"]) == 0, capsys.readouterr().out
+def test_the_page_is_up_to_date() -> None:
+    script.main(check=True)
 
 
-def test_nothing_is_answered_that_pyg_no_longer_asks(script: ModuleType) -> None:
+def test_nothing_is_answered_that_pyg_no_longer_asks() -> None:
     needs = script.read(script.installed())
     assert set(script.RAISES) == set(needs.raises)
     assert set(script.FLAGS) == set(needs.flags)

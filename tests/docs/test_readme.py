@@ -1,16 +1,15 @@
 """The README: its length, its pictures, and versions that are those of the package."""
 
 import re
-import runpy
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import scripts
+
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
-BADGES = ROOT / "scripts" / "badges.py"
+badges = scripts.load("badges")
 
 
 def test_it_is_short() -> None:
@@ -24,15 +23,13 @@ def test_its_pictures_exist() -> None:
 
 
 def test_the_badges_are_up_to_date() -> None:
-    done = subprocess.run([sys.executable, BADGES, "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    badges.main(check=True)
 
 
-def test_a_badge_that_is_out_of_date_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = runpy.run_path(str(BADGES))
-    monkeypatch.setitem(script["main"].__globals__, "badges", lambda: {ROOT / "none.svg": ""})
+def test_a_badge_that_is_out_of_date_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(badges, "badges", lambda: {ROOT / "none.svg": ""})
     with pytest.raises(SystemExit, match=r"none\.svg is out of date"):
-        script["main"](check=True)
+        badges.main(check=True)
 
 
 def test_it_names_the_versions_that_the_package_admits_and_is_tested_with() -> None:
@@ -40,7 +37,7 @@ def test_it_names_the_versions_that_the_package_admits_and_is_tested_with() -> N
         name: tuple(".".join(version.split(".")[:2]) for version in (oldest, newest))
         for name, oldest, newest in re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", README, re.MULTILINE)
     }
-    assert rows == runpy.run_path(str(BADGES))["ranges"]()
+    assert rows == badges.ranges()
     admitted = (ROOT / "pyproject.toml").read_text()
     for package, name in (("torch", "torch"), ("torch_geometric", "PyG"), ("dgl", "DGL")):
         assert f'"{package}>={rows[name][0]}' in admitted

@@ -1,31 +1,30 @@
 """The page of reasons has every sentence that explain can print."""
 
 import ast
-import runpy
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = runpy.run_path(str(ROOT / "scripts" / "reasons.py"))
+from tests import scripts
+
+script = scripts.load("reasons")
 
 
 def test_every_sentence_has_an_entry_and_every_entry_a_sentence() -> None:
-    SCRIPT["main"]()
+    script.main()
 
 
 def test_no_anchor_has_two_entries() -> None:
-    found = SCRIPT["entries"]()
+    found = script.entries()
     assert len(found) > 150
     assert len(set(found.values())) == len(found)
 
 
 def test_a_sentence_without_an_entry_and_one_that_is_gone_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = SCRIPT["entries"]()
+    found = script.entries()
     lost = found.pop("the features are sparse")
-    monkeypatch.setitem(SCRIPT["main"].__globals__, "entries", lambda: {**found, "it is Monday": lost})
+    monkeypatch.setattr(script, "entries", lambda: {**found, "it is Monday": lost})
     with pytest.raises(SystemExit, match="no entry: the features are sparse\nno sentence: it is Monday"):
-        SCRIPT["main"]()
+        script.main()
 
 
 @pytest.mark.parametrize(
@@ -42,4 +41,4 @@ def test_a_sentence_without_an_entry_and_one_that_is_gone_are_named(monkeypatch:
 def test_sentences_are_found(code: str, expected: list[str]) -> None:
     names = {"IT": ast.Constant("edge_index")}
     tree = ast.parse(code)
-    assert [text for node in SCRIPT["said"](tree) for text in SCRIPT["texts"](node, names)] == expected
+    assert [text for node in script.said(tree) for text in script.texts(node, names)] == expected

@@ -1,13 +1,13 @@
 """The documents as MkDocs reads them, and the scripts that adapt them; `make docs` itself builds the site."""
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
 import onehop
+from tests.scripts import load
 
 ROOT = Path(__file__).resolve().parents[2]
 API = ROOT / "docs" / "reference" / "api"
@@ -15,13 +15,9 @@ ITEM = re.compile(r"\s*(?:[-*+]|\d+\.) ")
 OF_A_LIST = re.compile(r"$|  |" + ITEM.pattern)
 
 
-def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / "site" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def hooks_of_mkdocs() -> ModuleType:
+    pytest.importorskip("mkdocs")
+    return load("site/hooks")
 
 
 def described() -> list[str]:
@@ -51,28 +47,25 @@ def test_lists_begin_after_an_empty_line() -> None:
 
 
 def test_a_block_that_is_not_run_is_still_a_block_of_python() -> None:
-    pytest.importorskip("mkdocs")
     text = "```python no-run: needs a GPU\nx = 1\n```\n"
-    assert script("hooks").on_page_markdown(text) == "```python\nx = 1\n```\n"
+    assert hooks_of_mkdocs().on_page_markdown(text) == "```python\nx = 1\n```\n"
 
 
 def test_links_to_examples_lead_into_the_site() -> None:
-    pytest.importorskip("mkdocs")
     text = "[one](../examples/01_aggregate.py), [two](../../examples/01_aggregate.py), [three](../other.md)"
     expected = "[one](examples/01_aggregate.py), [two](../examples/01_aggregate.py), [three](../other.md)"
-    assert script("hooks").on_page_markdown(text) == expected
+    assert hooks_of_mkdocs().on_page_markdown(text) == expected
 
 
 def test_roles_become_links_and_code() -> None:
     pytest.importorskip("griffe")
-    text = script("roles").in_markdown("see :func:`onehop.tune` and ``x``, or `y`")
+    text = load("site/roles").in_markdown("see :func:`onehop.tune` and ``x``, or `y`")
     link = '<autoref identifier="onehop.tune" optional><code>onehop.tune</code></autoref>'
     assert text == f"see {link} and `x`, or `y`"
 
 
 def test_the_readme_is_the_first_page() -> None:
-    pytest.importorskip("mkdocs")
-    hooks = script("hooks")
+    hooks = hooks_of_mkdocs()
     page = hooks.on_page_markdown(hooks.from_top((ROOT / "README.md").read_text()))
     assert "](docs" not in page
     assert "(images/published-light.svg#only-light)" in page
@@ -81,22 +74,16 @@ def test_the_readme_is_the_first_page() -> None:
     assert "<picture" not in page
 
 
-class Page:
-    def __init__(self) -> None:
-        self.meta: dict[str, object] = {}
-
-
 @pytest.mark.parametrize(("columns", "hidden"), [(6, ["toc"]), (5, None)])
 def test_wide_tables_get_the_place_of_the_contents(columns: int, hidden: list[str] | None) -> None:
-    pytest.importorskip("mkdocs")
-    page = Page()
-    script("hooks").on_page_markdown(f"|{' a |' * columns}\n|{' ---: |' * columns}\n", page=page)
+    page = SimpleNamespace(meta={})
+    hooks_of_mkdocs().on_page_markdown(f"|{' a |' * columns}\n|{' ---: |' * columns}\n", page=page)
     assert page.meta.get("hide") == hidden
 
 
 def test_what_is_wrong_with_a_page_is_told() -> None:
     found = {"wider": 12, "broken": ["GCNConv", "GCNConv"], "cut": ["pre: x"], "scrolling": ["a b"]}
-    faults = script("check_pages").faults
+    faults = load("site/check_pages").faults
     told = ["12 pixels wider than its window", "broken: GCNConv", "cut off: pre: x"]
     assert faults(found, 390) == told
     assert faults(found, 1280) == [*told, "a table does not fit: a b"]
@@ -104,6 +91,5 @@ def test_what_is_wrong_with_a_page_is_told() -> None:
 
 
 def test_long_names_end_a_line_behind_a_dot() -> None:
-    pytest.importorskip("mkdocs")
-    made = script("hooks").on_page_content("<code>onehop.machines.pim</code> a.b <code>2.5</code>")
+    made = hooks_of_mkdocs().on_page_content("<code>onehop.machines.pim</code> a.b <code>2.5</code>")
     assert made == "<code>onehop.<wbr>machines.<wbr>pim</code> a.b <code>2.5</code>"

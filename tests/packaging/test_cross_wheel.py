@@ -5,29 +5,24 @@ import shutil
 import sysconfig
 import zipfile
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from onehop import native
-from tests.packaging import scripts
+from tests import scripts
 
+cross = scripts.load("cross_wheel")
 HEADERS = Path(sysconfig.get_path("include"))
 COMPILER = shutil.which("c++")
 
 
-@pytest.fixture(scope="module")
-def cross() -> ModuleType:
-    return scripts.load("cross_wheel")
-
-
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-def test_headers_fit_the_processor_that_they_were_made_for(cross: ModuleType) -> None:
+def test_headers_fit_the_processor_that_they_were_made_for() -> None:
     cross.check_headers(str(HEADERS), COMPILER)
 
 
 @pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
-def test_headers_of_another_processor_are_refused(cross: ModuleType, tmp_path: Path) -> None:
+def test_headers_of_another_processor_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "include"
     shutil.copytree(HEADERS, folder)
     written = folder / "pyconfig.h"
@@ -38,7 +33,7 @@ def test_headers_of_another_processor_are_refused(cross: ModuleType, tmp_path: P
         cross.check_headers(str(folder), COMPILER)
 
 
-def test_a_wheel_for_this_processor_is_none_for_arm(cross: ModuleType, tmp_path: Path) -> None:
+def test_a_wheel_for_this_processor_is_none_for_arm(tmp_path: Path) -> None:
     if sysconfig.get_platform() == "linux-aarch64":
         pytest.skip("this is Arm")
     wheel = tmp_path / "onehop-0-cp311-cp311-linux_aarch64.whl"
@@ -52,9 +47,7 @@ def test_a_wheel_for_this_processor_is_none_for_arm(cross: ModuleType, tmp_path:
         cross.check_wheel(wheel)
 
 
-def test_a_missing_compiler_is_named(
-    cross: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SystemExit, match=r"apt install g\+\+-aarch64-linux-gnu"):
         cross.check_compiler()

@@ -1,26 +1,16 @@
 """What `make gpu` does, with steps in the place of a GPU's."""
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
-
-
-def script(name):
-    spec = importlib.util.spec_from_file_location(f"script_{name}", SCRIPTS / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
+from tests.scripts import load
 
 
 @pytest.fixture
 def gpu(tmp_path, monkeypatch):
-    module = script("gpu")
+    module = load("gpu")
     monkeypatch.setattr(module, "OUT", tmp_path)
     monkeypatch.setattr(module, "missing_gpu", lambda: None)
     return module
@@ -35,7 +25,7 @@ def python(program):
 
 
 def test_without_a_gpu_one_sentence(capsys, monkeypatch):
-    module = script("gpu")
+    module = load("gpu")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert module.main([]) == 2
     (line,) = capsys.readouterr().out.splitlines()
@@ -92,7 +82,7 @@ def test_steps_come_in_their_order(gpu, monkeypatch):
 
 
 def test_wheels_leave_out_what_the_machine_has():
-    found = script("gpu_wheels").packages()
+    found = load("gpu_wheels").packages()
     assert {"platformdirs", "pytest", "pluggy", "torch-geometric"} <= set(found)
     assert not {"torch", "triton", "numpy", "scipy"} & set(found)
     assert not [name for name in found if name.startswith("nvidia")]

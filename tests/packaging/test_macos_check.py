@@ -3,30 +3,22 @@
 import importlib.util
 import struct
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from onehop import native
-from tests.packaging import scripts
+from tests import scripts
+
+macos = scripts.load("macos_check")
 
 
-@pytest.fixture(scope="module")
-def macos() -> ModuleType:
-    return scripts.load("macos_check")
-
-
-def test_a_missing_compiler_is_named(
-    macos: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_compiler_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(macos, "find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="pip install ziglang"):
         macos.make_compilers(tmp_path)
 
 
-def test_compilers_are_programs_for_macos(
-    macos: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compilers_are_programs_for_macos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(macos, "find_spec", lambda name: importlib.util.find_spec("json"))
     macos.make_compilers(tmp_path / "compilers")
     for name in ("cc", "c++"):
@@ -35,7 +27,7 @@ def test_compilers_are_programs_for_macos(
         assert f"ziglang {name} -target aarch64-macos" in program.read_text()
 
 
-def test_a_library_of_another_system_is_refused(macos: ModuleType, tmp_path: Path) -> None:
+def test_a_library_of_another_system_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="no library for macOS"):
         macos.check_library(Path(native.extension.__file__))
     path = tmp_path / "_native.so"

@@ -4,15 +4,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from benchmarks import render_matrix
-from tests.packaging import scripts
+from tests import scripts
 
-ROOT = Path(__file__).resolve().parents[2]
+matrix = scripts.load("matrix")
 ROW = {
     "python": "3.11",
     "torch": "2.6.0",
@@ -30,11 +29,6 @@ DOCUMENT = {
         {**ROW, "torch": "2.5.0", "smoke": False, "wrong": "smoke test: no"},
     ],
 }
-
-
-@pytest.fixture(scope="module")
-def matrix() -> ModuleType:
-    return scripts.load("matrix")
 
 
 def answers(**wrong: tuple[int, str, str]) -> Any:
@@ -64,7 +58,7 @@ def answers(**wrong: tuple[int, str, str]) -> Any:
     ],
 )
 def test_what_an_environment_shows(
-    matrix: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: Any, expected: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wrong: Any, expected: Any
 ) -> None:
     monkeypatch.setattr(matrix, "run", answers(**wrong))
     monkeypatch.setattr(matrix, "python_of", lambda version: f"python{version}")
@@ -73,14 +67,14 @@ def test_what_an_environment_shows(
     assert found["torch"] == matrix.COMBINATIONS[0].torch
 
 
-def test_a_command_that_fails_is_an_error_where_that_is_said(matrix: ModuleType) -> None:
+def test_a_command_that_fails_is_an_error_where_that_is_said() -> None:
     fails = (sys.executable, "-c", "import sys; sys.exit(3)")
     assert matrix.run(*fails).returncode == 3
     with pytest.raises(subprocess.CalledProcessError):
         matrix.run(*fails, check=True)
 
 
-def test_a_python_that_is_missing_is_named(matrix: ModuleType) -> None:
+def test_a_python_that_is_missing_is_named() -> None:
     with pytest.raises(SystemExit, match=r"python3\.0 is not in PATH"):
         matrix.python_of("3.0")
 

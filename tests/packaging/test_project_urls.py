@@ -2,22 +2,17 @@
 
 import tomllib
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-from tests.packaging import scripts
+from tests import scripts
 
+urls = scripts.load("project_urls")
 ROOT = Path(__file__).resolve().parents[2]
 HOME = "https://github.com/somebody/onehop"
 
 
-@pytest.fixture(scope="module")
-def urls() -> ModuleType:
-    return scripts.load("project_urls")
-
-
-def test_addresses_are_added_and_nothing_else_changes(urls: ModuleType) -> None:
+def test_addresses_are_added_and_nothing_else_changes() -> None:
     before = (ROOT / "pyproject.toml").read_text()
     after = tomllib.loads(urls.with_urls(before, HOME))
     added = after["project"].pop("urls")
@@ -27,7 +22,7 @@ def test_addresses_are_added_and_nothing_else_changes(urls: ModuleType) -> None:
     assert all(address.startswith(HOME) for address in added.values())
 
 
-def test_pages_that_addresses_name_exist(urls: ModuleType) -> None:
+def test_pages_that_addresses_name_exist() -> None:
     pages = [place.removeprefix("/blob/main/") for place in urls.PLACES.values() if "/blob/" in place]
     assert pages
     for page in pages:
@@ -35,12 +30,12 @@ def test_pages_that_addresses_name_exist(urls: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("home", ["", "onehop", "http://github.com/a/b", f"{HOME}/", f'{HOME}"'])
-def test_what_is_no_address_is_refused(urls: ModuleType, home: str) -> None:
+def test_what_is_no_address_is_refused(home: str) -> None:
     with pytest.raises(SystemExit, match="Expected a repository's address"):
         urls.with_urls((ROOT / "pyproject.toml").read_text(), home)
 
 
-def test_addresses_are_not_written_twice(urls: ModuleType) -> None:
+def test_addresses_are_not_written_twice() -> None:
     once = urls.with_urls((ROOT / "pyproject.toml").read_text(), HOME)
     with pytest.raises(SystemExit, match="already"):
         urls.with_urls(once, HOME)

@@ -1,23 +1,18 @@
 """What the Makefile installs: the requirements of an extra, with those of the extras that it is made of."""
 
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests import scripts
+
+script = scripts.load("requirements")
 ROOT = Path(__file__).parents[2]
 
 
 def names(*extras: str) -> set[str]:
-    done = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "requirements.py", *extras],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = done.stdout.splitlines()
+    lines = script.requirements(list(extras))
     assert len(lines) == len(set(lines))
     return {line.split(">")[0].split("=")[0] for line in lines}
 

@@ -1,11 +1,11 @@
 """The sources that are published: all that compiling needs, and no tests."""
 
-import subprocess
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run_anew
 
 pytest.importorskip("scikit_build_core")
 
@@ -16,8 +16,7 @@ BUILD = "import sys; from scikit_build_core.build import build_sdist; print(buil
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     folder = tmp_path_factory.mktemp("sdist")
-    command = [sys.executable, "-c", BUILD, str(folder)]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    run_anew("-c", BUILD, folder, cwd=ROOT, check=True)
     with tarfile.open(next(folder.glob("*.tar.gz"))) as archive:
         return {name.partition("/")[2] for name in archive.getnames()}
 

@@ -5,11 +5,13 @@ import re
 import pytest
 
 from onehop.machines.ndp import Machine, NdpPlan, run_model
-from onehop.reproduce import grande, grande_tiles
-from onehop.reproduce.grande import PaperGraph
+from onehop.reproduce import grande
+from onehop.reproduce.grande import PaperGraph, tiles
 from onehop.reproduce.twins import silent
 
 SMALL = (PaperGraph("cora", 0.5, "products", 16, 91.0, 1000.0, 2500.0),)
+HALF = SMALL[0].of_run(quick=True)
+GRAPH = HALF.graph(silent)
 
 
 @pytest.fixture
@@ -33,11 +35,9 @@ def test_everything_that_the_paper_gives_has_a_row() -> None:
 
 
 def test_ratios_are_of_the_machines_own_times() -> None:
-    half = SMALL[0].of_run(quick=True)
-    graph = half.graph(silent)
-    runs = grande.measured(half, graph)
+    runs = grande.measured(HALF, GRAPH)
     assert [run.case for run in runs] == list(grande.CASES)
-    layers = Machine("grande_16").layers(graph, [16, 256, 256], NdpPlan(), record=0)
+    layers = Machine("grande_16").layers(GRAPH, [16, 256, 256], NdpPlan(), record=0)
     time = sum(layer.time_ns for layer in layers)
     assert runs[0].time_ns == pytest.approx(time)
     assert runs[0].over_host == pytest.approx(sum(layer.baseline.time_ns for layer in layers) / time)
@@ -66,19 +66,15 @@ def test_shares_of_aggregation_are_times_of_the_host() -> None:
 
 
 def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
-    half = SMALL[0].of_run(quick=True)
-    graph = half.graph(silent)
-    rows = grande.clock(half, graph)
+    rows = grande.clock(HALF, GRAPH)
     assert len(rows) == len(grande.CLOCKS_MHZ)
     assert (rows[0].ours or 0) <= (rows[-1].ours or 0)
     other = PaperGraph("cora", 0.5, "arxiv", 16, 67.0, 20.0, 173.4)
     ways = [other.of_run(quick) for quick in (True, False)]
-    assert grande.clock(ways[0], graph) == []
-    doubled, whole = (grande.sizes(way, graph)[0].ours for way in ways)
-    assert doubled is not None
-    assert whole is not None
+    assert grande.clock(ways[0], GRAPH) == []
+    doubled, whole = (grande.held(way, GRAPH)[0].ours for way in ways)
     assert doubled == pytest.approx(2 * whole)
-    parts, whole_rows = (grande.retiling(way, graph) for way in ways)
+    parts, whole_rows = (grande.retiling(way, GRAPH) for way in ways)
     assert [row.paper for row in parts] == [None] * 11 + [6.66]
     saved = [row.ours or 0 for row in parts[:6]]
     assert saved == sorted(saved)
@@ -89,10 +85,8 @@ def test_only_products_has_a_clock_and_parts_are_extrapolated() -> None:
 
 
 def test_end_to_end_overlapped_is_told_apart_from_serial() -> None:
-    half = SMALL[0].of_run(quick=True)
-    graph = half.graph(silent)
-    (row,) = grande.overlapped(half, graph)
-    ran = run_model(Machine("grande_16"), graph, "gcn", [16, 256, 256, 256])
+    (row,) = grande.overlapped(HALF, GRAPH)
+    ran = run_model(Machine("grande_16"), GRAPH, "gcn", [16, 256, 256, 256])
     assert row.ours == pytest.approx(ran.baseline_ns / ran.overlapped_ns)
     assert f"gives {ran.baseline_ns / ran.serial_ns:.2f}." in row.note
     assert row.paper is None
@@ -100,11 +94,9 @@ def test_end_to_end_overlapped_is_told_apart_from_serial() -> None:
 
 
 def test_terms_of_retiling_add_up_to_its_gain() -> None:
-    half = SMALL[0].of_run(quick=True)
-    graph = half.graph(silent)
-    (row,) = grande_tiles.gains(half, graph)
+    (row,) = tiles.gains(HALF, GRAPH)
     index, listed = (
-        Machine("grande_16").layers(graph, half.widths, NdpPlan(retile=retile), record=0)
+        Machine("grande_16").layers(GRAPH, HALF.widths, NdpPlan(retile=retile), record=0)
         for retile in ("index", "rows")
     )
     times = [sum(layer.time_ns for layer in layers) / 1e6 for layers in (index, listed)]

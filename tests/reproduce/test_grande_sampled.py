@@ -3,7 +3,7 @@
 import pytest
 
 from onehop.machines.ndp import Machine, NdpPlan
-from onehop.reproduce.grande_sampled import MACHINES, WIDTHS, sampled
+from onehop.reproduce.grande.sampled import MACHINES, WIDTHS, sampled
 from tests.machines.ndp.graphs import random_graph
 from tests.machines.ndp.test_sampled import Computed
 

@@ -17,19 +17,13 @@ from onehop.bench.results import write_json
 from onehop.bench.sources import jobs
 from onehop.bench.stamp import machine_line
 from onehop.cli.console import begin, progress
-from onehop.cli.groups import Whole
+from onehop.cli.groups import group
 from onehop.cli.options import Json, PartsPlot, Plot, Rounds, Threads, command
 from onehop.tables import Table
 
 Results = Sequence[ops.CaseResult | models.ModelResult]
 
-app = typer.Typer(
-    cls=Whole,
-    add_completion=False,
-    help="Measures against peers in the same process, in turns, results checked first.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = group("Measures against peers in the same process, in turns, results checked first.")
 # A peer that has used this many seconds on a case is measured three times only.
 BUDGET_S = 5.0
 # Exit code where onehop's own results are wrong.

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
-import torch
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from onehop.bench.stamp import machine_line
+from onehop.cli.options import set_threads
 
 # The width where output is no terminal, as in a file: tables are not to be cut there.
 _FILE_WIDTH = 160
@@ -23,13 +23,8 @@ def output(file: TextIO | None = None) -> Console:
 
 
 def begin(threads: int | None) -> Console:
-    """The console for measurements, with the machine in its first line.
-
-    Args:
-        threads: Number of threads to set; None leaves it.
-    """
-    if threads is not None:
-        torch.set_num_threads(threads)
+    """The console for measurements, with the machine in its first line; sets the number of threads."""
+    set_threads(threads)
     console = output()
     console.print(machine_line())
     return console

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import typer
 from typer.core import TyperGroup
 
 
@@ -17,6 +18,13 @@ class Whole(TyperGroup):
         """Writes the list."""
         with formatter.section("Commands"):
             formatter.write_dl(self.helps(ctx))
+
+
+def group(help: str) -> typer.Typer:
+    """A verb of several commands."""
+    return typer.Typer(
+        cls=Whole, add_completion=False, no_args_is_help=True, rich_markup_mode=None, help=help
+    )
 
 
 def _first_paragraph(text: str | None) -> str:

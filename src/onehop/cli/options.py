@@ -15,65 +15,34 @@ import typer
 from onehop import pictures, storage
 
 
-def _writable(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
-    if path is not None and not context.resilient_parsing:
-        storage.check(str(option.name), path)
-    return path
+def place(
+    help: str, *names: str, check: Callable[[str, Path], None] = storage.check, what: str = "FILE"
+) -> Any:
+    """An option that says where results go; ``check`` raises where none can be written."""
 
+    def checked(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is not None and not context.resilient_parsing:
+            check(str(option.name), path)
+        return path
 
-def _drawable(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
-    if path is not None and not context.resilient_parsing:
-        pictures.check(str(option.name), path)
-    return path
+    return typer.Option(*names, metavar=what, help=help, callback=checked)
 
 
 Threads = Annotated[int | None, typer.Option(help="Threads to use; torch's number by default.", min=1)]
-Json = Annotated[
-    Path | None,
-    typer.Option(
-        "--json", metavar="FILE", help="Write everything to this file, as JSON.", callback=_writable
-    ),
-]
-Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a picture to this PNG, PDF or SVG file.", callback=_drawable),
-]
-PartsPlot = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE", help="Write a picture of the epochs' parts, beside their floors.", callback=_drawable
-    ),
-]
-# The demo draws always.
-Chart = Annotated[
-    Path, typer.Option("--plot", metavar="FILE", help="The bar chart: PNG, PDF or SVG.", callback=_drawable)
-]
-Timeline = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the timeline; ui.perfetto.dev opens it.", callback=_writable),
-]
-Export = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write the requests to this file as well.", callback=_writable),
-]
+Json = Annotated[Path | None, place("Write everything to this file, as JSON.", "--json")]
+Report = Annotated[Path | None, place("Write the table to this file, as JSON.", "--report", "--json")]
+Timeline = Annotated[Path | None, place("Write the timeline; ui.perfetto.dev opens it.")]
+Export = Annotated[Path | None, place("Write the requests to this file as well.")]
 Commands = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Write every DRAM command: .csv for DRAMPower, .trace as Ramulator 2.1 records them.",
-        callback=_writable,
-    ),
+    place("Write every DRAM command: .csv for DRAMPower, .trace as Ramulator 2.1 records them."),
 ]
-Report = Annotated[
-    Path | None,
-    typer.Option(
-        "--report",
-        "--json",
-        metavar="FILE",
-        help="Write the table to this file, as JSON.",
-        callback=_writable,
-    ),
+Plot = Annotated[Path | None, place("Write a picture to this PNG, PDF or SVG file.", check=pictures.check)]
+PartsPlot = Annotated[
+    Path | None, place("Write a picture of the epochs' parts, beside their floors.", check=pictures.check)
 ]
+# The demo draws always.
+Chart = Annotated[Path, place("The bar chart: PNG, PDF or SVG.", "--plot", check=pictures.check)]
 Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
 Seed = Annotated[int, typer.Option(help="Of random numbers, and of a twin.", min=0)]
 Width = Annotated[int, typer.Option(help="Feature columns.", min=1)]

@@ -8,20 +8,18 @@ import typer
 from onehop import pictures
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
-from onehop.cli.options import Json, Threads, set_threads
+from onehop.cli.options import Json, Threads, place, set_threads
 from onehop.errors import ArgumentError
 from onehop.reproduce import WORKS, reproduce as computed
 from onehop.reproduce.pictures import draw
 from onehop.reproduce.tables import headlines, table
 
 
-def _folder(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
-    if path is not None and not context.resilient_parsing:
-        if path.exists() and not path.is_dir():
-            raise ArgumentError(f"{option.name}: expected a folder for the pictures, and {path} is a file.")
-        # Any picture's name will do: what is checked is the folder.
-        pictures.check(str(option.name), path / "picture.png")
-    return path
+def _check_folder(option: str, path: Path) -> None:
+    if path.exists() and not path.is_dir():
+        raise ArgumentError(f"{option}: expected a folder for the pictures, and {path} is a file.")
+    # Any picture's name will do: what is checked is the folder.
+    pictures.check(option, path / "picture.png")
 
 
 def reproduce(
@@ -32,8 +30,7 @@ def reproduce(
     threads: Threads = None,
     json: Json = None,
     plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Write the pictures to this folder.", callback=_folder),
+        Path | None, place("Write the pictures to this folder.", check=_check_folder, what="FOLDER")
     ] = None,
 ) -> None:
     """Computes the figures of a published work that can be had here, beside the published ones.

@@ -5,7 +5,7 @@ import importlib
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, NoReturn
@@ -81,9 +81,8 @@ def run(options: Options) -> None:
     def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
         peak = peak_bytes()
         without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-        tables = [_table(layers), *([_functions(seen)] if seen.functions else [])]
         conclude(
-            *tables,
+            *_tables(layers, seen),
             *map(Text, [*reasons_line(each.row for each in layers), *_largest(seen)]),
             Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."),
         )
@@ -151,28 +150,22 @@ def _begin(
     raise Handover(program)
 
 
-def _table(layers: list[Watched]) -> Table:
+def _table(what: str, rows: Sequence[tuple[str, int | None, float | None, str]]) -> Table:
     columns = (
-        Column("layer", 0, left=True, wraps=False),
+        Column(what, 0, left=True, wraps=False),
         Column("calls", 1, "{:,}", wraps=False),
         Column("time", 2, lambda share: f"{100 * share:.0f} %", wraps=False),
         Column("path", 3, left=True),
     )
-    rows: list[tuple[str, int | None, float | None, str]] = [
-        (each.row.kind, each.row.calls, each.share, each.row.told) for each in layers
-    ]
-    return Table(columns, rows or [("none", None, None, _NO_LAYERS)], "layers")
+    return Table(columns, rows, f"{what}s")
 
 
-def _functions(seen: Seen) -> Table:
-    columns = (
-        Column("function", 0, left=True, wraps=False),
-        Column("calls", 1, "{:,}", wraps=False),
-        Column("time", 2, lambda share: f"{100 * share:.0f} %", wraps=False),
-        Column("path", 3, left=True),
-    )
-    rows = [(each.name, each.served + each.left, seen.share(each.name), each.told) for each in seen.functions]
-    return Table(columns, rows, "functions")
+def _tables(layers: list[Watched], seen: Seen) -> Iterator[Table]:
+    rows = [(each.row.kind, each.row.calls, each.share, each.row.told) for each in layers]
+    yield _table("layer", rows or [("none", None, None, _NO_LAYERS)])
+    if seen.functions:
+        functions = seen.functions
+        yield _table("function", [(f.name, f.served + f.left, seen.share(f.name), f.told) for f in functions])
 
 
 def _largest(seen: Seen) -> list[str]:

@@ -6,18 +6,13 @@ from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Compared
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.reproduce import tables
-from onehop.reproduce.tables import Chart, Row, Series, number
+from onehop.reproduce.tables import Chart, Row, number, spans
 
 
 def row(figure: str, found: Compared, remark: str, over: str = PYG.name, whose: str = "PyG") -> Row:
     """The time of another way over ours, and the quartiles of the rounds; or why they were not timed.
 
-    Args:
-        figure: Name of the figure.
-        found: Times of both.
-        remark: The end of the note, after both medians.
-        over: Name of the other way.
-        whose: What the note calls it.
+    The note calls the way ``over`` ``whose``, has both medians, and ends with ``remark``.
     """
     ratio = found.ratio(over, ONEHOP.name)
     if ratio is None:
@@ -30,32 +25,24 @@ def row(figure: str, found: Compared, remark: str, over: str = PYG.name, whose: 
 
 
 def charts(name: str, title: str, found: Mapping[str, Compared]) -> tuple[Chart, ...]:
-    """Milliseconds, PyG beside ours; no chart where nothing was timed.
-
-    Args:
-        name: Stem of the file's name.
-        title: Quantity, graphs, width.
-        found: Times of both, by label along the axis.
-    """
+    """Milliseconds, PyG beside ours, by group along the axis; no chart where nothing was timed."""
     timed = {group: each.times for group, each in found.items() if each.ratio(PYG.name, ONEHOP.name)}
     if not timed:
         return ()
-    series = tuple(
-        Series(
-            label=text,
-            values=tuple(times[variant].median_s * 1e3 for times in timed.values()),
-            low=tuple(times[variant].min_s * 1e3 for times in timed.values()),
-            high=tuple(max(times[variant].seconds) * 1e3 for times in timed.values()),
-        )
-        for text, variant in (("PyG (baseline)", PYG.name), ("onehop", ONEHOP.name))
-    )
+    ways = {"PyG (baseline)": PYG.name, "onehop": ONEHOP.name}
+    by_way = {text: [times[way] for times in timed.values()] for text, way in ways.items()}
     chart = Chart(
         name=name,
         title=title,
         machine=machine_line(),
         unit="time, ms",
         groups=tuple(timed),
-        series=series,
+        series=spans(
+            {
+                text: [(each.median_s * 1e3, each.min_s * 1e3, max(each.seconds) * 1e3) for each in times]
+                for text, times in by_way.items()
+            }
+        ),
         logarithmic=True,
     )
     return (chart,)

@@ -17,7 +17,7 @@ _WIDTH, _HEIGHT = 8.0, 4.4
 _LETTERS, _MOST_UPRIGHT = 96, 18
 # Of the legend, whose lines are about equally long.
 _MOST_COLUMNS = 5
-# Share of the axis that figures take above the tallest bar, lying and upright.
+# Share of the axis that figures take above the tallest bar, horizontal and upright.
 _ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
 

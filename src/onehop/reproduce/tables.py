@@ -1,6 +1,6 @@
 """Rows with a published figure and ours, pictures of them, and the table of rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,16 +92,16 @@ def row(
     headline: bool = False,
     otherwise: str = "",
 ) -> Row:
-    """A row of a table.
+    """A :class:`Row`, whose interval is the range of several values.
 
     Args:
-        figure: Name: the quantity, and the graph, model or width it is of.
-        unit: Unit of all values.
-        note: One sentence on the difference; without a value here, the hardware or the fact that is missing.
+        figure: As of a row.
+        unit: Likewise.
+        note: Likewise.
         ours: The value here. Several values: ours, then those under other assumptions, whose range is the
             interval. None where it cannot be had.
-        paper: The published value; None where none is published or could be read.
-        headline: Whether it is one of the few figures that the work is known for.
+        paper: As of a row.
+        headline: Likewise.
         otherwise: A sentence that says which assumption would have to be false for the published value. The
             note of a row that differs ends with it.
     """
@@ -131,17 +131,24 @@ class Series:
     high: Values = ()
 
 
-def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, Series]:
-    """Published values beside ours with their intervals, a group a row.
+def plain(values: Mapping[str, Iterable[float | None]]) -> tuple[Series, ...]:
+    """Series of values, by label."""
+    return tuple(Series(label=label, values=tuple(each)) for label, each in values.items())
 
-    Args:
-        rows: The rows.
-        here: What ours are called.
-    """
-    paper, ours, low, high = (
-        tuple(getattr(row, name) for row in rows) for name in ("paper", "ours", "low", "high")
-    )
-    return Series(label="published", values=paper), Series(label=here, values=ours, low=low, high=high)
+
+def spans(values: Mapping[str, Sequence[Values]]) -> tuple[Series, ...]:
+    """Series of values with the lower and the upper ends of their intervals, by label."""
+    found = []
+    for label, bars in values.items():
+        middle, low, high = zip(*bars, strict=True) if bars else ((), (), ())
+        found.append(Series(label=label, values=middle, low=low, high=high))
+    return tuple(found)
+
+
+def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, ...]:
+    """Published values beside ours, which are called ``here``, with their intervals; a group a row."""
+    paper = plain({"published": [row.paper for row in rows]})
+    return paper + spans({here: [(row.ours, row.low, row.high) for row in rows]})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,7 @@ class Twin:
 
 
 def loaded(twins: Sequence[T], progress: Progress) -> Iterator[tuple[T, Graph, Progress]]:
-    """Yields each twin with its structure, and the progress of what is computed on it.
-
-    Args:
-        twins: The twins.
-        progress: The whole computation's.
-    """
+    """Yields each twin with its structure, and the progress of what is computed on it."""
     for number, one in enumerate(twins):
         begin, middle, end = ((number + done) / len(twins) for done in (0.0, 0.4, 1.0))
         yield one, one.graph(part(progress, begin, middle)), part(progress, middle, end)

@@ -17,7 +17,7 @@ def check(path: Path | None, swept: list[str], memory: Memory, requests: int = 0
         path: The file; None where it was not given.
         swept: Names that ``--sweep`` varies.
         memory: The memory that sends them.
-        requests: Bursts that it serves, where that is known.
+        requests: Bursts that it serves; 0 where that is not known.
 
     Raises:
         ArgumentError: A sweep has several lists of commands, or the file's form cannot say them.
@@ -30,14 +30,7 @@ def check(path: Path | None, swept: list[str], memory: Memory, requests: int = 0
 
 
 def write(path: Path, memory: Memory, requests: Requests, bar: Bar) -> dict[str, Any]:
-    """Serves requests, writes the commands to a file, and returns what the JSON says of it.
-
-    Args:
-        path: The file; its ending chooses the form.
-        memory: The memory.
-        requests: What it serves.
-        bar: Told how far it is.
-    """
+    """Serves requests, writes the commands to a file, and returns what the JSON says of it."""
     check_commands(path, memory, len(requests))
     bar.describe("writing commands")
     run = memory.commands(requests)

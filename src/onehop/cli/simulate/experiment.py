@@ -82,12 +82,7 @@ class Loaded(Generic[G]):
 
 
 def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, Any]:
-    """``graph`` of the JSON of every verb.
-
-    Args:
-        loaded: The graph.
-        edges: Its edges, as a sample estimates them. None: its own.
-    """
+    """``graph`` of the JSON of every verb; ``edges`` are a sample's estimate, or None for the graph's own."""
     graph = loaded.graph
     nodes = graph.num_dst if isinstance(graph, Graph) else graph.num_nodes
     known = graph.num_edges if edges is None else edges
@@ -96,11 +91,6 @@ def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, An
 
 def load_graph(source: str, options: Shared, bar: Bar) -> Loaded[Graph]:
     """The graph that ``--graph`` names; a twin's features are not drawn.
-
-    Args:
-        source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
-        options: The seed and the scale of a twin.
-        bar: Told how far it is.
 
     Raises:
         ArgumentError: The graph is unknown, or cannot be scaled.
@@ -177,9 +167,7 @@ class Experiment(Generic[C]):
     def sweep(self, run: Callable[[C, Values], dict[str, Any]], bar: Bar) -> dict[str, Any]:
         """``sweep`` or ``grid`` of the JSON, with a line for each case; an empty dictionary without a sweep.
 
-        Args:
-            run: Runs a case, whose point it is given too, and returns its figures.
-            bar: Told how far it is.
+        ``run`` takes a case and its point, and returns the figures.
         """
         lines = []
         for number, (point, case) in enumerate(self._cases):

@@ -14,6 +14,7 @@ from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Commands, command, set_threads
 from onehop.cli.simulate import command_file, ndp_sample, ndp_sweep
 from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
+from onehop.cli.simulate.values import check_one_of
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
@@ -130,9 +131,9 @@ def ndp(options: Options) -> None:
         options.host_order,
     )
     experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, options)
-    _one("check", options.check, ("full", "sample"))
+    check_one_of("check", options.check, ("full", "sample"))
     if options.model:
-        _one("model", options.model, MODELS)
+        check_one_of("model", options.model, MODELS)
     command_file.check(options.commands, experiment.swept, experiment.case.machine.memory.rank)
     if options.commands is not None and options.compared:
         raise ArgumentError(
@@ -195,12 +196,6 @@ def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
         lambda: _timeline(found),
         lambda: (_bars(found), title, hardware.name),
     )
-
-
-def _one(option: str, text: str, allowed: tuple[str, ...]) -> str:
-    if text not in allowed:
-        raise ArgumentError(f"{option}: expected one of {', '.join(allowed)}, got {text!r}.")
-    return text
 
 
 def _machine(source: str, faw: str) -> Machine:

@@ -35,14 +35,13 @@ def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, 
         figures = _figures(case.machine.layers(graph, widths, case.plan, record=0))
         if point.keys() != _TILED:
             return figures
+        plan = case.plan
         return {
-            "value": case.plan.tile,
-            "retile": case.plan.retile,
-            "tile": case.plan.tile,
-            "broadcast": case.plan.broadcast,
-            "read_reduction_percent": case.machine.workload(graph, case.plan).read_reduction_percent(
-                case.plan.tile
-            ),
+            "value": plan.tile,
+            "retile": plan.retile,
+            "tile": plan.tile,
+            "broadcast": plan.broadcast,
+            "read_reduction_percent": case.machine.workload(graph, plan).read_reduction_percent(plan.tile),
             **figures,
         }
 
@@ -50,11 +49,7 @@ def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, 
 
 
 def columns(content: Mapping[str, Any]) -> list[Column]:
-    """Return the columns of the lines: the milliseconds of every mapping, and of the chosen ones.
-
-    Args:
-        content: The JSON; its lines may have been made with and without tiles.
-    """
+    """Return the columns of the JSON's lines: the milliseconds of every mapping, and of the chosen ones."""
     lines = content.get("grid") or content.get("sweep", [])
     mappings = dict.fromkeys(name for line in lines for name in line["candidates_ms"])
     tiles = (

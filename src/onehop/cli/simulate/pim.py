@@ -14,7 +14,7 @@ from onehop.bench import near_bank
 from onehop.cli.console import progress
 from onehop.cli.options import command, set_threads
 from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
-from onehop.cli.simulate.values import Values, changed, kinds_of, told
+from onehop.cli.simulate.values import Values, changed, check_one_of, kinds_of, told
 from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.common.report import times_table
@@ -82,10 +82,9 @@ class Options(OfGraphs):
 def pim(options: Options) -> None:
     """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
     set_threads(options.threads)
-    if options.dtype not in TORCH_TYPES:
-        raise ArgumentError(f"dtype: expected one of {', '.join(TORCH_TYPES)}, got {options.dtype!r}.")
-    if options.model is not None and options.model not in KINDS:
-        raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {options.model!r}.")
+    check_one_of("dtype", options.dtype, TORCH_TYPES)
+    if options.model is not None:
+        check_one_of("model", options.model, KINDS)
     if options.layers is not None and options.model is None:
         raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
     if options.sweep and options.model is not None:

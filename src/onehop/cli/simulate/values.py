@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from types import GenericAlias, NoneType, UnionType
@@ -41,10 +41,7 @@ def kinds_of(owner: Any) -> Kinds:
 def changed(owner: T, values: Values, prefix: str = "") -> T:
     """A dataclass with other values, all changed at once; the same object where none of them is its own.
 
-    Args:
-        owner: The dataclass.
-        values: Values by the names of :func:`kinds_of`; other names are ignored.
-        prefix: What the names of its fields begin with.
+    Values are named as in :func:`kinds_of`, after the prefix; other names are ignored.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -67,11 +64,7 @@ def changed(owner: T, values: Values, prefix: str = "") -> T:
 
 
 def assignment(text: str, kinds: Kinds) -> tuple[str, Any]:
-    """The name and the value of a ``--set``.
-
-    Args:
-        text: ``NAME=VALUE``; a curve as in a machine's file, such as ``[[1, 16.9], [32, 43.7]]``.
-        kinds: The type of every name.
+    """The name and the value of ``--set NAME=VALUE``; a curve is as in a machine's file, ``[[1, 16.9]]``.
 
     Raises:
         ArgumentError: Not of this form, an unknown name, or a value of another type.
@@ -83,12 +76,9 @@ def assignment(text: str, kinds: Kinds) -> tuple[str, Any]:
 
 
 def variation(text: str, kinds: Kinds) -> tuple[str, list[Any]]:
-    """The name and the values of a ``--sweep``.
+    """The name and the values of a ``--sweep``. Curves cannot be varied.
 
-    Args:
-        text: ``NAME=A:B``, which is A, 2A, 4A, ... and B; ``NAME=A:B:N``, N values from A to B at equal
-            distances; or ``NAME=A,B,...``.
-        kinds: The type of every name. Curves cannot be varied.
+    ``NAME=A:B`` is A, 2A, 4A, ... and B; ``NAME=A:B:N`` is N values from A to B at equal distances.
 
     Raises:
         ArgumentError: Not of this form, an unknown name, or a value of another type.
@@ -103,6 +93,12 @@ def variation(text: str, kinds: Kinds) -> tuple[str, list[Any]]:
     is_number = not {int, float}.isdisjoint(_alternatives(known[name]))
     parts = _range(values) if is_number and ":" in values else values.split(",")
     return name, [_read("sweep", name, known[name], part) for part in parts]
+
+
+def check_one_of(option: str, value: str, allowed: Iterable[str]) -> None:
+    """Raises ArgumentError unless a value is one of those that are allowed."""
+    if value not in (names := list(allowed)):
+        raise ArgumentError(f"{option}: expected one of {', '.join(names)}, got {value!r}.")
 
 
 def told(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 from onehop.bench.peers.base import import_reason
 from onehop.reproduce.io_aware import counted, layers, reordering
-from onehop.reproduce.tables import Reproduction, row
+from onehop.reproduce.tables import Chart, Reproduction, row
 from onehop.reproduce.twins import Progress, part, silent
 
 _SOURCE = (
@@ -12,25 +12,17 @@ _SOURCE = (
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of the IO-aware kernels' paper.
-
-    Args:
-        quick: Use small parts of the graphs and three rounds.
-        progress: Told how far it is.
-    """
+    """Computes the figures of the IO-aware kernels' paper; ``quick``: on small graphs, in three rounds."""
     reordered, picture = reordering.measured(quick, part(progress, 0.0, 0.5))
-    fixed = (*counted.headlines(), *counted.savings(), *counted.memory(), *counted.times(), *reordered)
-    pictures = (*counted.charts(), picture)
+    rows = [*counted.headlines(), *counted.savings(), *counted.memory(), *counted.times(), *reordered]
+    charts: tuple[Chart, ...] = (*counted.charts(), picture)
     reason = import_reason("torch_geometric")
-    if reason is not None:
-        absent = row("layers over PyG on this processor", "x", f"Needs PyG: {reason}.")
-        return Reproduction(work="io-aware", source=_SOURCE, rows=(*fixed, absent), charts=pictures)
-    progress("bytes kept for gradients", 0.5)
-    kept = layers.kept()
-    found = layers.measured(quick, part(progress, 0.6, 1.0))
-    return Reproduction(
-        work="io-aware",
-        source=_SOURCE,
-        rows=(*fixed, *kept, *layers.rows(found)),
-        charts=(*pictures, *layers.charts(found)),
-    )
+    if reason is None:
+        progress("bytes kept for gradients", 0.5)
+        rows += layers.kept()
+        found = layers.measured(quick, part(progress, 0.6, 1.0))
+        rows += layers.rows(found)
+        charts += layers.charts(found)
+    else:
+        rows.append(row("layers over PyG on this processor", "x", f"Needs PyG: {reason}."))
+    return Reproduction(work="io-aware", source=_SOURCE, rows=tuple(rows), charts=charts)

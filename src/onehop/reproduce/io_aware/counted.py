@@ -4,7 +4,7 @@ DGL's GATv2 makes three tensors of edges times width (the sum of both ends, its 
 with the attention vector), of which two are kept; a fused kernel, the paper's or ours, makes none.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -166,13 +166,13 @@ def sum_bytes(size: Size) -> int:
     return (size.edges + size.nodes) * (_COLUMN_BYTES + _ROW)
 
 
-def times() -> list[Row]:
+def times() -> Iterator[Row]:
     """The paper's times on its GPU; the note of each has the floor of its bytes."""
-    found = []
     for graph, (forward, backward) in _GATV2_MS.items():
-        found.append(_time("GATv2 forward", forward, gatv2_forward_bytes, graph))
-        found.append(_time("GATv2 backward", backward, gatv2_backward_bytes, graph))
-    return found + [_time("sum by cached matrices", ms, sum_bytes, graph) for graph, ms in _SUM_MS.items()]
+        yield _time("GATv2 forward", forward, gatv2_forward_bytes, graph)
+        yield _time("GATv2 backward", backward, gatv2_backward_bytes, graph)
+    for graph, ms in _SUM_MS.items():
+        yield _time("sum by cached matrices", ms, sum_bytes, graph)
 
 
 def _time(what: str, paper: float, moved: Callable[[Size], int], graph: str) -> Row:

@@ -1,7 +1,7 @@
 """Layers on this processor: the bytes that they keep for gradients, and times beside PyG, torch and DGL."""
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -83,12 +83,7 @@ def kept_bytes(layer: Layer, x: Tensor, edge_index: Tensor) -> int:
 
 
 def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
-    """Growth of the saved bytes with the number of edges.
-
-    Args:
-        make: Makes the layer.
-        context: Entered around the forward pass.
-    """
+    """Growth of the saved bytes with the number of edges; forward passes run in the context."""
     torch.manual_seed(0)
     layer = make()
     width = layer.in_channels if isinstance(layer.in_channels, int) else layer.in_channels[0]
@@ -102,16 +97,14 @@ def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
     return (sizes[1] - sizes[0]) / (counts[1] - counts[0])
 
 
-def kept() -> list[Row]:
+def kept() -> Iterator[Row]:
     """A row for each layer: ours, and PyG's in the note."""
-    found = []
     for name, make in _keeping().items():
         ours = bytes_an_edge(make, lambda: onehop.patch())
         theirs = bytes_an_edge(make, contextlib.nullcontext)
         figure = f"bytes an edge kept for gradients, {name}, width {_KEPT_WIDTH}"
         note = f"PyG keeps {theirs:,.0f}; the paper's kernels keep nothing of edges times width."
-        found.append(row(figure, "bytes", note, ours))
-    return found
+        yield row(figure, "bytes", note, ours)
 
 
 def _families() -> dict[str, Callable[[], Any]]:
@@ -203,12 +196,9 @@ def rows(found: Sequence[Timed]) -> list[Row]:
         for way, text in over.items()
         if way == PYG.name or way in {**one.times, **one.wrong}
     ]
-    reason = baselines.why_not_dgl()
-    return (
-        timed
-        if reason is None
-        else [*timed, row("layers over DGL on this processor", "x", f"Needs DGL: {reason}.")]
-    )
+    if (reason := baselines.why_not_dgl()) is not None:
+        timed.append(row("layers over DGL on this processor", "x", f"Needs DGL: {reason}."))
+    return timed
 
 
 def charts(found: Sequence[Timed]) -> tuple[Chart, ...]:

@@ -12,7 +12,7 @@ from onehop import datasets
 from onehop.graph import Graph
 from onehop.machines import gpu
 from onehop.machines.gpu import MAPPINGS, ORDERS, Gpu, Kernel
-from onehop.reproduce.tables import Chart, Row, Series, number, row
+from onehop.reproduce.tables import Chart, Row, number, plain, row
 from onehop.reproduce.twins import Progress, Twin, loaded
 
 # Two of the paper's five.
@@ -95,15 +95,7 @@ Fetched = dict[tuple[Case, str, str], int]
 
 
 def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progress: Progress) -> Fetched:
-    """Counts the sectors that both mappings fetch, in every order.
-
-    Args:
-        graph: The graph.
-        width: Columns of float32.
-        machine: The GPU.
-        cases: The choices.
-        progress: Told how far it is.
-    """
+    """Counts the sectors that both mappings fetch for columns of float32, in every order."""
     found: Fetched = {}
     for done, order in enumerate(ORDERS):
         progress(f"width {width}, order {order}", done / len(ORDERS))
@@ -141,9 +133,7 @@ def sign(difference: float) -> int:
 def measured(quick: bool, progress: Progress) -> tuple[list[Row], Chart]:
     """A row for each kind of graph and width, one for the finding, and the picture of all orders.
 
-    Args:
-        quick: Use small parts of the graphs, the last width, and one case.
-        progress: Told how far it is.
+    A quick run has small parts of the graphs, the last width, and one case.
     """
     machine = gpu.load("a100_80gb")
     cases, widths = (_CASES[:1], _WIDTHS[-1:]) if quick else (_CASES, _WIDTHS)
@@ -214,13 +204,12 @@ def _chart(width: int, found: Mapping[Kind, Fetched]) -> Chart:
         machine="counted: the second cache of an A100, 40 MiB; parts of graphs on as large parts of it",
         unit="ratio, x",
         groups=tuple(one.label for one in found),
-        series=tuple(
-            Series(
-                label=f"{name}, {mapping}",
-                values=tuple(gain(counts, BASE, mapping, order) for counts in found.values()),
-            )
-            for order, name in _NAMES.items()
-            for mapping in MAPPINGS
+        series=plain(
+            {
+                f"{name}, {mapping}": [gain(counts, BASE, mapping, order) for counts in found.values()]
+                for order, name in _NAMES.items()
+                for mapping in MAPPINGS
+            }
         ),
         logarithmic=True,
     )

@@ -60,33 +60,19 @@ PUBLISHED = (
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of iSpLib.
-
-    Args:
-        quick: Use smaller parts of the twins and fewer widths, and omit ``torch.compile``.
-        progress: Told how far it is.
-    """
+    """Computes the figures of iSpLib; ``quick``: on smaller twins, and without ``torch.compile``."""
     widths = curve.measured(quick, part(progress, 0.9, 1.0))
-    peaks, drawn = curve.rows(widths), curve.charts(widths)
+    rows, charts = curve.rows(widths), curve.charts(widths)
     reason = import_reason("torch_geometric")
-    if reason is not None:
-        absent = [
-            row(each.figure, "x", f"Needs PyG: {reason}.", paper=each.paper, headline=True)
-            for each in PUBLISHED
-        ]
-        return Reproduction(work="isplib", source=_SOURCE, rows=(*peaks, *absent), charts=drawn)
-    found = epochs.measured(quick, part(progress, 0.0, 0.9))
-    return Reproduction(
-        work="isplib",
-        source=_SOURCE,
-        rows=(
-            *(headline(each, found) for each in PUBLISHED),
-            *peaks,
-            over_isplib(found),
-            *epochs.rows(found),
-        ),
-        charts=(*epochs.charts(found), *drawn),
-    )
+    if reason is None:
+        found = epochs.measured(quick, part(progress, 0.0, 0.9))
+        headlines = [headline(each, found) for each in PUBLISHED]
+        rows = [*headlines, *rows, over_isplib(found), *epochs.rows(found)]
+        charts = (*epochs.charts(found), *charts)
+    else:
+        note = f"Needs PyG: {reason}."
+        rows += [row(each.figure, "x", note, paper=each.paper, headline=True) for each in PUBLISHED]
+    return Reproduction(work="isplib", source=_SOURCE, rows=tuple(rows), charts=charts)
 
 
 def headline(published: Published, found: Sequence[ModelResult]) -> Row:

@@ -18,7 +18,7 @@ from onehop.bench.peers.sparse import csr_tensor
 from onehop.bench.stamp import machine_line
 from onehop.bench.timing import Ratio, interleave
 from onehop.processor import name as processor_name
-from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.tables import Chart, Row, row, spans
 from onehop.reproduce.twins import Progress, Twin
 
 _TWIN = Twin("proteins", 0.04, scale=0.2)
@@ -130,21 +130,18 @@ def charts(found: Sequence[Width]) -> tuple[Chart, ...]:
     """The gains over the widths; none where there is no other kernel than the fallback."""
     if not found:
         return ()
-    series = tuple(
-        Series(
-            label=name,
-            values=tuple(each.gains[name].median for each in found),
-            low=tuple(each.gains[name].lower_quartile for each in found),
-            high=tuple(each.gains[name].upper_quartile for each in found),
-        )
-        for name in ("generated", "built-in", "torch")
-    )
+    gains = {name: [each.gains[name] for each in found] for name in ("generated", "built-in", "torch")}
     chart = Chart(
         name="widths",
         title="Sum of neighbours, times as fast as the fallback kernels, by width",
         machine=machine_line(),
         unit="gain",
         groups=tuple(str(each.columns) for each in found),
-        series=series,
+        series=spans(
+            {
+                name: [(gain.median, gain.lower_quartile, gain.upper_quartile) for gain in each]
+                for name, each in gains.items()
+            }
+        ),
     )
     return (chart,)

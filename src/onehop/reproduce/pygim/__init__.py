@@ -17,12 +17,7 @@ _APART = Twin("arxiv", 0.5)
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of PyGim.
-
-    Args:
-        quick: Use parts of the twins.
-        progress: Told how far it is.
-    """
+    """Computes the figures of PyGim; ``quick``: on parts of the twins."""
     cases: list[comparison.Case] = []
     counted: list[Shapes] = []
     # Shapes do not keep their graphs alive.

@@ -28,7 +28,7 @@ from onehop.reproduce.pygim.schemes import (
     of_time,
     outcome,
 )
-from onehop.reproduce.tables import Chart, Row, Series, published, row
+from onehop.reproduce.tables import Chart, Row, Values, published, row, spans
 from onehop.reproduce.twins import Progress
 
 LAYERS = 2
@@ -67,13 +67,7 @@ def machines() -> list[Assumption]:
 
 
 def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
-    """Runs a graph under every scheme, on all machines.
-
-    Args:
-        graph: Its name.
-        shapes: The work of each core and tasklet.
-        progress: Told how far it is.
-    """
+    """Runs a graph under every scheme, on all machines."""
     found = []
     allowed = machines()
     for at, threads in enumerate(THREADS):
@@ -86,12 +80,7 @@ def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
 
 
 def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
-    """Whole models by baseline, then aggregation by graph.
-
-    Args:
-        cases: All graphs that the paper's figures are means of.
-        apart: Graphs that have rows of their own alone.
-    """
+    """Whole models by baseline, then aggregation by graph; the means leave out the graphs ``apart``."""
     found: list[Row] = []
     for prior, scheme in PAIRS:
         found += _models(cases, prior, scheme)
@@ -159,11 +148,7 @@ def _ratios(
 def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) -> float:
     """Nanoseconds, or nanojoules, of a network's inference: combination, and an aggregation a layer.
 
-    Args:
-        report: Of one aggregation; its energy is taken again with this machine's powers.
-        config: The machine.
-        network: Size of the network.
-        energy: Whether it is energy, not time.
+    The energy of the aggregation is taken again, with this machine's powers.
     """
     host_ns = network.time_ns(config)
     if not energy:
@@ -197,12 +182,9 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
-    """One sentence on a ratio.
+    """One sentence on a ratio, which the abstract gives if it is ``compared``.
 
-    Args:
-        compared: Whether the abstract gives the ratio.
-        gained: The ratio.
-        in_time: For a ratio of energies, that of times.
+    ``in_time`` is the ratio of times that belongs to one of energies.
     """
     if not compared:
         return "Not in the abstract, which compares with works for GNNs and with their published code."
@@ -221,29 +203,20 @@ def open_winner(values: Sequence[float]) -> str:
     return " The winner is open: the interval holds 1." if min(values) < 1 < max(values) else ""
 
 
-def winners(cases: Sequence[Case]) -> list[Row]:
+def winners(cases: Sequence[Case]) -> Iterator[Row]:
     """Format and grid of the published kernels: which is best, or that it is open."""
-    found = []
-    for case in cases:
-        if case.threads != THREADS[0]:
-            continue
+    for case in (each for each in cases if each.threads == THREADS[0]):
         for what, values in (
             ("time of CSR over COO", [one.csr_over_coo for one in case.outcomes]),
             ("time of one sparse part over two, CSR", [one.one_over_two for one in case.outcomes]),
         ):
             note = "PyGim's own search has CSR with one or two parts."
             note += open_winner(values) or " The winner is the same on every machine."
-            found.append(row(f"published kernels, {what}, {case.graph}", "x", note, values))
-    return found
+            yield row(f"published kernels, {what}, {case.graph}", "x", note, values)
 
 
 def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
-    """Time and energy of one aggregation by graph; and the rows with a paper's value.
-
-    Args:
-        cases: All graphs.
-        rows: All rows of the reproduction.
-    """
+    """Time and energy of one aggregation by graph; and those of all rows that have a paper's value."""
     found = [
         _schemes(cases, "time", "time, ms", lambda report: report.total_ms),
         _schemes(cases, "energy", "energy, J", lambda report: report.energy_mj / 1e3),
@@ -265,25 +238,21 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
 
 def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimReport], float]) -> Chart:
     """One aggregation under every scheme, with an interval over the machines and the merging threads."""
-    series = []
     by_graph = _by_graph(cases)
-    for scheme in SCHEMES:
-        values, low, high = [], [], []
-        for own in by_graph.values():
-            outcomes = [one for case in own for one in case.outcomes]
-            known = [of(one.reports[scheme]) for one in outcomes if scheme in one.reports]
-            base_report = own[0].base.reports.get(scheme)
-            values.append(None if base_report is None else of(base_report))
-            low.append(min(known) if base_report is not None else None)
-            high.append(max(known) if base_report is not None else None)
-        series.append(Series(label=scheme, values=tuple(values), low=tuple(low), high=tuple(high)))
+
+    def span(scheme: str, own: Sequence[Case]) -> Values:
+        outcomes = [one for case in own for one in case.outcomes]
+        known = [of(one.reports[scheme]) for one in outcomes if scheme in one.reports]
+        at_base = own[0].base.reports.get(scheme)
+        return (None, None, None) if at_base is None else (of(at_base), min(known), max(known))
+
     return Chart(
         name=what,
         title=f"One aggregation, width {WIDTH}, {DTYPE}, merged by one thread; lines span what is assumed",
         machine=named(base().config),
         unit=unit,
         groups=tuple(by_graph),
-        series=tuple(series),
+        series=spans({scheme: [span(scheme, own) for own in by_graph.values()] for scheme in SCHEMES}),
         logarithmic=True,
     )
 

@@ -17,11 +17,12 @@ from onehop.machines.pim.combination import KINDS, Network
 from onehop.machines.pim.costs import Kernel, core_cycles
 from onehop.machines.pim.presets import EDGES_PER_MS
 from onehop.machines.pim.provenance import BOUNDS
+from onehop.machines.pim.report import PHASES
 from onehop.machines.pim.shapes import Shapes, WorkCounts
 from onehop.machines.pim.vary import varied
 from onehop.reproduce.pygim.comparison import LAYERS, SUMMARIES, Case, open_winner, whole
 from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
-from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.tables import Chart, Row, plain, row
 
 # The abstract: mean and best over PyTorch on the host.
 _PAPER_SPEEDUP, _PAPER_ENERGY = (3.04, 3.44), (1.55, 1.75)
@@ -34,7 +35,6 @@ _SLOWER = (
     "For the published value PyTorch would have to read slower than the host's memory streams, or the cores "
     "be faster than their published transfers and instructions say."
 )
-_PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")
 # Widths at which the instructions of an edge and of an element were fitted.
 _FITTED = (8, 16, 32)
 # Nodes, edges, and what the published cost function gives for balanced graphs, 256 columns of int32, in ms.
@@ -47,12 +47,9 @@ _COSTS = {
 
 
 def sum_ns(config: PimConfig, shapes: Shapes, cached: bool) -> float:
-    """Time of a float32 sum on the host, at the speed of its memory.
+    """Time of a float32 sum on the machine's host, at the speed of its memory.
 
-    Args:
-        config: The machine, whose host it is.
-        shapes: Size of the graph.
-        cached: Whether a row of features is read once; else it is read for every edge.
+    It reads a row of features once if ``cached``, else for every edge.
     """
     row = WIDTH * _ITEM_BYTES
     rows = shapes.num_src if cached else shapes.num_edges
@@ -122,39 +119,33 @@ def _row(machine: Machine, name: str, plan: PimPlan) -> Row:
     return row(f"memory of a core, whole AmazonProducts, width {WIDTH}, {name}", "MiB", note, need / 2**20)
 
 
-def phases(shapes: Shapes) -> dict[int, dict[str, float] | None]:
-    """Milliseconds of each phase by ranks, for the plan that PyGim's search finds; None where none fits."""
-    found: dict[int, dict[str, float] | None] = {}
+# Milliseconds by phase, by ranks; an empty dictionary where no plan fits.
+Phases = dict[int, dict[str, float]]
+
+
+def phases(shapes: Shapes) -> Phases:
+    """Time of each phase by ranks, for the plan that PyGim's search finds."""
+    found: Phases = {}
     for ranks in RANKS:
         config = varied(base().config, "cores", base().config.cores * ranks / base().config.ranks)
         kernel = Machine(config).kernel(prior_art.PUBLISHED, DTYPE)
         plan = prior_art.pygim_search(config, shapes, WIDTH, kernel)
-        if plan is None:
-            found[ranks] = None
-            continue
-        report = Machine(config).simulate(shapes, WIDTH, plan, DTYPE)
-        found[ranks] = {name: report.phases_ns[name] / 1e6 for name in _PHASES}
+        times = {} if plan is None else Machine(config).simulate(shapes, WIDTH, plan, DTYPE).phases_ns
+        found[ranks] = {name: ns / 1e6 for name, ns in times.items()}
     return found
 
 
-def ranks(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> list[Row]:
-    """Total by ranks.
-
-    Args:
-        graph: Its name.
-        by_ranks: As :func:`phases` gives it.
-    """
-    found = []
-    for ranks, each in by_ranks.items():
-        total = None if each is None else sum(each.values())
-        note = "The paper's figures could not be read. Broadcasts grow with the ranks."
-        if total is None:
-            note = "No plan of the published search fits so few ranks."
-        found.append(row(f"one aggregation, {PUBLISHED}, {ranks} ranks, {graph}", "ms", note, total))
-    return found
+def ranks(graph: str, by_ranks: Phases) -> Iterator[Row]:
+    """Total by ranks."""
+    for ranks, times in by_ranks.items():
+        note = "No plan of the published search fits so few ranks."
+        if times:
+            note = "The paper's figures could not be read. Broadcasts grow with the ranks."
+        total = sum(times.values()) if times else None
+        yield row(f"one aggregation, {PUBLISHED}, {ranks} ranks, {graph}", "ms", note, total)
 
 
-def ranks_chart(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> Chart:
+def ranks_chart(graph: str, by_ranks: Phases) -> Chart:
     """Phases by ranks, side by side."""
     return Chart(
         name=f"ranks_{graph.split()[0]}",
@@ -162,12 +153,7 @@ def ranks_chart(graph: str, by_ranks: dict[int, dict[str, float] | None]) -> Cha
         machine=named(base().config),
         unit="time, ms",
         groups=tuple(f"{ranks} ranks" for ranks in by_ranks),
-        series=tuple(
-            Series(
-                label=name, values=tuple(None if each is None else each[name] for each in by_ranks.values())
-            )
-            for name in _PHASES
-        ),
+        series=plain({name: [times.get(name) for times in by_ranks.values()] for name in PHASES}),
         absent="no plan fits",
     )
 
@@ -177,50 +163,42 @@ def calibration() -> list[Row]:
     return [*_kernels(), *_transfers(), *_totals()]
 
 
-def _kernels() -> list[Row]:
-    found = []
+def _kernels() -> Iterator[Row]:
     for width, measured in EDGES_PER_MS.items():
         fitted = "Derived: two constants were fitted to widths 8, 16 and 32."
         note = fitted if width in _FITTED else "Held out: no constant was fitted to this width."
         ours = upmem_v1a().core.clock_mhz * 1e3 / cycles_per_edge(width)
-        found.append(row(f"edges a millisecond and core, width {width}", "edges/ms", note, ours, measured))
-    return found
+        yield row(f"edges a millisecond and core, width {width}", "edges/ms", note, ours, measured)
 
 
-def cycles_per_edge(width: int, tasklets: int = 16) -> float:
-    """Cycles of a core for an edge of a published kernel, rows left out.
-
-    Args:
-        width: Feature columns.
-        tasklets: Threads of the core.
-    """
-    edges = np.full((1, 1, tasklets), 1e6 / tasklets)
+def cycles_per_edge(width: int) -> float:
+    """Cycles of a core of 16 tasklets for an edge of a published kernel, rows left out."""
+    edges = np.full((1, 1, 16), 1e6 / 16)
     counts = WorkCounts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
-    plan = replace(prior_art.PUBLISHED, tasklets=tasklets)
+    plan = replace(prior_art.PUBLISHED, tasklets=16)
     cycles, _ = core_cycles(upmem_v1a(), plan, Kernel("int32", "int32", multiplies=True), counts, width)
     return float(cycles[0, 0]) / 1e6
 
 
-def _transfers() -> list[Row]:
-    found = []
+def _transfers() -> Iterator[Row]:
     for name, each in held_out(upmem_v1a()).items():
         fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
-        note = "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
-        note += "others there: "
-        note += f"{fit}bias {100 * each.bias:+.0f} %."
-        found.append(row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error))
-    return found
+        note = (
+            "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
+            f"others there: {fit}bias {100 * each.bias:+.0f} %."
+        )
+        yield row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error)
 
 
-def _totals() -> list[Row]:
-    found = []
+def _totals() -> Iterator[Row]:
+    note = (
+        "Nobody measured this: both sides come from the same constants, so agreement shows only that they "
+        "are used alike."
+    )
     machine = Machine(upmem_v1a())
     for graph, (nodes, edges, totals) in _COSTS.items():
         for (sp, ds), total in totals.items():
             size = BalancedShapes(nodes, nodes, edges)
             report = machine.simulate(size, 256, prior_art.published(sp, ds), "int32")
-            note = "Nobody measured this: both sides come from the same constants, so agreement shows only "
-            note += "that they are used alike."
             figure = f"published cost function, {graph} {sp}x{ds}"
-            found.append(row(figure, "ms", note, report.total_ms, float(total)))
-    return found
+            yield row(figure, "ms", note, report.total_ms, float(total))

@@ -58,12 +58,7 @@ def of_time() -> Iterator[Assumption]:
 
 
 def with_element(config: PimConfig, instructions: float) -> PimConfig:
-    """The machine with another split of one measured sum: an element's instructions and a multiply by one.
-
-    Args:
-        config: The machine.
-        instructions: Of an element besides its arithmetic.
-    """
+    """The machine with another split of one measured sum: an element's instructions and a multiply by one."""
     moved = config.core.element_instructions - instructions
     int32 = config.arithmetic["int32"]
     changed = replace(
@@ -125,13 +120,7 @@ def improved(threads: int) -> PimPlan:
 
 
 def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
-    """Runs every scheme.
-
-    Args:
-        assumption: The machine.
-        shapes: The work of each core and tasklet on a graph.
-        threads: Threads of the host that merge, for all schemes.
-    """
+    """Runs every scheme on a graph; ``threads`` of the host merge, for all schemes."""
     own, prior = Machine(assumption.config), Machine(assumption.prior)
     kernel = own.kernel(prior_art.PUBLISHED, DTYPE)
     plans: dict[str, tuple[Machine, PimPlan | None]] = {

@@ -10,7 +10,7 @@ from onehop.machines.pim import Machine, prior_art
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import DTYPES
 from onehop.reproduce.pygim.schemes import DTYPE, WIDTH, base, named
-from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.tables import Chart, Row, plain, row
 
 _GRID = (1, 32)
 _BALANCES = {"core_balance": ("row", "edge"), "thread_balance": ("row", "edge")}
@@ -59,11 +59,7 @@ SWEEPS = (
 
 
 def times(shapes: Shapes) -> Times:
-    """Time of an aggregation at each point of each sweep.
-
-    Args:
-        shapes: The work of each core and tasklet.
-    """
+    """Time of an aggregation at each point of each sweep."""
     machine = Machine(base().config)
     plan = prior_art.published(*_GRID)
 
@@ -78,11 +74,7 @@ def times(shapes: Shapes) -> Times:
 
 
 def rows(by_graph: Mapping[str, Times]) -> list[Row]:
-    """The effect of each choice: the slowest point's time over the fastest's.
-
-    Args:
-        by_graph: :func:`times`, by the graphs' names.
-    """
+    """The effect of each choice: the slowest point's time over the fastest's."""
     found = []
     for sweep, (graph, each) in product(SWEEPS, by_graph.items()):
         known = {
@@ -108,9 +100,7 @@ def charts(by_graph: Mapping[str, Times]) -> tuple[Chart, ...]:
             machine=named(base().config),
             unit="time, ms",
             groups=tuple(_label(point) for point in sweep.points),
-            series=tuple(
-                Series(label=graph, values=tuple(each[sweep.name])) for graph, each in by_graph.items()
-            ),
+            series=plain({graph: each[sweep.name] for graph, each in by_graph.items()}),
             logarithmic=True,
             absent="does not fit",
         )

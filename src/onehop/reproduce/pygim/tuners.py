@@ -1,6 +1,6 @@
 """PyGim's own tuner beside ours: what each takes, and the simulated time of both."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from onehop.machines.pim import Machine, PimPlan, prior_art, tune
@@ -9,7 +9,7 @@ from onehop.machines.pim.published_tuner import predictions
 from onehop.machines.pim.shapes import Shapes
 from onehop.reproduce.pygim.comparison import Case
 from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
-from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.tables import Chart, Row, plain, row
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +36,7 @@ class Choices:
 
 
 def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
-    """The plans of both tuners for each graph on which a published one fits.
-
-    Args:
-        cases: All graphs.
-        shapes: The work of each core and tasklet, a graph each.
-    """
+    """The plans of both tuners for each graph, with its shapes, on which a published one fits."""
     found = []
     machine = Machine(base().config)
     for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
@@ -66,34 +61,33 @@ def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
     return found
 
 
-def rows(found: Sequence[Choices]) -> list[Row]:
+def rows(found: Sequence[Choices]) -> Iterator[Row]:
     """Time of the published tuner's plan, and of the best of its four, over the best of ours."""
-    rows = []
     for one in found:
         over = f"over the best of 1,184 with its kernels, {one.graph}"
         note = "The paper's accuracy of its tuner could not be read; its search has four plans."
-        rows.append(row(f"plan of PyGim's search {over}", "x", note, one.best_of_four_ms / one.ours_ms))
+        yield row(f"plan of PyGim's search {over}", "x", note, one.best_of_four_ms / one.ours_ms)
         note = (
             f"Its cost function takes {one.theirs}: {one.predicted_ms:.4g} ms predicted, "
             f"{one.simulated_ms:.4g} simulated; ours takes {one.ours}: {one.ours_ms:.4g} ms."
         )
-        rows.append(row(f"plan of PyGim's tuner {over}", "x", note, one.simulated_ms / one.ours_ms))
-    return rows
+        yield row(f"plan of PyGim's tuner {over}", "x", note, one.simulated_ms / one.ours_ms)
 
 
 def chart(found: Sequence[Choices]) -> Chart:
     """Times of the plans, by graph."""
-    series = {
-        "PyGim's, predicted": [one.predicted_ms for one in found],
-        "PyGim's, simulated": [one.simulated_ms for one in found],
-        "the best of its four": [one.best_of_four_ms for one in found],
-        "ours, simulated": [one.ours_ms for one in found],
-    }
     return Chart(
         name="tuners",
         title=f"One aggregation by the plans of both tuners, published kernels, width {WIDTH}, {DTYPE}",
         machine=named(base().config),
         unit="time, ms",
         groups=tuple(one.graph for one in found),
-        series=tuple(Series(label=label, values=tuple(values)) for label, values in series.items()),
+        series=plain(
+            {
+                "PyGim's, predicted": [one.predicted_ms for one in found],
+                "PyGim's, simulated": [one.simulated_ms for one in found],
+                "the best of its four": [one.best_of_four_ms for one in found],
+                "ours, simulated": [one.ours_ms for one in found],
+            }
+        ),
     )

@@ -14,7 +14,7 @@ from onehop.graph import Graph
 from onehop.machines import gpu
 from onehop.reproduce.pygim.comparison import Case, open_winner
 from onehop.reproduce.pygim.schemes import PUBLISHED, THREADS, WIDTH, base, named
-from onehop.reproduce.tables import Chart, Row, Series, row
+from onehop.reproduce.tables import Chart, Row, row, spans
 
 # The abstract: the mean over PyTorch's on a GPU, whose name could not be read.
 _PAPER = 11.6
@@ -30,9 +30,7 @@ Shares = Mapping[str, tuple[float, float]]
 def shares(graph: Graph, part: float = 1.0) -> Shares:
     """The shares of their peaks, at most 1, that GPUs reach in a float32 product with a matrix of values.
 
-    Args:
-        graph: The graph.
-        part: Part of a graph that this is: GPUs are then as much smaller.
+    The GPUs of a part of a graph are as much smaller.
     """
     return {name: _shares(gpu.load(name).part(part), graph) for name in gpu.presets()}
 
@@ -51,13 +49,8 @@ def _shares(device: gpu.Gpu, graph: Graph) -> tuple[float, float]:
 
 
 def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
-    """The cores' shares by graph, the mean over PyTorch's on all GPUs, and on each.
-
-    Args:
-        cases: The graphs that the paper's figures are means of.
-        by_graph: :func:`shares`, by the graphs' names.
-    """
-    own = [case for case in cases if case.threads == THREADS[0] and PUBLISHED in case.base.reports]
+    """The cores' shares by graph, the mean over PyTorch's on all GPUs, and on each."""
+    own = _alike(cases)
     found = []
     for case in own:
         figure = f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}"
@@ -82,6 +75,11 @@ def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
     return found
 
 
+def _alike(cases: Sequence[Case]) -> list[Case]:
+    """The graphs that the published scheme fits, merged by as many threads as the published code has."""
+    return [case for case in cases if case.threads == THREADS[0] and PUBLISHED in case.base.reports]
+
+
 def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> list[float]:
     """Means of the cores' share over a GPU's: the kernel's with its cache, then the others."""
     found = []
@@ -97,20 +95,24 @@ def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> l
 
 def chart(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> Chart:
     """The shares of their peaks that the cores and the GPUs reach, by graph."""
-    series = []
-    for case in cases:
-        if case.threads != THREADS[0] or PUBLISHED not in case.base.reports:
-            continue
+    reached: dict[str, list[tuple[float, float]]] = {}
+    for case in _alike(cases):
         report = case.base.reports[PUBLISHED]
-        reached = [(report.utilisation_total, report.utilisation), *by_graph[case.graph].values()]
-        low, high = (tuple(100 * each for each in ends) for ends in zip(*reached, strict=True))
-        series.append(Series(label=case.graph, values=high, low=low, high=high))
+        reached[case.graph] = [
+            (report.utilisation_total, report.utilisation),
+            *by_graph[case.graph].values(),
+        ]
     return Chart(
         name="utilisation",
         title=f"Share of its peak, width {WIDTH}; lines: transfers and merge too, or a GPU without caches",
         machine=f"{named(base().config)}; GPUs bounded by their memory",
         unit="share of the peak, %",
         groups=(_CORES, *(gpu.load(name).name for name in gpu.presets())),
-        series=tuple(series),
+        series=spans(
+            {
+                graph: [(100 * high, 100 * low, 100 * high) for low, high in ends]
+                for graph, ends in reached.items()
+            }
+        ),
         logarithmic=True,
     )

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from onehop.graph import Graph
 from onehop.machines.ndp import Host, Machine, NdpPlan, layer_works, run_model
 from onehop.machines.ndp.outcome import LayerOutcome
-from onehop.reproduce.grande_graphs import HIDDEN, TWINS, PaperGraph
-from onehop.reproduce.grande_sampled import sampled
-from onehop.reproduce.grande_tiles import TILES, gains, retiling
-from onehop.reproduce.tables import Chart, Reproduction, Row, Series, published, row
+from onehop.reproduce.grande.graphs import HIDDEN, TWINS, PaperGraph, sizes
+from onehop.reproduce.grande.sampled import sampled
+from onehop.reproduce.grande.tiles import TILES, gains, retiling
+from onehop.reproduce.tables import Chart, Reproduction, Row, plain, published, row
 from onehop.reproduce.twins import Progress, loaded, silent
 
 _SOURCE = (
@@ -82,8 +82,6 @@ _DIFFERENCE = (
 )
 # 20 cores of 64 operations a clock at 1.9 GHz.
 _PEAK_GFLOPS = 2432.0
-# Table 1's sizes fit this on every row: a column and a value an edge, and hardly any row structure.
-_EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,47 +151,40 @@ _TIMES: dict[str, Callable[[Run], float]] = {
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of GraNDe.
-
-    Args:
-        quick: Use parts of the twins.
-        progress: Told how far it is.
-    """
+    """Computes the figures of GraNDe; ``quick``: on parts of the twins."""
     runs: list[Run] = []
     tiled: list[Row] = []
     gained: list[Row] = []
-    held: list[Row] = []
+    sized: list[Row] = []
     by_clock: list[Row] = []
     for one, graph, told in loaded([each.of_run(quick) for each in TWINS], progress):
         told(f"{one.paper}: aggregation", 0.0)
         runs += measured(one, graph)
         tiled += retiling(one, graph)
         gained += gains(one, graph) + overlapped(one, graph)
-        held += sizes(one, graph)
+        sized += held(one, graph)
         by_clock += clock(one, graph)
     summary = speedups(runs)
     whole = () if quick else sampled(progress)
-    rows = (*summary, *shares(runs), *speedups_by_graph(runs), *tiled, *gained, *by_clock, *whole, *held)
+    rows = (*summary, *shares(runs), *speedups_by_graph(runs), *tiled, *gained, *by_clock, *whole, *sized)
     return Reproduction(work="grande", source=_SOURCE, rows=rows, charts=charts(runs, summary, tiled))
 
 
 def measured(one: PaperGraph, graph: Graph) -> list[Run]:
     """Runs a graph on every machine that the paper may mean."""
-    found = []
     machines = {case.machine: Machine(case.machine) for case in CASES}
-    for case in CASES:
-        layers = case.layers(machines[case.machine], graph, one.widths)
-        found.append(
-            Run(
-                one,
-                case,
-                sum(layer.time_ns for layer in layers),
-                sum(layer.baseline.time_ns for layer in layers),
-                sum(layer.best_prior.serial_ns for layer in layers),
-                graph.num_dst,
-            )
+    layers = {case: case.layers(machines[case.machine], graph, one.widths) for case in CASES}
+    return [
+        Run(
+            one,
+            case,
+            sum(layer.time_ns for layer in found),
+            sum(layer.baseline.time_ns for layer in found),
+            sum(layer.best_prior.serial_ns for layer in found),
+            graph.num_dst,
         )
-    return found
+        for case, found in layers.items()
+    ]
 
 
 def speedups(runs: Sequence[Run]) -> list[Row]:
@@ -249,9 +240,7 @@ def charts(runs: Sequence[Run], summary: Sequence[Row], tiled: Sequence[Row]) ->
         machine="simulated: grande_16, 16 ranks of DDR5-4800, tFAW 20 ns",
         unit="time, ms",
         groups=groups,
-        series=tuple(
-            Series(label=name, values=tuple(time(run) / 1e6 for run in base)) for name, time in _TIMES.items()
-        ),
+        series=plain({name: [time(run) / 1e6 for run in base] for name, time in _TIMES.items()}),
         logarithmic=True,
     )
     ratios = Chart(
@@ -268,12 +257,11 @@ def charts(runs: Sequence[Run], summary: Sequence[Row], tiled: Sequence[Row]) ->
         machine="counted",
         unit="reads saved, %",
         groups=tuple(f"tiles of {tile}" for tile in TILES),
-        series=tuple(
-            Series(
-                label=group,
-                values=tuple(each.ours for each in tiled if each.figure.endswith(f"re-tiled, {group}")),
-            )
-            for group in groups
+        series=plain(
+            {
+                group: [each.ours for each in tiled if each.figure.endswith(f"re-tiled, {group}")]
+                for group in groups
+            }
         ),
     )
     return times, ratios, by_tile
@@ -295,28 +283,15 @@ def clock(one: PaperGraph, graph: Graph) -> list[Row]:
     return found
 
 
-def sizes(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Adjacency and features of one graph (Table 1); of a part of the twin, divided by its share."""
-    share = one.scale
-    extrapolated = "" if share == 1 else f" Extrapolated from {share:g} of the twin."
-    edges, nodes = graph.num_edges * _EDGE_BYTES, graph.num_dst * _NODE_BYTES
-    features = graph.num_src * HIDDEN * _ITEM_BYTES
-    return [
-        row(
-            f"adjacency of {one.paper}, self loops included",
-            "MB",
-            "The twin has the graph's numbers of nodes and edges." + extrapolated,
-            (edges + nodes) / share / 1e6,
-            one.adjacency_mb,
-        ),
-        row(
-            f"{HIDDEN} columns of features of {one.paper}",
-            "MB",
-            "The twin has the graph's number of nodes." + extrapolated,
-            features / share / 1e6,
-            one.features_mb,
-        ),
-    ]
+def held(one: PaperGraph, graph: Graph) -> list[Row]:
+    """Adjacency and features of one graph; of a part of the twin, extrapolated."""
+    part = "" if one.scale == 1 else f" Extrapolated from {one.scale:g} of the twin."
+    notes = (
+        f"The twin has the graph's numbers of nodes and edges.{part}",
+        f"The twin has the graph's number of nodes.{part}",
+    )
+    published_mb = (one.adjacency_mb, one.features_mb)
+    return sizes(one.paper, [graph.num_edges], graph.num_dst, published_mb, notes, one.scale)
 
 
 def shares(runs: Sequence[Run]) -> list[Row]:

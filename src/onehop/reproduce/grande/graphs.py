@@ -1,12 +1,16 @@
-"""Twins of GraNDe's graphs."""
+"""Twins of GraNDe's graphs, and their sizes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
+from onehop.reproduce.tables import Row, row
 from onehop.reproduce.twins import Progress, Twin
 
 HIDDEN = 256
+# Table 1's sizes fit this on every row: a column and a value an edge, and hardly any row structure.
+_EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 
 
 @dataclass(frozen=True)
@@ -43,3 +47,30 @@ TWINS = (
     PaperGraph("mag", 0.25, "mag", 128, 64.0, 93.0, 754.1),
     PaperGraph("products", 0.03, "products", 100, 91.0, 1000.0, 2500.0),
 )
+
+
+def sizes(
+    graph: str,
+    edges: Sequence[float],
+    nodes: int,
+    published_mb: tuple[float, float],
+    notes: tuple[str, str],
+    share: float = 1.0,
+) -> list[Row]:
+    """Adjacency and features of one graph (Table 1).
+
+    Args:
+        graph: Its name in the paper.
+        edges: Its edges; of a sample the estimate, and the ends of its interval.
+        nodes: Its nodes.
+        published_mb: The paper's sizes of both, in MB.
+        notes: The notes of both rows.
+        share: Part of the graph that was counted: the sizes are divided by it.
+    """
+    adjacency = [(each * _EDGE_BYTES + nodes * _NODE_BYTES) / share / 1e6 for each in edges]
+    features = nodes * HIDDEN * _ITEM_BYTES / share / 1e6
+    ours = adjacency if len(adjacency) > 1 else adjacency[0]
+    return [
+        row(f"adjacency of {graph}, self loops included", "MB", notes[0], ours, published_mb[0]),
+        row(f"{HIDDEN} columns of features of {graph}", "MB", notes[1], features, published_mb[1]),
+    ]

@@ -6,7 +6,7 @@ from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan
 from onehop.machines.ndp.durations import list_cost, pointer_cost
 from onehop.machines.ndp.outcome import LayerOutcome
-from onehop.reproduce.grande_graphs import PaperGraph
+from onehop.reproduce.grande.graphs import PaperGraph
 from onehop.reproduce.tables import Row, row
 
 # Tiles of Figure 7; the text has figures of the last.
