@@ -21,7 +21,7 @@ def files(folder: str, *names: str) -> list[str]:
 TESTS = (
     "tests/native",
     *files("integrations/pyg", "edge_functions", "negative_sampling"),
-    *files("integrations/torch", "indexing", "linear"),
+    *files("integrations/torch", "indexing", "indexing_left", "linear", "products"),
     "tests/kernels",
     "tests/graph",
     "tests/datasets",
@@ -30,9 +30,8 @@ TESTS = (
     *files("machines/gpu", "gather"),
     *files("machines/ndp", "counts", "machine", "oracle", "windows"),
     *files("machines/pim", "dpu_program", "execution", "host_program", "naive", "numbers"),
-    *files("ops", "aggregate", "arg_extremum", "attention", "attention_dropout", "bad_input", "conformance"),
-    *files("ops", "dropout", "edge_softmax", "fusedmm", "message", "processes", "rows", "semiring"),
-    *files("ops", "streaming"),
+    *files("ops", "aggregate", "attention", "bad_input", "conformance", "dropout", "edge_softmax", "extremum"),
+    *files("ops", "fusedmm", "message", "processes", "rows", "streaming", "torch_stream"),
     "tests/points",
 )
 

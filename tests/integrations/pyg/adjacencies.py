@@ -1,4 +1,4 @@
-"""Sparse matrices for tests of the patch, and comparisons of what comes out."""
+"""Sparse matrices for tests of the patch, and ways to call a layer with them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-import onehop
 from tests.integrations.pyg.layers import CASES, NODES
+from tests.integrations.same import same
 
 LAYOUTS = ("csr", "csc", "coo", "uncoalesced")
 
@@ -43,53 +43,9 @@ def matrix(
     return make(rowptr.to(index), at[1].to(index), values, shape)
 
 
-def outcome(run: Callable[[], Any]) -> Any:
-    """What a function returns, or the error that it raises."""
-    try:
-        return run()
-    except Exception as error:  # what PyG raises is compared
-        return type(error), str(error)
-
-
-def assert_same(found: Any, expected: Any, rtol: float = 1e-10, atol: float = 1e-11) -> None:
-    if isinstance(expected, tuple):
-        assert found == expected
-        return
-    assert found.keys() == expected.keys()
-    for key, value in expected.items():
-        assert found[key].layout is value.layout, key
-        torch.testing.assert_close(
-            found[key],
-            value,
-            rtol=rtol,
-            atol=atol,
-            equal_nan=True,
-            msg=lambda m, key=key: f"{key}: {m}",
-        )
-
-
 def model_of(name: str, dtype: torch.dtype = torch.float64) -> torch.nn.Module:
     torch.manual_seed(0)
     return CASES[name].make().to(dtype)
-
-
-def _under_autocast(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        return conv(x, adjacency)
-
-
-def _by_grad(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
-    return torch.func.grad(lambda x: conv(x, adjacency).sum())(x)
-
-
-def _inference(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
-    with torch.inference_mode():
-        return conv(x, adjacency)
-
-
-def _made_in_inference(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
-    with torch.inference_mode():
-        return conv(x, adjacency.clone())
 
 
 def _checkpointed(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
@@ -99,26 +55,17 @@ def _checkpointed(conv: torch.nn.Module, x: Tensor, adjacency: Any) -> Any:
 
 
 CONTEXTS: dict[str, Callable[..., Tensor]] = {
-    "autocast": _under_autocast,
-    "grad": _by_grad,
-    "inference": _inference,
-    "made in inference": _made_in_inference,
+    "autocast": lambda conv, x, adjacency: torch.autocast("cpu", torch.bfloat16)(conv)(x, adjacency),
+    "grad": lambda conv, x, adjacency: torch.func.grad(lambda x: conv(x, adjacency).sum())(x),
+    "inference": lambda conv, x, adjacency: torch.inference_mode()(conv)(x, adjacency),
+    "made in inference": torch.inference_mode()(lambda conv, x, adjacency: conv(x, adjacency.clone())),
     "checkpointed": _checkpointed,
 }
 """Ways to call a layer."""
 
 
 def assert_same_in_context(context: str, model: torch.nn.Module, x: Tensor, adjacency: Any) -> None:
-    """The patch gives what PyG gives in a context, three times: the same result, or the same error."""
-    run = CONTEXTS[context]
-    expected = outcome(lambda: run(model, x, adjacency))
+    """The patch gives what PyG gives in a context: the same result, or the same error."""
     # Autocast rounds to 8 bits.
     close = {"rtol": 0.02, "atol": 0.05} if context == "autocast" else {"rtol": 1e-5, "atol": 1e-5}
-    with onehop.patch():
-        for _ in range(3):
-            found = outcome(lambda: run(model, x, adjacency))
-            if isinstance(expected, tuple):
-                assert found == expected
-            else:
-                torch.testing.assert_close(found, expected, **close)
-                assert found.dtype is expected.dtype
+    same(lambda: CONTEXTS[context](model, x, adjacency), times=3, errors=True, **close)

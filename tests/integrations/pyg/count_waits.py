@@ -17,6 +17,7 @@ from onehop.graph import placed
 from onehop.kernels.triton import merges, work
 from tests import far_device
 from tests.far_device import far, move
+from tests.integrations.pyg.two_layers import TwoLayers
 from tests.kernels.triton import stub_driver
 
 WIDTH, CLASSES, STEPS = 6, 3, 3
@@ -33,15 +34,6 @@ LAYERS = {
 ATTENTION = {"GATv2", "Transformer"}
 
 
-class Model(torch.nn.Module):
-    def __init__(self, make):
-        super().__init__()
-        self.first, self.second = make(WIDTH, 5), make(5, CLASSES)
-
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index).relu(), edge_index)
-
-
 def batch(step):
     """Nodes, edges with a hub, features: of other sizes in every step, as they come from the device."""
     nodes, edges = 400 + step, 1500 + 7 * step
@@ -55,7 +47,7 @@ def waits(name):
     """The operations that are waited for, step by step; raises if no kernel is launched."""
     if name != "by the host":
         placed.MADE_ON.add("far")
-    model = Model(LAYERS[name])
+    model = TwoLayers(LAYERS[name], WIDTH, 5, CLASSES)
     move(model)
     steps = []
     for x, edge_index in [batch(step) for step in range(STEPS)]:

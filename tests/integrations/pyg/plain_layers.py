@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import Parameter
@@ -12,6 +13,8 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import scatter, softmax
 
 import onehop
+from onehop.thresholds import lifted
+from tests.integrations.same import twice
 
 NODES, WIDTH = 20, 6
 
@@ -173,19 +176,22 @@ LEFT = {
 }  # fmt: skip
 
 
+@pytest.fixture(autouse=True)
+def without_thresholds():
+    with lifted():
+        yield
+
+
+@pytest.fixture
+def x() -> Tensor:
+    return torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
 def numbers(layer: Any, x: Tensor, *edges: Any) -> list[Tensor]:
     """What a layer gives out, its gradients, and those of the gradients' squares."""
     x = x.double().requires_grad_()
-    layer = layer.double()
-    leaves = [x, *layer.parameters()]
-    out = layer(x, *edges)
-    first = torch.autograd.grad(out.square().sum(), leaves, create_graph=True)
-    second = torch.autograd.grad(sum(each.square().sum() for each in first), leaves)
-    return [out, *first, *second]
-
-
-def close(found: Any, expected: Any) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    out = layer.double()(x, *edges)
+    return [out, *twice(out, x, layer)]
 
 
 def reasons(layer: Any, *inputs: Any) -> list[str | None]:

@@ -7,6 +7,7 @@ from torch_geometric.nn import GCNConv, GraphConv, Linear, SAGEConv, SGConv, TAG
 
 import onehop
 from onehop.integrations.pyg.rules.plain import Aggregation
+from tests.integrations.same import SINGLE, noted, same, step
 
 NODES, EDGES, NARROW, WIDE = 40, 300, 5, 24
 
@@ -39,15 +40,7 @@ def edge_index() -> Tensor:
 @pytest.fixture
 def widths(monkeypatch):
     """The widths of the aggregations that are computed."""
-    seen = []
-    compute = Aggregation.computed
-
-    def noting(self):
-        seen.append(self.x.size(-1))
-        return compute(self)
-
-    monkeypatch.setattr(Aggregation, "computed", noting)
-    return seen
+    return noted(monkeypatch, Aggregation, "computed", lambda aggregation: aggregation.x.size(-1))
 
 
 def features(layer) -> Tensor:
@@ -55,39 +48,17 @@ def features(layer) -> Tensor:
     return torch.randn(NODES, width, generator=torch.Generator().manual_seed(1)).requires_grad_()
 
 
-def results(layer, x: Tensor, *edges: Tensor) -> list[Tensor]:
-    layer.zero_grad()
-    x.grad = None
-    out = layer(x, *edges)
-    (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum().backward()
-    weights = [edge.grad for edge in edges if edge.requires_grad]
-    return [out.detach(), x.grad, *weights, *(parameter.grad for parameter in layer.parameters())]
-
-
-def close(got: list[Tensor], expected: list[Tensor]) -> None:
-    for one, other in zip(got, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-5 * float(other.abs().max()))
-
-
 @pytest.mark.parametrize("name", LAYERS)
 def test_the_same_results_and_gradients_from_the_narrow_side(name, edge_index, widths):
     layer = LAYERS[name]()
-    x = features(layer)
-    expected = [t.clone() for t in results(layer, x, edge_index)]
-    with onehop.patch():
-        close(results(layer, x, edge_index), expected)
+    same(step(layer.double(), features(layer).double(), edge_index), times=1)
     assert set(widths) == {NARROW}
 
 
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_edge_weights_with_a_gradient(name, edge_index, widths):
-    layer = LAYERS[name]()
-    x = features(layer)
-    weight = torch.rand(EDGES, generator=torch.Generator().manual_seed(2)).requires_grad_()
-    expected = [t.clone() for t in results(layer, x, edge_index, weight)]
-    weight.grad = None
-    with onehop.patch():
-        close(results(layer, x, edge_index, weight), expected)
+    layer, weight = LAYERS[name](), torch.rand(EDGES, generator=torch.Generator().manual_seed(2))
+    same(step(layer.double(), features(layer).double(), edge_index, weight.double()), times=1)
     assert set(widths) == {NARROW}
 
 
@@ -97,10 +68,8 @@ def test_bipartite_features(kind, own, widths):
     edges = torch.stack([torch.randint(9, (50,)), torch.randint(6, (50,))])
     layer = kind((WIDE, 7), NARROW)
     x = (torch.randn(9, WIDE, requires_grad=True), torch.randn(6, 7) if own else None)
-    expected = layer(x, edges, size=(9, 6))
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, edges, size=(9, 6)), expected, rtol=1e-4, atol=1e-5)
-    assert widths == [NARROW]
+    same(lambda: layer(x, edges, size=(9, 6)), times=1, **SINGLE)
+    assert widths == [NARROW] * 2
 
 
 @pytest.mark.parametrize(
@@ -185,9 +154,7 @@ def test_a_bias_at_a_step_is_added_at_that_step(edge_index):
     layer = LAYERS["TAG"]()
     layer.lins[1] = Linear(WIDE, NARROW)
     x = features(layer)
-    expected = layer(x, edge_index)
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, edge_index), expected, rtol=1e-4, atol=1e-5)
+    same(lambda: layer(x, edge_index), **SINGLE)
 
 
 def test_a_cached_layer_still_caches(edge_index):
@@ -206,9 +173,7 @@ def test_an_overridden_message_is_kept(edge_index):
 
     layer = Doubling(WIDE, NARROW)
     x = features(layer)
-    expected = layer(x, edge_index)
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, edge_index), expected)
+    same(lambda: layer(x, edge_index), **SINGLE)
 
 
 @pytest.mark.parametrize("kind", [GCNConv, SAGEConv])
@@ -219,6 +184,4 @@ def test_an_overridden_propagate_is_called(kind, edge_index):
 
     layer = Doubling(NARROW, WIDE) if kind is GCNConv else Doubling(WIDE, NARROW)
     x = features(layer)
-    expected = layer(x, edge_index)
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, edge_index), expected)
+    same(lambda: layer(x, edge_index), **SINGLE)

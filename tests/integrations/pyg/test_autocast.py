@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from torch_geometric import nn as gnn
 
 import onehop
 from onehop.integrations import reports
+from tests.integrations.same import HALF, learned, same
 from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH = 60, 400, 12
@@ -151,6 +151,11 @@ def compare(ours: Outcome, theirs: Outcome, exact: Outcome) -> None:
         assert error <= 3 * own + rounding * size + least, (name, error, own, size)
 
 
+def lowered(function):
+    """A function under autocast."""
+    return torch.autocast("cpu", dtype=torch.bfloat16)(function)
+
+
 def cast_by_name(given, dtype):
     return {name: value.to(dtype) for name, value in given.items()}
 
@@ -186,24 +191,9 @@ def test_constant_features_keep_their_aggregates(name, edge_index):
     model, x = CASES[name].make(), torch.randn(NODES, WIDTH)
 
     def outs():
-        found = []
-        for _ in range(4):
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                out = model(x, edge_index)
-            out.float().square().mean().backward()
-            found.append(out.detach())
-        return found
+        return [lowered(lambda: model(x, edge_index))() for _ in range(4)]
 
-    expected = outs()
-    theirs = {k: p.grad.clone() for k, p in model.named_parameters()}
-    model.zero_grad()
-    with onehop.patch():
-        found = outs()
-    for ours, other in zip(found, expected, strict=True):
-        assert ours.dtype is other.dtype
-        torch.testing.assert_close(ours, other, rtol=0.05, atol=0.05)
-    for key, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, theirs[key], rtol=0.1, atol=0.05)
+    same(lambda: [outs(), *learned(outs()[-1].float(), model)], rtol=0.1, atol=0.05)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -241,36 +231,18 @@ def test_the_backward_pass_of_blocks_has_the_autocast_of_the_forward_pass(edge_i
             assert float((found - expected).abs().max()) <= 2**-5 * size
 
 
-def test_attention_draws_pygs_dropout(edge_index):
-    for make in (
-        lambda: gnn.GATConv(WIDTH, 4, heads=2, dropout=0.5),
-        lambda: gnn.GATv2Conv(WIDTH, 4, heads=2, dropout=0.5),
-        lambda: gnn.TransformerConv(WIDTH, 4, heads=2, dropout=0.5),
-    ):
-        torch.manual_seed(0)
-        model, x = make(), torch.randn(NODES, WIDTH)
-
-        def drawn(model: Any = model, x: Any = x) -> tuple[torch.Tensor, torch.Tensor]:
-            torch.manual_seed(7)
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                return model(x, edge_index), torch.rand(3)
-
-        expected, following = drawn()
-        with onehop.patch():
-            found, then = drawn()
-        assert torch.equal(then, following)
-        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+@pytest.mark.parametrize("kind", [gnn.GATConv, gnn.GATv2Conv, gnn.TransformerConv])
+def test_attention_draws_pygs_dropout(kind, edge_index):
+    torch.manual_seed(0)
+    model, x = kind(WIDTH, 4, heads=2, dropout=0.5), torch.randn(NODES, WIDTH)
+    same(lowered(lambda: model(x, edge_index)), **HALF)
 
 
 def test_float64_is_left_alone(edge_index):
     torch.manual_seed(0)
     model, x = gnn.GCNConv(WIDTH, 30).double(), torch.randn(NODES, WIDTH).double()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        expected = model(x, edge_index)
-        with onehop.patch():
-            found = model(x, edge_index)
-    assert found.dtype is torch.float64
-    torch.testing.assert_close(found, expected)
+    assert lowered(lambda: model(x, edge_index))().dtype is torch.float64
+    same(lowered(lambda: model(x, edge_index)))
 
 
 @pytest.mark.parametrize(
@@ -279,16 +251,7 @@ def test_float64_is_left_alone(edge_index):
 )
 def test_attention_between_types_of_nodes_is_pygs(kind, form, edge_index):
     torch.manual_seed(0)
-    metadata = (["a"], [("a", "to", "a")])
-    model = kind(WIDTH, 8, metadata, heads=2)
+    model = kind(WIDTH, 8, (["a"], [("a", "to", "a")]), heads=2)
     xs, edges = {"a": torch.randn(NODES, WIDTH)}, {("a", "to", "a"): edge_index}
-    outs = []
-    for patched in (False, True):
-        if patched:
-            onehop.patch()
-        with torch.autocast("cpu", dtype=torch.bfloat16), reports.recorded() as calls:
-            outs.append(model(xs, edges)["a"])
-        outs[-1].float().square().sum().backward()
+    calls = same(lowered(lambda: model(xs, edges)["a"]), rtol=0.02, atol=0.02)
     assert [call.form for call in calls] == [form]
-    assert outs[0].dtype is outs[1].dtype
-    torch.testing.assert_close(outs[1], outs[0], rtol=0.02, atol=0.02)

@@ -1,6 +1,7 @@
 """Sparse matrices that are written to, replaced or freed: what was kept of them is never out of date."""
 
 import gc
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,85 +14,60 @@ from torch_geometric.transforms import ToSparseTensor
 import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
-from onehop.integrations import reports
 from onehop.integrations.pyg.edges import matrices
 from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.layers import NODES, WIDTH
+from tests.integrations.same import BITS, SINGLE, assert_same, fast, forms, noted, same, same_after
+from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
 
-def _in_place(adjacency: Tensor, held: dict[str, Tensor]) -> None:
-    adjacency.values().mul_(2)
-
-
-def _one_entry(adjacency: Tensor, held: dict[str, Tensor]) -> None:
-    adjacency.values()[3] = 7
-
-
-def _behind_its_back(adjacency: Tensor, held: dict[str, Tensor]) -> None:
-    held["values"][3] = 7
-
-
-def _past_the_counter(adjacency: Tensor, held: dict[str, Tensor]) -> None:
-    adjacency.values().data[3] = 7
-
-
-CHANGES = {
-    "values": _in_place,
-    "one value": _one_entry,
-    "behind its back": _behind_its_back,
-    "past the counter": _past_the_counter,
+CHANGES: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "values": lambda adjacency, held: adjacency.values().mul_(2),
+    "one value": lambda adjacency, held: adjacency.values()[3].fill_(7),
+    "behind its back": lambda adjacency, held: held[3].fill_(7),
+    "past the counter": lambda adjacency, held: adjacency.values().data[3].fill_(7),
 }
 
 
+def assert_noticed(run: Callable[[], Tensor], change: Callable[[], object]) -> None:
+    """A change of what a layer was given before changes its results, to PyG's."""
+    run = torch.no_grad()(run)
+    before = run()
+    same_after(run, change, times=2)
+    assert not torch.allclose(run(), before)
+
+
 # The normalisation of twice the values is the same.
-@pytest.mark.parametrize(
-    ("name", "change"),
-    [
-        (name, change)
-        for name in ("SAGE mean", "GCN", "GCN without loops", "SG", "GIN", "LE")
-        for change in CHANGES
-        if (name, change) != ("GCN without loops", "values")
-    ],
+@pairwise(
+    name=["SAGE mean", "GCN", "GCN without loops", "SG", "GIN", "LE"],
+    change=list(CHANGES),
+    ones=[True, False],
+    where=lambda name, change: (name, change) != ("GCN without loops", "values"),
 )
-@pytest.mark.parametrize("ones", [True, False])
 def test_changed_values_are_noticed(ones, name, change, at, values):
     model, x = model_of(name), torch.randn(NODES, WIDTH).double()
-    held = {"values": torch.ones_like(values) if ones else values.clone()}
-    adjacency = matrix("csr", at, held["values"])
-    with onehop.patch(), torch.no_grad():
-        first = model(x, adjacency)
-        again = model(x, adjacency)
-        CHANGES[change](adjacency, held)
-        found = model(x, adjacency)
-    with torch.no_grad():
-        expected = model(x, adjacency)
-    assert torch.equal(first, again)
-    assert not torch.allclose(found, first)
-    torch.testing.assert_close(found, expected)
+    held = torch.ones_like(values) if ones else values.clone()
+    adjacency = matrix("csr", at, held)
+    assert_noticed(lambda: model(x, adjacency), lambda: CHANGES[change](adjacency, held))
 
 
-@pytest.mark.parametrize("way", ["through the matrix", "through the array", "pointers"])
+EDITS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "through the matrix": lambda adjacency, col: adjacency.col_indices()[::7].fill_(1),
+    "through the array": lambda adjacency, col: col.data[::7].fill_(1),
+    "pointers": lambda adjacency, col: adjacency.crow_indices()[1:4].sub_(1),
+}
+
+
+@pytest.mark.parametrize("way", EDITS)
 @pytest.mark.parametrize("name", ["SAGE sum", "GCN", "GCN without loops"])
 def test_changed_edges_are_noticed(name, way, at, values):
     model, x = model_of(name), torch.randn(NODES, WIDTH).double()
     adjacency = matrix("csr", at, torch.ones_like(values))
     col = adjacency.col_indices()
-    with onehop.patch(), torch.no_grad():
-        first = model(x, adjacency)
-        if way == "through the matrix":
-            adjacency.col_indices()[::7] = 1
-        elif way == "through the array":
-            col.data[::7] = 1
-        else:
-            adjacency.crow_indices()[1:4] = adjacency.crow_indices()[1:4] - 1
-        found = model(x, adjacency)
-    with torch.no_grad():
-        expected = model(x, adjacency)
-    assert not torch.allclose(found, first)
-    torch.testing.assert_close(found, expected)
+    assert_noticed(lambda: model(x, adjacency), lambda: EDITS[way](adjacency, col))
 
 
 def test_a_new_matrix_of_arrays_that_were_rewritten_is_another_graph(values):
@@ -111,7 +87,7 @@ def test_a_new_matrix_of_arrays_that_were_rewritten_is_another_graph(values):
             col[place * 1000 + 1] = (col[place * 1000 + 1] + 1) % NODES
 
 
-def test_matrices_of_the_same_arrays_share_a_graph(at, values, took_fast_path):
+def test_matrices_of_the_same_arrays_share_a_graph(at, values):
     x = torch.randn(NODES, WIDTH)
     first = matrix("csr", at, values.float())
     with onehop.patch():
@@ -159,34 +135,25 @@ def test_a_normalised_matrix_is_the_callers_own(at, values):
         assert not conv(x, first).any()
 
 
-def test_the_normalisation_of_ones_needs_no_weights(at, values, edge_index):
+def test_the_normalisation_of_ones_needs_no_weights(at, values):
     simple = at[:, at[0] != at[1]]
     adjacency = matrix("csr", simple, torch.ones(simple.size(1)).double())
     conv, x = gnn.GCNConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double().requires_grad_()
-    expected = conv(x, simple.flip(0))
-    with onehop.patch(), reports.recorded() as calls:
-        torch.testing.assert_close(conv(x, adjacency), expected)
-    assert [call.form for call in calls] == ["scaled source, scaled destination"]
+    assert_same(conv(x, adjacency), conv(x, simple.flip(0)))
+    assert forms(fast(lambda: conv(x, adjacency))) == ["scaled source, scaled destination"]
 
 
-def test_to_sparse_tensor(edge_index, took_fast_path):
+def test_to_sparse_tensor(edge_index):
     x = torch.randn(NODES, WIDTH)
     data = ToSparseTensor()(Data(x=x, edge_index=edge_index, num_nodes=NODES))
     conv = gnn.GCNConv(WIDTH, 4)
-    expected = conv(x, data.adj_t)
-    with onehop.patch():
-        torch.testing.assert_close(conv(x, data.adj_t), expected)
-        assert took_fast_path(conv, x, data.adj_t) == [None]
+    fast(lambda: conv(x, data.adj_t), **SINGLE)
 
 
 def test_matrices_are_kept_for_what_they_were_made_with(at, values):
     adjacency, x = matrix("csr", at, values), torch.randn(NODES, WIDTH).double()
     convs = [gnn.GCNConv(WIDTH, 4, improved=each).double() for each in (False, True)]
-    expected = [conv(x, adjacency) for conv in convs]
-    with onehop.patch():
-        for _ in range(2):
-            for conv, out in zip(convs, expected, strict=True):
-                torch.testing.assert_close(conv(x, adjacency), out)
+    same(lambda: [conv(x, adjacency) for conv in convs])
 
 
 def test_loops_are_kept_for_what_they_weigh(at, values):
@@ -196,12 +163,8 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
     def made(fill: object) -> Tensor:
         return gat_conv.add_self_loops(adjacency, None, fill, NODES)[0].to_dense()
 
-    fills = (1.0, 2.0, "mean", None)
-    expected = [made(fill) for fill in fills]
+    same(lambda: [made(fill) for fill in (1.0, 2.0, "mean", None)], **BITS)
     with onehop.patch():
-        for _ in range(2):
-            for fill, out in zip(fills, expected, strict=True):
-                assert torch.equal(made(fill), out)
         first = made(weight)
         weight.mul_(2)
         second = made(weight)
@@ -209,9 +172,7 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
 
 
 def test_loops_are_made_once(at, values, monkeypatch):
-    adjacency, made = matrix("csr", at, values), []
-    real = Adjacency._made
-    monkeypatch.setattr(Adjacency, "_made", lambda *given: made.append(1) or real(*given))
+    adjacency, made = matrix("csr", at, values), noted(monkeypatch, Adjacency, "_made")
     with onehop.patch():
         for _ in range(3):
             gat_conv.add_self_loops(adjacency, None, 1.0, NODES)
@@ -221,17 +182,10 @@ def test_loops_are_made_once(at, values, monkeypatch):
 def test_an_unchanged_matrix_is_normalised_without_a_look_at_its_edges(at, values, monkeypatch):
     adjacency, x = matrix("csr", at, values), torch.randn(NODES, WIDTH).double()
     conv = gnn.GCNConv(WIDTH, 4).double()
-    looked: list[int] = []
-
-    def counting(array: Tensor) -> int:
-        looked.append(array.numel())
-        return fingerprint(array)
-
-    fingerprint = matrices.fingerprint
     with onehop.patch():
         for _ in range(2):
             conv(x.requires_grad_(), adjacency)
-        monkeypatch.setattr(matrices, "fingerprint", counting)
+        looked = noted(monkeypatch, matrices, "fingerprint", lambda array: array.numel())
         conv(x, adjacency)
     # The values alone.
     assert looked[:1] == [at.size(1)]

@@ -16,8 +16,9 @@ import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations.pyg.edges.adjacency import Adjacency
-from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, model_of
+from tests.integrations.pyg.adjacencies import WARNINGS, model_of
 from tests.integrations.pyg.layers import NODES, WIDTH
+from tests.integrations.same import assert_same
 
 torch_sparse = pytest.importorskip(
     "torch_sparse", reason="torch_sparse is not installed: pip install torch_sparse"

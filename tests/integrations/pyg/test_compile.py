@@ -1,8 +1,6 @@
-"""Patched layers in programs of torch.compile and torch.export: the same numbers, from onehop's operators."""
+"""Patched layers in programs of torch.compile: the same numbers, from onehop's operators."""
 
-import copy
 import gc
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,11 +12,11 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounter
 from torch._inductor import config as inductor_config
 from torch_geometric import nn as gnn
-from torch_geometric.data import Data
 
 import onehop
 from onehop.graph.identity import CACHE
 from onehop.integrations.pyg import reuse
+from tests.integrations.same import assert_same, learned
 
 NODES, EDGES = 20, 90
 
@@ -69,23 +67,16 @@ def make(layer: Callable[[], torch.nn.Module]) -> torch.nn.Module:
     return layer().double()
 
 
-def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Tensor) -> list[Tensor]:
-    """Output and all gradients."""
-    model.zero_grad()
-    leaves = [
-        each.detach().clone().requires_grad_() if each.is_floating_point() else each for each in operands
-    ]
+def numbers(*shape: int, seed: int = 3) -> Tensor:
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def step(call: Callable[..., Tensor], model: torch.nn.Module, *operands: Any) -> list[Any]:
+    """Output and all gradients; operands are copied, the model is not."""
+    leaves = [each.detach().clone().requires_grad_(each.is_floating_point()) for each in operands]
     torch.manual_seed(5)
-    out = call(*leaves)
-    pulled = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(7))
-    (out * pulled).sum().backward()
-    grads = [each.grad for each in leaves if each.is_floating_point()]
-    return [out.detach(), *grads, *(each.grad for each in model.parameters())]
-
-
-def assert_same(found: list[Tensor], expected: list[Tensor]) -> None:
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+    out, *grads = learned(call(*leaves), leaves, model)
+    return [out.detach(), *grads]
 
 
 LAYERS = {
@@ -118,18 +109,23 @@ def has_ours(operators: list[str]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_becomes_operators_of_ours(name, programs, x, edge_index):
-    layer = make(LAYERS[name])
-    expected = step(layer, layer, x, edge_index)
+def assert_as_pygs(
+    layer: torch.nn.Module, programs: Programs, *operands: Any, call: Callable[..., Any] = lambda run: run
+) -> None:
+    """Compares a compiled layer, or what ``call`` makes of it, with PyG's own code."""
+    expected = step(call(layer), layer, *operands)
     with onehop.patch():
         compiled = torch.compile(layer, fullgraph=True, backend=programs.backend)
-        assert_same(step(compiled, layer, x, edge_index), expected)
+        assert_same(step(call(compiled), layer, *operands), expected)
     assert has_ours(programs.forward)
     assert has_ours(programs.backward)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_becomes_operators_of_ours(name, programs, x, edge_index):
+    assert_as_pygs(make(LAYERS[name]), programs, x, edge_index)
     # What PyG's own code is made of.
-    theirs = [each for each in programs.forward if "scatter" in each or "index" in each]
-    assert theirs == []
+    assert [each for each in programs.forward if "scatter" in each or "index" in each] == []
 
 
 def test_inductor_runs_a_whole_model(x, edge_index, monkeypatch):
@@ -195,22 +191,13 @@ def test_sizes_may_change(name, edges):
 )
 def test_edge_weights(name, differentiable, programs, x, edge_index):
     improved = {"GCN, improved": lambda: gnn.GCNConv(6, 4, improved=True)}
-    layer = make((LAYERS | improved)[name])
-    weight = torch.rand(EDGES, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) + 0.1
 
     def call(run: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return lambda x, e, w: run(x, e, w if differentiable else w.detach())
 
-    def gradients(run: Callable[..., Tensor]) -> list[Tensor]:
-        found = step(call(run), layer, x, edge_index, weight)
-        return found if differentiable else [each for each in found if each is not None]
-
-    expected = gradients(layer)
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend=programs.backend)
-        assert_same(gradients(compiled), expected)
-    assert has_ours(programs.forward)
-    assert has_ours(programs.backward)
+    assert_as_pygs(
+        make((LAYERS | improved)[name]), programs, x, edge_index, numbers(EDGES).abs() + 0.1, call=call
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,13 +212,7 @@ def test_edge_weights(name, differentiable, programs, x, edge_index):
     ],
 )
 def test_edge_features(make_layer, programs, x, edge_index):
-    layer = make(make_layer)
-    features = torch.randn(EDGES, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    expected = step(layer, layer, x, edge_index, features)
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend=programs.backend)
-        assert_same(step(compiled, layer, x, edge_index, features), expected)
-    assert has_ours(programs.forward)
+    assert_as_pygs(make(make_layer), programs, x, edge_index, numbers(EDGES, 3))
 
 
 @pytest.mark.parametrize(
@@ -248,30 +229,27 @@ def test_edge_features(make_layer, programs, x, edge_index):
 )
 def test_bipartite_graphs(make_layer, programs, x, edges):
     layer, given = make(make_layer), edges(20, 11, 60)
-    own = torch.randn(11, 6 if isinstance(layer, gnn.GINConv) else 5, dtype=torch.float64)
+    own = numbers(11, 6 if isinstance(layer, gnn.GINConv) else 5)
     given[0] = given[0] % 11  # a self loop is at a node of either kind
-    expected = step(lambda x, own: layer((x, own), given), layer, x, own)
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend=programs.backend)
-        assert_same(step(lambda x, own: compiled((x, own), given), layer, x, own), expected)
-    assert has_ours(programs.forward)
+    assert_as_pygs(layer, programs, x, own, call=lambda run: lambda x, own: run((x, own), given))
 
 
-@pytest.mark.parametrize(
-    ("name", "recomputed"), [("GAT", False), ("GATv2", False), ("Transformer", False), ("GATv2", True)]
-)
-def test_dropout_of_attention_is_drawn_by_torch(name, recomputed, programs, x, edges):
+@pytest.mark.parametrize("name", ["GAT", "GATv2", "Transformer"])
+def test_dropout_of_attention_is_drawn_by_torch(name, programs, x, edges):
     layer = make(LAYERS[name])
     layer.dropout = 0.4
     # Without loops in the data there is a number for each edge, so that the draws are those of PyG.
     given = edges(NODES, NODES, EDGES)
-    given = given[:, given[0] != given[1]].contiguous()
+    assert_as_pygs(layer, programs, x, given[:, given[0] != given[1]].contiguous())
+
+
+def test_dropout_in_a_checkpoint(programs, x, edges):
+    layer, given = make(LAYERS["GATv2"]), edges(NODES, NODES, EDGES)
+    layer.dropout, given = 0.4, given[:, given[0] != given[1]].contiguous()
     expected = step(layer, layer, x, given)
 
     def call(x: Tensor, edge_index: Tensor) -> Tensor:
-        if recomputed:
-            return torch.utils.checkpoint.checkpoint(layer, x, edge_index, use_reentrant=False)
-        return layer(x, edge_index)
+        return torch.utils.checkpoint.checkpoint(layer, x, edge_index, use_reentrant=False)
 
     with onehop.patch():
         compiled = torch.compile(call, fullgraph=True, backend=programs.backend)
@@ -314,19 +292,12 @@ def test_the_backward_pass_needs_no_cache(x, edge_index):
 
 
 @pytest.mark.parametrize("name", ["GCN", "GCN, widening", "SAGE", "SAGE, widening"])
-def test_orders_are_the_layers_own_where_something_is_infinite(name, x, edge_index):
-    layer = make(LAYERS[name])
+def test_orders_are_the_layers_own_where_something_is_infinite(name, programs, x, edge_index):
     sends = torch.zeros(NODES, dtype=torch.bool)
     sends[edge_index[0]] = True
     x[~sends] = float("inf")
-    x[3, 0] = float("nan")
-    x[4, 1] = float("inf")
-    expected = step(layer, layer, x, edge_index)
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        found = step(compiled, layer, x, edge_index)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs, equal_nan=True)
+    x[3, 0], x[4, 1] = float("nan"), float("inf")
+    assert_as_pygs(make(LAYERS[name]), programs, x, edge_index)
 
 
 @pytest.mark.parametrize("name", ["GCN", "GCN, widening", "SAGE"])
@@ -348,177 +319,3 @@ def test_aggregates_of_constant_features_are_kept(name, bounds, x, edge_index):
         x.mul_(2)
         found = train(compiled)
     assert_same(found, train(layer))
-
-
-def test_what_is_left_to_pyg_is_in_the_log(x, edge_index, caplog):
-    layer = make(lambda: gnn.ResGatedGraphConv(6, 4))
-    expected = step(layer, layer, x, edge_index)
-    with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
-        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        assert_same(step(compiled, layer, x, edge_index), expected)
-    lines = [each.getMessage() for each in caplog.records]
-    assert len(lines) == 1
-    assert "ResGatedGraphConv runs its framework's own code" in lines[0]
-    assert "no blocks run in compiled programs" in lines[0]
-
-
-def test_attention_weights_that_are_asked_for_are_pygs(x, edge_index, caplog):
-    layer = make(lambda: gnn.TransformerConv(6, 4))
-    expected = layer(x, edge_index, return_attention_weights=True)[1][1]
-    with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
-        compiled = torch.compile(layer, backend="aot_eager")
-        found = compiled(x, edge_index, return_attention_weights=True)[1][1]
-    torch.testing.assert_close(found, expected)
-    assert ["attention weights are returned" in each.getMessage() for each in caplog.records] == [True]
-
-
-CHANGES = {
-    "aggregation": lambda layer: setattr(layer, "aggr_module", gnn.aggr.MaxAggregation()),
-    "override": lambda layer: setattr(layer, "message", lambda x_j: x_j + 1),
-    "override of the aggregation": lambda layer: setattr(
-        layer.aggr_module, "forward", lambda x, *_, dim_size, **__: x.new_ones(dim_size, x.size(1))
-    ),
-    "override of the scores": lambda layer: setattr(
-        layer, "edge_update", lambda alpha_j, **_: torch.ones_like(alpha_j)
-    ),
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_layer_that_is_changed_is_compiled_anew(change, x, edge_index):
-    layer = make(LAYERS["GAT" if change == "override of the scores" else "GIN"])
-    with onehop.patch(), torch.no_grad():
-        compiled = torch.compile(layer, backend="aot_eager")
-        before = compiled(x, edge_index)
-    CHANGES[change](layer)
-    with onehop.patch(), torch.no_grad():
-        found = compiled(x, edge_index)
-    expected = layer(x, edge_index)
-    assert not torch.equal(before, expected)
-    torch.testing.assert_close(found, expected)
-
-
-def test_operands_that_the_rule_refuses_are_left_to_pyg(x, edge_index, caplog):
-    layer = make(lambda: gnn.GATConv(6, 4, edge_dim=3, add_self_loops=False))
-    features = torch.randn(EDGES, 3)
-    layer.lin_edge.float()
-    expected = layer(x, edge_index, features)
-    with onehop.patch(), caplog.at_level(logging.INFO, logger="onehop"):
-        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        found = compiled(x, edge_index, features)
-    torch.testing.assert_close(found, expected)
-    assert "of another dtype than the nodes'" in caplog.text
-
-
-class Net(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = gnn.GCNConv(6, 8)
-        self.second = gnn.GATConv(8, 4, heads=2)
-        self.odd = gnn.ResGatedGraphConv(8, 3)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.odd(self.second(self.first(x, edge_index).relu(), edge_index), edge_index)
-
-
-@pytest.mark.parametrize("way", ["torch.compile", "a part", "module.compile"])
-def test_explain_says_what_a_compiled_model_runs(way, x, edge_index):
-    model = make(Net)
-    if way == "torch.compile":
-        compiled = torch.compile(model, backend="aot_eager")
-    else:
-        compiled = model
-        if way == "a part":
-            model.first = torch.compile(model.first, backend="aot_eager")
-        else:
-            model.first.compile(backend="aot_eager")
-    rows = {row.name: row for row in onehop.explain(compiled, x, edge_index).layers}
-    assert list(rows) == ["first", "second", "odd"]
-    assert rows["first"].plan == "in a compiled program"
-    assert rows["first"].form == "scaled source, scaled destination"
-    whole = way == "torch.compile"
-    assert (rows["second"].plan == "in a compiled program") is whole
-    assert ("no blocks run in compiled programs" in (rows["odd"].reason or "")) is whole
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_exported_programs_run_on_other_graphs(strict, x, edge_index, edges):
-    model = make(
-        lambda: gnn.Sequential("x, e", [(gnn.GCNConv(6, 8), "x, e -> x"), (gnn.GATConv(8, 4), "x, e -> x")])
-    )
-    nodes, number = torch.export.Dim("nodes", min=4), torch.export.Dim("edges", min=4)
-    with onehop.patch():
-        program = torch.export.export(
-            model, (x, edge_index), dynamic_shapes=({0: nodes}, {1: number}), strict=strict
-        )
-    operators = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
-    assert has_ours(operators)
-    other, given = torch.randn(31, 6, dtype=torch.float64), edges(31, 31, 77)
-    torch.testing.assert_close(program.module()(other, given), model(other, given))
-
-
-def test_what_does_not_fit_raises(x, edge_index):
-    layer = make(LAYERS["SAGE"])
-    edge_index[0, 0] = NODES
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-        with pytest.raises(onehop.errors.IndexRangeError, match="edge_index"):
-            compiled(x, edge_index)
-
-
-def test_data_objects(x, edge_index):
-    layer = make(LAYERS["GCN"])
-    data = Data(x=x, edge_index=edge_index)
-    expected = layer(x, edge_index)
-    with onehop.patch():
-        compiled = torch.compile(lambda data: layer(data.x, data.edge_index), backend="aot_eager")
-        torch.testing.assert_close(compiled(data), expected)
-
-
-class _TwoCached(torch.nn.Module):
-    def __init__(self, **options):
-        super().__init__()
-        self.first, self.second = (gnn.GCNConv(6, 6, cached=True, **options) for _ in range(2))
-
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index).relu(), edge_index)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"improved": True}, {"add_self_loops": False}, {"flow": "target_to_source"}], ids=str
-)
-def test_cached_layers_keep_the_edges_of_their_first_call_in_one_program(options):
-    model, x = _TwoCached(**options), torch.randn(30, 6)
-    edges, others = torch.randint(30, (2, 200)), torch.randint(30, (2, 150))
-    theirs = copy.deepcopy(model)
-    expected = [theirs(x, edges), theirs(x, others)]
-    expected[0].square().sum().backward()
-    with onehop.patch():
-        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
-        found = [compiled(x, edges), compiled(x, others)]
-        found[0].square().sum().backward()
-    torch.testing.assert_close(found, expected)
-    for ours, pyg in zip(model.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad, pyg.grad, rtol=1e-4, atol=1e-4)
-    for kept, wanted in zip(model.first._cached_edge_index, theirs.first._cached_edge_index, strict=True):
-        torch.testing.assert_close(kept, wanted)
-
-
-@torch.no_grad()
-def test_edges_that_a_layer_holds_are_used_whatever_it_says_now(x, edge_index):
-    layer = make(lambda: gnn.GCNConv(6, 4, cached=True))
-    layer(x, edge_index)
-    layer.cached = False
-    expected = layer(x, edge_index.flip(0))
-    with onehop.patch():
-        compiled = torch.compile(layer, fullgraph=True, backend="eager")
-        torch.testing.assert_close(compiled(x, edge_index.flip(0)), expected)
-
-
-@torch.no_grad()
-def test_an_empty_cache_is_told_of_where_it_ends_a_program(caplog):
-    model, x, edges = _TwoCached(), torch.randn(30, 6), torch.randint(30, (2, 200))
-    with onehop.patch(), caplog.at_level("INFO", logger="onehop"):
-        found = torch.compile(model, backend="aot_eager")(x, edges)
-    assert "call the model once before it is compiled" in caplog.text
-    torch.testing.assert_close(found, copy.deepcopy(model)(x, edges))

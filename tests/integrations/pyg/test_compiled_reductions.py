@@ -4,28 +4,31 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.nn import aggr
 
 import onehop
-from tests.integrations.pyg import compiled_layers, small_blocks
-from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.pyg.compiled_layers import (
+    COMPILED,
+    DIM,
+    EDGE_INDEX,
+    NODES,
+    WIDTH,
+    assert_compiled,
+    assert_nothing_of_edges_times_width_is_kept,
+    compiled as compiled,
+    inputs_of,
+)
+from tests.integrations.pyg.layers import SCALERS
 
-NODES, EDGES, WIDTH, DIM = 20, 120, 6, 3
 DEGREES = torch.tensor([2, 3, 4, 5, 4, 2, 1])
-SCALERS = ["identity", "amplification", "attenuation", "linear", "inverse_linear"]
-
-
-@pytest.fixture(autouse=True)
-def _compiled(monkeypatch):
-    small_blocks.force(monkeypatch, compiled=True)
 
 
 def pna(towers=1, aggregators=("mean", "min", "max", "std"), **kwargs):
     return gnn.PNAConv(WIDTH, 6, list(aggregators), SCALERS, DEGREES, towers=towers, **kwargs).double()
 
 
+# Layers, and the columns of their features of edges (0: none).
 LAYERS = {
     "PNA": (pna, 0),
     "PNA attr": (lambda: pna(edge_dim=DIM), DIM),
@@ -66,88 +69,52 @@ LAYERS = {
 }  # fmt: skip
 
 
-def inputs_of(edge_width: int) -> dict[str, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    inputs = {"x": torch.randn(NODES, WIDTH, dtype=torch.float64, generator=generator)}
-    if edge_width:
-        inputs["edge_attr"] = torch.randn(EDGES, edge_width, dtype=torch.float64, generator=generator)
-    return inputs
-
-
-def assert_as_pygs(layer, inputs, gradients_of, edges=None):
-    edges = make_edges(NODES, NODES, EDGES) if edges is None else edges
-    compiled_layers.assert_as_pygs(layer, compiled_layers.call_over(edges), inputs, gradients_of)
+def assert_as_pygs(name, inputs, edges=EDGE_INDEX):
+    torch.manual_seed(0)
+    assert_compiled(LAYERS[name][0](), inputs[0], edges, *inputs[1:])
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers(name, gradients_of):
-    make, edge_width = LAYERS[name]
-    torch.manual_seed(0)
-    assert_as_pygs(make().double(), inputs_of(edge_width), gradients_of)
+def test_layers(name):
+    assert_as_pygs(name, inputs_of(LAYERS[name][1]))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e200, 0.0])
 @pytest.mark.parametrize("name", ["PNA", "PNA towers divided", "GEN", "GEN learned", "with a softmax"])
-def test_extreme_numbers(name, number, gradients_of):
-    make, edge_width = LAYERS[name]
-    torch.manual_seed(0)
-    inputs = inputs_of(edge_width)
-    inputs["x"][3, 1:4] = number
-    inputs["x"][-1] = number
-    assert_as_pygs(make().double(), inputs, gradients_of)
+def test_extreme_numbers(name, number):
+    inputs = inputs_of(LAYERS[name][1])
+    inputs[0][3, 1:4] = number
+    inputs[0][-1] = number
+    assert_as_pygs(name, inputs)
 
 
 @pytest.mark.parametrize("name", ["PNA", "PNA towers", "GEN", "with a softmax"])
-def test_ties_and_equal_messages(name, gradients_of):
+def test_ties_and_equal_messages(name):
     # The standard deviation of equal messages is below its least, where its gradient ends.
-    make, edge_width = LAYERS[name]
-    torch.manual_seed(0)
-    inputs = {key: tensor.mul(0.6).round() for key, tensor in inputs_of(edge_width).items()}
-    inputs["x"][5:10] = inputs["x"][5]
-    assert_as_pygs(make().double(), inputs, gradients_of)
+    inputs = [tensor.mul(0.6).round() for tensor in inputs_of(LAYERS[name][1])]
+    inputs[0][5:10] = inputs[0][5]
+    assert_as_pygs(name, inputs)
 
 
 @pytest.mark.parametrize("name", ["PNA", "GEN", "GEN learned"])
-def test_one_edge_a_destination(name, gradients_of):
-    make, edge_width = LAYERS[name]
-    torch.manual_seed(0)
+def test_one_edge_a_destination(name):
     nodes = torch.arange(NODES - 1)
-    assert_as_pygs(make().double(), inputs_of(edge_width), gradients_of, torch.stack([nodes, nodes.roll(3)]))
+    assert_as_pygs(name, inputs_of(LAYERS[name][1]), torch.stack([nodes, nodes.roll(3)]))
 
 
-@pytest.mark.parametrize("name", ["PNA", "GEN learned"])
-def test_gradients_of_gradients(name):
-    make, _ = LAYERS[name]
-    torch.manual_seed(0)
-    layer, x = make().double(), inputs_of(0)["x"].requires_grad_()
-    edges, found = make_edges(NODES, NODES, EDGES), []
-    for patched in (False, True):
-        with onehop.patch() if patched else torch.enable_grad():
-            (grad,) = torch.autograd.grad(layer(x, edges).tanh().sum(), x, create_graph=True)
-            found.append(torch.autograd.grad(grad.square().sum(), x)[0])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-8, atol=1e-9)
-
-
-def test_nothing_of_edges_times_width_is_kept():
-    kept = []
-    edges, x = make_edges(NODES, NODES, 4000), torch.randn(NODES, WIDTH, requires_grad=True)
-    for layer in (pna().float(), gnn.GENConv(WIDTH, WIDTH)):
-        with (
-            onehop.patch(),
-            torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t),
-        ):
-            layer(x, edges).sum().backward()
-    assert max(kept) < 4000
+@pytest.mark.parametrize("make", [lambda: pna().float(), lambda: gnn.GENConv(WIDTH, WIDTH)])
+def test_nothing_of_edges_times_width_is_kept(make):
+    assert_nothing_of_edges_times_width_is_kept(make())
 
 
 def test_reductions_that_run_in_blocks():
-    x, edges = inputs_of(0)["x"], make_edges(NODES, NODES, EDGES)
+    (x,), edges = inputs_of(0), EDGE_INDEX
     (row,) = onehop.explain(gnn.CGConv(WIDTH, aggr="median").double(), x, edges).layers
     assert row.form == "its message in blocks"
     assert "its reduction, median, is not made of sums, means, extrema and softmax" in row.plan
     weighted = aggr.SoftmaxAggregation(learn=True, channels=WIDTH).float()
     (row,) = onehop.explain(gnn.CGConv(WIDTH, aggr=weighted).double(), x, edges).layers
-    assert row.form == "its message, compiled"
+    assert row.form == COMPILED
     layer = gnn.CGConv(WIDTH).double()
     layer.aggr_module = weighted.float()
     (row,) = onehop.explain(layer, x, edges).layers

@@ -135,21 +135,22 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "context", "kind", "graph", "bounds"), FORMS)
-# Torch's own notes of missing batching rules.
-@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
-def test_the_patch_changes_nothing(name, context, kind, graph, bounds, edge_index, monkeypatch):
+def compare(
+    made: torch.nn.Module,
+    call: Callable[..., Tensor],
+    operands: Operands,
+    context: str,
+    bounds: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A layer gives in a context what it gives without the patch, or raises the same."""
     if bounds == "none":
         monkeypatch.setattr(thresholds, "now", thresholds.NONE)
     elif bounds != "small graphs too":
         small_blocks.force(monkeypatch, compiled=bounds == "compiled messages")
-    case, dtype = LAYERS[name], DTYPES.get(context, torch.float64)
-    torch.manual_seed(0)
-    made = case.make()
+    dtype = DTYPES.get(context, torch.float64)
     # Dropout of other dtypes draws other numbers.
     made = made.eval() if context in DTYPES else made
-    operands = operands_of(case, torch.float64)
-    call = over(kind, case, GRAPHS[graph](edge_index), operands)
 
     def result(run: Callable[..., Any], dtype: torch.dtype = dtype) -> Any:
         torch.manual_seed(3)
@@ -174,3 +175,15 @@ def test_the_patch_changes_nothing(name, context, kind, graph, bounds, edge_inde
                 assert_as_good(found, expected, exact, rounding)
             else:
                 assert_same(found, expected)
+
+
+@pytest.mark.parametrize(("name", "context", "kind", "graph", "bounds"), FORMS)
+# Torch's own notes of missing batching rules.
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+def test_the_patch_changes_nothing(name, context, kind, graph, bounds, edge_index, monkeypatch):
+    case = LAYERS[name]
+    torch.manual_seed(0)
+    made = case.make()
+    operands = operands_of(case, torch.float64)
+    call = over(kind, case, GRAPHS[graph](edge_index), operands)
+    compare(made, call, operands, context, bounds, monkeypatch)

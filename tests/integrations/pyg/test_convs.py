@@ -6,60 +6,36 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.nn import conv as convs
 
 import onehop
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.same import BITS, SINGLE, assert_same, fast, seeded, step
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_float64_results_are_pygs(name, edge_index, gradients_of, took_fast_path):
+def test_float64_results_are_pygs(name, edge_index):
     case = CASES[name]
     torch.manual_seed(0)
-    model = case.make().double()
-    call, operands = case_call(case, edge_index), operands_of(case, torch.float64)
-    expected = gradients_of(model, call, **operands)
+    run = step(case_call(case, edge_index), case.make().double(), **operands_of(case, torch.float64))
+    fast(run, rtol=1e-10, atol=1e-11, times=1)
     with onehop.patch():
-        found = gradients_of(model, call, **operands)
-        again = gradients_of(model, call, **operands)
-        reasons = took_fast_path(call, model, **operands)
-    assert reasons
-    assert set(reasons) == {None}
-    assert found.keys() == expected.keys()
-    for key, value in expected.items():
-        torch.testing.assert_close(
-            found[key], value, rtol=1e-10, atol=1e-11, msg=lambda m, key=key: f"{key}: {m}"
-        )
-        assert torch.equal(found[key], again[key]), f"{key} differs from run to run"
+        found, again = (seeded(run)[0] for _ in range(2))
+    assert_same(again, found, **BITS)
 
 
 @pytest.mark.parametrize("aggr", ["mean", "sum", "max", "min"])
 @pytest.mark.parametrize("shape", ["pair", "no targets", "no targets, size", "pair, size"])
-def test_bipartite_sage(aggr, shape, edges, gradients_of, took_fast_path):
-    edge_index = edges(20, 12, 60)
+def test_bipartite_sage(aggr, shape, edges):
     torch.manual_seed(0)
-    model = gnn.SAGEConv((WIDTH, WIDTH), 4, aggr=aggr).double()
-    operands = {"source": torch.randn(20, WIDTH).double()}
-    if shape.startswith("pair"):
-        operands["target"] = torch.randn(12, WIDTH).double()
-    size = (20, 12) if "size" in shape else None
-
-    def call(model: torch.nn.Module, source: Tensor, target: Tensor | None = None) -> Tensor:
-        return model((source, target), edge_index, size=size)
-
-    expected = gradients_of(model, call, **operands)
-    with onehop.patch():
-        found = gradients_of(model, call, **operands)
-        assert took_fast_path(call, model, **operands) == [None]
+    model, size = gnn.SAGEConv((WIDTH, WIDTH), 4, aggr=aggr).double(), (20, 12) if "size" in shape else None
+    x = (torch.randn(20, WIDTH).double(), torch.randn(12, WIDTH).double() if "pair" in shape else None)
+    run = step(model, x, edges(20, 12, 60), size=size)
+    fast(run, rtol=1e-10, atol=1e-12)
     # Without sizes, PyG gives as many rows as there are sources.
-    assert found["output"].size(0) == (20 if shape == "no targets" else 12)
-    for key, value in expected.items():
-        torch.testing.assert_close(
-            found[key], value, rtol=1e-10, atol=1e-12, msg=lambda m, key=key: f"{key}: {m}"
-        )
+    assert run()[0].size(0) == (20 if shape == "no targets" else 12)
 
 
 @pytest.mark.parametrize(
@@ -76,24 +52,17 @@ def test_bipartite_sage(aggr, shape, edges, gradients_of, took_fast_path):
     ids=str,
 )
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
-def test_output_dtype_is_promoted_as_pyg_does(x_dtype, weight_dtype, aggr, edge_index, took_fast_path):
+def test_output_dtype_is_promoted_as_pyg_does(x_dtype, weight_dtype, aggr, edge_index):
     conv = gnn.SimpleConv(aggr=aggr)
     x = torch.randn(NODES, WIDTH).to(x_dtype)
     weight = None if weight_dtype is None else torch.rand(90).to(weight_dtype)
-    expected = conv(x, edge_index, weight)
-    with onehop.patch():
-        found = conv(x, edge_index, weight)
-        assert took_fast_path(conv, x, edge_index, weight) == [None]
-    assert found.dtype == expected.dtype
-    tolerance = 0.1 if expected.dtype in (torch.bfloat16, torch.float16) else 1e-5
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+    tolerance = 0.1 if conv(x, edge_index, weight).dtype.itemsize == 2 else 1e-5
+    fast(lambda: conv(x, edge_index, weight), rtol=tolerance, atol=tolerance)
 
 
 def test_int32_edges(edge_index):
     conv, x = gnn.SAGEConv(WIDTH, 4), torch.randn(NODES, WIDTH)
-    expected = conv(x, edge_index)
-    with onehop.patch():
-        torch.testing.assert_close(conv(x, edge_index.int()), expected)
+    fast(lambda: conv(x, edge_index.int()), **SINGLE)
 
 
 def test_the_layers_that_the_documents_list_can_be_named():
@@ -114,11 +83,9 @@ def test_layers_that_run_in_blocks_can_be_asked_for_alone(monkeypatch):
     ]
     for layer, more in layers:
         x = torch.randn(20, 3, 6) if isinstance(layer, convs.DNAConv) else torch.randn(20, 6)
-        expected = layer(x, edge_index, *more)
-        with onehop.patch(only=[type(layer).__name__]):
-            report = onehop.explain(layer, x, edge_index, *more)
-            assert "in blocks" in str(report)
-            torch.testing.assert_close(layer(x, edge_index, *more), expected)
+        alone = {"only": [type(layer).__name__]}
+        calls = fast(lambda layer=layer, x=x, more=more: layer(x, edge_index, *more), **SINGLE, **alone)
+        assert {call.form for call in calls} == {"its message in blocks"}
 
 
 def test_known_layers_are_all_tested():

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 from torch_geometric import seed_everything
 from torch_geometric.nn import ARGA, ARGVA, GAE, VGAE, GCNConv
 from torch_geometric.nn.models import InnerProductDecoder
@@ -14,6 +13,7 @@ from torch_geometric.utils import negative_sampling
 
 import onehop
 from onehop import thresholds
+from tests.integrations.same import BITS, learned, same, same_after, same_error
 
 NODES, WIDTH = 20, 5
 
@@ -29,49 +29,32 @@ def decoded(z: Any, edge_index: Any, **options: Any) -> Tensor:
     return InnerProductDecoder()(z, edge_index, **options)
 
 
-def results(call: Callable[[], Tensor], *leaves: Tensor) -> list[Tensor]:
-    """The output and the gradients to leaves."""
-    out = call()
-    weights = torch.linspace(-1, 1, out.numel()).view(out.shape)
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves)]
-
-
-def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-
-
 def served() -> bool:
     """Return whether the graph of some edges was made."""
     return onehop.cache_info().entries > 0
 
 
+def compare(run: Callable[[], Any], ours: bool = True, **more: Any) -> None:
+    """A function gives PyG's results, and onehop decodes, or PyG."""
+    onehop.clear_cache()
+    same(run, **more)
+    assert served() is ours
+
+
 @pytest.mark.parametrize("sigmoid", [True, False])
-@pytest.mark.parametrize("kind", ["repeated", "none", "view", "columns of z", "few columns"])
+@pytest.mark.parametrize("kind", ["repeated", "none", "view", "columns of z", "few columns", "one pair"])
 def test_products_and_gradients(kind, sigmoid, z, edge_index):
     if kind == "none":
         edge_index = edge_index[:, :0]
     elif kind == "view":
         edge_index = torch.cat([edge_index, edge_index.flip(0)]).view(2, 2, -1)[1, :, ::2]
+    elif kind == "one pair":
+        # And one edge more.
+        edge_index = torch.tensor([[3, 7], [5, 7]]).repeat_interleave(torch.tensor([40, 1]), 1)
     rows = {"columns of z": z.t().contiguous().t()[:, ::2], "few columns": z[:, :0]}.get(kind, z)
     few = edge_index.size(1) * 8 < NODES
-
-    def call() -> Tensor:
-        return decoded(rows, edge_index, sigmoid=sigmoid)
-
-    expected = results(call, rows)
-    with onehop.patch():
-        for _ in range(2):
-            assert_same(results(call, rows), expected)
-        assert served() is not few
-
-
-def test_edges_of_which_all_but_one_are_one_pair(z):
-    edge_index = torch.tensor([[3, 7], [5, 7]]).repeat_interleave(torch.tensor([40, 1]), 1)
-    expected = results(lambda: decoded(z, edge_index), z)
-    with onehop.patch():
-        assert_same(results(lambda: decoded(z, edge_index), z), expected)
-        assert served()
+    rows = rows.detach().requires_grad_() if rows is not z else z
+    compare(lambda: learned(decoded(rows, edge_index, sigmoid=sigmoid), rows), not few, rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", [GAE, VGAE, ARGA, ARGVA])
@@ -87,55 +70,30 @@ def test_losses_of_models(model, edge_index):
     more = [torch.nn.Linear(3, 1)] if model in (ARGA, ARGVA) else []
     x, autoencoder = torch.randn(NODES, 4), model(Encoder(), *more)
 
-    def loss() -> Tensor:
+    def loss() -> list[Any]:
         seed_everything(4)
         z = autoencoder.encode(x)
         given = autoencoder.recon_loss(z, edge_index, negative_sampling(edge_index, NODES))
-        return given + autoencoder.recon_loss(z, edge_index) + autoencoder.decode(z, edge_index).sum()
+        given = given + autoencoder.recon_loss(z, edge_index) + autoencoder.decode(z, edge_index).sum()
+        return learned(given, layers)
 
-    expected = results(loss, *layers.parameters())
-    with onehop.patch():
-        assert_same(results(loss, *layers.parameters()), expected)
-
-
-def test_second_derivatives(z, edge_index):
-    def second() -> list[Tensor]:
-        (first,) = torch.autograd.grad(decoded(z, edge_index).square().sum(), z, create_graph=True)
-        return [first, *torch.autograd.grad(first.square().sum(), z)]
-
-    expected = second()
-    with onehop.patch():
-        assert_same(second(), expected)
-        assert served()
+    same(loss)
 
 
 def test_edges_that_change(z, edge_index):
-    with onehop.patch():
-        decoded(z, edge_index)
-        edge_index[:, 10:] = 4
-        ours = results(lambda: decoded(z, edge_index), z)
-    assert_same(ours, results(lambda: decoded(z, edge_index), z))
+    same_after(lambda: learned(decoded(z, edge_index), z), lambda: edge_index[:, 10:].fill_(4))
 
 
 def test_inference_mode_and_no_grad(z, edge_index):
-    expected = decoded(z, edge_index)
-    with onehop.patch():
+    def run() -> list[Tensor]:
         with torch.inference_mode():
-            torch.testing.assert_close(decoded(z, edge_index), expected)
-            torch.testing.assert_close(decoded(z + 0, edge_index + 0), expected)
-        assert served()
+            found = [decoded(z, edge_index), decoded(z + 0, edge_index + 0)]
         with torch.no_grad():
             assert not decoded(z, edge_index).requires_grad
         # What inference mode has made can be used outside of it.
-        assert_same(results(lambda: decoded(z, edge_index), z)[:1], [expected.detach()])
+        return [*found, *learned(decoded(z, edge_index), z)]
 
-
-def test_checkpoints(z, edge_index):
-    expected = results(lambda: decoded(z, edge_index), z)
-    with onehop.patch():
-        ours = results(lambda: checkpoint(decoded, z, edge_index, use_reentrant=False), z)
-        assert_same(ours, expected)
-        assert served()
+    compare(run)
 
 
 def test_rows_that_are_written_to_afterwards_are_an_error(z, edge_index):
@@ -164,27 +122,20 @@ LEFT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("name", LEFT)
 def test_what_is_left_to_pyg(name, z, edge_index):
-    expected = LEFT[name](z, edge_index)
-    with onehop.patch():
-        assert torch.equal(LEFT[name](z, edge_index), expected)
-        assert not served()
+    compare(lambda: LEFT[name](z, edge_index), ours=False, **BITS)
 
 
 @pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
 def test_a_patch_of_something_else_leaves_it_to_pyg(options, z, edge_index):
-    with onehop.patch(**options):
-        decoded(z, edge_index)
-        assert not served()
+    compare(lambda: decoded(z, edge_index), ours=False, **options)
 
 
 @pytest.mark.usefixtures("ordinary_bounds")
 @pytest.mark.parametrize("few", [True, False])
 def test_few_edges_are_left_to_pyg(few, z, edge_index, bounds):
     bounds(few_edges=thresholds.ORDINARY.few_edges, few_work=edge_index.size(1) * WIDTH + few)
-    with onehop.patch():
-        decoded(z, edge_index)
-        assert served() is not few
+    compare(lambda: decoded(z, edge_index), ours=not few)
 
 
 @pytest.mark.parametrize("wrong", ["range", "dtype", "dimensions", "one dimension"])
@@ -197,11 +148,7 @@ def test_errors_are_those_of_pyg(wrong, z, edge_index):
         edge_index = edge_index[0]
     else:
         z = z[:, 0]
-    with pytest.raises((IndexError, RuntimeError)) as theirs:
-        decoded(z, edge_index)
-    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
-        decoded(z, edge_index)
-    assert str(ours.value) == str(theirs.value)
+    same_error(lambda: decoded(z, edge_index))
 
 
 def test_a_decoder_of_ones_own_that_inherits(z, edge_index):
@@ -209,16 +156,10 @@ def test_a_decoder_of_ones_own_that_inherits(z, edge_index):
         def forward(self, z: Tensor, edge_index: Tensor, sigmoid: bool = True) -> Tensor:
             return 2 * super().forward(z, edge_index, sigmoid)
 
-    expected = results(lambda: Scaled()(z, edge_index), z)
-    with onehop.patch():
-        assert_same(results(lambda: Scaled()(z, edge_index), z), expected)
-        assert served()
+    compare(lambda: learned(Scaled()(z, edge_index), z))
 
 
 @pytest.mark.usefixtures("ordinary_bounds")
 def test_programs_trace_what_pyg_does(z, edge_index):
-    expected = results(lambda: decoded(z, edge_index), z)
     compiled: Callable[..., Tensor] = torch.compile(InnerProductDecoder(), backend="eager", fullgraph=True)
-    with onehop.patch():
-        assert_same(results(lambda: compiled(z, edge_index), z), expected)
-        assert not served()
+    compare(lambda: learned(compiled(z, edge_index), z), ours=False)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch_geometric import nn as gnn
 
-import onehop
+from tests.integrations.same import SINGLE, fast, same, step
 
 FITTING = torch.randn(20, 4, generator=torch.Generator().manual_seed(1))
 SUBTRAHENDS = {
@@ -24,27 +24,22 @@ def test_any_pair_of_sides_gives_pygs_result(name, reduce, edge_index):
     minuend = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     weight = torch.rand(90, generator=torch.Generator().manual_seed(2))
 
-    def difference():
-        return layer.propagate(edge_index, a=minuend, b=SUBTRAHENDS[name], edge_weight=weight, size=None)
-
-    expected = difference()
-    with onehop.patch():
-        found = difference()
-    assert found.dtype is expected.dtype
-    torch.testing.assert_close(found, expected)
+    subtrahend = SUBTRAHENDS[name]
+    same(
+        lambda: layer.propagate(edge_index, a=minuend, b=subtrahend, edge_weight=weight, size=None), **SINGLE
+    )
 
 
 @pytest.mark.parametrize("rows", [19, 21])
 def test_as_many_rows_come_out_as_are_subtracted(rows, edge_index):
-    layer, minuend, subtrahend = gnn.LEConv(4, 4), FITTING, torch.ones(rows, 4)
-    expected = layer.propagate(edge_index, a=minuend, b=subtrahend, edge_weight=None, size=None)
-    with onehop.patch():
-        found = layer.propagate(edge_index, a=minuend, b=subtrahend, edge_weight=None, size=None)
-    assert found.shape == (rows, 4)
-    torch.testing.assert_close(found, expected)
+    layer, subtrahend = gnn.LEConv(4, 4), torch.ones(rows, 4)
+
+    def difference():
+        return layer.propagate(edge_index, a=FITTING, b=subtrahend, edge_weight=None, size=None)
+
+    assert difference().shape == (rows, 4)
+    same(difference, **SINGLE)
 
 
-def test_what_fits_takes_the_fast_path(edge_index, took_fast_path):
-    layer = gnn.LEConv(4, 4)
-    with onehop.patch():
-        assert took_fast_path(layer, FITTING, edge_index) == [None]
+def test_what_fits_takes_the_fast_path(edge_index):
+    fast(step(gnn.LEConv(4, 4), FITTING, edge_index), **SINGLE)

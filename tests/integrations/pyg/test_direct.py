@@ -12,6 +12,7 @@ from torch_geometric.nn import aggr, global_add_pool, global_max_pool, global_me
 import onehop
 from onehop import thresholds
 from onehop.integrations.rows import counted
+from tests.integrations.same import BITS, learned, same, same_after, same_error
 
 ROWS, GROUPS, WIDTH = 60, 12, 5
 REDUCTIONS = ["sum", "add", "mean", "max", "min"]
@@ -35,18 +36,6 @@ def index() -> Tensor:
 def x() -> Tensor:
     """[60, 5], with extrema that tie."""
     return torch.randint(-2, 3, (ROWS, WIDTH)).double().requires_grad_()
-
-
-def results(function: Callable[[Tensor], Tensor], x: Tensor, *more: Tensor) -> list[Tensor]:
-    """The output and the gradients to operands."""
-    out = function(x)
-    weights = torch.linspace(-1, 1, out.numel()).view(out.shape)
-    return [out, *torch.autograd.grad((out * weights).sum(), [x, *more])]
-
-
-def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
 
 
 def entries() -> int:
@@ -75,51 +64,42 @@ CALLS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_rows_of_a_sorted_index(name, x, index):
-    def call(x: Tensor) -> Tensor:
-        return CALLS[name](x, index)
-
-    expected = results(call, x)
+    same(lambda: learned(CALLS[name](x, index), x), rtol=1e-12, times=1)
+    kept = entries()
     with onehop.patch():
-        assert_same(results(call, x), expected)
-        kept = entries()
-        assert_same(results(call, x), expected)
-        assert entries() == kept > 0
-        assert onehop.cache_info().bytes > 0
+        CALLS[name](x, index)
+    assert entries() == kept > 0
+    assert onehop.cache_info().bytes > 0
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_rows_of_an_index_in_another_order(name, x, index):
     index = index.flip(0)
-    expected = results(lambda x: CALLS[name](x, index), x)
-    with onehop.patch(indexing=False), counted() as calls:
-        assert_same(results(lambda x: CALLS[name](x, index), x), expected)
-        # A softmax gives each row its share, in the order of the index, and so does its module.
-        assert calls["softmax", True] == 0
-        # PyG's own softmax runs our scatter, unless it is of one column.
-        assert (onehop.cache_info().bytes == 0) == (name == "softmax of numbers")
+    with counted() as calls:
+        same(lambda: learned(CALLS[name](x, index), x), rtol=1e-12, indexing=False)
+    # A softmax gives each row its share, in the order of the index, and so does its module.
+    assert calls["softmax", True] == 0
+    # PyG's own softmax runs our scatter, unless it is of one column.
+    assert (onehop.cache_info().bytes == 0) == (name == "softmax of numbers")
 
 
-def test_values_that_are_not_finite(x, index):
+@pytest.mark.parametrize("name", CALLS)
+def test_values_that_are_not_finite(name, x, index):
     x = x.detach().clone()
     x[3], x[20, 0], x[40:, 1] = float("nan"), float("inf"), -float("inf")
-    for name in CALLS:
-        expected = CALLS[name](x, index)
-        with onehop.patch():
-            torch.testing.assert_close(CALLS[name](x, index), expected, equal_nan=True, msg=name)
+    same(lambda: CALLS[name](x, index), rtol=1e-7)
 
 
-@pytest.mark.parametrize("write", ["in place", "data", "out of order"])
+CHANGES: dict[str, Callable[[Tensor], object]] = {
+    "in place": lambda index: index[:30].fill_(1),
+    "data": lambda index: index.data[:30].fill_(1),
+    "out of order": lambda index: index[5].fill_(9),
+}
+
+
+@pytest.mark.parametrize("write", CHANGES)
 def test_an_index_that_changes(write, x, index):
-    with onehop.patch():
-        utils.scatter(x, index)
-        if write == "in place":
-            index[:30] = 1
-        elif write == "data":
-            index.data[:30] = 1
-        else:
-            index[5] = 9
-        ours = results(lambda x: utils.scatter(x, index, 0, GROUPS), x)
-    assert_same(ours, results(lambda x: utils.scatter(x, index, 0, GROUPS), x))
+    same_after(lambda: learned(utils.scatter(x, index, 0, GROUPS), x), lambda: CHANGES[write](index))
 
 
 def test_an_index_that_is_put_in_order(x, index):
@@ -132,20 +112,20 @@ def test_an_index_that_is_put_in_order(x, index):
         assert calls["softmax", True] == 1
 
 
-def test_another_dtype_another_dimension_and_other_reductions_are_left_to_pyg(x, index):
-    calls = [
-        lambda: utils.scatter(x.bfloat16(), index),
-        lambda: utils.scatter(x.t(), index, 1),
-        lambda: utils.scatter(x, index, reduce="mul"),
-        lambda: utils.softmax(x.t(), index, dim=1),
-        lambda: utils.softmax(x.t(), ptr=torch.tensor([0, 2, WIDTH]), dim=0).t(),
-        lambda: torch.func.vmap(lambda x: utils.scatter(x, index))(x.detach().expand(2, -1, -1)),
-    ]
-    for call in calls:
-        expected = call()
-        with onehop.patch(indexing=False):
-            assert torch.equal(call(), expected)
-            assert entries() == 0
+LEFT: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "16 bits": lambda x, index: utils.scatter(x.bfloat16(), index),
+    "another dimension": lambda x, index: utils.scatter(x.t(), index, 1),
+    "products": lambda x, index: utils.scatter(x, index, reduce="mul"),
+    "softmax of columns": lambda x, index: utils.softmax(x.t(), index, dim=1),
+    "softmax between bounds": lambda x, index: utils.softmax(x.t(), ptr=torch.tensor([0, 2, WIDTH]), dim=0),
+    "vmap": lambda x, index: torch.vmap(lambda x: utils.scatter(x, index))(x.detach().expand(2, -1, -1)),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left_to_pyg(name, x, index):
+    same(lambda: LEFT[name](x, index), indexing=False, **BITS)
+    assert entries() == 0
 
 
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
@@ -174,34 +154,22 @@ def test_a_long_index_that_falls_between_samples():
 
 
 def test_inference_mode(x, index):
-    with onehop.patch():
-        with torch.inference_mode():
-            out = utils.scatter(x, index)
-        assert_same(results(lambda x: utils.scatter(x, index), x)[:1], [out])
-        with torch.inference_mode():
-            utils.scatter(x, index + 0)
+    same(torch.inference_mode()(lambda: [utils.scatter(x, index), utils.scatter(x, index + 0)]))
+    same(lambda: learned(utils.scatter(x, index), x))
 
 
 @pytest.mark.parametrize("wrong", ["range", "negative", "size", "reduce", "unhashable", "dimensions"])
 def test_errors_are_those_of_pyg(wrong, x, index):
-    options: dict[str, Any] = {"dim_size": GROUPS}
-    if wrong == "range":
-        options["dim_size"] = 3
-    elif wrong == "negative":
+    options: dict[str, Any] = {"dim_size": 3 if wrong == "range" else GROUPS}
+    if wrong == "negative":
         index[0] = -1
     elif wrong == "size":
         index = torch.cat([index, index[-1:]])
-    elif wrong == "reduce":
-        options["reduce"] = "median"
-    elif wrong == "unhashable":
-        options["reduce"] = ["sum"]
-    else:
+    elif wrong in ("reduce", "unhashable"):
+        options["reduce"] = "median" if wrong == "reduce" else ["sum"]
+    elif wrong == "dimensions":
         index = index.view(2, -1)
-    with pytest.raises((IndexError, RuntimeError, ValueError)) as theirs:
-        utils.scatter(x, index, **options)
-    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
-        utils.scatter(x, index, **options)
-    assert str(ours.value) == str(theirs.value)
+    same_error(lambda: utils.scatter(x, index, **options))
 
 
 @pytest.fixture
@@ -213,12 +181,9 @@ def matrix(at, values) -> Tensor:
 @pytest.mark.parametrize("layout", [torch.sparse_csr, torch.sparse_csc, torch.sparse_coo])
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_products_with_a_matrix(reduce, layout, matrix):
-    matrix = matrix.to_sparse(layout=layout)
-    x = torch.randn(20, WIDTH, requires_grad=True)
-    expected = results(lambda x: utils.spmm(matrix, x, reduce), x)
-    with onehop.patch():
-        assert_same(results(lambda x: utils.spmm(matrix, x, reduce), x), expected)
-        assert entries() >= 1
+    matrix, x = matrix.to_sparse(layout=layout), torch.randn(20, WIDTH, requires_grad=True)
+    same(lambda: learned(utils.spmm(matrix, x, reduce), x), rtol=1e-12)
+    assert entries() >= 1
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
@@ -226,36 +191,26 @@ def test_products_with_a_matrix(reduce, layout, matrix):
 def test_gradients_to_the_values_of_a_matrix(reduce, matrix, values):
     values, x = values.clone().requires_grad_(), torch.randn(20, WIDTH, requires_grad=True)
 
-    def call(x: Tensor) -> Tensor:
+    def run() -> list[Any]:
         parts = (matrix.crow_indices(), matrix.col_indices(), values, (20, 20))
-        return utils.spmm(torch.sparse_csr_tensor(*parts, check_invariants=True), x, reduce)
+        product = utils.spmm(torch.sparse_csr_tensor(*parts, check_invariants=True), x, reduce)
+        return learned(product, x, values)
 
-    expected = results(call, x, values)
-    with onehop.patch():
-        assert_same(results(call, x, values), expected)
-        assert entries() >= 1
+    same(run, rtol=1e-12)
+    assert entries() >= 1
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CS:UserWarning")
 def test_values_that_change_count(matrix):
     x = torch.randn(20, WIDTH, requires_grad=True)
-    with onehop.patch():
-        utils.spmm(matrix, x)
-        matrix.values().mul_(3)
-        ours = utils.spmm(matrix, x)
-    torch.testing.assert_close(ours, utils.spmm(matrix, x))
+    same_after(lambda: utils.spmm(matrix, x), lambda: matrix.values().mul_(3))
 
 
 @pytest.mark.parametrize("wrong", ["shape", "reduce", "dense"])
 def test_errors_of_products_are_those_of_pyg(wrong, matrix):
     x = torch.randn(19 if wrong == "shape" else 20, WIDTH)
     operand = matrix.to_dense() if wrong == "dense" else matrix
-    reduce = "mul" if wrong == "reduce" else "sum"
-    with pytest.raises((RuntimeError, ValueError)) as theirs:
-        utils.spmm(operand, x, reduce)
-    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
-        utils.spmm(operand, x, reduce)
-    assert str(ours.value) == str(theirs.value)
+    same_error(lambda: utils.spmm(operand, x, "mul" if wrong == "reduce" else "sum"))
 
 
 def test_they_are_put_back():
@@ -296,9 +251,7 @@ def test_an_index_whose_entries_lie_apart(call, x, index):
     def run(x: Tensor) -> Tensor:
         return utils.softmax(x, apart) if call == "softmax" else utils.scatter(x, apart, reduce=call)
 
-    expected = results(run, x)
-    with onehop.patch():
-        assert_same(results(run, x), expected)
+    same(lambda: learned(run(x), x), rtol=1e-12)
 
 
 @pytest.mark.parametrize("shape", [(ROWS, WIDTH), (ROWS, 2, WIDTH)], ids=str)

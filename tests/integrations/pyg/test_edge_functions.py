@@ -17,6 +17,7 @@ import onehop
 from onehop import thresholds
 from onehop.graph.edge_columns import EdgeColumns
 from onehop.integrations.pyg import edge_functions
+from tests.integrations.same import assert_identical, learned, outcome
 
 NODES = 30
 REDUCTIONS = ["sum", "add", "mean", "min", "max", "mul", "any"]
@@ -32,13 +33,9 @@ FUNCTIONS = [
 
 
 @pytest.fixture(autouse=True)
-def _at_every_size(bounds) -> None:
-    bounds(sorted_edges=0)
-
-
-@pytest.fixture(autouse=True)
-def _stable(monkeypatch) -> None:
+def _stable_at_every_size(bounds, monkeypatch) -> None:
     """Equal edges keep their order in PyG at every size, as they do in both at the sizes that are ours."""
+    bounds(sorted_edges=0)
 
     def index_sort(inputs: Tensor, max_value: int | None = None) -> tuple[Tensor, Tensor]:
         return inputs.sort(stable=True)
@@ -47,9 +44,8 @@ def _stable(monkeypatch) -> None:
         monkeypatch.setattr(module, "index_sort", index_sort)
 
 
-@pytest.fixture
-def without_pyg(monkeypatch) -> None:
-    """PyG's own code of the functions fails, so that only ours can give a result."""
+def without_pyg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyG's own code of the functions fails from now on, so that only ours can give a result."""
 
     def fail(*_: Any) -> None:
         raise AssertionError("PyG's own code ran")
@@ -194,41 +190,28 @@ def some(edges: Any) -> Tensor:
     return edges[0].unique()[::2].long()
 
 
-def outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, or the kind and the text of what it raises."""
-    try:
-        return call()
-    except Exception as error:
-        return type(error).__name__, str(error)
+def compare(calls: dict[str, Callable[[Any], Any]], edges: Any) -> None:
+    """Each call gives what it gives without the patch, or raises the same."""
 
+    def outcomes() -> dict[str, Any]:
+        return {name: outcome(partial(call, edges)) for name, call in calls.items()}
 
-def assert_same(ours: Any, theirs: Any, name: str) -> None:
-    assert type(ours) is type(theirs), name
-    if isinstance(theirs, tuple | list):
-        for one, other in zip(ours, theirs, strict=True):
-            assert_same(one, other, name)
-    elif isinstance(theirs, Tensor):
-        about = [(x.dtype, x.shape, x.stride(), x.requires_grad, x.layout) for x in (ours, theirs)]
-        assert about[0] == about[1], name
-        assert torch.equal(ours, theirs), name
-    else:
-        assert ours == theirs, name
+    expected = outcomes()
+    with onehop.patch():
+        assert_identical(outcomes(), expected)
 
 
 @pytest.mark.parametrize("kind", EDGES)
-def test_the_results_of_pyg(kind, without_pyg, monkeypatch):
+def test_the_results_of_pyg(kind, monkeypatch):
     edges = EDGES[kind]()
     calls = {**SORTS, **(NODEWISE if "large" not in kind else {})}
     if kind == "int32" or int(edges.max()) >= edges.numel():
         calls = {name: call for name, call in calls.items() if "k_hop" not in name}
-    with monkeypatch.context() as undone:
-        for module in (_coalesce, _sort_edge_index, _subgraph, isolated, undirected):
-            undone.setattr(module, "maybe_num_nodes", utils.num_nodes.maybe_num_nodes)
-        expected = {name: call(edges) for name, call in calls.items()}
     given = edges.clone()
+    expected = {name: call(edges) for name, call in calls.items()}
+    without_pyg(monkeypatch)
     with onehop.patch():
-        for name, call in calls.items():
-            assert_same(call(edges), expected[name], name)
+        assert_identical({name: call(edges) for name, call in calls.items()}, expected)
     assert torch.equal(edges, given)
 
 
@@ -243,10 +226,7 @@ def test_what_pyg_is_left_to_do(kind):
     if kind == "negative":
         # PyG returns memory without content.
         calls = {name: call for name, call in calls.items() if "relabelled" not in name}
-    expected = {name: outcome(partial(call, edges)) for name, call in calls.items()}
-    with onehop.patch():
-        for name, call in calls.items():
-            assert_same(outcome(partial(call, edges)), expected[name], name)
+    compare(calls, edges)
 
 
 ATTRIBUTES: dict[str, Callable[[int], Tensor]] = {
@@ -265,15 +245,15 @@ ATTRIBUTES: dict[str, Callable[[int], Tensor]] = {
 @pytest.mark.parametrize("reduce", REDUCTIONS)
 def test_attributes(reduce):
     torch.manual_seed(0)
-    edges = make(300)
-    for kind, attributes in ATTRIBUTES.items():
-        given = attributes(300)
-        for function in (utils.coalesce, utils.to_undirected):
-            name = function.__name__
-            expected = outcome(partial(function, edges, given, reduce=reduce))
-            with onehop.patch():
-                ours = outcome(partial(getattr(utils, name), edges, given, reduce=reduce))
-            assert_same(ours, expected, f"{name}, {kind}")
+    given = {kind: attributes(300) for kind, attributes in ATTRIBUTES.items()}
+    calls: dict[str, Callable[[Tensor], Any]] = {
+        f"{function}, {kind}": lambda edges, function=function, each=each: getattr(utils, function)(
+            edges, each, reduce=reduce
+        )
+        for function in ("coalesce", "to_undirected")
+        for kind, each in given.items()
+    }
+    compare(calls, make(300))
 
 
 @pytest.mark.parametrize("name", ["coalesce", "sort_edge_index", "to_undirected"])
@@ -281,17 +261,15 @@ def test_gradients(name):
     torch.manual_seed(0)
     edges, attributes = make(300), torch.randn(300, 2)
 
-    def results(**options: Any) -> list[Tensor]:
+    def results(**options: Any) -> list[Any]:
         given = attributes.clone().requires_grad_()
         _, out = getattr(utils, name)(edges, [given, given[:, :1]], **options)
-        loss = sum((each * torch.linspace(-1, 1, each.size(0)).view(-1, 1)).sum() for each in out)
-        return [*out, *torch.autograd.grad(loss, given)]
+        return learned(out, given)
 
-    for reduce in REDUCTIONS[:-1] if name != "sort_edge_index" else [None]:
-        options = {} if reduce is None else {"reduce": reduce}
+    for options in [{"reduce": each} for each in REDUCTIONS[:-1]] if name != "sort_edge_index" else [{}]:
         expected = results(**options)
         with onehop.patch():
-            assert_same(results(**options), expected, str(reduce))
+            assert_identical(results(**options), expected, options)
 
 
 @pytest.mark.parametrize("threads_used", [1, 3])
@@ -303,12 +281,9 @@ def test_many_buckets(rows, threads_used):
     row = torch.randint(rows, (100_000,), generator=generator)
     edges = torch.stack([row, torch.randint(2000, (100_000,), generator=generator)])
     edges[:, ::3] = edges[:, 1:2]
-    calls = [SORTS[name] for name in SORTS if "with numbers" in name or name == "is_undirected"]
-    calls += NODEWISE.values() if rows == 3000 else []
-    expected = [call(edges) for call in calls]
+    sorts = {name: SORTS[name] for name in SORTS if "with numbers" in name or name == "is_undirected"}
+    compare({**sorts, **(NODEWISE if rows == 3000 else {})}, edges)
     with onehop.patch():
-        for call, theirs in zip(calls, expected, strict=True):
-            assert_same(call(edges), theirs, "")
         both = utils.to_undirected(edges)
         assert utils.is_undirected(both)
         assert not utils.is_undirected(both[:, :-1])
@@ -319,11 +294,8 @@ def test_the_order_of_pyg_itself(monkeypatch):
     """From the threshold on, torch's own sort leaves equal edges in their order."""
     monkeypatch.undo()
     count = thresholds.ORDINARY.sorted_edges
-    for edges in (make(count), make(count, dtype=torch.int32)):
-        expected = [call(edges) for call in SORTS.values()]
-        with onehop.patch():
-            for name, theirs in zip(SORTS, expected, strict=True):
-                assert_same(SORTS[name](edges), theirs, name)
+    for dtype in (torch.int64, torch.int32):
+        compare(SORTS, make(count, dtype=dtype))
 
 
 @pytest.fixture
@@ -341,28 +313,23 @@ def sorts(monkeypatch) -> list[int]:
 
 
 def test_calls_that_are_ours(sorts):
-    edges = make(300)
-    calls = {**SORTS, **NODEWISE}
+    calls = [*SORTS.values(), *NODEWISE.values()]
     with onehop.patch():
-        for call in calls.values():
-            call(edges)
+        for call in calls:
+            call(make(300))
     assert sorts == [300] * len(calls)
 
 
-@pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
-def test_patches_without_functions(options, sorts):
-    edges = make(300)
-    expected = utils.coalesce(edges)
-    with onehop.patch(**options):
-        assert_same(utils.coalesce(edges), expected, "coalesce")
-    assert sorts == []
-
-
-def test_few_edges(sorts, bounds):
+@pytest.mark.parametrize(
+    ("options", "edges"), [({"only": ["GCNConv"]}, 300), ({"backend": "reference"}, 300), ({}, 299)]
+)
+def test_patches_without_functions_and_few_edges(options, edges, sorts, bounds):
     bounds(sorted_edges=300)
+    expected = utils.coalesce(make(edges))
+    with onehop.patch(**options):
+        assert_identical(utils.coalesce(make(edges)), expected)
+    assert sorts == []
     with onehop.patch():
-        utils.coalesce(make(299))
-        assert sorts == []
         utils.coalesce(make(300))
     assert sorts == [300]
 
@@ -400,7 +367,8 @@ def test_results_are_fresh():
         assert not utils.coalesce(edges).is_inference()
 
 
-def test_functions_that_pyg_imported(without_pyg, sorts):
+def test_functions_that_pyg_imported(sorts, monkeypatch):
+    without_pyg(monkeypatch)
     edges = make(300)
     data = Data(edge_index=edges, edge_attr=numbers(edges), num_nodes=NODES)
     with onehop.patch():

@@ -7,12 +7,14 @@ from torch.nn import Linear, Parameter
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-import onehop
-from onehop.integrations import reports
 from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.compiled_layers import COMPILED, numbers
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import fast, forms, refused, step
 
 NODES, EDGES, WIDTH = 20, 130, 6
+EDGE_INDEX = make_edges(NODES, NODES, EDGES)
+MIXES = "which onehop does not know to keep edges apart"
 
 
 class Layer(MessagePassing):
@@ -55,20 +57,8 @@ class Counting(Layer):
         return x_j * edge_index.max()
 
 
-def same(layer, edge_index, took_fast_path, nodes=NODES):
-    layer, x = layer.double(), torch.randn(nodes, WIDTH, dtype=torch.float64, requires_grad=True)
-
-    def results():
-        out = layer(x, edge_index)
-        return [out, *torch.autograd.grad(out.sin().sum(), [x, *layer.parameters()], allow_unused=True)]
-
-    expected = results()
-    with onehop.patch():
-        (reason,) = took_fast_path(results)
-        found = results()
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
-    return reason
+def stepped(kind, flow="source_to_target", nodes=NODES):
+    return step(kind(flow=flow).double(), numbers(nodes, WIDTH), EDGE_INDEX)
 
 
 @pytest.mark.parametrize(
@@ -79,36 +69,26 @@ def same(layer, edge_index, took_fast_path, nodes=NODES):
         (AttendingOverTheFirst, "target_to_source"),
     ],
 )
-def test_softmax_over_a_row_of_edge_index_is_compiled(kind, flow, took_fast_path, monkeypatch):
+def test_softmax_over_a_row_of_edge_index_is_compiled(kind, flow, monkeypatch):
     small_blocks.force(monkeypatch, compiled=True)
-    layer, edge_index = kind(flow=flow), make_edges(NODES, NODES, EDGES)
-    assert same(layer, edge_index, took_fast_path) is None
-    with onehop.patch(), reports.recorded() as calls:
-        layer(torch.randn(NODES, WIDTH, dtype=torch.float64), edge_index)
-    assert calls[0].form == "its message, compiled"
+    assert forms(fast(stepped(kind, flow))) == [COMPILED]
 
 
-@pytest.mark.parametrize("kind", [Attending, AttendingOverTheFirst])
-def test_softmax_over_the_other_end_is_pygs(kind, took_fast_path, monkeypatch):
-    small_blocks.force(monkeypatch, compiled=True)
-    flow = "target_to_source" if kind is Attending else "source_to_target"
-    reason = same(kind(flow=flow), make_edges(NODES, NODES, EDGES), took_fast_path)
-    assert "which onehop does not know to keep edges apart" in reason
-
-
-def test_fewer_edges_than_nodes(took_fast_path, monkeypatch):
-    small_blocks.force(monkeypatch, compiled=True)
-    reason = same(AttendingOverRows(), make_edges(NODES, NODES, EDGES), took_fast_path, nodes=EDGES + 1)
-    assert "takes the number of edges for that of nodes" in reason
+@pytest.mark.parametrize(
+    ("kind", "flow", "nodes", "sentence"),
+    [
+        (Attending, "target_to_source", NODES, MIXES),
+        (AttendingOverTheFirst, "source_to_target", NODES, MIXES),
+        (AttendingOverRows, "source_to_target", EDGES + 1, "takes the number of edges for that of nodes"),
+        (Counting, "source_to_target", NODES, "its message mixes edges in max"),
+    ],
+)
+def test_what_is_pygs(kind, flow, nodes, sentence, monkeypatch):
+    small_blocks.force(monkeypatch, compiled=kind is not Counting)
+    refused(stepped(kind, flow, nodes), sentence)
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-def test_numbers_of_both_ends_in_blocks(flow, took_fast_path, monkeypatch):
+def test_numbers_of_both_ends_in_blocks(flow, monkeypatch):
     small_blocks.force(monkeypatch)
-    assert same(Comparing(flow=flow), make_edges(NODES, NODES, EDGES), took_fast_path) is None
-
-
-def test_what_mixes_edges_is_pygs(took_fast_path, monkeypatch):
-    small_blocks.force(monkeypatch)
-    reason = same(Counting(), make_edges(NODES, NODES, EDGES), took_fast_path)
-    assert reason.startswith("its message mixes edges in max")
+    fast(stepped(Comparing, flow))

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import Linear, Parameter
 from torch_geometric import nn as gnn
-from torch_geometric.explain import Explainer, GNNExplainer, PGExplainer
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer, PGExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import MessagePassing
 
 import onehop
-from onehop.integrations import reports
+from tests.integrations.same import assert_same, fast, forms, learned, reasons, same, same_error
 
 pytestmark = pytest.mark.usefixtures("in_doubles")
 
@@ -52,56 +52,46 @@ class Model(torch.nn.Module):
         return self.second(self.first(x, edge_index).relu(), edge_index)
 
 
+RAW = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+
+
 def explained(model: torch.nn.Module, algorithm: Any, x: Tensor, edge_index: Tensor) -> list[Tensor]:
-    explainer = Explainer(
-        model,
-        algorithm,
-        explanation_type="model",
-        node_mask_type="attributes",
-        edge_mask_type="object",
-        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
-    )
-    torch.manual_seed(1)
+    masks = {"edge_mask_type": "object"}
+    if isinstance(algorithm, GNNExplainer):
+        masks["node_mask_type"] = "attributes"
+    explainer = Explainer(model, algorithm, explanation_type="model", model_config=RAW, **masks)
     found = explainer(x, edge_index, index=5)
-    return [found.node_mask, found.edge_mask]
+    return [found.get(name) for name in ("node_mask", "edge_mask")]
 
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_masks_of_gnn_explainer_are_pygs(name, edge_index):
     model, x = Model(LAYERS[name]).eval(), torch.randn(NODES, WIDTH)
-    expected = explained(model, GNNExplainer(epochs=5), x, edge_index)
-    with onehop.patch(), reports.recorded() as calls:
-        found = explained(model, GNNExplainer(epochs=5), x, edge_index)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
-    reasons = {call.reason for call in calls} - {None}
+    calls = same(lambda: explained(model, GNNExplainer(epochs=5), x, edge_index), times=1, rtol=1e-7)
     # A graph transformer's message keeps its weights on the layer.
-    assert bool(reasons) == (name == "TransformerConv")
+    assert (set(reasons(calls)) != {None}) == (name == "TransformerConv")
+
+
+@pytest.mark.parametrize("name", ["GATConv", "GATv2Conv", "TransformerConv"])
+def test_attention_explainer(name, edge_index):
+    model, x = Model(LAYERS[name]).eval(), torch.randn(NODES, WIDTH)
+    same(lambda: explained(model, AttentionExplainer(), x, edge_index))
 
 
 @pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True")  # PGExplainer.train does
 def test_pg_explainer_learns_what_it_learns_with_pyg(edge_index):
-    model, x = Model(LAYERS["GCNConv"]).eval(), torch.randn(NODES, WIDTH)
+    model, x, target = Model(LAYERS["GCNConv"]).eval(), torch.randn(NODES, WIDTH), torch.arange(NODES) % WIDTH
 
-    def learned() -> Tensor:
-        torch.manual_seed(0)
+    def learn() -> Tensor:
         algorithm = PGExplainer(epochs=3).double()
         explainer = Explainer(
-            model,
-            algorithm,
-            explanation_type="phenomenon",
-            edge_mask_type="object",
-            model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
+            model, algorithm, explanation_type="phenomenon", edge_mask_type="object", model_config=RAW
         )
-        target = torch.arange(NODES) % WIDTH
         for epoch in range(3):
             algorithm.train(epoch, model, x, edge_index, target=target, index=5)
         return explainer(x, edge_index, target=target, index=5).edge_mask
 
-    expected = learned()
-    with onehop.patch(), reports.recorded() as calls:
-        torch.testing.assert_close(learned(), expected)
-    assert {call.reason for call in calls} == {None}
+    fast(learn, times=1, rtol=1e-7)
 
 
 @pytest.mark.parametrize("sigmoid", [True, False])
@@ -114,15 +104,9 @@ def test_gradients_of_masks(name, sigmoid, edge_index):
         set_masks(model, mask, edge_index, sigmoid)
         out = model(x, edge_index)
         clear_masks(model)
-        return list(torch.autograd.grad(out.sin().sum(), [mask, x, *model.parameters()], allow_unused=True))
+        return learned(out, mask, x, model)
 
-    expected = gradients()
-    with onehop.patch():
-        found = gradients()
-    for ours, theirs in zip(found, expected, strict=True):
-        assert (ours is None) == (theirs is None)
-        if ours is not None:
-            torch.testing.assert_close(ours, theirs)
+    same(gradients, times=1)
 
 
 @pytest.mark.usefixtures("ordinary_bounds")
@@ -131,10 +115,8 @@ def test_layers_are_fast_again_afterwards(edge_index):
     expected = model(x, edge_index)
     with onehop.patch():
         explained(model, GNNExplainer(epochs=1), x, edge_index)
-        with reports.recorded() as calls:
-            torch.testing.assert_close(model(x, edge_index), expected)
-    assert [call.form for call in calls] == ["source", "source"]
-    torch.testing.assert_close(model(x, edge_index), expected)
+    assert forms(fast(lambda: model(x, edge_index))) == ["source", "source"]
+    assert_same(model(x, edge_index), expected)
 
 
 def test_an_explanation_that_outlives_the_patch(edge_index):
@@ -179,16 +161,10 @@ def test_an_explain_message_of_ones_own_is_left_to_pyg(change, edge_index):
         clear_masks(model)
         return out
 
-    expected = run()
-    with onehop.patch(), reports.recorded() as calls:
-        torch.testing.assert_close(run(), expected)
-    assert [call.reason for call in calls] == ["its explain_message is its own", None]
+    assert reasons(same(run)) == ["its explain_message is its own", None]
 
 
 def test_a_mask_of_other_edges_is_pygs_error(edge_index):
     model, x = Model(LAYERS["SAGEConv"]), torch.randn(NODES, WIDTH)
     set_masks(model, torch.rand(7), edge_index[:, :7])
-    with pytest.raises(AssertionError):
-        model(x, edge_index)
-    with onehop.patch(), pytest.raises(AssertionError):
-        model(x, edge_index)
+    same_error(lambda: model(x, edge_index))

@@ -1,9 +1,10 @@
-"""GCN's normalisation of edges without weight: PyG's tensors, bit by bit."""
+"""GCN's normalisation of edges: PyG's tensors, bit by bit, and what is kept of them."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
+from torch_geometric import nn as gnn
 from torch_geometric.nn.conv import gcn_conv
 
 import onehop
@@ -11,6 +12,7 @@ from onehop import thresholds
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.edges.listed import SymmetricKey, symmetric_of
 from onehop.integrations.rows import replacing
+from tests.integrations.same import BITS, SINGLE, fast, same, same_after
 from tests.pairs import pairwise
 
 NODES = 50
@@ -37,13 +39,8 @@ def edges(loops: bool) -> torch.Tensor:
 def test_the_tensors_are_those_of_pyg(loops, improved, add_self_loops, flow, dtype):
     edge_index = edges(loops)
     arguments = (None, NODES, improved, add_self_loops, flow, dtype)
-    expected = gcn_conv.gcn_norm(edge_index, *arguments)
-    with onehop.patch(), thresholds.lifted():
-        for _ in range(2):
-            found = gcn_conv.gcn_norm(edge_index, *arguments)
-            for ours, theirs in zip(found, expected, strict=True):
-                assert ours.dtype is theirs.dtype
-                assert torch.equal(ours, theirs)
+    with thresholds.lifted():
+        same(lambda: gcn_conv.gcn_norm(edge_index, *arguments), **BITS)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -104,3 +101,80 @@ def test_weighted_edges_get_their_loops_from_memory(improved, flow):
             assert torch.equal(mine, other)
         assert asked[0][0] is edge_index
         assert asked[0][1] is column
+
+
+# What is remembered
+
+OPTIONS = {"edge_weight": None, "num_nodes": 20, "dtype": torch.float32}
+
+
+def test_the_last_of_several_loops_gives_the_weight():
+    edge_index = torch.tensor([[0, 1, 1, 2, 0], [1, 1, 1, 0, 2]])
+    weight = torch.tensor([1.0, 5.0, 3.0, 2.0, 1.0])
+    conv, x = gnn.GCNConv(4, 4), torch.randn(3, 4)
+    fast(lambda: conv(x, edge_index, weight), **SINGLE)
+    same(lambda: gcn_conv.gcn_norm(edge_index, weight, 3), **BITS)
+
+
+@pytest.mark.usefixtures("ordinary_bounds")
+def test_the_normalisation_is_remembered_and_its_graph_too(edge_index):
+    conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
+    with onehop.patch():
+        conv(x, edge_index)
+        before = onehop.cache_info()
+        conv(x, edge_index)
+        after = onehop.cache_info()
+    assert after.misses == before.misses
+    assert after.entries == before.entries
+
+
+def test_with_weights_the_structure_alone_is_remembered(edge_index):
+    conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
+    with onehop.patch():
+        first = conv(x, edge_index, torch.full((90,), 0.5))
+        second = conv(x, edge_index, torch.full((90,), 3.0))
+    assert not torch.allclose(first, second)
+    torch.testing.assert_close(second, conv(x, edge_index, torch.full((90,), 3.0)))
+
+
+def test_writing_to_the_derived_tensors_is_noticed(edge_index):
+    conv, x = gnn.GCNConv(4, 4), torch.randn(20, 4)
+    expected = conv(x, edge_index)
+    with onehop.patch():
+        edges, weight = gcn_conv.gcn_norm(edge_index, **OPTIONS)
+        weight.mul_(2)
+        torch.testing.assert_close(conv(x, edge_index), expected)
+        edges, weight = gcn_conv.gcn_norm(edge_index, **OPTIONS)
+        out = conv.propagate(edges, x=x, edge_weight=weight)
+        edges[:, 0] = 0
+        changed = conv.propagate(edges, x=x, edge_weight=weight)
+        assert not torch.allclose(out, changed)
+        torch.testing.assert_close(conv(x, edge_index), expected)
+        _, weight = gcn_conv.gcn_norm(edge_index, **OPTIONS)
+        weight.requires_grad_()
+        _, fresh = gcn_conv.gcn_norm(edge_index, **OPTIONS)
+        assert not fresh.requires_grad
+
+
+def test_a_weight_from_memory_with_other_edges(edge_index):
+    x = torch.randn(20, 4)
+    conv = gnn.GCNConv(4, 4)
+    with onehop.patch():
+        edges, weight = gcn_conv.gcn_norm(edge_index, **OPTIONS)
+        other = edges.flip(1)
+        found = conv.propagate(other, x=x, edge_weight=weight)
+    torch.testing.assert_close(found, conv.propagate(other, x=x, edge_weight=weight))
+
+
+@pytest.mark.parametrize("kind", [gnn.GCNConv, gnn.SAGEConv, gnn.ClusterGCNConv])
+def test_editing_the_edges_in_place_is_noticed(kind, edge_index):
+    conv, x = kind(4, 4), torch.randn(20, 4)
+    same_after(lambda: conv(x, edge_index), lambda: edge_index[0, :10].fill_(2), **SINGLE)
+
+
+def test_edges_made_in_inference_mode():
+    conv = gnn.GCNConv(4, 4)
+    with torch.inference_mode():
+        edge_index, x = torch.tensor([[0, 1, 2], [1, 2, 0]]), torch.randn(3, 4)
+        fast(lambda: conv(x, edge_index), **SINGLE)
+        same_after(lambda: conv(x, edge_index), lambda: edge_index[0].fill_(2), **SINGLE)

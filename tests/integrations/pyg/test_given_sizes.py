@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch_geometric import nn as gnn
 
-import onehop
 from onehop.integrations.pyg.leave import LEFT_TO_PYG
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import SINGLE, fast, refused, step, twice
 
 
 class Told(gnn.SimpleConv):
@@ -21,14 +21,11 @@ class Told(gnn.SimpleConv):
 
 
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-def test_features_of_senders_alone_take_the_fast_path(flow, took_fast_path):
+def test_features_of_senders_alone_take_the_fast_path(flow):
     layer, x, edge_index = Told("sum", flow=flow), torch.randn(20, 4), make_edges(20, 13, 90)
     if flow == "target_to_source":
         edge_index = edge_index.flip(0)
-    expected = layer(x, edge_index, 13)
-    with onehop.patch():
-        assert took_fast_path(layer, x, edge_index, 13) == [None]
-        torch.testing.assert_close(layer(x, edge_index, 13), expected)
+    fast(step(layer, x, edge_index, 13), **SINGLE)
 
 
 class Unused(gnn.MessagePassing):
@@ -42,40 +39,15 @@ class Unused(gnn.MessagePassing):
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
-def test_second_derivatives_beside_an_operand_that_is_not_used(
-    compiled, edge_index, monkeypatch, took_fast_path
-):
+def test_second_derivatives_beside_an_operand_that_is_not_used(compiled, edge_index, monkeypatch):
     small_blocks.force(monkeypatch, compiled=compiled)
     layer = Unused("sum")
     x, more = (torch.randn(20, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
-
-    def derivatives() -> list[Tensor]:
-        first = torch.autograd.grad(
-            layer(x, edge_index, more).square().sum(), [x, more], create_graph=True, materialize_grads=True
-        )
-        loss = sum(each.square().sum() for each in first)
-        return [*first, *torch.autograd.grad(loss, [x, more], materialize_grads=True)]
-
-    expected = derivatives()
-    with onehop.patch():
-        assert took_fast_path(layer, x, edge_index, more) == [None]
-        found = derivatives()
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
+    fast(lambda: twice(layer(x, edge_index, more), x, more))
 
 
 @pytest.mark.parametrize("size", [(20, 20, 7), [20], "20"], ids=str)
-def test_other_than_two_sizes_are_left_to_pyg(size, edge_index, took_fast_path):
+def test_other_than_two_sizes_are_left_to_pyg(size, edge_index):
     layer, x = gnn.SimpleConv("sum"), torch.randn(20, 4)
-
-    def outcome() -> object:
-        try:
-            return layer.propagate(edge_index, x=x, edge_weight=None, size=size).tolist()
-        except Exception as error:  # whatever PyG raises
-            return type(error), str(error)
-
-    expected = outcome()
-    with onehop.patch():
-        reasons = took_fast_path(outcome)
-        assert outcome() == expected
-    assert reasons == [LEFT_TO_PYG]
+    run = lambda: layer.propagate(edge_index, x=x, edge_weight=None, size=size)  # noqa: E731, a test's own
+    refused(run, LEFT_TO_PYG, errors=True, **SINGLE)

@@ -1,5 +1,6 @@
-"""HGTConv over all types at once, and the products of HeteroLinear, against PyG."""
+"""HGTConv over all types at once and in groups of relations, and HeteroLinear's products, against PyG."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,8 +9,18 @@ from torch import Tensor
 from torch_geometric.nn import HeteroLinear, HGTConv
 
 import onehop
-from onehop import thresholds
+from onehop.integrations.pyg import hgt
 from tests.integrations.pyg.typed_nodes import edges_of, features_of
+from tests.integrations.same import (
+    BITS,
+    assert_same,
+    learned,
+    same,
+    same_after,
+    same_error,
+    saved_sizes,
+    twice,
+)
 
 WIDTH, OUT, HEADS = 6, 8, 2
 NODES = {"paper": 20, "author": 14, "venue": 5, "lone": 3}
@@ -22,6 +33,7 @@ TYPES = [
 ]
 METADATA = (list(NODES), TYPES)
 COUNTS = dict(zip(TYPES, (60, 90, 1, 30, 0), strict=True))
+ALL_TYPES = "attention over all types"
 
 pytestmark = pytest.mark.usefixtures("in_doubles")
 
@@ -53,28 +65,21 @@ def edges() -> dict[tuple[str, str, str], Tensor]:
     return edges_of(NODES, COUNTS)
 
 
-def results(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> dict[str, Any]:
-    """Outputs of all types, and the gradients to every leaf, by name."""
-    outs = layer(x, edges)
-    loss = sum((out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum() for out in outs.values())
-    leaves = {**{f"features of {name}": each for name, each in x.items()}, **dict(layer.named_parameters())}
-    found = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True)
-    return {**outs, **dict(zip(leaves, found, strict=True))}
+def results(layer: Any, x: dict[str, Tensor], edges: dict[Any, Tensor]) -> list[Any]:
+    """Outputs of all types, and the gradients to every leaf; zeros stand for none."""
+    outs, *grads = learned(layer(x, edges), x, layer)
+    return [outs, *(each for each in grads if each is not None and each.any())]
 
 
-def assert_same(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
-    assert list(ours) == list(theirs)
-    for name, expected in theirs.items():
-        if expected is None:
-            # A gradient of zeros stands for none.
-            assert ours[name] is None or not ours[name].any(), name
-        else:
-            torch.testing.assert_close(ours[name], expected, rtol=1e-9, atol=1e-9, msg=name)
+def form(layer: Any, x: Any, edges: Any) -> str:
+    return str(onehop.explain(layer, x, edges, verbose=True))
 
 
-def ran(layer: Any, x: Any, edges: Any) -> bool:
-    """Return whether a call went over all types at once."""
-    return "attention over all types" in str(onehop.explain(layer, x, edges, verbose=True))
+def compare(layer: Any, x: Any, edges: Any, text: str = ALL_TYPES, ours: bool = True, **options: Any) -> None:
+    """A layer gives PyG's results, over all types at once or not."""
+    same(lambda: results(layer, x, edges), **options)
+    with onehop.patch(**options):
+        assert (text in form(layer, x, edges)) is ours
 
 
 @pytest.mark.parametrize(
@@ -89,12 +94,7 @@ def ran(layer: Any, x: Any, edges: Any) -> bool:
     ids=["plain", "one head", "skipping", "groups of heads", "wide heads"],
 )
 def test_outputs_and_gradients_are_those_of_pyg(options, x, edges):
-    layer = make(**options)
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        for _ in range(3):
-            assert_same(results(layer, x, edges), expected)
+    compare(make(**options), x, edges)
 
 
 def test_gradients_of_factors_are_tensors_of_their_own(layer, x, edges):
@@ -105,94 +105,54 @@ def test_gradients_of_factors_are_tensors_of_their_own(layer, x, edges):
 
 
 def test_one_type_of_nodes_and_edges():
-    layer = make(metadata=(["paper"], [TYPES[1]]))
     x = {"paper": torch.randn(20, WIDTH, requires_grad=True)}
-    edges = {TYPES[1]: torch.randint(20, (2, 90))}
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(make(metadata=(["paper"], [TYPES[1]])), x, {TYPES[1]: torch.randint(20, (2, 90))})
 
 
-def test_widths_of_each_type(x, edges):
+def test_widths_of_each_type(edges):
     layer = make(in_channels={name: WIDTH + place for place, name in enumerate(NODES)})
     x = {
-        name: torch.randn(each.size(0), WIDTH + i, requires_grad=True)
-        for i, (name, each) in enumerate(x.items())
+        name: torch.randn(count, WIDTH + place, requires_grad=True)
+        for place, (name, count) in enumerate(NODES.items())
     }
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(layer, x, edges)
 
 
 def test_types_that_are_missing_from_a_call(layer, x, edges):
     """PyG too takes a part of the types, in the order of the layer's."""
     del x["lone"], x["venue"], edges[TYPES[4]], edges[TYPES[1]]
-    x = dict(reversed(x.items()))
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(layer, dict(reversed(x.items())), edges)
 
 
 def test_a_type_without_nodes(layer, x, edges):
     x["venue"] = torch.empty(0, WIDTH, requires_grad=True)
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(layer, x, edges)
 
 
-def test_parameters_that_change_between_calls_count(layer, x, edges):
-    with onehop.patch():
-        before = results(layer, x, edges)
-        with torch.no_grad():
-            for each in layer.parameters():
-                each.mul_(1.5)
-        after = results(layer, x, edges)
-    assert not torch.equal(before["paper"], after["paper"])
-    assert_same(after, results(layer, x, edges))
+CHANGES: dict[str, Callable[[Any, Any], object]] = {
+    "parameters": lambda layer, edges: [each.data.mul_(1.5) for each in layer.parameters()],
+    "in place": lambda layer, edges: edges[TYPES[1]][1, :50].fill_(7),
+    "data": lambda layer, edges: edges[TYPES[1]].data[1, :50].fill_(7),
+    "another tensor": lambda layer, edges: edges.update({TYPES[1]: edges[TYPES[1]].flip(1).roll(3, 1)}),
+    "exchanged": lambda layer, edges: edges.update({TYPES[1]: edges[TYPES[2]], TYPES[2]: edges[TYPES[1]]}),
+    "one type less": lambda layer, edges: edges.pop(TYPES[0]),
+}
 
 
-@pytest.mark.parametrize("change", ["in place", "data", "another tensor", "exchanged"])
-def test_changed_edges_are_noticed(change, layer, x, edges):
-    with onehop.patch():
-        layer(x, edges)
-        cites, extends = TYPES[1], TYPES[2]
-        if change == "in place":
-            edges[cites][1, :50] = 7
-        elif change == "data":
-            edges[cites].data[1, :50] = 7
-        elif change == "another tensor":
-            edges[cites] = edges[cites].flip(1).roll(3, 1)
-        else:
-            edges[cites], edges[extends] = edges[extends], edges[cites]
-        ours = results(layer, x, edges)
-    assert_same(ours, results(layer, x, edges))
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_are_noticed(change, layer, x, edges):
+    same_after(lambda: results(layer, x, edges), lambda: CHANGES[change](layer, edges))
 
 
-def test_second_derivatives(layer, x, edges):
-    def second() -> Tensor:
-        loss = layer(x, edges)["paper"].pow(3).sum()
-        (first,) = torch.autograd.grad(loss, x["author"], create_graph=True)
-        return torch.autograd.grad(first.square().sum(), layer.k_rel.weight)[0]
-
-    expected = second()
-    with onehop.patch():
-        torch.testing.assert_close(second(), expected)
+def test_two_dicts_with_a_common_tensor_take_turns(layer, x, edges):
+    other = {**edges, TYPES[1]: edges[TYPES[1]].roll(1, 1)[:, :50]}
+    same(lambda: [results(layer, x, each) for each in (edges, other)])
 
 
 def test_nothing_has_a_row_for_each_edge(layer, x):
     """What autograd keeps is as large as the rows of relations, however many the edges."""
     edges = {TYPES[1]: torch.randint(20, (2, 5000))}
-    sizes: list[int] = []
-
-    def keep(tensor: Tensor) -> Tensor:
-        sizes.append(tensor.numel())
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    with saved_sizes() as sizes:
         with onehop.patch():
             layer(x, edges)
         assert max(sizes) <= 5000 * HEADS
@@ -212,75 +172,113 @@ class _OwnForward(HGTConv):
 
 
 def test_a_class_with_its_own_forward_calls_the_fast_one(x, edges):
-    layer = _OwnForward(WIDTH, OUT, METADATA, heads=HEADS)
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(_OwnForward(WIDTH, OUT, METADATA, heads=HEADS), x, edges)
 
 
 def _halving(layer: Any, inputs: Any, out: Any) -> Any:
     return {name: each / 2 for name, each in out.items()} if isinstance(out, dict) else out / 2
 
 
-@pytest.mark.parametrize("step", ["k_rel", "v_rel", "kqv_lin", "kqv_lin.lins.paper", "aggr_module"])
-def test_hooks_are_called(step, layer, x, edges):
-    layer.get_submodule(step).register_forward_hook(_halving)
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert not ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
-
-
-def test_a_hook_on_the_last_step_is_called(layer, x, edges):
-    layer.out_lin.register_forward_hook(_halving)
-    expected = results(layer, x, edges)
-    with onehop.patch():
-        assert ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+@pytest.mark.parametrize(
+    "name", ["k_rel", "v_rel", "kqv_lin", "kqv_lin.lins.paper", "aggr_module", "out_lin"]
+)
+def test_hooks_are_called(name, layer, x, edges):
+    layer.get_submodule(name).register_forward_hook(_halving)
+    compare(layer, x, edges, ours=name == "out_lin")
 
 
 @pytest.mark.parametrize("what", ["rows", "message hook", "dtypes", "left out", "backend"])
 def test_what_is_left_to_pyg(what, layer, x, edges):
-    options: dict[str, Any] = {}
+    options: dict[str, Any] = {"left out": {"only": ["GCNConv"]}, "backend": {"backend": "reference"}}
     if what == "rows":
         layer = _OwnRows(WIDTH, OUT, METADATA, heads=HEADS)
     elif what == "message hook":
         layer.register_message_forward_hook(lambda layer, inputs, out: out / 2)
     elif what == "dtypes":
         layer.p_rel["__".join(TYPES[0])].data = torch.ones(1, HEADS, dtype=torch.float32)
-    elif what == "left out":
-        options["only"] = ["GCNConv"]
-    else:
-        options["backend"] = "reference"
-    expected = results(layer, x, edges)
-    with onehop.patch(**options):
-        assert not ran(layer, x, edges)
-        assert_same(results(layer, x, edges), expected)
+    compare(layer, x, edges, ours=False, **options.get(what, {}))
 
 
 def test_lazy_parameters(x, edges):
-    torch.manual_seed(1)
-    expected = HGTConv(-1, OUT, METADATA, heads=HEADS)(x, edges)
-    torch.manual_seed(1)
-    with onehop.patch():
-        ours = HGTConv(-1, OUT, METADATA, heads=HEADS)(x, edges)
-    assert_same(ours, expected)
+    same(lambda: HGTConv(-1, OUT, METADATA, heads=HEADS)(x, edges))
 
 
-@pytest.mark.parametrize("wrong", ["missing nodes", "unknown type", "width"])
+@pytest.mark.parametrize("wrong", ["missing nodes", "unknown type", "width", "range"])
 def test_errors_are_those_of_pyg(wrong, layer, x, edges):
     if wrong == "missing nodes":
         del x["author"]
     elif wrong == "unknown type":
         edges["author", "likes", "paper"] = edges[TYPES[0]]
-    else:
+    elif wrong == "width":
         x["author"] = torch.randn(14, WIDTH + 1)
-    with pytest.raises((KeyError, RuntimeError, AttributeError)) as theirs:
-        layer(x, edges)
-    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
-        layer(x, edges)
-    assert str(ours.value) == str(theirs.value)
+    else:
+        edges[TYPES[1]][0, 5] = 10_000
+    same_error(lambda: layer(x, edges))
+
+
+# Groups of relations
+
+
+@pytest.fixture(params=[1, 45], ids="{} rows".format)
+def grouped(request, bounds):
+    """A layer, with groups of one relation each, or of one to two."""
+    bounds(few_edges=0, few_work=0, rows_a_node=0, block_edges=request.param)
+    return make()
+
+
+def test_outputs_and_gradients_in_groups(grouped, x, edges):
+    compare(grouped, x, edges, hgt._GROUPED)
+    del edges[TYPES[1]]
+    compare(grouped, x, edges, hgt._GROUPED)
+
+
+@pytest.mark.parametrize("heads", [1, 8])
+def test_other_heads_in_groups(heads, bounds, x, edges):
+    bounds(few_edges=0, few_work=0, rows_a_node=0, block_edges=1)
+    compare(make(heads=heads), x, edges, hgt._GROUPED)
+
+
+def test_features_without_gradients_in_groups(grouped, x, edges):
+    x = {name: each.detach() for name, each in x.items()}
+    for each in (grouped.k_rel.weight, *grouped.p_rel.values()):
+        each.requires_grad_(False)
+
+    def run() -> list[Any]:
+        with torch.no_grad():
+            plain = grouped(x, edges)["paper"]
+        with torch.inference_mode():
+            inferred = grouped(x, edges)["paper"].clone()
+        return [plain, inferred, *results(grouped, x, edges)]
+
+    same(run)
+
+
+def test_second_derivatives_in_groups(grouped, x, edges):
+    same(lambda: twice(grouped(x, edges)["paper"], x, grouped), rtol=1e-7, atol=1e-8)
+
+
+def test_batched_gradients_in_groups(grouped, x, edges):
+    pulled, wanted = torch.randn(3, NODES["paper"], OUT), [x["author"], grouped.k_rel.weight]
+    out = grouped(x, edges)["paper"]
+    singly = [torch.autograd.grad(out, wanted, each, retain_graph=True) for each in pulled]
+    with onehop.patch():
+        found = torch.autograd.grad(grouped(x, edges)["paper"], wanted, pulled, is_grads_batched=True)
+    assert_same(list(found), [torch.stack(each) for each in zip(*singly, strict=True)])
+
+
+def test_rows_of_relations_are_not_kept(bounds):
+    """What autograd keeps is as large as nodes, or as numbers of edges and heads."""
+    bounds(few_edges=0, few_work=0, rows_a_node=1)
+    kinds = [("paper", f"relation {number}", "paper") for number in range(6)]
+    layer = make(metadata=(["paper"], kinds))
+    x = {"paper": torch.randn(100, WIDTH, requires_grad=True)}
+    with onehop.patch(), saved_sizes() as sizes:
+        layer(x, {kind: torch.randint(100, (2, 40)) for kind in kinds})
+    assert max(sizes) <= 100 * 3 * OUT
+    assert 240 * HEADS in sizes
+
+
+# Products by type
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -292,15 +290,7 @@ def test_products_by_type_are_those_of_pyg(types, bias):
     if types == "sorted":
         of_rows = of_rows.sort().values
     x = torch.randn(rows, WIDTH, requires_grad=True)
-
-    def found() -> list[Tensor]:
-        out = layer(x, of_rows)
-        return [out, *torch.autograd.grad(out.square().sum(), [x, *layer.parameters()])]
-
-    expected = found()
-    with onehop.patch():
-        for one, other in zip(found(), expected, strict=True):
-            assert torch.equal(one, other)
+    same(lambda: learned(layer(x, of_rows), x, layer), **BITS)
 
 
 def test_products_are_put_together_once():
@@ -331,9 +321,3 @@ def test_products_that_are_left_to_pyg(options):
         else:
             with pytest.raises(RuntimeError, match="dtype"):
                 layer(x, of_rows)
-
-
-def test_few_edges_take_the_steps_of_pyg(layer, x, edges, monkeypatch):
-    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
-    with onehop.patch():
-        assert not ran(layer, x, edges)

@@ -11,6 +11,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations.pyg import hyperedges
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import fast, learned, same_after, same_error, saved_sizes
 
 NODES, HYPEREDGES, ENTRIES, WIDTH = 20, 9, 120, 6
 OPTIONS = {
@@ -30,115 +31,83 @@ def entries():
     return make_edges(NODES, HYPEREDGES, ENTRIES)
 
 
-def operands(layer, nodes=NODES, count=HYPEREDGES):
-    attributes = torch.randn(count, WIDTH).requires_grad_() if layer.use_attention else None
-    return {
-        "x": torch.randn(nodes, WIDTH).requires_grad_(),
-        "hyperedge_weight": torch.rand(count).requires_grad_(),
-        "hyperedge_attr": attributes,
-    }
+@pytest.fixture(autouse=True)
+def _at_every_size():
+    with thresholds.lifted():
+        yield
 
 
-def results(layer, entries, given, **more):
-    torch.manual_seed(3)
-    out = layer(given["x"], entries, given["hyperedge_weight"], given["hyperedge_attr"], **more)
-    loss = (out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum()
-    leaves = [t for t in (*given.values(), *layer.parameters()) if t is not None]
-    return [out, *torch.autograd.grad(loss, leaves, allow_unused=True), torch.rand(1)]
+def operands(layer):
+    attributes = torch.randn(HYPEREDGES, WIDTH).requires_grad_() if layer.use_attention else None
+    x, weight = torch.randn(NODES, WIDTH).requires_grad_(), torch.rand(HYPEREDGES).requires_grad_()
+    return [x, weight, attributes]
 
 
-def assert_same(ours, theirs):
-    for one, other in zip(ours, theirs, strict=True):
-        assert (one is None) == (other is None)
-        if one is not None:
-            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, equal_nan=True)
+def results(layer, entries, x, weight, attributes):
+    return learned(layer(x, entries, weight, attributes, HYPEREDGES), x, weight, attributes, layer)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_outputs_and_gradients(name, entries, took_fast_path):
+def test_outputs_and_gradients(name, entries):
     layer = gnn.HypergraphConv(WIDTH, 4, **OPTIONS[name])
     given = operands(layer)
-    expected = results(layer, entries, given, num_edges=HYPEREDGES)
-    with onehop.patch(), thresholds.lifted():
-        for _ in range(2):
-            assert_same(results(layer, entries, given, num_edges=HYPEREDGES), expected)
-        call = (layer, given["x"], entries, given["hyperedge_weight"], given["hyperedge_attr"], HYPEREDGES)
-        assert took_fast_path(*call) == [None, None]
+    assert len(fast(lambda: results(layer, entries, *given))) == 2
 
 
 def test_a_row_for_each_entry_is_not_made(entries):
     layer = gnn.HypergraphConv(WIDTH, 16, use_attention=True)
-    given, sizes = operands(layer), []
-
-    def note(tensor):
-        sizes.append(tensor.numel())
-        return tensor
-
-    saving = torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor)
-    with onehop.patch(), thresholds.lifted(), saving:
-        layer(given["x"], entries, given["hyperedge_weight"], given["hyperedge_attr"], HYPEREDGES)
+    x, *given = operands(layer)
+    with onehop.patch(), saved_sizes() as sizes:
+        layer(x, entries, *given, HYPEREDGES)
     assert max(sizes) < ENTRIES * 16 / 4
 
 
 def test_graphs_are_made_once_and_changes_are_noticed(entries):
     layer = gnn.HypergraphConv(WIDTH, 4)
     given = operands(layer)
-    with onehop.patch(), thresholds.lifted():
-        results(layer, entries, given, num_edges=HYPEREDGES)
+    with onehop.patch():
+        results(layer, entries, *given)
         known = onehop.cache_info().entries
-        results(layer, entries, given, num_edges=HYPEREDGES)
+        results(layer, entries, *given)
         assert onehop.cache_info().entries == known
-        entries[0, ::3] = 1
-        ours = results(layer, entries, given, num_edges=HYPEREDGES)
-    assert_same(ours, results(layer, entries, given, num_edges=HYPEREDGES))
+    same_after(lambda: results(layer, entries, *given), lambda: entries[0, ::3].fill_(1))
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_extreme_numbers(number, entries):
     layer = gnn.HypergraphConv(WIDTH, 4, use_attention=True)
-    given = operands(layer)
+    x, weight, attributes = operands(layer)
     with torch.no_grad():
-        given["x"][3, 1] = number
-        given["hyperedge_attr"][2] = number
-        given["hyperedge_weight"][1] = 0.0
-    expected = results(layer, entries, given, num_edges=HYPEREDGES)[0]
-    with onehop.patch(), thresholds.lifted():
-        torch.testing.assert_close(
-            results(layer, entries, given, num_edges=HYPEREDGES)[0], expected, equal_nan=True
-        )
+        x[3, 1] = attributes[2] = number
+        weight[1] = 0.0
+    fast(lambda: layer(x, entries, weight, attributes, HYPEREDGES))
 
 
 @pytest.mark.parametrize("wrong", ["node", "hyperedge", "width", "no attributes", "weights"])
 def test_errors_are_pygs(wrong, entries):
     layer = gnn.HypergraphConv(WIDTH, 4, use_attention=True)
-    given = operands(layer)
-    entries = entries.clone()
+    x, weight, attributes = operands(layer)
     if wrong in ("node", "hyperedge"):
         entries[int(wrong == "hyperedge"), 5] = NODES + 3
     elif wrong == "width":
-        given["x"] = given["x"][:, 1:]
+        x = x[:, 1:]
     elif wrong == "no attributes":
-        given["hyperedge_attr"] = None
+        attributes = None
     else:
-        given["hyperedge_weight"] = torch.rand(2)
-    call = (given["x"], entries, given["hyperedge_weight"], given["hyperedge_attr"], HYPEREDGES)
-    with pytest.raises(Exception) as theirs:  # noqa: PT011  whatever PyG raises
-        layer(*call)
-    with onehop.patch(), thresholds.lifted(), pytest.raises(theirs.type) as ours:
-        layer(*call)
-    assert str(ours.value) == str(theirs.value)
+        weight = torch.rand(2)
+    same_error(lambda: layer(x, entries, weight, attributes, HYPEREDGES))
 
 
 def test_what_is_not_plain_is_pygs(entries, monkeypatch):
     layer = gnn.HypergraphConv(WIDTH, 4, use_attention=True)
-    given = operands(layer)
+    x, _, attributes = operands(layer)
     monkeypatch.setattr(hyperedges, "edge_softmax", lambda *_: pytest.fail("not PyG's code"))
     with onehop.patch():
-        call = (given["x"], entries, None, given["hyperedge_attr"])
-        monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
-        layer(*call)
-    with onehop.patch(), thresholds.lifted():
-        layer(given["x"], torch.empty(2, 0, dtype=torch.long), None, given["hyperedge_attr"])
+        call = (x, entries, None, attributes)
+        with monkeypatch.context() as small:
+            small.setattr(thresholds, "now", thresholds.ORDINARY)
+            layer(*call)
+        layer(x, torch.empty(2, 0, dtype=torch.long), None, attributes)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             layer(*call)
         with (
@@ -146,5 +115,5 @@ def test_what_is_not_plain_is_pygs(entries, monkeypatch):
             pytest.raises(ValueError, match="num_edges"),
         ):
             layer(*call)
-    with onehop.patch(only=["GCNConv"]), thresholds.lifted():
+    with onehop.patch(only=["GCNConv"]):
         layer(*call)

@@ -10,6 +10,7 @@ from torch_geometric.nn import ComplEx, DistMult, RotatE, TransE
 
 import onehop
 from onehop.integrations.pyg import decoders
+from tests.integrations.same import BITS, learned, noted, same, same_error
 
 NODES, RELATIONS, WIDTH = 20, 3, 5
 SERVED = [DistMult, ComplEx]
@@ -25,15 +26,7 @@ def _at_every_size(bounds) -> None:
 @pytest.fixture
 def calls(monkeypatch) -> list[int]:
     """The number of edges of every call of ``sddmm`` since."""
-    made = []
-    sddmm = decoders.sddmm
-
-    def noted(graph: onehop.Graph, *args: Tensor) -> Tensor:
-        made.append(graph.num_edges)
-        return sddmm(graph, *args)
-
-    monkeypatch.setattr(decoders, "sddmm", noted)
-    return made
+    return noted(monkeypatch, decoders, "sddmm", lambda graph, *_: graph.num_edges)
 
 
 @pytest.fixture
@@ -47,24 +40,15 @@ def triplets(tails: Tensor, head: int = 4, relation: int = 2) -> tuple[Tensor, T
 
 def results(model: torch.nn.Module, *given: Any) -> list[Tensor]:
     """The scores and the gradients to all embeddings."""
-    out = model(*given)
-    weights = torch.linspace(-1, 1, out.numel())
-    grads = torch.autograd.grad((out * weights).sum(), list(model.parameters()))
-    return [out.detach(), *(each.to_dense() for each in grads)]
-
-
-def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+    out, *grads = learned(model(*given), model)
+    return [out, *(each.to_dense() for each in grads)]
 
 
 @pytest.mark.parametrize("kind", SERVED)
 def test_scores_and_gradients(kind, tails, calls):
     model = kind(NODES, RELATIONS, WIDTH)
-    expected = results(model, *triplets(tails))
-    with onehop.patch():
-        assert_same(results(model, *triplets(tails)), expected)
-    assert calls == [len(tails)] * (1 + (kind is ComplEx))
+    same(lambda: results(model, *triplets(tails)), rtol=1e-12, times=1)
+    assert calls == [len(tails)] * 2 * (1 + (kind is ComplEx))
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -82,9 +66,7 @@ def test_evaluation(kind, sparse, tails, calls):
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode, tails, calls):
     model = DistMult(NODES, RELATIONS, WIDTH)
-    expected = model(*triplets(tails)).detach()
-    with onehop.patch(), mode():
-        torch.testing.assert_close(model(*triplets(tails + 0)), expected)
+    same(mode()(lambda: model(*triplets(tails + 0))))
     assert calls
 
 
@@ -123,32 +105,26 @@ LEFT: dict[str, tuple[Callable[[], DistMult], Callable[[Tensor], tuple[Tensor, .
 def test_what_is_left_to_pyg(name, tails, calls):
     make, change = LEFT[name]
     model, given = make(), change(tails)
-    expected = results(model, *given)
-    with onehop.patch():
-        assert_same(results(model, *given), expected)
+    same(lambda: results(model, *given), rtol=1e-12)
     assert not calls
 
 
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"backend": "reference"}])
 def test_a_patch_of_something_else_leaves_them_to_pyg(options, tails, calls):
-    with onehop.patch(**options):
-        _plain()(*triplets(tails))
+    same(lambda: _plain()(*triplets(tails)), **options)
     assert not calls
 
 
-@pytest.mark.parametrize("context", ["autocast", "vmap"])
+CONTEXTS: dict[str, Callable[[Any, Tensor], Tensor]] = {
+    "autocast": lambda model, at: torch.autocast("cpu", torch.bfloat16)(model)(*triplets(at)),
+    "vmap": lambda model, at: torch.vmap(lambda at: model(*triplets(at)))(at.expand(2, -1)),
+}
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
 def test_contexts_left_to_pyg(context, tails, calls):
     model = _plain().float()
-
-    def call() -> Tensor:
-        if context == "autocast":
-            with torch.autocast("cpu", torch.bfloat16):
-                return model(*triplets(tails))
-        return torch.vmap(lambda at: model(*triplets(at)))(tails.expand(2, -1))
-
-    expected = call()
-    with onehop.patch():
-        assert torch.equal(call(), expected)
+    same(lambda: CONTEXTS[context](model, tails), **BITS)
     assert not calls
 
 
@@ -165,8 +141,4 @@ def test_errors_are_those_of_pyg(wrong, tails):
     given = triplets(tails, NODES if wrong == "head" else 1, RELATIONS if wrong == "relation" else 1)
     if wrong in ("tail", "negative"):
         tails[2] = NODES if wrong == "tail" else -1
-    with pytest.raises(IndexError) as theirs:
-        _plain()(*given)
-    with onehop.patch(), pytest.raises(IndexError) as ours:
-        _plain()(*given)
-    assert str(ours.value) == str(theirs.value)
+    same_error(lambda: _plain()(*given))

@@ -3,12 +3,11 @@
 import pytest
 import torch
 import torch_geometric.typing
-from torch import Tensor
 from torch_geometric import nn as gnn
 
 import onehop
-from onehop.integrations import reports
 from tests.integrations.pyg import small_blocks
+from tests.integrations.same import fast, forms, step
 
 NODES, WIDTH = 40, 5
 
@@ -35,19 +34,10 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_outputs_and_gradients(name, neighbours, gradients_of):
+def test_outputs_and_gradients(name, neighbours):
     # Made under the patch, they run without it too, because operators stay registered.
     with onehop.patch():
         layer, x = LAYERS[name](), torch.randn(NODES, WIDTH)
 
-    def call(model: torch.nn.Module, x: Tensor) -> Tensor:
-        out: Tensor = model(x)
-        return out
-
-    expected = gradients_of(layer, call, x=x)
-    with onehop.patch(), reports.recorded() as calls:
-        found = gradients_of(layer, call, x=x)
-    assert {each.form for each in calls} == {"its message, compiled"}
-    assert found.keys() == expected.keys()
-    for each, tensor in expected.items():
-        torch.testing.assert_close(found[each], tensor, rtol=1e-9, atol=1e-10)
+    calls = fast(step(layer, x))
+    assert set(forms(calls)) == {"its message, compiled"}

@@ -10,8 +10,9 @@ from torch_geometric import nn as gnn
 import onehop
 from onehop.integrations import reports
 from onehop.machines import pim
-from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, model_of, outcome
+from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.same import BITS, fast, refused, same, same_error, step
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 
@@ -23,24 +24,16 @@ def test_attention_weights_that_are_asked_for(name, layout, at, values):
     adjacency = matrix(layout, at, values)
 
     def run() -> Any:
-        torch.manual_seed(2)
         out, (index, weights) = model(x, adjacency, return_attention_weights=True)
-        return {"out": out.detach(), "weights": weights.detach(), "values": index.values().detach()}
+        return [out, weights, index.values()]
 
-    expected = run()
-    with onehop.patch():
-        assert_same(run(), expected)
-        assert_same(run(), expected)
+    same(run)
 
 
 @pytest.mark.parametrize("name", ["SuperGAT MX", "SuperGAT SD", "GAT dropout", "GATv2 dropout", "FA"])
-def test_attention_in_evaluation(name, at, values, gradients_of, took_fast_path):
+def test_attention_in_evaluation(name, at, values):
     model, operands = model_of(name).eval(), operands_of(CASES[name], torch.float64)
-    call = case_call(CASES[name], matrix("csr", at, values))
-    expected = gradients_of(model, call, **operands)
-    with onehop.patch():
-        assert_same(gradients_of(model, call, **operands), expected)
-        assert took_fast_path(call, model, **operands) == [None]
+    fast(step(case_call(CASES[name], matrix("csr", at, values)), model, **operands))
 
 
 def test_explain_shows_the_values(at, values):
@@ -55,14 +48,11 @@ def test_explain_shows_the_values(at, values):
 
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max"])
 @pytest.mark.parametrize("ones", [True, False])
-def test_other_backends(ones, aggr, at, values, gradients_of):
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_other_backends(backend, ones, aggr, at, values):
     adjacency = matrix("csr", at, torch.ones_like(values) if ones else values)
-    model = gnn.SAGEConv(WIDTH, 4, aggr=aggr).double()
-    x = torch.randn(NODES, WIDTH).double()
-    expected = gradients_of(model, lambda m, x: m(x, adjacency), x=x)
-    for given in ({"backend": "reference"}, {"backend": "cpu"}):
-        with onehop.patch(**given):
-            assert_same(gradients_of(model, lambda m, x: m(x, adjacency), x=x), expected)
+    model, x = gnn.SAGEConv(WIDTH, 4, aggr=aggr).double(), torch.randn(NODES, WIDTH).double()
+    same(step(model, x, adjacency), backend=backend)
 
 
 def test_a_machine_runs_sums_over_a_matrix(at, values):
@@ -74,15 +64,11 @@ def test_a_machine_runs_sums_over_a_matrix(at, values):
     assert handle.report.total_ns > 0
 
 
-def test_small_matrices_are_left_to_pyg(at, values, took_fast_path, monkeypatch):
+def test_small_matrices_are_left_to_pyg(at, values, monkeypatch):
     monkeypatch.setattr("onehop.thresholds.now", onehop.thresholds.ORDINARY)
     conv, x = gnn.SAGEConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
     adjacency = matrix("csr", at, values)
-    with onehop.patch():
-        for _ in range(2):
-            assert took_fast_path(conv, x, adjacency) == [
-                "its graph has so few edges that PyG's own code is as fast"
-            ]
+    refused(lambda: conv(x, adjacency), "its graph has so few edges that PyG's own code is as fast", **BITS)
 
 
 class Summing(gnn.MessagePassing):
@@ -92,40 +78,24 @@ class Summing(gnn.MessagePassing):
         return self.propagate(adjacency, x=x)
 
 
-def test_a_users_layer_ignores_the_values_as_in_pyg(at, values, took_fast_path):
+def test_a_users_layer_ignores_the_values_as_in_pyg(at, values):
     layer, x = Summing(aggr="sum"), torch.randn(NODES, WIDTH).double()
-    adjacency = matrix("csr", at, values)
-    expected = layer(x, adjacency)
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, adjacency), expected)
-        assert took_fast_path(layer, x, adjacency) == [None]
-        of_csc = outcome(lambda: layer(x, matrix("csc", at, values)))
-    assert of_csc == outcome(lambda: layer(x, matrix("csc", at, values)))
+    fast(step(layer, x, matrix("csr", at, values)))
+    same_error(lambda: layer(x, matrix("csc", at, values)))
 
 
 @pytest.mark.parametrize("layout", ["csr", "coo"])
 @pytest.mark.parametrize("name", ["GAT", "GATv2", "Transformer"])
-def test_values_of_two_dimensions_are_features_of_edges(name, layout, at, gradients_of, took_fast_path):
+def test_values_of_two_dimensions_are_features_of_edges(name, layout, at):
     kind = {"GAT": gnn.GATConv, "GATv2": gnn.GATv2Conv, "Transformer": gnn.TransformerConv}[name]
     loops = {} if name == "Transformer" else {"add_self_loops": False}
     model, x = kind(WIDTH, 4, heads=2, edge_dim=3, **loops).double(), torch.randn(NODES, WIDTH).double()
     adjacency = matrix(layout, at, torch.randn(at.size(1), 3).double(), shape=(NODES, NODES, 3))
-    call = lambda m, x: m(x, adjacency)  # noqa: E731, a test's own
-    expected = gradients_of(model, call, x=x)
-    with onehop.patch():
-        assert_same(gradients_of(model, call, x=x), expected)
-        assert took_fast_path(call, model, x=x) == [None]
+    fast(step(model, x, adjacency))
 
 
 @pytest.mark.parametrize("name", ["SAGE mean", "GCN", "GCN without loops", "LE", "Simple self loop"])
-def test_values_of_two_dimensions_are_no_weights(name, at, took_fast_path):
+def test_values_of_two_dimensions_are_no_weights(name, at):
     model, x = model_of(name), torch.randn(NODES, WIDTH).double()
     adjacency = matrix("coo", at, torch.randn(at.size(1), 3).double(), shape=(NODES, NODES, 3))
-    expected = outcome(lambda: model(x, adjacency))
-    with onehop.patch():
-        found = outcome(lambda: model(x, adjacency))
-    assert type(found) is type(expected)
-    if isinstance(expected, tuple):
-        assert found == expected
-    else:
-        torch.testing.assert_close(found, expected)
+    same_error(lambda: model(x, adjacency))

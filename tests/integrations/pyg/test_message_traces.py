@@ -1,16 +1,18 @@
 """Numbers of edges that a message is traced with, and what a trace finds out."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric import nn as gnn
 
-import onehop
 from onehop.compiler import trials
 from onehop.compiler.aten import Mixes, Place
 from onehop.compiler.edge_dims import _matmul
 from onehop.compiler.tracing import Run, few_edges, trace
-from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg import own_messages, small_blocks
+from tests.integrations.same import SINGLE, fast, noted, reasons, same
 
 FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 
@@ -66,38 +68,23 @@ def by_a_turned_matrix_of_edges(x_j: Tensor) -> Tensor:
     return x_j + (x_j.t() @ x_j.new_ones(x_j.size(0), 1)).t()
 
 
-class Message(gnn.MessagePassing):
-    """Sums of ``how`` of the source."""
-
-    def __init__(self, how) -> None:
-        super().__init__(aggr="sum")
-        self.how = how
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=x)
-
-    def message(self, x_j: Tensor) -> Tensor:
-        return self.how(x_j)
+def layer_of(how: Callable[[Tensor], Tensor]) -> gnn.MessagePassing:
+    """Sums of a function of the source."""
+    return own_messages.layer_of(lambda self, x_j: how(x_j))
 
 
 @pytest.mark.parametrize("width", [*FEW[:3], 77])
-def test_widths_that_might_be_taken_for_numbers_of_edges(width, edge_index, monkeypatch, took_fast_path):
-    layer, x = Message(through_the_columns), torch.randn(20, width)
-    expected = layer(x, edge_index)
+def test_widths_that_might_be_taken_for_numbers_of_edges(width, edge_index, monkeypatch):
+    layer, x = layer_of(through_the_columns), torch.randn(20, width)
     small_blocks.force(monkeypatch)
-    known = []
-    monkeypatch.setattr(trials, "few_edges", lambda sizes: known.append(sizes) or few_edges(sizes))
-    with onehop.patch():
-        assert took_fast_path(layer, x, edge_index) == [None]
-        assert width in known[0]
-        torch.testing.assert_close(layer(x, edge_index), expected, rtol=1e-5, atol=1e-5)
+    known = noted(monkeypatch, trials, "few_edges", lambda sizes: sizes)
+    fast(lambda: layer(x, edge_index), **SINGLE)
+    assert width in known[0]
 
 
 @pytest.mark.parametrize("how", [by_a_matrix_of_edges, by_a_turned_matrix_of_edges])
-def test_products_that_add_up_the_edges(how, edge_index, monkeypatch, took_fast_path):
-    layer, x = Message(how), torch.randn(20, 6)
-    expected = layer(x, edge_index)
+def test_products_that_add_up_the_edges(how, edge_index, monkeypatch):
+    layer, x = layer_of(how), torch.randn(20, 6)
     small_blocks.force(monkeypatch)
-    with onehop.patch():
-        assert took_fast_path(layer, x, edge_index) != [None]
-        torch.testing.assert_close(layer(x, edge_index), expected, rtol=1e-5, atol=1e-5)
+    calls = same(lambda: layer(x, edge_index), **SINGLE)
+    assert None not in reasons(calls)

@@ -10,12 +10,12 @@ from torch_geometric import nn as gnn
 from torch_geometric.typing import OptTensor
 from torch_geometric.utils import softmax
 
-import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.adjacencies import WARNINGS, assert_same, matrix, outcome
+from tests.integrations.pyg.adjacencies import WARNINGS, matrix
 from tests.integrations.pyg.layers import DEGREES, DIM, NODES, WIDTH, rowwise_mlp as mlp
+from tests.integrations.same import BITS, fast, reasons, refused, same, step
 from tests.pairs import pairwise
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
@@ -119,88 +119,59 @@ def adjacency(kind: str, at: Tensor, values: Tensor) -> Any:
 
 
 @pairwise(name=LAYERS, kind=KINDS)
-def test_messages_are_pygs(name, kind, way, at, values, gradients_of, took_fast_path):
+def test_messages_are_pygs(name, kind, way, at, values):
     torch.manual_seed(0)
-    model, x = LAYERS[name]().double(), torch.randn(NODES, WIDTH).double()
-    edges = adjacency(kind, at, values)
-    call = lambda m, x: m(x, edges)  # noqa: E731, a test's own
-    expected = outcome(lambda: gradients_of(model, call, x=x))
-    with onehop.patch():
-        found = outcome(lambda: gradients_of(model, call, x=x))
-        again = outcome(lambda: gradients_of(model, call, x=x))
-        reasons = outcome(lambda: took_fast_path(call, model, x=x))
-    assert_same(found, expected, rtol=1e-8, atol=1e-9)
-    assert_same(again, expected, rtol=1e-8, atol=1e-9)
+    model, edges = LAYERS[name]().double(), adjacency(kind, at, values)
+    run = step(model, torch.randn(NODES, WIDTH).double(), edges)
+    found = reasons(same(run, rtol=1e-8, errors=name == "of edges"))
     # Of COO, PyG gives no pointers either; a softmax inside a message is compiled or not at all.
     left = name in LEFT and not (name == "of pointers" and kind == "coo" and way)
     if not left and not (name == "General attention" and not way):
-        assert set(reasons) == {None}
-    elif isinstance(reasons, list):
-        assert None not in reasons
+        assert set(found) == {None}
+    else:
+        assert None not in found
 
 
 @pairwise(name=ATTRIBUTES, kind=KINDS)
-def test_features_of_edges_are_in_the_order_of_the_values(
-    name, kind, way, at, values, gradients_of, took_fast_path
-):
+def test_features_of_edges_are_in_the_order_of_the_values(name, kind, way, at, values):
     torch.manual_seed(0)
     model, edges = ATTRIBUTES[name]().double(), adjacency(kind, at, values)
-    operands = {"x": torch.randn(NODES, WIDTH).double(), "attr": torch.rand(at.size(1), DIM).double()}
-    call = lambda m, x, attr: m(x, edges, attr)  # noqa: E731, a test's own
-    expected = gradients_of(model, call, **operands)
-    with onehop.patch():
-        assert_same(gradients_of(model, call, **operands), expected, rtol=1e-8, atol=1e-9)
-        assert took_fast_path(call, model, **operands) == [None]
+    x, attributes = torch.randn(NODES, WIDTH).double(), torch.rand(at.size(1), DIM).double()
+    fast(step(model, x, edges, attributes), rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["csr", "coo", "SparseTensor with values"])
-def test_gradients_reach_the_values(kind, way, at, values, gradients_of):
-    model, x = Weighing(), torch.randn(NODES, WIDTH).double()
-    call = lambda m, x, v: m(x, adjacency(kind, at, v))  # noqa: E731, a test's own
-    expected = gradients_of(model, call, x=x, v=values)
-    assert "gradient of v" in expected
-    with onehop.patch():
-        assert_same(gradients_of(model, call, x=x, v=values), expected, rtol=1e-8, atol=1e-9)
+def test_gradients_reach_the_values(kind, way, at, values):
+    def call(model: torch.nn.Module, x: Tensor, v: Tensor) -> Tensor:
+        return model(x, adjacency(kind, at, v))
+
+    run = step(call, Weighing(), torch.randn(NODES, WIDTH).double(), values)
+    assert run()[2] is not None
+    same(run, rtol=1e-8)
 
 
 @pairwise(name=["NN", "GMM", "GINE", "CG attr"], kind=["csr", "coo", "SparseTensor with values"])
-def test_further_dimensions_of_values_are_features_of_edges(
-    name, kind, way, at, gradients_of, took_fast_path
-):
-    model, x = ATTRIBUTES[name]().double(), torch.randn(NODES, WIDTH).double()
-    attributes = torch.rand(at.size(1), DIM).double()
-
+def test_further_dimensions_of_values_are_features_of_edges(name, kind, way, at):
     def call(model: torch.nn.Module, x: Tensor, v: Tensor) -> Tensor:
         if kind.startswith("SparseTensor"):
             return model(x, adjacency(kind, at, v))
         return model(x, matrix(kind, at, v, shape=(NODES, NODES, DIM)))
 
-    expected = outcome(lambda: gradients_of(model, call, x=x, v=attributes))
-    with onehop.patch():
-        found = outcome(lambda: gradients_of(model, call, x=x, v=attributes))
-        assert_same(found, expected, rtol=1e-8, atol=1e-9)
-        assert took_fast_path(call, model, x=x, v=attributes) == [None]
+    model, attributes = ATTRIBUTES[name]().double(), torch.rand(at.size(1), DIM).double()
+    fast(step(call, model, torch.randn(NODES, WIDTH).double(), attributes), rtol=1e-8)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_points_attend_over_a_matrix(kind, at, values, gradients_of, took_fast_path, monkeypatch):
+def test_points_attend_over_a_matrix(kind, at, values, monkeypatch):
     small_blocks.force(monkeypatch, compiled=True)
     torch.manual_seed(0)
     conv = gnn.PointTransformerConv(WIDTH, 4, add_self_loops=False).double()
-    operands = {"x": torch.randn(NODES, WIDTH).double(), "pos": torch.randn(NODES, 3).double()}
-    edges = adjacency(kind, at, values)
-    call = lambda m, x, pos: m(x, pos, edges)  # noqa: E731, a test's own
-    expected = gradients_of(conv, call, **operands)
-    with onehop.patch():
-        assert_same(gradients_of(conv, call, **operands), expected, rtol=1e-7, atol=1e-8)
-        assert took_fast_path(call, conv, **operands) == [None]
+    x, pos = torch.randn(NODES, WIDTH).double(), torch.randn(NODES, 3).double()
+    fast(step(conv, x, pos, adjacency(kind, at, values)), rtol=1e-7, atol=1e-8)
 
 
-def test_small_graphs_are_left_to_pyg(at, values, took_fast_path, monkeypatch):
+def test_small_graphs_are_left_to_pyg(at, values, monkeypatch):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     conv, x = gnn.ResGatedGraphConv(WIDTH, 4).double(), torch.randn(NODES, WIDTH).double()
     edges = matrix("csr", at, values)
-    expected = conv(x, edges)
-    with onehop.patch():
-        assert torch.equal(conv(x, edges), expected)
-        assert took_fast_path(conv, x, edges) == [TOO_SMALL]
+    refused(lambda: conv(x, edges), TOO_SMALL, **BITS)

@@ -20,6 +20,8 @@ from torch_geometric.loader import (
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 
 import onehop
+from tests.integrations.pyg.two_layers import TwoLayers
+from tests.integrations.same import Run, same, step
 
 NODES, EDGES, WIDTH, CLASSES = 300, 2400, 6, 4
 
@@ -31,13 +33,8 @@ KINDS: dict[str, Callable[[int, int], torch.nn.Module]] = {
 }
 
 
-class Net(torch.nn.Module):
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.first, self.second = KINDS[kind](WIDTH, 8), KINDS[kind](8, CLASSES)
-
-    def forward(self, x, edge_index):
-        return self.second(self.first(x, edge_index).relu(), edge_index)
+def model_of(kind: str) -> TwoLayers:
+    return TwoLayers(KINDS[kind], WIDTH, 8, CLASSES)
 
 
 @pytest.fixture
@@ -51,17 +48,8 @@ def data(generator) -> Data:
 
 
 @pytest.fixture(params=KINDS)
-def net(request) -> Net:
-    torch.manual_seed(0)
-    return Net(request.param).double()
-
-
-def neighbours(data: Data) -> Any:
-    return NeighborLoader(data, [5, 3], batch_size=64)
-
-
-def neighbours_in_one_direction(data: Data) -> Any:
-    return NeighborLoader(data, [5, 3], batch_size=64, subgraph_type="induced")
+def net(request) -> TwoLayers:
+    return model_of(request.param).double()
 
 
 class RandomClusters(ClusterData):
@@ -71,46 +59,28 @@ class RandomClusters(ClusterData):
         return torch.randint(0, self.num_parts, (num_nodes,), generator=torch.Generator().manual_seed(2))
 
 
-def clusters(data: Data) -> Any:
-    return ClusterLoader(RandomClusters(data, num_parts=6, log=False), batch_size=2)
+SAINT = {"num_steps": 3, "sample_coverage": 0}
+LOADERS: dict[str, Callable[[Data], Any]] = {
+    "neighbours": lambda data: NeighborLoader(data, [5, 3], batch_size=64),
+    "neighbours and all edges": lambda data: NeighborLoader(
+        data, [5, 3], batch_size=64, subgraph_type="induced"
+    ),
+    "clusters": lambda data: ClusterLoader(RandomClusters(data, num_parts=6, log=False), batch_size=2),
+    "SAINT, nodes": lambda data: GraphSAINTNodeSampler(data, batch_size=80, **SAINT),
+    "SAINT, edges": lambda data: GraphSAINTEdgeSampler(data, batch_size=80, **SAINT),
+    "SAINT, walks": lambda data: GraphSAINTRandomWalkSampler(data, batch_size=20, walk_length=3, **SAINT),
+}
 
 
-def saint_nodes(data: Data) -> Any:
-    return GraphSAINTNodeSampler(data, batch_size=80, num_steps=3, sample_coverage=0)
+def trained(net: TwoLayers, batch: Any) -> Run:
+    """Output and gradients, from tensors that are new each time."""
+    return step(lambda net, x: net(x, batch.edge_index.clone()), net, batch.x.double())
 
 
-def saint_edges(data: Data) -> Any:
-    return GraphSAINTEdgeSampler(data, batch_size=80, num_steps=3, sample_coverage=0)
-
-
-def saint_walks(data: Data) -> Any:
-    return GraphSAINTRandomWalkSampler(data, batch_size=20, walk_length=3, num_steps=3, sample_coverage=0)
-
-
-def drawn(loader: Callable[[Data], Any], data: Data) -> list[Any]:
-    """The batches, which onehop draws: PyG needs pyg-lib or torch-sparse for most of them."""
-    with onehop.patch(sampler=True):
-        return list(loader(data))
-
-
-def gradients(net: Net, batch: Any) -> list[torch.Tensor]:
-    """Output and gradients, from tensors that nobody has seen."""
-    net.zero_grad()
-    x = batch.x.double().clone().requires_grad_()
-    out = net(x, batch.edge_index.clone())
-    out.square().sum().backward()
-    found = [out.detach(), x.grad, *(p.grad for p in net.parameters())]
-    return [torch.zeros(0) if tensor is None else tensor.clone() for tensor in found]
-
-
-def same_as_pyg(net: Net, batches: list[Any]) -> None:
+def same_as_pyg(net: TwoLayers, batches: list[Any]) -> None:
     assert batches
     for batch in batches:
-        expected = gradients(net, batch)
-        with onehop.patch():
-            found = gradients(net, batch)
-        for got, want in zip(found, expected, strict=True):
-            torch.testing.assert_close(got, want)
+        same(trained(net, batch), times=1)
 
 
 @pytest.fixture
@@ -122,21 +92,13 @@ def quiet() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("loader", [neighbours, neighbours_in_one_direction])
+@pytest.mark.parametrize("name", LOADERS)
 @pytest.mark.usefixtures("quiet")
-def test_neighbour_loader(loader, net, data):
-    same_as_pyg(net, drawn(loader, data))
-
-
-@pytest.mark.parametrize("loader", [saint_nodes, saint_edges, saint_walks])
-@pytest.mark.usefixtures("quiet")
-def test_sampled_subgraphs(loader, net, data):
-    same_as_pyg(net, drawn(loader, data))
-
-
-@pytest.mark.usefixtures("quiet")
-def test_cluster_loader(net, data):
-    same_as_pyg(net, list(clusters(data)))
+def test_loaders(name, net, data):
+    # PyG needs pyg-lib or torch-sparse for most of them.
+    with onehop.patch(sampler=True):
+        batches = list(LOADERS[name](data))
+    same_as_pyg(net, batches)
 
 
 def small_graphs(generator: torch.Generator) -> list[Data]:
@@ -167,7 +129,7 @@ def test_batches_take_the_fast_path_and_leave_nothing_behind(net, generator, too
     onehop.clear_cache()
     with onehop.patch():
         for _ in range(3):
-            assert took_fast_path(gradients, net, batch) == [None, None]
+            assert took_fast_path(trained(net, batch)) == [None, None]
     del batch
     gc.collect()
     assert onehop.cache_info().entries == 0
@@ -181,17 +143,12 @@ def test_graph_of_a_batch_is_built_once_and_turned_round_for_gradients_alone(gen
         built.append(onehop.Graph.from_edge_index(*args, **kwargs))
         return built[-1]
 
-    def turn(graph):
-        turned.append(graph)
-        return transposed.fget(graph)
-
-    monkeypatch.setattr(onehop.Graph, "transposed_csr", property(turn))
-    monkeypatch.setattr(
-        "onehop.integrations.pyg.edges.listed.Graph", type("Spy", (), {"from_edge_index": build})
-    )
+    turning = property(lambda graph: turned.append(graph) or transposed.fget(graph))
+    monkeypatch.setattr(onehop.Graph, "transposed_csr", turning)
+    spy = type("Spy", (), {"from_edge_index": build})
+    monkeypatch.setattr("onehop.integrations.pyg.edges.listed.Graph", spy)
     batch = Batch.from_data_list(small_graphs(generator))
-    torch.manual_seed(0)
-    net = Net("SAGE")
+    net = model_of("SAGE")
     with onehop.patch():
         with torch.no_grad():
             net(batch.x, batch.edge_index)

@@ -17,6 +17,7 @@ from torch_geometric.nn.models import autoencoder, signed_gcn
 import onehop
 from onehop.integrations.pyg import negatives
 from onehop.kernels.cpu.negatives import Pairs
+from tests.integrations.same import Run, assert_identical, outcome
 
 SEEDS = range(3)
 
@@ -55,44 +56,21 @@ def states() -> tuple[Any, ...]:
     return random.getstate(), (kind, keys.tolist(), *rest), torch.get_rng_state().tolist()
 
 
-def outcome(
-    call: Callable[[], Any], seed: int = 0, before: Callable[[], Any] | None = None
-) -> tuple[Any, ...]:
+def drawn(call: Run, seed: int = 0, before: Run | None = None) -> tuple[Any, ...]:
     """Two results or errors in a row, and the states of the generators afterwards."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
     torch.manual_seed(seed)
     if before is not None:
         before()
-    results = []
-    for _ in range(2):
-        try:
-            results.append(call())
-        except Exception as error:
-            results.append((type(error), str(error)))
-    return (*results, states())
+    return outcome(call), outcome(call), states()
 
 
-def assert_same(ours: Any, theirs: Any) -> None:
-    if isinstance(theirs, Tensor):
-        assert (ours.dtype, ours.shape, ours.stride()) == (theirs.dtype, theirs.shape, theirs.stride())
-        assert torch.equal(ours, theirs)
-    elif isinstance(theirs, tuple):
-        assert len(ours) == len(theirs)
-        for one, other in zip(ours, theirs, strict=True):
-            assert_same(one, other)
-    else:
-        assert ours == theirs
-
-
-def compare(call: Callable[[], Any], seed: int = 0, before: Callable[[], Any] | None = None) -> Any:
-    """Compares a call of PyG's function with one under the patch; returns the first result."""
-    expected = outcome(call, seed, before)
-    onehop.patch()
-    found = outcome(call, seed, before)
-    onehop.unpatch()
-    assert_same(found, expected)
-    return found[0]
+def compare(call: Run, seed: int = 0, before: Run | None = None) -> None:
+    """Compares a call of PyG's function with one under the patch."""
+    expected = drawn(call, seed, before)
+    with onehop.patch():
+        assert_identical(drawn(call, seed, before), expected)
 
 
 def edges(nodes: int | tuple[int, int], count: int, seed: int = 0) -> Tensor:
@@ -275,12 +253,10 @@ def test_pyg_runs_where_the_patch_has_no_part(served):
     def both() -> tuple[Any, ...]:
         return utils.negative_sampling(edge_index), utils.structured_negative_sampling(edge_index)
 
-    expected = outcome(both)
-    onehop.patch(only=["GCNConv"])
-    assert_same(outcome(both), expected)
-    onehop.unpatch()
-    onehop.patch(backend="reference")
-    assert_same(outcome(both), expected)
+    expected = drawn(both)
+    for options in ({"only": ["GCNConv"]}, {"backend": "reference"}):
+        with onehop.patch(**options):
+            assert_identical(drawn(both), expected)
     assert not served
 
 
@@ -343,7 +319,7 @@ def test_numbers_that_another_thread_draws_are_not_used(served, monkeypatch):
             return out
 
         monkeypatch.setattr(Pairs, "draw", with_another)
-        return outcome(lambda: utils.negative_sampling(edge_index, 90))
+        return drawn(lambda: utils.negative_sampling(edge_index, 90))
 
     found = disturbed(2)
     assert served == ["_drawn", "_drawn"]
@@ -351,8 +327,8 @@ def test_numbers_that_another_thread_draws_are_not_used(served, monkeypatch):
     assert len(served) == 3  # PyG drew the first of these two
     onehop.unpatch()
     for ours, times in ((found, 2), (always, 3)):
-        expected = outcome(lambda: utils.negative_sampling(edge_index, 90), before=_in_block(2 * times))
-        assert_same(ours, expected)
+        expected = drawn(lambda: utils.negative_sampling(edge_index, 90), before=_in_block(2 * times))
+        assert_identical(ours, expected)
 
 
 def test_two_threads(served):
@@ -361,7 +337,7 @@ def test_two_threads(served):
     def draw(_: int = 0) -> Tensor:
         return utils.negative_sampling(edge_index, 500, 20_000)
 
-    expected = outcome(draw)
+    expected = drawn(draw)
     onehop.patch()
     random.seed(0)
     with ThreadPoolExecutor(2) as pool:
@@ -370,7 +346,7 @@ def test_two_threads(served):
     # Their order is open, and no number is used by both.
     if not torch.equal(found[0], expected[0]):
         found.reverse()
-    assert_same(tuple(found), expected[:2])
+    assert_identical(tuple(found), expected[:2])
     assert random.getstate() == expected[-1][0]
 
 

@@ -1,85 +1,33 @@
-"""PyG's loaders of neighbours under the patch, without pyg-lib and torch-sparse."""
+"""PyG's loaders of neighbours under the patch, whose batches onehop draws."""
 
 import copy
 import pickle
-import warnings
-from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import torch_geometric
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.loader import HGTLoader, LinkNeighborLoader, NeighborLoader, NodeLoader, utils
+from torch_geometric.loader import LinkNeighborLoader, NeighborLoader
 from torch_geometric.nn import SAGEConv
-from torch_geometric.sampler import (
-    NegativeSampling,
-    NeighborSampler,
-    NodeSamplerInput,
-    hgt_sampler,
-    neighbor_sampler,
-)
+from torch_geometric.sampler import NegativeSampling, NeighborSampler, NodeSamplerInput
 
 import onehop
 from onehop.graph import Graph
 from onehop.integrations.pyg.edges.listed import graph_of
-from onehop.integrations.pyg.loaders import neighbours
+from tests.integrations.pyg.loader_graphs import (
+    NODES,
+    check_edges,
+    check_edges_in_trees,
+    check_types,
+    contents,
+    data as data,
+    hetero as hetero,
+    patched as patched,
+)
 
-NODES, EDGES = 200, 1500
-
-
-@pytest.fixture
-def data(generator: torch.Generator) -> Data:
-    return Data(
-        x=torch.arange(NODES, dtype=torch.float32).view(-1, 1),
-        edge_index=torch.randint(0, NODES, (2, EDGES), generator=generator),
-        edge_attr=torch.arange(EDGES),
-        weight=torch.rand(EDGES, generator=generator),
-        edge_time=torch.randint(0, 10, (EDGES,), generator=generator),
-        node_time=torch.randint(0, 10, (NODES,), generator=generator),
-    )
+pytestmark = pytest.mark.usefixtures("patched")
 
 
-@pytest.fixture
-def hetero(generator: torch.Generator) -> HeteroData:
-    data = HeteroData()
-    data["author"].x = torch.arange(60)
-    data["paper"].x = torch.arange(100)
-    data["author", "writes", "paper"].edge_index = torch.stack(
-        [
-            torch.randint(0, 60, (300,), generator=generator),
-            torch.randint(0, 100, (300,), generator=generator),
-        ]
-    )
-    # Types in the order of their names, in which torch-sparse goes through them.
-    data["paper", "cites", "paper"].edge_index = torch.randint(0, 100, (2, 400), generator=generator)
-    data["paper", "rev_writes", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
-    return data
-
-
-@pytest.fixture
-def patched() -> Iterator[None]:
-    with onehop.patch(sampler=True):
-        yield
-
-
-def check_edges(data: Data, batch: Data) -> None:
-    """Each edge of the batch is that edge of the graph."""
-    assert torch.equal(batch.n_id[batch.edge_index], data.edge_index[:, batch.e_id])
-    assert torch.equal(batch.x, data.x[batch.n_id])
-    assert torch.equal(batch.edge_attr, batch.e_id)
-
-
-def contents(batch: Any) -> list[list[Any]]:
-    stores = batch.stores if isinstance(batch, HeteroData) else [batch]
-    return [
-        [store.get(name) is not None and store[name].tolist() for name in ("n_id", "edge_index", "e_id")]
-        for store in stores
-    ]
-
-
-@pytest.mark.usefixtures("patched")
 def test_edges_are_those_of_the_graph(data: Data) -> None:
     loader = NeighborLoader(data, [4, 3], batch_size=32)
     seen = []
@@ -100,7 +48,6 @@ def test_edges_are_those_of_the_graph(data: Data) -> None:
     assert seen == list(range(NODES))
 
 
-@pytest.mark.usefixtures("patched")
 def test_all_neighbours_give_the_layer_of_the_whole_graph(data: Data) -> None:
     torch.manual_seed(0)
     conv, again = SAGEConv(1, 4).double(), SAGEConv(4, 3).double()
@@ -110,7 +57,6 @@ def test_all_neighbours_give_the_layer_of_the_whole_graph(data: Data) -> None:
         torch.testing.assert_close(out[: batch.batch_size], whole[batch.n_id[: batch.batch_size]])
 
 
-@pytest.mark.usefixtures("patched")
 def test_no_layer_makes_a_graph(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = list(NeighborLoader(data, [4, 3], batch_size=64))
     expected = [Graph.from_edge_index(batch.edge_index, num_nodes=batch.num_nodes) for batch in batches]
@@ -128,7 +74,6 @@ def test_no_layer_makes_a_graph(data: Data, monkeypatch: pytest.MonkeyPatch) -> 
         assert torch.equal(found.col, graph.col)
 
 
-@pytest.mark.usefixtures("patched")
 def test_a_graph_of_edges_that_were_written_to_is_not_found(data: Data) -> None:
     batch = next(iter(NeighborLoader(data, [4], batch_size=64)))
     batch.edge_index[0] = 0
@@ -143,7 +88,6 @@ def epochs(data: Any, count: int, **arguments: Any) -> list[Any]:
     return [[contents(batch) for batch in loader] for _ in range(count)]
 
 
-@pytest.mark.usefixtures("patched")
 def test_workers_draw_the_same(data: Data) -> None:
     alone = epochs(data, 2)
     assert alone[0] != alone[1]
@@ -153,7 +97,6 @@ def test_workers_draw_the_same(data: Data) -> None:
     assert epochs(data, 1, num_workers=1, multiprocessing_context="spawn") == alone[:1]
 
 
-@pytest.mark.usefixtures("patched")
 def test_a_copied_sampler_patches_nothing(data: Data) -> None:
     loader = NeighborLoader(data, [4], batch_size=100)
     list(loader)
@@ -164,7 +107,6 @@ def test_a_copied_sampler_patches_nothing(data: Data) -> None:
     assert onehop.patched() == ()
 
 
-@pytest.mark.usefixtures("patched")
 def test_batches_of_the_same_seeds_differ(data: Data) -> None:
     def two_epochs(**arguments: Any) -> list[Any]:
         loader = NeighborLoader(data, [4], batch_size=100, **arguments)
@@ -178,7 +120,6 @@ def test_batches_of_the_same_seeds_differ(data: Data) -> None:
     assert contents(loader([0, 1, 2])) != contents(loader([0, 1, 2]))
 
 
-@pytest.mark.usefixtures("patched")
 def test_a_sampler_alone_follows_torchs_seed(data: Data) -> None:
     sampler = NeighborSampler(data, [4, 2])
     seeds = NodeSamplerInput(None, torch.arange(50))
@@ -193,7 +134,6 @@ def test_a_sampler_alone_follows_torchs_seed(data: Data) -> None:
     assert first[0] != first[1]
 
 
-@pytest.mark.usefixtures("patched")
 @pytest.mark.parametrize("negatives", [None, "binary"])
 def test_batches_of_edges_do_not_depend_on_workers(data: Data, negatives: str | None) -> None:
     # So many that the ends of each batch are all nodes.
@@ -209,7 +149,6 @@ def test_batches_of_edges_do_not_depend_on_workers(data: Data, negatives: str | 
     assert links(num_workers=2) == alone
 
 
-@pytest.mark.usefixtures("patched")
 def test_links(data: Data) -> None:
     labels = data.edge_index[:, :90]
     for batch in LinkNeighborLoader(data, [3, 3], labels, batch_size=30, neg_sampling="binary"):
@@ -227,12 +166,6 @@ def test_links(data: Data) -> None:
             assert torch.equal(batch.n_id[batch.dst_pos_index], labels[1, batch.input_id])
 
 
-def check_edges_in_trees(data: Data, batch: Data) -> None:
-    check_edges(data, batch)
-    assert torch.equal(batch.batch[batch.edge_index[0]], batch.batch[batch.edge_index[1]])
-
-
-@pytest.mark.usefixtures("patched")
 def test_disjoint_trees(data: Data) -> None:
     batch = next(iter(NeighborLoader(data, [4, 3], batch_size=20, disjoint=True)))
     check_edges_in_trees(data, batch)
@@ -241,7 +174,6 @@ def test_disjoint_trees(data: Data) -> None:
     assert pairs.unique().numel() == batch.num_nodes
 
 
-@pytest.mark.usefixtures("patched")
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
 @pytest.mark.parametrize("time_attr", ["edge_time", "node_time"])
 def test_no_neighbour_is_later_than_the_seed(data: Data, time_attr: str, strategy: str) -> None:
@@ -263,7 +195,6 @@ def test_no_neighbour_is_later_than_the_seed(data: Data, time_attr: str, strateg
                 assert torch.equal(drawn.sort(descending=True).values, allowed[:3])
 
 
-@pytest.mark.usefixtures("patched")
 def test_weights(data: Data) -> None:
     data.weight[data.edge_index[0] % 2 == 0] = 0
     kept = torch.bincount(data.edge_index[1][data.weight > 0], minlength=NODES)
@@ -273,7 +204,6 @@ def test_weights(data: Data) -> None:
         assert (odd[: batch.batch_size] >= kept[batch.n_id[: batch.batch_size]].clamp(max=2)).all()
 
 
-@pytest.mark.usefixtures("patched")
 def test_subgraph_types(data: Data) -> None:
     for batch in NeighborLoader(data, [2, 2], subgraph_type="induced", batch_size=20):
         check_edges(data, batch)
@@ -284,7 +214,6 @@ def test_subgraph_types(data: Data) -> None:
         assert pairs == {(b, a) for a, b in pairs}
 
 
-@pytest.mark.usefixtures("patched")
 @pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
 def test_several_types(hetero: HeteroData, subgraph_type: str) -> None:
     loader = NeighborLoader(
@@ -295,10 +224,8 @@ def test_several_types(hetero: HeteroData, subgraph_type: str) -> None:
         subgraph_type=subgraph_type,
     )
     for batch in loader:
+        check_types(hetero, batch)
         for kind in hetero.edge_types:
-            source, target = batch[kind].edge_index
-            ends = torch.stack([batch[kind[0]].n_id[source], batch[kind[-1]].n_id[target]])
-            assert torch.equal(ends, hetero[kind].edge_index[:, batch[kind].e_id])
             size = (batch[kind[0]].num_nodes, batch[kind[-1]].num_nodes)
             found = graph_of(batch[kind].edge_index, *size, forwards=True)
             made = Graph.from_edge_index(batch[kind].edge_index, size=size)
@@ -313,13 +240,11 @@ def test_several_types(hetero: HeteroData, subgraph_type: str) -> None:
             assert batch["cites"].num_sampled_edges[1] == 0
 
 
-@pytest.mark.usefixtures("patched")
 def test_workers_draw_the_same_of_several_types(hetero: HeteroData) -> None:
     alone = epochs(hetero, 1, input_nodes="paper")
     assert epochs(hetero, 1, input_nodes="paper", num_workers=2) == alone
 
 
-@pytest.mark.usefixtures("patched")
 def test_narrow_edges_stay_narrow(data: Data) -> None:
     data.edge_index = data.edge_index.int()
     batch = next(iter(NeighborLoader(data, [3], batch_size=10)))
@@ -327,7 +252,6 @@ def test_narrow_edges_stay_narrow(data: Data) -> None:
     check_edges(data, batch)
 
 
-@pytest.mark.usefixtures("patched")
 def test_arguments_of_a_sampler_may_be_set_later(data: Data) -> None:
     sampler = NeighborSampler(data, [1])
     seeds = NodeSamplerInput(None, torch.arange(50))
@@ -338,7 +262,6 @@ def test_arguments_of_a_sampler_may_be_set_later(data: Data) -> None:
     assert many.edge.numel() == (data.edge_index[1] < 50).sum()
 
 
-@pytest.mark.usefixtures("patched")
 def test_refusals(data: Data) -> None:
     with pytest.raises(onehop.IndexRangeError, match=r"node 200, seed 0, is not in \[0, 200\)"):
         next(iter(NeighborLoader(data, [3], input_nodes=torch.tensor([NODES]))))
@@ -354,153 +277,3 @@ def test_refusals(data: Data) -> None:
     data.edge_index[0, 5] = NODES
     with pytest.raises(onehop.IndexRangeError, match=r"source 200 of edge \d+ is not in \[0, 200\)"):
         list(NeighborLoader(data, [-1], batch_size=NODES))
-
-
-@pytest.mark.skipif(
-    not torch_geometric.typing.WITH_TORCH_SPARSE, reason="PyG draws with torch_sparse, which is not installed"
-)
-@pytest.mark.parametrize("subgraph_type", ["directional", "induced"])
-@pytest.mark.parametrize("num_neighbors", [[-1], [-1, -1, -1], [0, -1]], ids=str)
-def test_whole_neighbourhoods_are_those_of_torch_sparse(
-    data: Data,
-    hetero: HeteroData,
-    num_neighbors: list[int],
-    subgraph_type: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
-    for graph, kind in ((data, None), (hetero, "paper")):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            sampler = NeighborSampler(graph, num_neighbors, subgraph_type=subgraph_type)
-        seeds = NodeSamplerInput(None, torch.arange(7), None, kind)
-        theirs, perm = sampler.sample_from_nodes(seeds), sampler.edge_permutation
-        with onehop.patch():
-            ours = sampler.sample_from_nodes(seeds)
-        for name in ("batch", "num_sampled_nodes", "num_sampled_edges"):
-            assert getattr(ours, name) is getattr(theirs, name) is None
-        theirs.edge = {k: perm[k][v] for k, v in theirs.edge.items()} if kind else perm[theirs.edge]
-        for name in ("node", "row", "col", "edge"):
-            expected, found = getattr(theirs, name), getattr(ours, name)
-            for key in expected if kind else [None]:
-                got, want = (found[key], expected[key]) if kind else (found, expected)
-                assert torch.equal(got, want), (name, key)
-
-
-def test_unpatched_everything_is_as_before(data: Data) -> None:
-    def state() -> list[Any]:
-        return [
-            NeighborSampler._sample,
-            NeighborSampler.sample_from_edges,
-            vars(NeighborSampler)["edge_permutation"],
-            utils.filter_edge_store_,
-            neighbor_sampler.torch_geometric,
-            "__iter__" in vars(NodeLoader),
-        ]
-
-    before = state()
-    with onehop.patch():
-        assert all(now is not then for now, then in zip(state(), before, strict=True))
-    assert state() == before
-    assert neighbor_sampler.torch_geometric is torch_geometric
-
-
-@pytest.fixture
-def pyg_has(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Makes PyG believe that it has a package to draw with, or none; what it would call there fails."""
-
-    def refuse(*_: Any) -> Any:
-        raise AssertionError("the package draws")
-
-    def has(name: str) -> None:
-        for flag, package in (("WITH_PYG_LIB", "pyg-lib"), ("WITH_TORCH_SPARSE", "torch-sparse")):
-            monkeypatch.setattr(torch_geometric.typing, flag, name == package)
-        draws = SimpleNamespace(neighbor_sample=refuse, hetero_neighbor_sample=refuse, hgt_sample=refuse)
-        monkeypatch.setattr(torch.ops, "torch_sparse", draws)
-
-    return has
-
-
-@pytest.mark.parametrize("name", ["pyg-lib", "torch-sparse", "neither"])
-def test_who_draws(name: str, pyg_has: Callable[[str], None]) -> None:
-    pyg_has(name)
-    assert not neighbours.wanted()
-    with onehop.patch():
-        assert neighbours.wanted() is (name != "pyg-lib")
-        assert neighbours.needed() is (name == "neither")
-        with onehop.patch(sampler=True):
-            assert neighbours.wanted()
-            assert neighbours.needed()
-        with onehop.patch(sampler=False):
-            assert not neighbours.wanted()
-            assert not neighbours.needed()
-            assert neighbor_sampler.torch_geometric.typing.WITH_PYG_LIB is (name == "pyg-lib")
-
-
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "replace": {"replace": True},
-    "induced": {"subgraph_type": "induced"},
-    "worker": {"num_workers": 1, "filter_per_worker": True},
-    # torch-sparse refuses these.
-    "disjoint": {"disjoint": True},
-    "times": {"time_attr": "edge_time", "input_time": torch.full((NODES,), 5)},
-    "weights": {"weight_attr": "weight"},
-}
-
-
-@pytest.mark.parametrize("options", OPTIONS)
-def test_batches_have_the_fields_of_torch_sparse(
-    options: str, data: Data, pyg_has: Callable[[str], None]
-) -> None:
-    pyg_has("torch-sparse")
-    with onehop.patch():
-        loader = NeighborLoader(data, [4, 3], batch_size=100, **OPTIONS[options])
-        for batch in loader:
-            check_edges(data, batch)
-            more = {"disjoint": {"batch"}, "times": {"batch", "seed_time"}}.get(options, set())
-            assert set(batch.keys()) - set(data.keys()) == {"n_id", "e_id", "input_id", "batch_size", *more}
-            assert batch.edge_index.dtype is batch.n_id.dtype is batch.e_id.dtype is torch.int64
-
-
-def test_batches_of_several_types_have_the_fields_of_torch_sparse(
-    hetero: HeteroData, pyg_has: Callable[[str], None]
-) -> None:
-    pyg_has("torch-sparse")
-    with onehop.patch():
-        for batch in NeighborLoader(hetero, [3, 2], input_nodes="paper", batch_size=50):
-            assert {*batch["author"].keys()} == {"x", "n_id"}
-            assert {*batch["paper"].keys()} == {"x", "n_id", "input_id", "batch_size"}
-            for kind in hetero.edge_types:
-                assert {*batch[kind].keys()} == {"edge_index", "e_id"}
-                found = torch.stack(
-                    [batch[end].n_id[row] for end, row in zip(kind[::2], batch[kind].edge_index, strict=True)]
-                )
-                assert torch.equal(found, hetero[kind].edge_index[:, batch[kind].e_id])
-
-
-def test_other_loaders_stay_with_torch_sparse(
-    hetero: HeteroData, pyg_has: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pyg_has("torch-sparse")
-    monkeypatch.setattr(hgt_sampler, "WITH_TORCH_SPARSE", True)
-    with onehop.patch(), pytest.raises(AssertionError, match="the package draws"):
-        next(iter(HGTLoader(hetero, [4], input_nodes="paper")))
-
-
-def test_torch_sparse_draws_if_told_to(data: Data, pyg_has: Callable[[str], None]) -> None:
-    pyg_has("torch-sparse")
-    with onehop.patch(sampler=False), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        with pytest.raises(AssertionError, match="the package draws"):
-            next(iter(NeighborLoader(data, [3])))
-
-
-def test_without_a_sampler_pyg_says_so(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_geometric.typing, "WITH_TORCH_SPARSE", False)
-    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", False)
-    with onehop.patch(sampler=False), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        loader = NeighborLoader(data, [3])
-        with pytest.raises(ImportError, match="requires either 'pyg-lib' or 'torch-sparse'"):
-            next(iter(loader))

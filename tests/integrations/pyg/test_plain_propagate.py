@@ -16,8 +16,7 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import spmm
 
 import onehop
-from onehop.thresholds import lifted
-from tests.integrations.pyg.adjacencies import WARNINGS, matrix, outcome
+from tests.integrations.pyg.adjacencies import WARNINGS, matrix
 from tests.integrations.pyg.plain_layers import (
     KINDS,
     LEFT,
@@ -25,26 +24,17 @@ from tests.integrations.pyg.plain_layers import (
     WIDTH,
     Attending,
     attending,
-    close,
     executed,
     numbers,
     powered,
     reasons,
+    without_thresholds as without_thresholds,
+    x as x,
 )
+from tests.integrations.same import SINGLE, assert_same, learned, outcome, same_error
 from tests.processes import run_python
 
 pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
-
-
-@pytest.fixture(autouse=True)
-def _without_thresholds():
-    with lifted():
-        yield
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.mark.parametrize("patched", ["before the class", "before the layer", "before the call"])
@@ -63,12 +53,12 @@ def test_layers_are_served(name, patched, x, edge_index):
             stack.enter_context(onehop.patch())
         assert "propagate" not in vars(kind) or name.startswith("its own propagate")
         for _ in range(2):
-            close(numbers(layer, x, edge_index), expected)
+            assert_same(numbers(layer, x, edge_index), expected)
         assert set(reasons(layer, x.double(), edge_index)) == {None}
         again = [copy.copy(layer), copy.deepcopy(layer)]
-    close(numbers(layer, x, edge_index), expected)
+    assert_same(numbers(layer, x, edge_index), expected)
     for other in again:
-        close(numbers(other, x, edge_index), expected)
+        assert_same(numbers(other, x, edge_index), expected)
 
 
 @pytest.mark.parametrize("name", LEFT)
@@ -77,7 +67,7 @@ def test_layers_that_are_left_to_pyg_have_their_sentence(name, x, edge_index):
     layer = make()()
     expected = layer(x, edge_index)
     with onehop.patch():
-        close(layer(x, edge_index), expected)
+        assert_same(layer(x, edge_index), expected)
         assert reasons(layer, x, edge_index) == [sentence]
 
 
@@ -115,7 +105,7 @@ def test_classes_of_a_factory_have_nothing_of_each_other(x, edge_index):
         layers = [kind() for kind in (*kinds, powered(2))]
         for _ in range(2):
             for layer, numbers_of_pyg in zip(layers, [*expected, expected[1]], strict=True):
-                close(numbers(layer, x, edge_index), numbers_of_pyg)
+                assert_same(numbers(layer, x, edge_index), numbers_of_pyg)
                 assert reasons(layer, x.double(), edge_index) == [None]
 
 
@@ -177,8 +167,7 @@ def test_what_pyg_rendered_for_another_class_of_the_name_passes_that_ones_argume
     expected = outcome(lambda: layer(x, edge_index))
     with onehop.patch():
         for _ in range(2):
-            found = outcome(lambda: layer(x, edge_index))
-            assert found == expected if isinstance(found, tuple) else torch.allclose(found, expected)
+            assert_same(outcome(lambda: layer(x, edge_index)), expected, **SINGLE)
         assert took_fast_path(outcome, lambda: layer(x, edge_index)) == [sentence]
 
 
@@ -296,15 +285,13 @@ def test_edges(name, edges, x, at, values):
         given = OF_EDGES[edges](at, values)
         out = layer(x, given)
         # The plain one writes to a COO matrix, and then torch differentiates nothing.
-        leaves = [] if edges == "coo" else [x, *layer.parameters()]
-        return [out, *(torch.autograd.grad(out.square().sum(), leaves) if leaves else [])]
+        return [out] if edges == "coo" else learned(out, x, layer)
 
     expected = outcome(run)
     with onehop.patch():
         for _ in range(2):
-            found = outcome(run)
-            assert found == expected if isinstance(expected, tuple) else close(found, expected) is None
-        if not isinstance(expected, tuple) and served is not None:
+            assert_same(outcome(run), expected)
+        if isinstance(expected, list) and served is not None:
             (reason,) = reasons(layer, x, OF_EDGES[edges](at, values))
             assert (reason is None) == (edges in served), reason
 
@@ -318,7 +305,4 @@ def test_a_default_that_the_plain_one_does_not_pass_is_pygs_error(x, edge_index)
             return x_j * factor
 
     layer = Default()
-    expected = outcome(lambda: layer(x, edge_index))
-    assert expected[0] is TypeError
-    with onehop.patch():
-        assert outcome(lambda: layer(x, edge_index)) == expected
+    same_error(lambda: layer(x, edge_index))

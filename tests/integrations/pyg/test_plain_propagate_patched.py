@@ -14,32 +14,21 @@ from torch_geometric import nn as gnn
 from torch_geometric.nn import MessagePassing
 
 import onehop
-from onehop.thresholds import lifted
 from tests.integrations.pyg.plain_layers import (
     KINDS,
     LEFT,
-    NODES,
     WIDTH,
     Attending,
     attending,
-    close,
     doubling,
     executed,
     reasons,
+    without_thresholds as without_thresholds,
+    x as x,
 )
+from tests.integrations.same import assert_same
 
 THEIRS = MessagePassing.propagate
-
-
-@pytest.fixture(autouse=True)
-def _without_thresholds():
-    with lifted():
-        yield
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(NODES, WIDTH, generator=torch.Generator().manual_seed(1))
 
 
 # Hooks, explainers, programs
@@ -60,7 +49,7 @@ def test_hooks_run_once(make, register, x, edge_index):
     expected = layer(x, edge_index)
     handle = getattr(layer, register)(lambda *args: calls.append(args))
     with onehop.patch():
-        close(layer(x, edge_index), expected)
+        assert_same(layer(x, edge_index), expected)
         assert len(calls) == 1
         assert reasons(layer, x, edge_index) == ["message passing hooks are registered on it"]
         handle.remove()
@@ -105,7 +94,7 @@ def test_an_instance_that_gathers_otherwise_is_left_to_pyg(x, edge_index):
     layer._lift = lambda src, *args: 2 * MessagePassing._lift(layer, src, *args)
     expected = layer(x, edge_index)
     with onehop.patch():
-        close(layer(x, edge_index), expected)
+        assert_same(layer(x, edge_index), expected)
         assert reasons(layer, x, edge_index) == ["this instance overrides _lift"]
 
 
@@ -132,7 +121,7 @@ def test_layers_of_a_module_are_pickled(x, edge_index):
         layer(x, edge_index)
         written = pickle.dumps(layer)
         torch.testing.assert_close(pickle.loads(written)(x, edge_index), expected)
-    close(pickle.loads(written)(x, edge_index), expected)
+    assert_same(pickle.loads(written)(x, edge_index), expected)
 
 
 # Who else replaces functions
@@ -184,11 +173,11 @@ def test_what_others_put_over_ours_stays(x, edge_index, counted):
         torch.testing.assert_close(layer(x, edge_index), expected)
         assert reasons(layer, x, edge_index) == [None]
     assert MessagePassing.propagate is decoration
-    close(layer(x, edge_index), expected)
+    assert_same(layer(x, edge_index), expected)
     assert len(calls) == 3
     # They put back what they found, and it was ours.
     MessagePassing.propagate = ours
-    close(layer(x, edge_index), expected)
+    assert_same(layer(x, edge_index), expected)
     with onehop.patch():
         assert reasons(layer, x, edge_index) == [None]
     assert MessagePassing.propagate is THEIRS
@@ -199,7 +188,7 @@ def test_what_others_put_in_the_place_of_the_plain_one_is_theirs(x, edge_index, 
     expected = layer(x, edge_index)
     calls = counted(THEIRS)
     with onehop.patch():
-        close(layer(x, edge_index), expected)
+        assert_same(layer(x, edge_index), expected)
         assert len(calls) == 1
         assert reasons(layer, x, edge_index) == ["MessagePassing.propagate was replaced by another function"]
 

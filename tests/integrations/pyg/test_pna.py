@@ -9,10 +9,12 @@ from torch_geometric.nn import aggr
 
 import onehop
 from onehop import thresholds
-from tests.integrations.pyg import compiled_layers
+from tests.integrations.pyg.compiled_layers import assert_compiled
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import HALF, SINGLE, fast, same, same_error, step
 
 NODES, EDGES, WIDTH = 30, 150, 6
+EDGE_INDEX = make_edges(NODES, NODES, EDGES)
 DEGREES = torch.tensor([2, 3, 4, 5, 4, 2, 1])
 AGGREGATORS, SCALERS = ["mean", "min", "max", "std"], ["identity", "amplification", "attenuation"]
 
@@ -67,14 +69,8 @@ def joined(monkeypatch):
     return widths
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_outputs_and_gradients(name, gradients_of):
-    x, edges = torch.randn(NODES, WIDTH), make_edges(NODES, NODES, EDGES)
-    compiled_layers.assert_as_pygs(LAYERS[name](), compiled_layers.call_over(edges), {"x": x}, gradients_of)
-
-
 def test_statistics_are_not_joined(joined):
-    layer, x, edges = pna(), torch.randn(NODES, WIDTH), make_edges(NODES, NODES, EDGES)
+    layer, x, edges = pna(), torch.randn(NODES, WIDTH), EDGE_INDEX
     layer(x, edges)
     assert max(joined) == 13 * WIDTH
     joined.clear()
@@ -94,6 +90,7 @@ def changed(**options):
     return layer
 
 
+# What is multiplied as PyG does.
 OTHERS = {
     "half a gradient": changed,
     "softmax": lambda: pna(["softmax", "mean"]),
@@ -112,51 +109,36 @@ def combined(mode):
     return layer
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_what_is_multiplied_as_pyg_does(name, gradients_of):
-    x, edges = torch.randn(NODES, WIDTH), make_edges(NODES, NODES, EDGES)
-    compiled_layers.assert_as_pygs(OTHERS[name](), compiled_layers.call_over(edges), {"x": x}, gradients_of)
+@pytest.mark.parametrize("name", [*LAYERS, *OTHERS])
+def test_outputs_and_gradients(name):
+    assert_compiled((LAYERS | OTHERS)[name](), torch.randn(NODES, WIDTH), EDGE_INDEX)
 
 
-def test_hooks_see_what_pyg_gives_them(gradients_of):
-    layer, x, edges, seen = pna(), torch.randn(NODES, WIDTH), make_edges(NODES, NODES, EDGES), []
+def test_hooks_see_what_pyg_gives_them():
+    layer, x, edges, seen = pna(), torch.randn(NODES, WIDTH), EDGE_INDEX, []
     layer.post_nns[0].register_forward_hook(lambda module, args, out: seen.append(args[0].shape))
     with onehop.patch():
         layer(x, edges)
     assert seen == [(NODES, 13 * WIDTH)]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"x": torch.randn(NODES, WIDTH + 1)}, {"x": torch.randn(NODES, WIDTH).float()}]
-)
+@pytest.mark.parametrize("wrong", [torch.randn(NODES, WIDTH + 1), torch.randn(NODES, WIDTH).float()])
 def test_errors_are_pygs(wrong):
-    layer, edges = pna(), make_edges(NODES, NODES, EDGES)
-    with pytest.raises(RuntimeError) as theirs:
-        layer(wrong["x"], edges)
-    with onehop.patch(), pytest.raises(RuntimeError) as ours:
-        layer(wrong["x"], edges)
-    assert str(ours.value) == str(theirs.value)
+    layer, edges = pna(), EDGE_INDEX
+    same_error(lambda: layer(wrong, edges))
 
 
-def test_other_dtypes_and_contexts():
-    x, edges = torch.randn(NODES, WIDTH, dtype=torch.float32), make_edges(NODES, NODES, EDGES)
-    layer = pna().float()
-    with torch.autocast("cpu", torch.bfloat16):
-        expected = layer(x, edges)
-        with onehop.patch():
-            torch.testing.assert_close(layer(x, edges), expected, rtol=0.05, atol=0.05)
-    with onehop.patch(), torch.inference_mode():
-        torch.testing.assert_close(layer(x, edges), layer(x, edges))
-    expected = layer(x, edges)
-    with onehop.patch():
-        found = torch.utils.checkpoint.checkpoint(layer, x, edges, use_reentrant=False)
-        torch.testing.assert_close(found, expected)
-        found.sum().backward()
+def test_float32_and_autocast():
+    layer, x = pna().float(), torch.randn(NODES, WIDTH, dtype=torch.float32)
+    fast(step(layer, x, EDGE_INDEX), **SINGLE)
+
+    def lowered() -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return layer(x, EDGE_INDEX)
+
+    same(lowered, **HALF)
 
 
 def test_no_edges():
     layer, x = pna(), torch.randn(NODES, WIDTH)
-    none = torch.empty(2, 0, dtype=torch.int64)
-    expected = layer(x, none)
-    with onehop.patch():
-        torch.testing.assert_close(layer(x, none), expected)
+    same(lambda: layer(x, EDGE_INDEX[:, :0]))

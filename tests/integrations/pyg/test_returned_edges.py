@@ -11,16 +11,12 @@ from torch_geometric.typing import OptTensor
 from torch_geometric.utils import scatter
 
 import onehop
-from tests.integrations.pyg import small_blocks
+from tests.integrations.pyg.compiled_layers import compiled as compiled, numbers
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import fast, reasons, same, twice
 from tests.pairs import pairwise
 
 NODES, EDGES, WIDTH = 20, 130, 6
-
-
-@pytest.fixture(autouse=True)
-def _compiled(monkeypatch):
-    small_blocks.force(monkeypatch, compiled=True)
 
 
 class Block(MessagePassing):
@@ -166,40 +162,37 @@ def results_of(layer, edge_index, sizes=None, dtype=torch.float64, learns_edges=
     return found, [*outs, *(leaf.grad for leaf in leaves if leaf.grad is not None)]
 
 
-def compare(layer, edge_index, took_fast_path, expects=None, tolerance=1e-10, **options):
-    expected, numbers = results_of(layer, edge_index, **options)
-    with onehop.patch():
-        reasons = took_fast_path(lambda: results_of(layer, edge_index, **options))
-        found, ours = results_of(layer, edge_index, **options)
-    assert len(reasons) == 1
+def compare(layer, edge_index, expects=None, tolerance=1e-10, **options):
+    expected, _ = results_of(layer, edge_index, **options)
+    calls = same(lambda: results_of(layer, edge_index, **options)[1], rtol=tolerance, atol=tolerance, times=1)
+    (reason,) = reasons(calls)
     if expects is None:
-        assert reasons == [None]
+        assert reason is None
     else:
-        assert reasons[0].startswith("its class overrides aggregate, and ")
-        assert expects in reasons[0]
+        assert reason.startswith("its class overrides aggregate, and ")
+        assert expects in reason
+    with onehop.patch():
+        found, _ = results_of(layer, edge_index, **options)
     assert type(found) is type(expected)
-    same = [
+    alike = [
         [one is other for one in tensors_in(each) for other in tensors_in(each)] for each in (found, expected)
     ]
-    assert same[0] == same[1]
-    assert len(ours) == len(numbers)
-    for one, other in zip(ours, numbers, strict=True):
-        torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+    assert alike[0] == alike[1]
 
 
 @pytest.mark.parametrize("kind", FAST)
-def test_results_are_pygs(kind, took_fast_path):
-    compare(kind(), make_edges(NODES, NODES, EDGES), took_fast_path)
+def test_results_are_pygs(kind):
+    compare(kind(), make_edges(NODES, NODES, EDGES))
 
 
 @pytest.mark.parametrize("aggr", [None, "max", "median"])
-def test_the_aggregation_module_does_not_count(aggr, took_fast_path):
-    compare(Block(aggr=aggr), make_edges(NODES, NODES, EDGES), took_fast_path)
+def test_the_aggregation_module_does_not_count(aggr):
+    compare(Block(aggr=aggr), make_edges(NODES, NODES, EDGES))
 
 
 @pytest.mark.parametrize(("kind", "reason"), LEFT, ids=[kind.__name__ for kind, _ in LEFT])
-def test_what_is_left_to_pyg(kind, reason, took_fast_path):
-    compare(kind(), make_edges(NODES, NODES, EDGES), took_fast_path, expects=reason)
+def test_what_is_left_to_pyg(kind, reason):
+    compare(kind(), make_edges(NODES, NODES, EDGES), expects=reason)
 
 
 @pairwise(
@@ -210,13 +203,12 @@ def test_what_is_left_to_pyg(kind, reason, took_fast_path):
     flow=["source_to_target", "target_to_source"],
     width=[1, 6, 32],
 )
-def test_options(bias, norm, learns_edges, dtype, flow, width, took_fast_path):
+def test_options(bias, norm, learns_edges, dtype, flow, width):
     # Some nodes have no edges, and all edges are there twice.
     edge_index = make_edges(NODES - 5, NODES - 5, EDGES).repeat(1, 2)
     compare(
         Block(bias, norm, width, flow=flow),
         edge_index,
-        took_fast_path,
         tolerance=1e-3 if dtype is torch.float32 else 1e-10,
         dtype=dtype,
         learns_edges=learns_edges,
@@ -226,70 +218,71 @@ def test_options(bias, norm, learns_edges, dtype, flow, width, took_fast_path):
 
 @pytest.mark.parametrize("sizes", [(NODES, 7), (7, NODES)])
 @pytest.mark.parametrize("kind", [Block, WithBothNumbers])
-def test_two_kinds_of_nodes(sizes, kind, took_fast_path):
-    compare(kind(), make_edges(*sizes, EDGES), took_fast_path, sizes=sizes)
+def test_two_kinds_of_nodes(sizes, kind):
+    compare(kind(), make_edges(*sizes, EDGES), sizes=sizes)
 
 
-def test_the_first_row_of_edge_index_receives_in_the_other_flow(took_fast_path):
+def test_the_first_row_of_edge_index_receives_in_the_other_flow():
     layer = OverSources(flow="target_to_source")
-    compare(layer, make_edges(NODES, NODES, EDGES), took_fast_path)
+    compare(layer, make_edges(NODES, NODES, EDGES))
 
 
-def test_a_result_may_be_written_to(took_fast_path):
+def test_a_result_may_be_written_to():
     class Writing(Block):
         def forward(self, x, edge_attr, edge_index):
             out, edges = super().forward(x, edge_attr, edge_index)
             edges += 1
             return out.mul_(2), edges
 
-    compare(Writing(), make_edges(NODES, NODES, EDGES), took_fast_path)
+    compare(Writing(), make_edges(NODES, NODES, EDGES))
 
 
 def test_the_second_gradient_is_pygs():
     layer, edge_index = Block().double(), make_edges(NODES, NODES, EDGES)
-    attributes = torch.randn(EDGES, WIDTH, dtype=torch.float64)
+    x, attributes = numbers(NODES, WIDTH).requires_grad_(), numbers(EDGES, WIDTH)
 
     def second():
-        x = torch.randn(NODES, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-        out, edges = layer(x.requires_grad_(), attributes, edge_index)
-        (grad,) = torch.autograd.grad(out.sin().sum() + edges.cos().sum(), x, create_graph=True)
-        return torch.autograd.grad(grad.square().sum(), [x, *layer.parameters()], allow_unused=True)
+        out, edges = layer(x, attributes, edge_index)
+        return twice(torch.cat([out, edges]), x, layer)
 
-    expected = second()
+    fast(second)
+
+
+def _hooked(layer):
+    layer.register_aggregate_forward_hook(lambda *_: None)
+
+
+def _hooked_inside(layer):
+    layer.mlp[0].register_forward_hook(lambda *_: None)
+
+
+def _explained(layer):
+    layer._explain = True
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (_hooked, "message passing hooks are registered on it"),
+        (_hooked_inside, "hooks are registered on a module in it"),
+        (_explained, "an explainer is at work on it"),
+    ],
+)
+def test_hooks_and_explainers_are_pygs(change, sentence, took_fast_path):
+    layer = Block()
+    change(layer)
+    x, attributes = torch.randn(NODES, WIDTH), torch.randn(EDGES, WIDTH)
     with onehop.patch():
-        found = second()
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+        assert took_fast_path(layer, x, attributes, make_edges(NODES, NODES, EDGES)) == [sentence]
 
 
-def test_hooks_and_explainers_are_pygs(took_fast_path):
-    edge_index, x, attributes = (
-        make_edges(NODES, NODES, EDGES),
-        torch.randn(NODES, WIDTH),
-        torch.randn(EDGES, WIDTH),
-    )
-    hooked, called = Block(), []
-    hooked.register_aggregate_forward_hook(lambda *_: called.append(1))
-    inside = Block()
-    inside.mlp[0].register_forward_hook(lambda *_: called.append(2))
-    explained = Block()
-    explained._explain = True
-    with onehop.patch():
-        assert took_fast_path(hooked, x, attributes, edge_index) == [
-            "message passing hooks are registered on it"
-        ]
-        assert took_fast_path(inside, x, attributes, edge_index) == ["hooks are registered on a module in it"]
-        assert took_fast_path(explained, x, attributes, edge_index) == ["an explainer is at work on it"]
-    assert called == [1, 2]
-
-
-def test_a_changed_aggregate_is_found_out(took_fast_path, monkeypatch):
+def test_a_changed_aggregate_is_found_out(monkeypatch):
     layer, edge_index = Block(), make_edges(NODES, NODES, EDGES)
-    compare(layer, edge_index, took_fast_path)
+    compare(layer, edge_index)
     monkeypatch.setattr(Block, "aggregate", InPlaceBefore.aggregate)
-    compare(layer, edge_index, took_fast_path)
+    compare(layer, edge_index)
     monkeypatch.setattr(Block, "aggregate", InPlaceAfter.aggregate)
-    compare(layer, edge_index, took_fast_path, expects="is returned in another form")
+    compare(layer, edge_index, expects="is returned in another form")
 
 
 def test_nothing_of_edges_times_width_is_kept_but_the_edges():

@@ -11,6 +11,7 @@ from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.rules.plain import Aggregation
+from tests.integrations.same import learned, noted, same, same_after
 
 NODES, EDGES, WIDTH = 300, 8_000, 160
 assert thresholds.ORDINARY.kept_work <= EDGES * WIDTH
@@ -39,33 +40,17 @@ def x() -> Tensor:
 @pytest.fixture
 def sums(monkeypatch):
     """Counts the aggregations that are computed."""
-    counted = []
-    compute = Aggregation.computed
-
-    def counting(self):
-        counted.append(self)
-        return compute(self)
-
-    monkeypatch.setattr(Aggregation, "computed", counting)
-    return counted
+    return noted(monkeypatch, Aggregation, "computed")
 
 
 def results(layer, x: Tensor, edge_index: Tensor) -> list[Tensor]:
-    layer.zero_grad()
-    out = layer(x, edge_index)
-    out.square().sum().backward()
-    return [out.detach(), *(parameter.grad.clone() for parameter in layer.parameters())]
+    return learned(layer(x, edge_index), layer)
 
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_results_and_gradients_stay_those_of_pyg(kind, x, edge_index):
-    torch.manual_seed(2)
-    layer = LAYERS[kind]()
-    expected = results(layer, x, edge_index)
-    with onehop.patch():
-        for _ in range(4):
-            for got, want in zip(results(layer, x, edge_index), expected, strict=True):
-                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4 * float(want.abs().max()))
+    layer, x = LAYERS[kind]().double(), x.double()
+    same(lambda: results(layer, x, edge_index), times=4)
 
 
 @pytest.mark.parametrize(("kind", "computed"), [("SAGE", 2), ("GIN", 2), ("GCN", 2), ("SG", 6)])
@@ -91,52 +76,33 @@ def test_forward_passes_alone_change_nothing(kind, x, edge_index):
                 assert torch.equal(layer(x, edge_index), first)
 
 
-def test_without_reuse_every_call_computes(x, edge_index, sums):
-    layer = LAYERS["SAGE"]()
-    with onehop.patch(reuse=False):
+@pytest.mark.parametrize("how", ["argument", "environment", "after a block", "features with a gradient"])
+def test_every_call_computes_without_reuse(how, x, edge_index, sums, monkeypatch):
+    layer = LAYERS["GCN"]()
+    if how == "environment":
+        monkeypatch.setenv("ONEHOP_REUSE", "0")
+    x.requires_grad_(how == "features with a gradient")
+    with onehop.patch(reuse=False if how in ("argument", "after a block") else None):
+        if how == "after a block":
+            with onehop.patch(reuse=True):
+                pass
         for _ in range(4):
-            layer(x, edge_index)
+            layer(x, edge_index).sum().backward()
     assert len(sums) == 4
 
 
-def test_the_environment_turns_it_off(x, edge_index, sums, monkeypatch):
-    monkeypatch.setenv("ONEHOP_REUSE", "0")
-    layer = LAYERS["SAGE"]()
-    with onehop.patch():
-        for _ in range(4):
-            layer(x, edge_index)
-    assert len(sums) == 4
-
-
-def test_leaving_the_block_turns_it_off_again(x, edge_index, sums):
-    with onehop.patch(reuse=False):
-        with onehop.patch(reuse=True):
-            pass
-        for _ in range(4):
-            LAYERS["SAGE"]()(x, edge_index)
-    assert len(sums) == 4
+WRITES = {
+    "features": lambda x, edge_index: x[5, 3].add_(100),
+    "features, past the version counter": lambda x, edge_index: x.data[5, 3].add_(100),
+    "edges": lambda x, edge_index: edge_index[0, :100].fill_(0),
+}
 
 
 @pytest.mark.parametrize("kind", ["SAGE", "GCN"])
-@pytest.mark.parametrize("hidden", [False, True], ids=["counted write", "write past the version counter"])
-def test_written_features_are_seen(kind, hidden, x, edge_index):
-    layer = LAYERS[kind]()
-    with onehop.patch():
-        for _ in range(4):
-            results(layer, x, edge_index)
-        (x.data if hidden else x)[5, 3] += 100
-        got = layer(x, edge_index)
-    torch.testing.assert_close(got, layer(x, edge_index), rtol=1e-4, atol=1e-3)
-
-
-def test_written_edges_are_seen(x, edge_index):
-    layer = LAYERS["SAGE"]()
-    with onehop.patch():
-        for _ in range(4):
-            results(layer, x, edge_index)
-        edge_index[0, :100] = 0
-        got = layer(x, edge_index)
-    torch.testing.assert_close(got, layer(x, edge_index), rtol=1e-4, atol=1e-4)
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_are_seen(kind, write, x, edge_index):
+    layer, x = LAYERS[kind]().double(), x.double()
+    same_after(lambda: results(layer, x, edge_index), lambda: WRITES[write](x, edge_index), times=4)
 
 
 def test_an_aggregate_that_the_caller_changed_is_not_given_back(x, edge_index):
@@ -150,24 +116,9 @@ def test_an_aggregate_that_the_caller_changed_is_not_given_back(x, edge_index):
 
 
 def test_new_weights_give_new_sums(x, edge_index):
-    layer = SimpleConv(aggr="sum")
-    weight = torch.rand(EDGES)
-    with onehop.patch():
-        for _ in range(4):
-            layer(x, edge_index, weight)
-        weight *= 2
-        got = [layer(x, edge_index, w) for w in (weight, torch.ones(EDGES), None)]
-    for result, w in zip(got, (weight, torch.ones(EDGES), None), strict=True):
-        torch.testing.assert_close(result, layer(x, edge_index, w), rtol=1e-4, atol=1e-4)
-
-
-def test_features_with_a_gradient_are_computed_anew(x, edge_index, sums):
-    x.requires_grad_()
-    layer = LAYERS["GCN"]()
-    with onehop.patch():
-        for _ in range(4):
-            layer(x, edge_index).sum().backward()
-    assert len(sums) == 4
+    layer, weight, x = SimpleConv(aggr="sum"), torch.rand(EDGES).double(), x.double()
+    same_after(lambda: layer(x, edge_index, weight), lambda: weight.mul_(2), times=4)
+    same(lambda: [layer(x, edge_index, each) for each in (weight, torch.ones(EDGES).double(), None)])
 
 
 def test_kept_in_inference_mode_is_not_given_to_training(x, edge_index):

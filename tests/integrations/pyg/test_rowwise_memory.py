@@ -1,4 +1,9 @@
-"""Nothing of edges times width is made; and how a graph is cut into blocks."""
+"""Nothing of edges times width is made; and how a graph is cut into blocks.
+
+The row of a node with most of the edges is cut where sums allow, so that no tensor grows with it.
+"""
+
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +20,7 @@ from onehop.integrations.pyg import propagate
 from onehop.integrations.pyg.leave import Leave
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import assert_same
 
 NODES, EDGES, WIDTH, BLOCK = 30, 4000, 32, 200
 
@@ -33,35 +39,69 @@ class Largest(TorchDispatchMode):
         return result
 
 
-@pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
+def entries_of(
+    layer: torch.nn.Module, monkeypatch: pytest.MonkeyPatch, *args: Any, **kwargs: Any
+) -> tuple[int, Tensor]:
+    """The entries of the largest tensor in a forward and backward pass under the patch, and what came out.
+
+    The patch does nothing while a dispatch mode is at work, so the plan is taken out and run under it.
+    """
+    tasks: list[Any] = []
+    planned = propagate.planned
+
+    def keep(*given: Any) -> None:
+        tasks.append(planned(*given))
+        raise Leave("kept for the test")
+
+    with monkeypatch.context() as patch, onehop.patch():
+        patch.setattr(propagate, "planned", keep)
+        layer(*args, **kwargs)
+    (task,) = tasks
+    with Largest() as ours:
+        out = task.run()
+        out.sum().backward()
+    return ours.entries, out
+
+
+def layer_of(aggr: Any) -> torch.nn.Module:
+    layer = gnn.GINEConv(
+        torch.nn.Linear(WIDTH * (2 if isinstance(aggr, list) else 1), 4), edge_dim=2, aggr=aggr
+    )
+    layer.lin = gnn.Linear(2, WIDTH)
+    return layer.double()
+
+
+WAYS = pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
+
+
+@WAYS
 @pytest.mark.parametrize("aggr", ["sum", "mean", "max", ["std", "softmax"]], ids=str)
 def test_the_largest_tensor_is_a_blocks(aggr, compiled, monkeypatch):
     small_blocks.force(monkeypatch, BLOCK, compiled)
-    edges, x = make_edges(NODES, NODES, EDGES), torch.randn(NODES, WIDTH, requires_grad=True)
-    edge_attr = torch.randn(EDGES, 2)
-    out_width = WIDTH * (2 if isinstance(aggr, list) else 1)
-    layer = gnn.GINEConv(torch.nn.Linear(out_width, 4), edge_dim=2, aggr=aggr)
-    layer.lin = gnn.Linear(2, WIDTH)
-    tasks = []
-
-    def keep(*args):
-        # The patch does nothing while a dispatch mode is at work, so the plan is taken out and run under it.
-        tasks.append(planned(*args))
-        raise Leave("kept for the test")
-
-    planned = propagate.planned
-    monkeypatch.setattr(propagate, "planned", keep)
-    with onehop.patch():
-        layer((x, None), edges, edge_attr, size=(NODES, NODES))
-    (task,) = tasks
-    with Largest() as ours:
-        task.run().sum().backward()
+    edges, x = make_edges(NODES, NODES, EDGES), torch.randn(NODES, WIDTH).double().requires_grad_()
+    given = (x, None), edges, torch.randn(EDGES, 2).double(), (NODES, NODES)
+    layer = layer_of(aggr)
+    ours, _ = entries_of(layer, monkeypatch, *given)
     with Largest() as theirs:
-        layer((x, None), edges, edge_attr, size=(NODES, NODES))
+        layer(*given)
     assert theirs.entries >= EDGES * WIDTH
     longest = int(edges[1].bincount().max())
-    assert ours.entries <= max(BLOCK, longest) * WIDTH
-    assert ours.entries < EDGES * WIDTH / 4
+    assert ours <= max(BLOCK, longest) * WIDTH
+    assert ours < EDGES * WIDTH / 4
+
+
+@WAYS
+@pytest.mark.parametrize(("aggr", "cut"), [("sum", True), ("mean", True), ("max", False)])
+def test_the_row_of_a_hub_is_cut_for_sums_and_means(aggr, cut, compiled, monkeypatch):
+    small_blocks.force(monkeypatch, BLOCK, compiled)
+    edges, x = make_edges(NODES, NODES, EDGES), torch.randn(NODES, WIDTH).double().requires_grad_()
+    edges[1, EDGES // 4 :] = 7
+    edge_attr, layer = torch.randn(EDGES, 2).double(), layer_of(aggr)
+    expected = layer(x, edges, edge_attr)
+    ours, aggregated = entries_of(layer, monkeypatch, x, edges, edge_attr)
+    assert (ours <= BLOCK * WIDTH) == (cut or compiled)
+    assert ours <= int((edges[1] == 7).sum()) * WIDTH
+    assert_same(layer.nn(aggregated + x), expected)
 
 
 def cut(targets: list[int], rows: int, block_edges: int, parts: bool):

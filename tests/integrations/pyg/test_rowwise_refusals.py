@@ -1,10 +1,8 @@
 """Messages that cannot run in blocks: each goes PyG's own way, with its sentence."""
 
-import inspect
-import itertools
-import types
+import linecache
+import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,15 +10,16 @@ from torch import Tensor
 from torch_geometric import nn as gnn
 from torch_geometric.utils import softmax
 
-import onehop
 from onehop.compiler.lines import without_line
 from onehop.integrations.pyg.leave import FITS_CACHE, TOO_SMALL
-from tests.integrations.pyg import small_blocks
-from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.pyg import own_messages, small_blocks
+from tests.integrations.pyg.compiled_layers import EDGE_INDEX, EDGES, NODES, WIDTH
+from tests.integrations.same import reasons, same, same_error
 
-NODES, EDGES, WIDTH = 20, 120, 6
-THIS = Path(__file__).name
-_numbers = itertools.count()
+
+@pytest.fixture(autouse=True)
+def _blocks(monkeypatch):
+    small_blocks.force(monkeypatch)
 
 
 class Layer(gnn.MessagePassing):
@@ -33,97 +32,51 @@ class Layer(gnn.MessagePassing):
         self.seen: list[object] = []
 
 
-def sums(self, x_j: Tensor) -> Tensor:
-    return x_j - x_j.sum(0)
+def layer_of(message: Callable[..., Tensor], aggr: object = "sum") -> gnn.MessagePassing:
+    function = own_messages.as_message(message)
+
+    class Mine(Layer):
+        message = function
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            self.made = self.weight * 2
+            return self.propagate(edge_index, x=x, e=torch.ones(edge_index.size(1), 1))
+
+    return own_messages.renamed(Mine)(aggr)
 
 
-def whole_sum(self, x_j: Tensor) -> Tensor:
-    return x_j - x_j.mean()
+def reason_of(layer: torch.nn.Module, edges: Tensor = EDGE_INDEX) -> str | None:
+    """Compares the layer with PyG's, and returns why PyG's own code ran, or None."""
+    x = torch.randn(NODES, WIDTH, requires_grad=True)
+    (reason,) = reasons(same(lambda: layer(x, edges), rtol=1e-5, atol=1e-5, times=1))
+    return reason
 
 
-def softmaxed(self, x_j: Tensor, index: Tensor, size_i: int) -> Tensor:
-    return x_j * softmax(x_j, index, num_nodes=size_i)
-
-
-def sorts(self, x_j: Tensor) -> Tensor:
-    return x_j.sort(0)[0]
-
-
-def shifts(self, x_j: Tensor) -> Tensor:
-    return x_j.roll(1, 0)
-
-
-def pairs(self, x_j: Tensor) -> Tensor:
-    return (x_j @ x_j.t()) @ x_j
-
-
-def picks(self, x_j: Tensor) -> Tensor:
-    return x_j - x_j[0]
-
-
-def counts(self, x_j: Tensor) -> Tensor:
-    return x_j / x_j.size(0)
-
-
-def numbers(self, x_j: Tensor) -> Tensor:
-    return x_j * torch.arange(x_j.size(0)).view(-1, 1)
-
-
-def squeezes(self, x_j: Tensor) -> Tensor:
-    return x_j.unsqueeze(1).squeeze()
-
-
-def reads(self, x_j: Tensor) -> Tensor:
-    return x_j if bool(x_j[:, 0].max() > 0) else -x_j
-
-
-def through_numpy(self, x_j: Tensor) -> Tensor:
-    return torch.from_numpy(x_j.detach().numpy() * 2)
-
-
-def listed(self, x_j: Tensor) -> Tensor:
-    return x_j * x_j.tolist()[0][0]
-
-
-def draws(self, x_j: Tensor) -> Tensor:
-    return torch.nn.functional.dropout(x_j, training=self.training)
-
-
-def draws_apart(self, x_j: Tensor) -> Tensor:
-    return x_j * torch.rand(x_j.size(1))
-
-
-def normalises(self, x_j: Tensor) -> Tensor:
-    return self.norm(x_j)
-
-
-def writes(self, x_j: Tensor, e: Tensor) -> Tensor:
+def writes(self, x_j, e):
     e += 1
     return x_j * e
 
 
-def stores(self, x_j: Tensor) -> Tensor:
+def stores(self, x_j):
     self.last = x_j
     return x_j * 2
 
 
-def appends(self, x_j: Tensor) -> Tensor:
+def appends(self, x_j):
     self.seen.append(x_j)
     return x_j * 2
 
 
-def hooks(self, x_j: Tensor) -> Tensor:
+def hooks(self, x_j):
     if x_j.requires_grad:
         x_j.register_hook(lambda grad: grad / grad.norm())
     return x_j * 2
 
 
-def two(self, x_j: Tensor) -> Tensor:
-    return x_j.sum(0, keepdim=True).expand(x_j.size(0), -1)
-
-
-def history(self, x_j: Tensor) -> Tensor:
-    return x_j * self.made
+def fails(self, x_j):
+    if x_j.size(0) < 100:
+        raise ValueError("too few\nof many lines")
+    return x_j
 
 
 class Double(torch.autograd.Function):
@@ -136,130 +89,138 @@ class Double(torch.autograd.Function):
         return grad - grad.mean()
 
 
-def own_gradient(self, x_j: Tensor) -> Tensor:
-    return Double.apply(x_j)
-
-
-def fails(self, x_j: Tensor) -> Tensor:
-    if x_j.size(0) < 100:
-        raise ValueError("too few\nof many lines")
-    return x_j
-
-
-REASONS: list[tuple[Callable[..., Tensor], str]] = [
-    (sums, "its message mixes edges in sum"),
-    (whole_sum, "its message mixes edges in mean"),
-    (softmaxed, "its message uses scatter_reduce_, which onehop does not know to keep edges apart"),
-    (sorts, "its message mixes edges in sort"),
-    (shifts, "its message mixes edges in roll"),
-    (pairs, "its message mixes edges in mm"),
-    (picks, "its message mixes edges in select"),
-    (counts, "its message depends on the number of edges"),
-    (
-        numbers,
+REASONS: dict[str, tuple[Callable[..., Tensor], str]] = {
+    "sums": (lambda self, x_j: x_j - x_j.sum(0), "its message mixes edges in sum"),
+    "whole sum": (lambda self, x_j: x_j - x_j.mean(), "its message mixes edges in mean"),
+    "softmaxed": (
+        lambda self, x_j, index, size_i: x_j * softmax(x_j, index, num_nodes=size_i),
+        "its message uses scatter_reduce_, which onehop does not know to keep edges apart",
+    ),
+    "sorts": (lambda self, x_j: x_j.sort(0)[0], "its message mixes edges in sort"),
+    "shifts": (lambda self, x_j: x_j.roll(1, 0), "its message mixes edges in roll"),
+    "pairs": (lambda self, x_j: (x_j @ x_j.t()) @ x_j, "its message mixes edges in mm"),
+    "picks": (lambda self, x_j: x_j - x_j[0], "its message mixes edges in select"),
+    "counts": (lambda self, x_j: x_j / x_j.size(0), "its message depends on the number of edges"),
+    "numbers": (
+        lambda self, x_j: x_j * torch.arange(x_j.size(0)).view(-1, 1),
         "its message mixes edges in mul: it meets a tensor that does not come from the edges' operands",
     ),
-    (squeezes, "its message mixes edges in squeeze: without a dimension it treats a single edge"),
-    (reads, "its message mixes edges in max"),
-    (through_numpy, "its message calls numpy of a tensor"),
-    (listed, "its message calls tolist of a tensor"),
-    (draws, "its message draws random numbers (bernoulli_)"),
-    (draws_apart, "its message draws random numbers (rand)"),
-    (normalises, "as normalisation by the batch does in training"),
-    (writes, "its message writes to a tensor that is not its own (add_)"),
-    (stores, "its message stores something on the layer (last)"),
-    (appends, "its message stores something on the layer (an entry of a list, dictionary or set)"),
-    (hooks, "its message calls register_hook of a tensor"),
-    (two, "its message mixes edges in sum"),
-    (history, "its message uses a tensor with a history of its own, which is no operand"),
-    (own_gradient, "its message uses an autograd function of its own (DoubleBackward)"),
-    (fails, "its message fails on a few of the edges (ValueError: too few)"),
-]
+    "squeezes": (
+        lambda self, x_j: x_j.unsqueeze(1).squeeze(),
+        "its message mixes edges in squeeze: without a dimension it treats a single edge",
+    ),
+    "reads": (lambda self, x_j: x_j if bool(x_j[:, 0].max() > 0) else -x_j, "its message mixes edges in max"),
+    "through numpy": (
+        lambda self, x_j: torch.from_numpy(x_j.detach().numpy() * 2),
+        "its message calls numpy of a tensor",
+    ),
+    "listed": (lambda self, x_j: x_j * x_j.tolist()[0][0], "its message calls tolist of a tensor"),
+    "draws": (
+        lambda self, x_j: torch.nn.functional.dropout(x_j, training=self.training),
+        "its message draws random numbers (bernoulli_)",
+    ),
+    "draws apart": (
+        lambda self, x_j: x_j * torch.rand(x_j.size(1)),
+        "its message draws random numbers (rand)",
+    ),
+    "normalises": (lambda self, x_j: self.norm(x_j), "as normalisation by the batch does in training"),
+    "writes": (writes, "its message writes to a tensor that is not its own (add_)"),
+    "stores": (stores, "its message stores something on the layer (last)"),
+    "appends": (appends, "its message stores something on the layer (an entry of a list, dictionary or set)"),
+    "hooks": (hooks, "its message calls register_hook of a tensor"),
+    "two": (
+        lambda self, x_j: x_j.sum(0, keepdim=True).expand(x_j.size(0), -1),
+        "its message mixes edges in sum",
+    ),
+    "history": (
+        lambda self, x_j: x_j * self.made,
+        "its message uses a tensor with a history of its own, which is no operand",
+    ),
+    "own gradient": (
+        lambda self, x_j: Double.apply(x_j),
+        "its message uses an autograd function of its own (DoubleBackward)",
+    ),
+    "fails": (fails, "its message fails on a few of the edges (ValueError: too few)"),
+}
 
 
-def layer_of(message: Callable[..., Tensor], aggr: object = "sum") -> gnn.MessagePassing:
-    # PyG looks the function up by its own name.
-    function = types.FunctionType(message.__code__, message.__globals__, "message")
-    function.__annotations__ = dict(message.__annotations__)
-
-    class Mine(Layer):
-        message = function
-
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            self.made = self.weight * 2
-            return self.propagate(edge_index, x=x, e=torch.ones(edge_index.size(1), 1))
-
-    # PyG renders one propagate for all classes of one name.
-    Mine.__name__ = f"Mine{next(_numbers)}"
-    return Mine(aggr)
-
-
-@pytest.fixture
-def reason_of(took_fast_path, monkeypatch):
-    small_blocks.force(monkeypatch)
-
-    def run(layer: torch.nn.Module, edges: Tensor | None = None) -> str | None:
-        x = torch.randn(NODES, WIDTH, requires_grad=True)
-        with onehop.patch():
-            (reason,) = took_fast_path(layer, x, make_edges(NODES, NODES, EDGES) if edges is None else edges)
-        return reason
-
-    return run
-
-
-@pytest.mark.parametrize(("message", "reason"), REASONS, ids=[m.__name__ for m, _ in REASONS])
-def test_messages(message, reason, reason_of):
+@pytest.mark.parametrize("name", REASONS)
+def test_messages(name):
+    message, reason = REASONS[name]
     found = reason_of(layer_of(message))
     assert reason in found
-    if message is not own_gradient:
-        lines, first = inspect.getsourcelines(message)
-        told = [f", in line {first + at} of {THIS} (`{line.strip()}`)" for at, line in enumerate(lines) if at]
-        assert any(found.endswith(each) for each in told), found
+    if name != "own gradient":
+        file, code = message.__code__.co_filename, message.__code__
+        told = re.search(r", in line (\d+) of (\S+) \(`(.*)`\)$", found)
+        assert told is not None, found
+        assert file.endswith(told[2])
+        assert told[3] == linecache.getline(file, int(told[1])).strip()
+        assert int(told[1]) in {line for *_, line in code.co_lines()}
         assert without_line(found).startswith("its message ")
 
 
-@pytest.mark.parametrize("message", [stores, appends, normalises, draws], ids=lambda m: m.__name__)
-def test_a_refusal_leaves_no_trace(message, monkeypatch):
-    small_blocks.force(monkeypatch)
-    edges, x = make_edges(NODES, NODES, EDGES), torch.randn(NODES, WIDTH)
-    results = []
-    for patched in (False, True):
-        layer = layer_of(message)
-        torch.manual_seed(4)
-        if patched:
-            with onehop.patch():
-                out = layer(x, edges)
-        else:
-            out = layer(x, edges)
-        results.append((out, len(layer.seen), layer.norm.running_mean, int(layer.norm.num_batches_tracked)))
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other)
+@pytest.mark.parametrize("name", ["stores", "appends", "normalises", "draws"])
+def test_a_refusal_leaves_no_trace(name):
+    x = torch.randn(NODES, WIDTH)
+
+    def run() -> list[object]:
+        layer = layer_of(REASONS[name][0])
+        out = layer(x, EDGE_INDEX)
+        return [out, len(layer.seen), layer.norm.running_mean, layer.norm.num_batches_tracked]
+
+    same(run, rtol=1e-5, atol=1e-5)
 
 
-def test_other_reasons(reason_of, monkeypatch, bounds):
+def _hooked(module_or_tensor: str) -> torch.nn.Module:
+    if module_or_tensor == "module":
+        layer = layer_of(lambda self, x_j: self.norm(x_j))
+        layer.eval().norm.register_forward_hook(lambda *_: None)
+    elif module_or_tensor == "tensor":
+        layer = layer_of(lambda self, x_j: x_j * self.weight)
+        layer.weight.register_hook(lambda grad: grad)
+    else:
+        layer = layer_of(lambda self, x_j: x_j * 2)
+        layer.register_message_forward_hook(lambda *_: None)
+    return layer
+
+
+SORTED = EDGE_INDEX[:, EDGE_INDEX[1].argsort()]
+HEADS = {"in_channels": WIDTH, "out_channels": WIDTH, "num_heads": 1}
+LSTM = "its aggregation is LSTMAggregation, which onehop does not know"
+OTHERS: dict[str, tuple[Callable[[], torch.nn.Module], str]] = {
+    "module": (lambda: _hooked("module"), "hooks are registered on a module in it"),
+    "tensor": (
+        lambda: _hooked("tensor"),
+        "its message uses a parameter on which a hook is registered, in line ",
+    ),
+    "message": (lambda: _hooked("message"), "message passing hooks are registered on it"),
+    "LSTM": (lambda: layer_of(lambda self, x_j: x_j * 2, gnn.aggr.LSTMAggregation(WIDTH, WIDTH)), LSTM),
+    "LSTM inside": (
+        lambda: layer_of(
+            lambda self, x_j: x_j * 2,
+            gnn.aggr.MultiAggregation(["sum", gnn.aggr.LSTMAggregation(WIDTH, WIDTH)]),
+        ),
+        LSTM,
+    ),
+    "attention over aggregations": (
+        lambda: layer_of(
+            lambda self, x_j: x_j * 2,
+            gnn.aggr.MultiAggregation(["sum", "mean"], mode="attn", mode_kwargs=HEADS),
+        ),
+        "its aggregations are combined in the mode attn",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_reasons(name):
+    make, sentence = OTHERS[name]
+    assert reason_of(make(), SORTED).startswith(sentence)
+
+
+def test_sizes(bounds):
     fine = layer_of(lambda self, x_j, e: x_j * e)
     assert reason_of(fine) is None
-    hooked = layer_of(lambda self, x_j: self.norm(x_j))
-    hooked.eval().norm.register_forward_hook(lambda *_: None)
-    assert reason_of(hooked) == "hooks are registered on a module in it"
-    hooked = layer_of(lambda self, x_j: x_j * self.weight)
-    hooked.weight.register_hook(lambda grad: grad)
-    assert reason_of(hooked).startswith(
-        "its message uses a parameter on which a hook is registered, in line "
-    )
-    odd = layer_of(lambda self, x_j: x_j * 2, gnn.aggr.LSTMAggregation(WIDTH, WIDTH))
-    order = make_edges(NODES, NODES, EDGES)
-    order = order[:, order[1].argsort()]
-    assert reason_of(odd, order) == "its aggregation is LSTMAggregation, which onehop does not know"
-    inner = gnn.aggr.MultiAggregation(["sum", gnn.aggr.LSTMAggregation(WIDTH, WIDTH)])
-    assert reason_of(layer_of(lambda self, x_j: x_j * 2, inner), order) == reason_of(odd, order)
-    heads = {"in_channels": WIDTH, "out_channels": WIDTH, "num_heads": 1}
-    several = gnn.aggr.MultiAggregation(["sum", "mean"], mode="attn", mode_kwargs=heads)
-    mixed = layer_of(lambda self, x_j: x_j * 2, several)
-    assert reason_of(mixed) == "its aggregations are combined in the mode attn"
-    explained = layer_of(lambda self, x_j: x_j * 2)
-    explained.register_message_forward_hook(lambda *_: None)
-    assert reason_of(explained) == "message passing hooks are registered on it"
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert reason_of(fine) is None
     # The bytes of the widest operand on all edges.
@@ -271,12 +232,7 @@ def test_other_reasons(reason_of, monkeypatch, bounds):
     assert reason_of(fine) == TOO_SMALL
 
 
-def test_no_edges_and_wrong_edges_are_left_to_pyg(monkeypatch):
-    small_blocks.force(monkeypatch)
-    layer = layer_of(lambda self, x_j: x_j * 2)
-    with onehop.patch():
-        assert torch.equal(
-            layer(torch.randn(4, WIDTH), torch.empty(2, 0, dtype=torch.long)), torch.zeros(4, WIDTH)
-        )
-        with pytest.raises(IndexError, match="larger than 3"):
-            layer(torch.randn(4, WIDTH), torch.full((2, EDGES), 9))
+def test_no_edges_and_wrong_edges_are_left_to_pyg():
+    layer, x = layer_of(lambda self, x_j: x_j * 2), torch.randn(4, WIDTH)
+    same(lambda: layer(x, EDGE_INDEX[:, :0]))
+    same_error(lambda: layer(x, torch.full((2, EDGES), 9)))

@@ -11,13 +11,14 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATConv
 
 import onehop
+from tests.integrations.same import assert_same, learned, noted, same, same_error
 
 SOURCES, TARGETS, IN, OUT, HEADS = 20, 12, 4, 3, 2
+OF_TARGETS = (TARGETS, HEADS * OUT)
 
 pytestmark = pytest.mark.usefixtures("in_doubles")
 
 Pair = tuple[Any, Any]
-Make = Callable[..., GATConv]
 
 
 @pytest.fixture
@@ -35,38 +36,29 @@ def across(edges) -> Tensor:
 @pytest.fixture
 def products(monkeypatch) -> list[tuple[int, ...]]:
     """The shapes of what linear steps of layers have made since."""
-    made = []
     linear = torch.nn.functional.linear
-
-    def noted(*args: Any) -> Tensor:
-        out = linear(*args)
-        made.append(tuple(out.shape))
-        return out
-
-    monkeypatch.setattr(torch.nn.functional, "linear", noted)
-    return made
-
-
-OF_TARGETS = (TARGETS, HEADS * OUT)
+    return noted(monkeypatch, torch.nn.functional, "linear", lambda *args: tuple(linear(*args).shape))
 
 
 def made(**options: Any) -> GATConv:
     return GATConv((IN, IN + 1), OUT, heads=HEADS, **{"add_self_loops": False, **options})
 
 
-def results(layer: GATConv, x: Pair, *args: Any, **kwargs: Any) -> list[Tensor]:
-    """The output and the gradients to the features and all parameters."""
-    torch.manual_seed(3)
+def results(layer: Any, x: Pair, *args: Any, **kwargs: Any) -> list[Any]:
+    """The output and the gradients to the features and all parameters; none counts as zeros."""
     out = layer(x, *args, **kwargs)
-    out = out[0] if isinstance(out, tuple) else out
-    weights = torch.linspace(-1, 1, out.numel()).view(out.shape).to(out.dtype)
-    leaves = [each for each in (*x, *layer.parameters()) if isinstance(each, Tensor) and each.requires_grad]
-    return [out.detach(), *torch.autograd.grad((out * weights).sum(), leaves, materialize_grads=True)]
+    out, *grads = learned(out[0] if isinstance(out, tuple) else out, x, layer)
+    return [out, *(each for each in grads if each is not None and each.any())]
 
 
-def assert_same(ours: list[Tensor], theirs: list[Tensor]) -> None:
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12, equal_nan=True)
+def compare(run: Callable[[], Any], products: list[tuple[int, ...]], ours: bool = True, **more: Any) -> None:
+    """A function gives PyG's results, without the product of the destinations, or with it."""
+    same(run, **{"rtol": 1e-10, "atol": 1e-12, **more})
+    products.clear()
+    options = {name: value for name, value in more.items() if name not in ("rtol", "atol")}
+    with onehop.patch(**options):
+        run()
+    assert (OF_TARGETS not in products) is ours
 
 
 SERVED: dict[str, dict[str, Any]] = {
@@ -81,14 +73,8 @@ SERVED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", SERVED)
 def test_outputs_and_gradients(name, x, across, products):
     layer = made(**SERVED[name])
-    expected = results(layer, x, across)
-    assert OF_TARGETS in products
-    with onehop.patch():
-        products.clear()
-        for _ in range(2):
-            assert_same(results(layer, x, across), expected)
-        assert OF_TARGETS not in products
-        assert layer.lin_dst.weight.grad is None
+    compare(lambda: results(layer, x, across), products)
+    assert layer.lin_dst.weight.grad is None
 
 
 @pytest.mark.parametrize("by_name", [True, False])
@@ -97,65 +83,38 @@ def test_features_of_edges_and_sizes(size, by_name, x, across, products):
     layer, features = made(edge_dim=2), torch.randn(across.size(1), 2)
     given = {"edge_attr": features, "size": size} if by_name else {}
     args = (across,) if by_name else (across, features, size)
-    expected = results(layer, x, *args, **given)
-    with onehop.patch():
-        products.clear()
-        assert_same(results(layer, x, *args, **given), expected)
-        assert OF_TARGETS not in products
+    compare(lambda: results(layer, x, *args, **given), products)
 
 
 def test_features_that_are_both_and_hooks_on_the_scores(across, products):
     x, layer, seen = torch.randn(SOURCES, IN).requires_grad_(), GATConv((IN, IN), OUT, heads=HEADS), []
     layer.register_edge_update_forward_pre_hook(lambda _, inputs: seen.append(inputs[-1]["alpha_i"].detach()))
-    expected = results(layer, (x, x), across)
+    same(lambda: results(layer, (x, x), across))
+    assert_same(seen, [seen[0]] * 4)
+    products.clear()
     with onehop.patch():
-        products.clear()
-        assert_same(results(layer, (x, x), across), expected)
-        assert products == [(SOURCES, HEADS * OUT)]
-    assert_same(seen[1:], seen[:1])
+        layer((x, x), across)
+    assert products == [(SOURCES, HEADS * OUT)]
 
 
 def test_one_weight_for_both_ends(across, products):
     layer = GATConv((IN, IN), OUT, heads=HEADS, add_self_loops=False)
     layer.lin_dst.weight = layer.lin_src.weight
     x = torch.randn(SOURCES, IN).requires_grad_(), torch.randn(TARGETS, IN)
-    expected = results(layer, x, across)
-    with onehop.patch():
-        products.clear()
-        assert_same(results(layer, x, across), expected)
-        assert OF_TARGETS not in products
+    compare(lambda: results(layer, x, across), products)
 
 
 @pytest.mark.parametrize("frozen", ["lin_dst.weight", "att_dst"])
 def test_parameters_without_gradients(frozen, x, across):
     layer = made()
     layer.get_parameter(frozen).requires_grad_(False)
-    expected = results(layer, x, across)
-    with onehop.patch():
-        assert_same(results(layer, x, across), expected)
-
-
-def test_second_derivatives(x, across):
-    layer = made()
-
-    def second() -> list[Tensor]:
-        wanted = [layer.lin_dst.weight, layer.att_dst, x[1]]
-        first = torch.autograd.grad(layer(x, across).square().sum(), wanted, create_graph=True)
-        return list(torch.autograd.grad(sum(each.square().sum() for each in first), wanted))
-
-    expected = second()
-    with onehop.patch():
-        assert_same(second(), expected)
+    same(lambda: results(layer, x, across))
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_without_gradients(mode, x, across, products):
     layer = made().eval()
-    expected = layer(x, across).detach()
-    with onehop.patch(), mode():
-        products.clear()
-        torch.testing.assert_close(layer(x, across), expected)
-        assert OF_TARGETS not in products
+    compare(mode()(lambda: layer(x, across)), products)
 
 
 def _hooked(layer: GATConv) -> GATConv:
@@ -212,34 +171,25 @@ LEFT: dict[str, tuple[Callable[[], GATConv], Callable[[Pair], Pair]]] = {
 def test_layers_and_features_left_to_pyg(name, x, across, products):
     make, change = LEFT[name]
     layer, x = make(), change(x)
-    expected = results(layer, x, across)
-    with onehop.patch():
-        products.clear()
-        ours = results(layer, x, across)
-        assert OF_TARGETS in products
-    if name != "16 bits":
-        assert_same(ours, expected)
+    tolerance = 0.1 if name == "16 bits" else 1e-10
+    compare(lambda: results(layer, x, across), products, ours=False, rtol=tolerance, atol=tolerance)
 
 
-def _asked(layer: GATConv, x: Pair, at: Tensor) -> list[Tensor]:
+def _asked(layer: GATConv, x: Pair, at: Tensor) -> list[Any]:
     return results(layer, x, at, return_attention_weights=True)
 
 
-def _autocast(layer: GATConv, x: Pair, at: Tensor) -> list[Tensor]:
+def _autocast(layer: GATConv, x: Pair, at: Tensor) -> list[Any]:
     with torch.autocast("cpu", torch.bfloat16):
         return results(layer.float(), tuple(each.detach().float().requires_grad_() for each in x), at)
 
 
-def _checkpointed(layer: GATConv, x: Pair, at: Tensor) -> list[Tensor]:
-    class Again(torch.nn.Module):
-        def forward(self, x: Pair, at: Tensor) -> Tensor:
-            out: Tensor = checkpoint(layer, x, at, use_reentrant=False)
-            return out
-
-    return results(Again(), x, at)  # type: ignore[arg-type]
+def _checkpointed(layer: GATConv, x: Pair, at: Tensor) -> list[Any]:
+    out, *grads = learned(checkpoint(layer, x, at, use_reentrant=False), x)
+    return [out, *grads]
 
 
-def _explained(layer: GATConv, x: Pair, at: Tensor) -> list[Tensor]:
+def _explained(layer: GATConv, x: Pair, at: Tensor) -> list[Any]:
     layer.explain = True
     layer._edge_mask, layer._loop_mask = torch.ones(at.size(1)), None
     layer._apply_sigmoid = False
@@ -249,30 +199,22 @@ def _explained(layer: GATConv, x: Pair, at: Tensor) -> list[Tensor]:
 @pytest.mark.parametrize("call", [_asked, _autocast, _checkpointed, _explained])
 def test_calls_left_to_pyg(call, x, across, products):
     layer = made()
-    expected = call(layer, x, across)
-    with onehop.patch():
-        products.clear()
-        ours = call(layer, x, across)
-        assert OF_TARGETS in products
-    if call is not _autocast:
-        assert_same(ours, expected)
+    tolerance = 0.1 if call is _autocast else 1e-10
+    compare(lambda: call(layer, x, across), products, ours=False, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {"associate": False}, {"backend": "reference"}])
 def test_patches_that_leave_it_to_pyg(options, x, across, products):
-    with onehop.patch(**options):
-        made()(x, across)
-        assert OF_TARGETS in products
+    layer = made()
+    compare(lambda: layer(x, across), products, ours=False, **options)
 
 
 def test_a_lazy_layer(x, across, products):
     layer = GATConv((-1, -1), OUT, heads=HEADS, add_self_loops=False)
     with onehop.patch():
-        first = layer(x, across)
+        layer(x, across)
         assert OF_TARGETS in products
-        products.clear()
-        torch.testing.assert_close(layer(x, across), first)
-        assert OF_TARGETS not in products
+    compare(lambda: layer(x, across), products)
 
 
 @pytest.mark.parametrize("wrong", ["range", "size", "columns", "twice", "nothing"])
@@ -288,8 +230,4 @@ def test_errors_are_those_of_pyg(wrong, x, across):
         given["edge_index"] = across
     else:
         args.pop()
-    with pytest.raises((IndexError, RuntimeError, ValueError, TypeError)) as theirs:
-        layer(*args, **given)
-    with onehop.patch(), pytest.raises(type(theirs.value)) as ours:
-        layer(*args, **given)
-    assert str(ours.value) == str(theirs.value)
+    same_error(lambda: layer(*args, **given))

@@ -12,15 +12,9 @@ from torch_geometric.utils import spmm
 import onehop
 from onehop.graph import Graph
 from onehop.integrations.pyg.edges.sparse_tensors import TorchSparseTensor
-from tests.integrations.pyg.adjacencies import (
-    CONTEXTS,
-    WARNINGS,
-    assert_same,
-    assert_same_in_context,
-    model_of,
-    outcome,
-)
+from tests.integrations.pyg.adjacencies import CONTEXTS, WARNINGS, assert_same_in_context, model_of
 from tests.integrations.pyg.layers import CASES, NODES, WIDTH, case_call, operands_of
+from tests.integrations.same import assert_same, outcome
 
 pytest.importorskip("torch_sparse", reason="torch_sparse is not installed: pip install torch_sparse")
 from torch_sparse import SparseTensor

@@ -56,21 +56,32 @@ def clock(monkeypatch):
     return clock
 
 
-def steps_of(seconds, clock, log, before=lambda: None):
-    """In place of ``tuning_steps``: steps that take so long; ``log`` is told of each, and of the end."""
+@pytest.fixture
+def steps(monkeypatch, clock):
+    """Has tunings take steps of so many seconds; lists each step with the time, and the end."""
+    told = []
 
-    def steps(graph, width, **options):
-        try:
-            for each in seconds:
-                before()
-                clock.now += each
-                log.append((width, options["clock"]()))
-                yield
-            return RESULT
-        finally:
-            log.append((width, "end"))
+    def begin(seconds, before=lambda: None):
+        def tuning_steps(graph, width, **options):
+            try:
+                for each in seconds:
+                    before()
+                    clock.now += each
+                    told.append((width, options["clock"]()))
+                    yield
+                return RESULT
+            finally:
+                told.append((width, "end"))
 
-    return steps
+        monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", tuning_steps)
+        return told
+
+    return begin
+
+
+@pytest.fixture
+def layer():
+    return SAGEConv(8, 4)
 
 
 RESULT = onehop.TuningResult("aggregate", "sum", (), {}, 0.0)
@@ -114,8 +125,7 @@ def test_small_work_never_is(edges, tunings, bounds):
     assert tunings == []
 
 
-def test_nothing_is_tuned_unless_asked_for(edges, tunings):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_nothing_is_tuned_unless_asked_for(edge_index, layer, tunings):
     with onehop.patch():
         epochs(layer, edge_index, 10)
     with onehop.patch(tune="auto"):
@@ -133,10 +143,10 @@ def test_in_workers_a_line_says_why_not(edges, tunings, monkeypatch, caplog):
     assert "is not tuned: this is a worker process" in caplog.text
 
 
-def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(edges, monkeypatch, clock):
-    log = []
-    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([0.02] * 6, clock, log))
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(
+    edge_index, layer, clock, steps
+):
+    log = steps([0.02] * 6)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
         assert log == [(8, pytest.approx(0.02)), (8, pytest.approx(0.04))]
@@ -147,10 +157,8 @@ def test_a_call_waits_for_a_slice_and_the_clock_of_the_budget_for_the_next_call(
     assert log[4:] == [(8, pytest.approx(0.10)), (8, pytest.approx(0.12)), (8, "end")]
 
 
-def test_of_long_measurements_a_call_waits_for_one(edges, monkeypatch, clock):
-    log = []
-    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([0.3] * 3, clock, log))
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_of_long_measurements_a_call_waits_for_one(edge_index, layer, steps):
+    log = steps([0.3] * 3)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
         assert len(log) == 1
@@ -158,9 +166,8 @@ def test_of_long_measurements_a_call_waits_for_one(edges, monkeypatch, clock):
         assert len(log) == 2
 
 
-def test_one_width_is_tuned_after_the_other(edges, monkeypatch, clock):
-    log = []
-    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 2, clock, log))
+def test_one_width_is_tuned_after_the_other(edges, steps):
+    log = steps([1.0] * 2)
     edge_index = edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False, associate=False):
         for _ in range(tuning.SIGHTINGS + 20):
@@ -171,15 +178,12 @@ def test_one_width_is_tuned_after_the_other(edges, monkeypatch, clock):
     ]  # fmt: skip
 
 
-def test_an_interruption_reaches_the_program_and_ends_the_tuning(edges, monkeypatch, clock):
-    log = []
-
+def test_an_interruption_reaches_the_program_and_ends_the_tuning(edge_index, layer, steps):
     def interrupt():
         if log:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 3, clock, log, interrupt))
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+    log = steps([1.0] * 3, interrupt)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS)
         with pytest.raises(KeyboardInterrupt):
@@ -188,10 +192,8 @@ def test_an_interruption_reaches_the_program_and_ends_the_tuning(edges, monkeypa
     assert log[1:] == [(8, "end")]
 
 
-def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, monkeypatch, clock):
-    log = []
-    monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", steps_of([1.0] * 9, clock, log))
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edge_index, layer, steps):
+    log = steps([1.0] * 9)
     train = onehop.autotune(lambda: layer(torch.randn(20, 8), edge_index))
     for _ in range(tuning.SIGHTINGS + 2):
         train()
@@ -201,10 +203,9 @@ def test_a_function_goes_on_with_it_at_its_next_call_and_unpatch_ends_it(edges, 
     assert log[3:] == [(8, "end")]
 
 
-def test_what_was_found_is_kept_when_it_is_given_up(edges, monkeypatch):
+def test_what_was_found_is_kept_when_it_is_given_up(edge_index, layer, monkeypatch):
     monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: 1e-3)
     monkeypatch.setattr(tuning, "SLICE_S", 0.0)  # one measurement a call
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
     with onehop.patch(tune="auto", reuse=False):
         epochs(layer, edge_index, tuning.SIGHTINGS + 4)
     tuning.give_up()
@@ -233,8 +234,7 @@ with onehop.patch(tune="auto", reuse=False):
     assert tuned.known(tuned.case_of(graph, "sum", False, 8, torch.float32)) is not None
 
 
-def test_a_forked_process_does_not_go_on_with_it(edges, tunings, monkeypatch):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_a_forked_process_does_not_go_on_with_it(edge_index, layer, tunings, monkeypatch):
     with onehop.patch(tune="auto", reuse=False):
         monkeypatch.setattr(tuning._auto, "process", -1)
         epochs(layer, edge_index, tuning.SIGHTINGS + 1)
@@ -243,8 +243,7 @@ def test_a_forked_process_does_not_go_on_with_it(edges, tunings, monkeypatch):
         assert tunings == []
 
 
-def test_compiled_layers_are_not_tuned(edges, tunings):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_compiled_layers_are_not_tuned(edge_index, layer, tunings):
     compiled = torch.compile(layer, backend="eager")
     with onehop.patch(tune="auto", reuse=False):
         for _ in range(2 * tuning.SIGHTINGS):
@@ -254,9 +253,7 @@ def test_compiled_layers_are_not_tuned(edges, tunings):
     assert len(tunings) == 1
 
 
-def test_autotune_tunes_inside_the_function_alone(edges, tunings):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
-
+def test_autotune_tunes_inside_the_function_alone(edge_index, layer, edges, tunings):
     @onehop.autotune
     def train(count):
         """Doc."""
@@ -286,8 +283,7 @@ def test_another_mode_is_refused_and_patches_nothing():
     assert onehop.patched() == ()
 
 
-def test_the_patch_tunes_for_real(edges, caplog):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_the_patch_tunes_for_real(edge_index, layer, caplog):
     x = torch.randn(20, 8)
     before = layer(x, edge_index)
     with onehop.patch(tune="auto"), caplog.at_level(logging.INFO, "onehop"):
@@ -296,8 +292,7 @@ def test_the_patch_tunes_for_real(edges, caplog):
     assert "was tuned in" in caplog.text
 
 
-def test_explain_shows_what_a_plan_was_chosen_by(edges):
-    layer, edge_index = SAGEConv(8, 4), edges(20, 20, 60)
+def test_explain_shows_what_a_plan_was_chosen_by(edge_index, layer):
     graph = onehop.Graph.from_edge_index(edge_index, num_nodes=20)
     case = tuned.case_of(graph, "sum", False, 8, torch.float32)
     plan = CpuPlan(edges_per_item=77)

@@ -13,6 +13,7 @@ from torch_geometric.typing import PairTensor
 import onehop
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
+from tests.integrations.same import SINGLE, fast, same, step
 
 TURNED: dict[str, Callable[..., torch.nn.Module]] = {
     "SuperGAT MX": lambda **kw: gnn.SuperGATConv(6, 4, heads=3, **kw),
@@ -31,36 +32,18 @@ def x() -> Tensor:
     return torch.randn(20, 6, generator=torch.Generator().manual_seed(5))
 
 
-def assert_as_pygs(function: Callable[[], Tensor]) -> None:
-    expected = function()
-    with onehop.patch():
-        found = function()
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
 @pytest.mark.parametrize("name", TURNED)
-def test_both_flows_give_pygs_numbers(name, flow, x, edge_index, gradients_of):
+def test_both_flows_give_pygs_numbers(name, flow, x, edge_index):
     torch.manual_seed(0)
-    layer = TURNED[name](flow=flow).eval()
-
-    def call(model: torch.nn.Module, x: Tensor) -> Tensor:
-        return model(x, edge_index)
-
-    expected = gradients_of(layer, call, x=x)
-    with onehop.patch():
-        found = gradients_of(layer, call, x=x)
-    for key, tensor in expected.items():
-        torch.testing.assert_close(
-            found[key], tensor, rtol=1e-4, atol=1e-5, msg=lambda text, k=key: f"{k}: {text}"
-        )
+    same(step(TURNED[name](flow=flow).eval(), x, edge_index), times=1, **SINGLE)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 4), (1, 3, 1), (3, 4), (1, 3, 4)], ids=str)
 def test_attention_vectors_that_pyg_would_spread(shape, x, edge_index):
     layer = gnn.GATv2Conv(6, 4, heads=3)
     layer.att = torch.nn.Parameter(torch.randn(shape, generator=torch.Generator().manual_seed(0)))
-    assert_as_pygs(lambda: layer(x, edge_index))
+    same(lambda: layer(x, edge_index), **SINGLE)
 
 
 class AsksForSizes(gnn.MessagePassing):
@@ -80,13 +63,11 @@ class AsksForSizes(gnn.MessagePassing):
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["blocks", "compiled"])
 @pytest.mark.parametrize("aggr", ["sum", "max"])
-def test_an_update_knows_both_sizes(aggr, compiled, monkeypatch, took_fast_path):
+def test_an_update_knows_both_sizes(aggr, compiled, monkeypatch):
     small_blocks.force(monkeypatch, compiled=compiled)
     layer, edge_index = AsksForSizes(aggr=aggr), make_edges(20, 13, 90)
     sides = torch.randn(20, 6), torch.randn(13, 6)
-    assert_as_pygs(lambda: layer(sides, edge_index))
-    with onehop.patch():
-        assert took_fast_path(layer, sides, edge_index) == [None]
+    fast(lambda: layer(sides, edge_index), **SINGLE)
 
 
 class Counts(gnn.MessagePassing):

@@ -6,46 +6,21 @@ with its kernels interpreted: it is handed the device's tensors, and runs on the
 
 import dataclasses
 import sys
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import Module
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, SAGEConv, TransformerConv
+from torch_geometric.nn import SAGEConv
 
 import onehop
 from onehop import thresholds
 from tests.far_device import far, is_far, move, near
 from tests.far_triton import FarTriton
-
-
-class Model(Module):
-    """Two layers."""
-
-    def __init__(self, make: Any) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.first, self.second = make(6, 5), make(5, 3)
-
-    def forward(self, x: Tensor, edges: Tensor) -> Tensor:
-        """[N, 6] -> [N, 3]."""
-        out: Tensor = self.second(self.first(x, edges).relu(), edges)
-        return out
-
-
-MODELS = {
-    "GCN": lambda i, o: GCNConv(i, o),
-    "SAGE mean": lambda i, o: SAGEConv(i, o),
-    "SAGE max": lambda i, o: SAGEConv(i, o, aggr="max"),
-    "GAT": lambda i, o: GATConv(i, o, heads=2, concat=False),
-    "GATv2": lambda i, o: GATv2Conv(i, o, heads=2, concat=False),
-    "Transformer": lambda i, o: TransformerConv(i, o, heads=2, concat=False),
-}
+from tests.integrations.pyg.two_layers import LAYERS, TwoLayers
 
 
 def gradients(name: str, away: bool) -> list[Tensor]:
     """The output and the parameters' gradients; away under the patch, else PyG's on the CPU."""
-    model = Model(MODELS[name])
+    model = TwoLayers(LAYERS[name], 6, 5, 3)
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(20, 6, generator=generator)
     edges = torch.randint(0, 20, (2, 60), generator=generator)
@@ -70,7 +45,7 @@ def gradients(name: str, away: bool) -> list[Tensor]:
 
 # Its graphs are small, and what is tested is ours.
 thresholds.now = dataclasses.replace(thresholds.now, few_edges=0)
-for name in MODELS:
+for name in LAYERS:
     FarTriton.ran.clear()
     found, expected = gradients(name, away=True), gradients(name, away=False)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

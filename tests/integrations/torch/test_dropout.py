@@ -3,6 +3,7 @@
 import copy
 import sys
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations import session
 from onehop.integrations.pyg import edges
+from tests.integrations.same import Raised, Run, assert_identical, noted, outcome
 
 OPERATOR = sys.modules["onehop.ops.dropout"]
 X = torch.randn(300, 20, generator=torch.Generator().manual_seed(7))
@@ -26,31 +28,21 @@ NAMES = ("torch._VF.dropout", "torch._VF.dropout_")
 @pytest.fixture
 def drawn(monkeypatch):
     """Has an entry for each draw by our kernels."""
-    calls, real = [], OPERATOR.draw_from
-    monkeypatch.setattr(OPERATOR, "draw_from", lambda *args: calls.append(args) or real(*args))
-    return calls
+    return noted(monkeypatch, OPERATOR, "draw_from")
 
 
-def outcome(act):
+def drawing(act: Run) -> tuple[Any, Tensor]:
     """What a function returns or raises, and the generator's state afterwards."""
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit announces its end
-        try:
-            result = act()
-        except Exception as error:
-            result = (type(error).__name__, str(error).split("\n")[0])
-    result = result if isinstance(result, tuple) else (result,)
-    return *result, torch.get_rng_state()
+        found = outcome(act)
+    if isinstance(found, Raised):
+        found = found._replace(words=found.words.split("\n")[0])
+    return found, torch.get_rng_state()
 
 
-def same(found, expected) -> bool:
-    if isinstance(expected, Tensor):
-        return found.stride() == expected.stride() and torch.equal(found, expected)
-    return found == expected
-
-
-def learned(function, *, inplace: bool = False):
+def trained(function, *, inplace: bool = False):
     """The result and gradient of a function of X."""
     x = X.clone().requires_grad_()
     out = function(x * 1 if inplace else x)
@@ -123,7 +115,7 @@ def forking():
 
 def recomputed(*, reentrant: bool):
     def act():
-        return learned(
+        return trained(
             lambda x: checkpoint(lambda y: F.dropout(F.dropout(y, 0.5) * 2, 0.3), x, use_reentrant=reentrant)
         )
 
@@ -140,10 +132,10 @@ MODULE = torch.nn.Sequential(torch.nn.Dropout(0.5), torch.nn.Dropout(0.3, inplac
 
 # What is done, and how often our kernels draw.
 WAYS = {
-    "function": (lambda: learned(lambda x: F.dropout(x, 0.5)), 1),
+    "function": (lambda: trained(lambda x: F.dropout(x, 0.5)), 1),
     "imported by name": (lambda: imported_by_name(X, 0.5), 1),
     "module": (lambda: MODULE(X), 2),
-    "module in place": (lambda: learned(torch.nn.Dropout(0.3, inplace=True), inplace=True), 1),
+    "module in place": (lambda: trained(torch.nn.Dropout(0.3, inplace=True), inplace=True), 1),
     "a copy": (lambda: copy.deepcopy(MODULE)(X), 2),
     "in evaluation": (lambda: copy.deepcopy(MODULE).eval()(X), 0),
     "written twice": (derived_twice, 1),
@@ -162,8 +154,8 @@ WAYS = {
     "inference in place": (inferring(inplace=True), 1),
     "autocast": (autocasting, 1),
     "forked state": (forking, 2),
-    "p is 1": (lambda: learned(lambda x: F.dropout(x, 1.0)), 0),
-    "p is 0": (lambda: learned(lambda x: F.dropout(x, 0.0)), 0),
+    "p is 1": (lambda: trained(lambda x: F.dropout(x, 1.0)), 0),
+    "p is 0": (lambda: trained(lambda x: F.dropout(x, 0.0)), 0),
     "p is a tensor": (lambda: F.dropout(X, torch.tensor(0.5)), 0),
     "p above 1": (lambda: F.dropout(X, 1.5), 0),
     "integers": (lambda: F.dropout(X.long(), 0.5), 0),
@@ -185,7 +177,7 @@ WAYS = {
     "jvp": (lambda: jvp(lambda x: F.dropout(x, 0.5), (X,), (X,)), 0),
     "dual tensors": (dual, 0),
     "compiled": (
-        lambda: learned(
+        lambda: trained(
             in_function(torch.compile(lambda x: F.dropout(x, 0.5) * 2, fullgraph=True, backend="aot_eager"))
         ),
         0,
@@ -204,14 +196,12 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_under_the_patch_everything_is_torchs(drawn, way):
     act, draws = WAYS[way]
-    expected = outcome(act)
+    expected = drawing(act)
     assert drawn == [] or way == "compiled operator"
     drawn.clear()
     with onehop.patch(), thresholds.lifted():
-        found = outcome(act)
-    assert len(found) == len(expected)
-    for one, other in zip(found, expected, strict=True):
-        assert same(one, other)
+        found = drawing(act)
+    assert_identical(found, expected)
     assert len(drawn) == draws
 
 
@@ -270,5 +260,5 @@ def test_masks_of_attention_are_those_of_torch(drawn, setting, p):
     with onehop.patch(dropout=setting), thresholds.lifted():
         assert session.now.settings.dropout is setting
         found = edges.drawn(torch.empty(1001, 4), p), torch.get_rng_state()
-    assert all(map(same, found, expected))
+    assert_identical(found, expected)
     assert len(drawn) == (setting and p < 1)

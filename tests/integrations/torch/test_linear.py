@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import pickle
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from torch.utils.checkpoint import checkpoint
 import onehop
 from onehop.graph.lending import is_shared
 from onehop.integrations.torch import framework as ours
-from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
-from onehop.ops.linear import flushed, is_large, multiply
+from onehop.kernels.products import FORWARD, ONEDNN, TO_WEIGHT, libraries
 from onehop.tuner import products
+from tests.integrations.same import assert_same, learned, noted, outcome, twice
 from tests.pairs import pairwise
 
 LIBRARIES = sorted({name for kind in (FORWARD, TO_WEIGHT) for name in libraries(kind)})
+THEIRS = torch._C._nn.linear
 SHAPES = [
     (1, 1, 1),
     (5, 1, 7),
@@ -42,15 +44,7 @@ def patched(bounds):
 @pytest.fixture
 def steps(monkeypatch):
     """The operands of each call that ours takes."""
-    calls = []
-    plain = ours.linear_step
-
-    def noted(x, *rest, **named):
-        calls.append(x)
-        return plain(x, *rest, **named)
-
-    monkeypatch.setattr(ours, "linear_step", noted)
-    return calls
+    return noted(monkeypatch, ours, "linear_step", lambda x, *_, **__: x)
 
 
 def operands(rows, inputs, outputs, bias=True, lead=(), dtype=torch.float32):
@@ -62,12 +56,10 @@ def operands(rows, inputs, outputs, bias=True, lead=(), dtype=torch.float32):
 
 def everything(call, given):
     """Output, and gradients of a sum with weights."""
-    out = call(*given)
-    upstream = torch.linspace(-1, 1, out.numel(), dtype=torch.float64).to(out.dtype).view(out.shape)
-    return [out.detach(), *torch.autograd.grad(out, given, upstream)]
+    return [each.detach() for each in learned(call(*given), given)]
 
 
-def as_good_as_torch(found, given, theirs=torch._C._nn.linear):
+def as_good_as_torch(found, given, theirs=THEIRS):
     """The error against float64 is a small multiple of torch's own."""
     exact = everything(theirs, [t.detach().double().requires_grad_() for t in given])
     for got, plain, want in zip(found, everything(theirs, given), exact, strict=True):
@@ -77,19 +69,14 @@ def as_good_as_torch(found, given, theirs=torch._C._nn.linear):
         assert (got.double() - want).abs().max() <= 4 * own + 1e-6 * want.abs().max()
 
 
-@pairwise(shape=SHAPES, bias=[False, True], library=LIBRARIES)
-def test_numbers(shape, bias, library, patched, steps):
-    given = operands(*shape, bias)
-    with products.forced(library):
-        found = everything(F.linear, given)
-    assert len(steps) == 1
-    as_good_as_torch(found, given)
+def same_as_torch(run: Callable[[Callable[..., Tensor]], list[Tensor]], **tolerances: float) -> None:
+    """A function of the product gives what it gives with torch's own."""
+    assert_same(run(F.linear), run(THEIRS), **{"rtol": 1e-4, "atol": 1e-5, **tolerances})
 
 
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("lead", [(3,), (2, 3)])
-def test_more_dimensions(lead, library, patched, steps):
-    given = operands(10, 6, 5, lead=lead)
+@pairwise(shape=SHAPES, lead=[(), (3,), (2, 3)], bias=[False, True], library=LIBRARIES)
+def test_numbers(shape, lead, bias, library, patched, steps):
+    given = operands(*shape, bias, lead)
     with products.forced(library):
         found = everything(F.linear, given)
     assert len(steps) == 1
@@ -102,13 +89,8 @@ def test_what_is_not_finite_spreads_as_in_torch(value, library, patched):
     given = operands(40, 8, 6)
     with torch.no_grad():
         given[0][7, 3] = value
-    expected = everything(torch._C._nn.linear, given)
     with products.forced(library):
-        found = everything(F.linear, given)
-    for got, want in zip(found, expected, strict=True):
-        assert torch.equal(got.isnan(), want.isnan())
-        assert torch.equal(got.isinf(), want.isinf())
-        torch.testing.assert_close(got, want, equal_nan=True)
+        same_as_torch(lambda linear: everything(linear, given))
 
 
 @pytest.mark.parametrize("needing", [(0,), (1,), (2,), (0, 2), (1, 2), ()])
@@ -117,45 +99,31 @@ def test_some_need_gradients(needing, patched, steps):
     out = F.linear(*given)
     assert len(steps) == 1
     assert out.requires_grad == bool(needing)
-    if not needing:
-        return
-    wanted = [given[at] for at in needing]
-    found = torch.autograd.grad(out.sum(), wanted)  # an expanded gradient
-    expected = torch.autograd.grad(torch._C._nn.linear(*given).sum(), wanted)
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, want)
+    if needing:
+        wanted = [given[at] for at in needing]  # an expanded gradient
+        same_as_torch(lambda linear: list(torch.autograd.grad(linear(*given).sum(), wanted)))
 
 
-def test_no_gradients(patched, steps):
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_no_gradients(mode, patched, steps):
     given = operands(30, 6, 5)
-    expected = torch._C._nn.linear(*given)
-    for mode in (torch.no_grad, torch.inference_mode):
-        with mode():
-            out = F.linear(*given)
-        assert not out.requires_grad
-        torch.testing.assert_close(out, expected.detach())
-    assert len(steps) == 2
+    same_as_torch(lambda linear: mode()(linear)(*given))
+    assert len(steps) == 1
 
 
 def test_second_derivatives(patched, steps):
     # In float32, against torch's own: gradcheck would need float64, which is left to torch.
-    def second(call):
-        given = operands(9, 4, 3)
-        first = torch.autograd.grad((call(*given) ** 3).sum(), given, create_graph=True)
-        return torch.autograd.grad(sum((g**2).sum() for g in first), given)
-
-    for got, want in zip(second(F.linear), second(torch._C._nn.linear), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-3)
+    given = operands(9, 4, 3)
+    same_as_torch(lambda linear: twice(linear(*given), given), atol=1e-3)
     assert len(steps) == 1
 
 
 def test_batched_gradients(patched, steps):
     given = operands(9, 4, 3)
     upstream = torch.randn(5, 9, 3, generator=torch.Generator().manual_seed(0))
-    found = torch.autograd.grad(F.linear(*given), given, upstream, is_grads_batched=True)
-    expected = torch.autograd.grad(torch._C._nn.linear(*given), given, upstream, is_grads_batched=True)
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, want)
+    same_as_torch(
+        lambda linear: list(torch.autograd.grad(linear(*given), given, upstream, is_grads_batched=True))
+    )
     assert len(steps) == 1
 
 
@@ -170,9 +138,7 @@ def test_hooks_on_parameters(patched):
 def test_the_output_may_be_written_to(patched, steps):
     given = operands(8, 4, 3, lead=(2,))
     found = everything(lambda *of: F.linear(*of).relu_() * 2, given)
-    expected = everything(lambda *of: torch._C._nn.linear(*of).relu() * 2, given)
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, want)
+    assert_same(found, everything(lambda *of: THEIRS(*of).relu() * 2, given), 1e-4, 1e-5)
     assert len(steps) == 1
 
 
@@ -268,59 +234,41 @@ class _Mode(torch.utils._python_dispatch.TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        _with(input=lambda x: x.as_subclass(_Sub)),
-        _with(weight=lambda w: w.as_subclass(_Sub)),
-        _with(bias=lambda b: b.as_subclass(_Sub)),
-        _with(input=lambda x: x.t().contiguous().t()),
-        _with(input=lambda x: x[:1].expand(30, 6)),
-        _with(weight=lambda w: w.t().contiguous().t()),
-        _with(weight=lambda w: w[0], bias=lambda b: None),
-        _with(input=lambda x: x[0]),
-        _with(input=lambda x: x[:0]),
-        _with(input=lambda x: x.double(), weight=lambda w: w.double(), bias=lambda b: b.double()),
-        _with(input=lambda x: x.bfloat16(), weight=lambda w: w.bfloat16(), bias=lambda b: b.bfloat16()),
-        _with(input=lambda x: x.to("meta"), weight=lambda w: w.to("meta"), bias=lambda b: b.to("meta")),
-        _with(weight=lambda w: w.to_sparse(), bias=lambda b: None),
-        _with(bias=lambda b: b[:1]),
-        _inside(lambda: torch.autocast("cpu")),
-        _inside(_without_onednn),
-        _inside(_Mode),
-        _mapped,
-        _traced,
-        _dual,
-    ],
-    ids=[
-        "subclass",
-        "subclass as weight",
-        "subclass as bias",
-        "columns",
-        "expanded",
-        "columns of the weight",
-        "a vector as weight",
-        "a vector",
-        "empty",
-        "float64",
-        "bfloat16",
-        "another device",
-        "sparse weight",
-        "one number as bias",
-        "autocast",
-        "without oneDNN",
-        "dispatch mode",
-        "vmap",
-        "trace",
-        "forward mode",
-    ],
-)
+UNUSUAL: dict[str, Callable[[], Tensor]] = {
+    "subclass": _with(input=lambda x: x.as_subclass(_Sub)),
+    "subclass as weight": _with(weight=lambda w: w.as_subclass(_Sub)),
+    "subclass as bias": _with(bias=lambda b: b.as_subclass(_Sub)),
+    "columns": _with(input=lambda x: x.t().contiguous().t()),
+    "expanded": _with(input=lambda x: x[:1].expand(30, 6)),
+    "columns of the weight": _with(weight=lambda w: w.t().contiguous().t()),
+    "a vector as weight": _with(weight=lambda w: w[0], bias=lambda b: None),
+    "a vector": _with(input=lambda x: x[0]),
+    "empty": _with(input=lambda x: x[:0]),
+    "float64": _with(input=lambda x: x.double(), weight=lambda w: w.double(), bias=lambda b: b.double()),
+    "bfloat16": _with(
+        input=lambda x: x.bfloat16(), weight=lambda w: w.bfloat16(), bias=lambda b: b.bfloat16()
+    ),
+    "another device": _with(
+        input=lambda x: x.to("meta"), weight=lambda w: w.to("meta"), bias=lambda b: b.to("meta")
+    ),
+    "sparse weight": _with(weight=lambda w: w.to_sparse(), bias=lambda b: None),
+    "one number as bias": _with(bias=lambda b: b[:1]),
+    "autocast": _inside(lambda: torch.autocast("cpu")),
+    "without oneDNN": _inside(_without_onednn),
+    "dispatch mode": _inside(_Mode),
+    "vmap": _mapped,
+    "trace": _traced,
+    "forward mode": _dual,
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
-def test_what_is_unusual_is_left_to_torch(call, patched, steps):
-    found = call()
+def test_what_is_unusual_is_left_to_torch(name, patched, steps):
+    found = UNUSUAL[name]()
     assert steps == []
     with onehop.patch() as handle, handle.paused():
-        expected = call()
+        expected = UNUSUAL[name]()
     assert type(found) is type(expected)
     if not found.is_meta:
         assert torch.equal(found, expected)
@@ -350,11 +298,7 @@ def test_settings_that_torch_alone_fulfils(switch, state, value, patched, steps)
 )
 def test_errors_are_torchs(shape, patched):
     given = [None if each is None else torch.ones(each) for each in shape]
-    with pytest.raises(RuntimeError) as found:
-        F.linear(*given)
-    with pytest.raises(RuntimeError) as expected:
-        torch._C._nn.linear(*given)
-    assert str(found.value) == str(expected.value)
+    assert outcome(lambda: F.linear(*given)) == outcome(lambda: THEIRS(*given))
 
 
 def test_inference_tensors_are_an_error_of_torchs(patched):
@@ -437,10 +381,7 @@ def test_a_backward_pass_after_the_patch(bounds):
     given = operands(30, 6, 5)
     with onehop.patch():
         out = F.linear(*given)
-    found = torch.autograd.grad(out.square().sum(), given)
-    expected = torch.autograd.grad(torch._C._nn.linear(*given).square().sum(), given)
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got, want)
+    assert_same(learned(out, given), learned(THEIRS(*given), given), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -448,84 +389,3 @@ def test_the_same_bits_again(library, patched):
     given = operands(513, 64, 31)
     with products.forced(library):
         assert all(map(torch.equal, everything(F.linear, given), everything(F.linear, given)))
-
-
-@pytest.mark.parametrize("library", sorted(libraries(FORWARD)))
-def test_rows_are_added(library):
-    x, weight = (t.detach() for t in operands(40, 6, 5, bias=False))
-    added = torch.randn(40, 5, generator=torch.Generator().manual_seed(1))
-    kept = added.clone()
-    with products.forced(library):
-        out = multiply(FORWARD, x, weight, added)
-    torch.testing.assert_close(out, x @ weight.t() + added)
-    assert torch.equal(added, kept)
-
-
-def smeared(rows, centres=50):
-    """Distances smeared by Gaussians, as SchNet's: one number in 30 is denormal."""
-    distances = 10 * torch.rand(rows, 1, generator=torch.Generator().manual_seed(2))
-    return torch.exp(-12.5 * (distances - torch.linspace(0, 10, centres)).square())
-
-
-def is_denormal(x):
-    return (x != 0) & (x.abs() < torch.finfo(torch.float32).tiny)
-
-
-@pytest.mark.parametrize("sign", [-1, 1])
-@pytest.mark.parametrize("rows", [40, 70_000])
-def test_denormal_numbers_become_0(rows, sign):
-    x = sign * smeared(rows)
-    x[3, :3] = torch.tensor([torch.nan, torch.inf, -torch.inf])
-    kept, small = x.clone(), is_denormal(x)
-    assert small.any()
-    found = flushed(x)
-    assert torch.equal(x.view(torch.int32), kept.view(torch.int32))
-    assert torch.equal(found.view(torch.int32), torch.where(small, 0 * x, x).view(torch.int32))
-
-
-@pytest.mark.parametrize("column", range(3))
-def test_no_column_is_left_out_of_the_sample(column):
-    x = torch.ones(100_000, 3)
-    x[:, column] = 1e-39
-    assert not is_denormal(flushed(x)).any()
-
-
-def test_other_operands_stay():
-    for x in (torch.ones(30, 4), torch.zeros(3, 3), torch.full((4, 4), 1e-39), torch.ones(0, 4)):
-        assert flushed(x) is x
-    zeros = torch._efficientzerotensor((4, 4))
-    assert flushed(zeros) is zeros
-    # Beside numbers that are all this small, denormals matter.
-    x = 1e-20 * smeared(40)
-    assert flushed(x) is x
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_gradients_with_denormal_numbers(library, patched):
-    given = [smeared(513).requires_grad_(), *operands(1, 50, 31)[1:]]
-    with products.forced(library):
-        found = everything(F.linear, given)
-    expected = everything(F.linear, [each.detach().double().requires_grad_() for each in given])
-    for got, want in zip(found, expected, strict=True):
-        torch.testing.assert_close(got.double(), want, rtol=1e-4, atol=1e-4)
-
-
-def test_names_of_libraries():
-    # A release of torch without oneDNN's product must be noticed here.
-    assert list(libraries(FORWARD)) == list(libraries(TO_INPUT)) == [TORCH, ONEDNN]
-    assert {TORCH, BLOCKS, ONEDNN} <= set(libraries(TO_WEIGHT))
-
-
-@pytest.mark.parametrize("kind", [FORWARD, TO_INPUT, TO_WEIGHT])
-def test_what_may_run_elsewhere(kind, bounds):
-    bounds(product_work=64)
-    left, right = (torch.ones(4, 4) for _ in range(2))
-    assert is_large(kind, left, right)
-    assert not is_large(kind, torch.ones(3, 4), right[:3] if kind == TO_WEIGHT else right)
-    assert not is_large(kind, left.t()[:, :4].t().mT, right)
-    assert not is_large(kind, left, right.t())
-    assert not is_large(kind, left.double(), right.double())
-    assert not is_large(kind, torch._neg_view(left), right)
-    assert not is_large(kind, left, torch._neg_view(right))
-    bounds(product_work=0)
-    assert not is_large(kind, torch.ones(0, 4), torch.ones(0, 4) if kind == TO_WEIGHT else right)

@@ -1,6 +1,7 @@
 """torch_scatter's functions under the patch: its results, gradients, rules and errors."""
 
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.func import vmap
 import onehop
 from onehop import thresholds
 from onehop.integrations.torch import scatters, segments
+from tests.integrations.same import assert_same, learned, noted, outcome
 from tests.integrations.torch import like_torch_scatter
 from tests.pairs import pairwise
 
@@ -52,12 +54,7 @@ def served(monkeypatch):
     """Has an entry for each call that onehop runs."""
     found = []
     for name in ("gathered", "scattered", "arg_extremum"):
-        real = getattr(scatters, name)
-        monkeypatch.setattr(
-            scatters,
-            name,
-            lambda *args, name=name, real=real, **named: found.append(name) or real(*args, **named),
-        )
+        noted(monkeypatch, scatters, name, lambda *_, name=name, **__: found.append(name))
     return found
 
 
@@ -67,26 +64,24 @@ def numbers(*shape: int) -> Tensor:
     return torch.randint(-3, 3, shape, generator=generator).double()
 
 
-def outcome(function, x: Tensor) -> list[Tensor]:
-    """The results, and the gradient of the first."""
-    x = x.detach().clone().requires_grad_()
-    found = function(x)
-    results = [*found] if isinstance(found, tuple) else [found]
-    weights = torch.linspace(-1, 1, results[0].numel(), dtype=results[0].dtype).view(results[0].shape)
-    return [*results, *torch.autograd.grad((results[0] * weights).sum(), x)]
-
-
-def same(found: list[Tensor], expected: list[Tensor]) -> None:
+def same(found: Any, expected: Any) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         assert ours.stride() == theirs.stride()
-        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12, equal_nan=True)
+        assert_same(ours, theirs, 1e-12, 1e-12)
 
 
 def check(call, x: Tensor, served: list[str], expected_calls: list[str]) -> None:
-    """The outcome under the patch is that of the package."""
-    expected = outcome(call, x)
+    """The results and gradients under the patch are those of the package."""
+
+    def run() -> list[Tensor]:
+        leaf = x.detach().clone().requires_grad_()
+        found = call(leaf)
+        results = [*found] if isinstance(found, tuple) else [found]
+        return [*results, *learned(results[0], leaf)[1:]]
+
+    expected = run()
     with onehop.patch(), thresholds.lifted():
-        same(outcome(call, x), expected)
+        same(run(), expected)
     assert served == expected_calls
 
 
@@ -184,25 +179,14 @@ def test_bounds_that_leave_rows_out_are_no_graph(bounds):
     assert segments.graph_of_bounds(torch.tensor(bounds, dtype=torch.int64), ENTRIES) is None
 
 
-def result(function, *args):
-    """The result, or the kind of error."""
-    try:
-        return function(*args)
-    except (IndexError, RuntimeError) as error:
-        return type(error)
-
-
 @pytest.mark.parametrize("name", LEFT)
 def test_all_else_is_left_to_the_package(name, package, served):
     x = numbers(ENTRIES, 4)
-    expected = result(LEFT[name], package, x)
+    expected = outcome(lambda: LEFT[name](package, x))
     with onehop.patch(indexing=True), thresholds.lifted():
-        found = result(LEFT[name], package, x)
+        found = outcome(lambda: LEFT[name](package, x))
     assert served == []
-    if isinstance(expected, Tensor):
-        torch.testing.assert_close(found, expected)
-    else:
-        assert found is expected
+    assert_same(found, expected)
 
 
 def test_few_numbers_are_left_to_the_package(package, served):

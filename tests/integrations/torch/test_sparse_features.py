@@ -11,6 +11,7 @@ from torch_geometric.nn import GCNConv, SAGEConv, SGConv
 import onehop
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
+from tests.integrations.same import SINGLE, assert_same, learned, noted, twice
 from tests.processes import run_python
 
 ROWS, COLUMNS, OUT = 60, 90, 5
@@ -57,16 +58,11 @@ def parameters(bias=True):
 
 
 def train(x, weight, bias, call=None):
-    out = (call or F.linear)(x, weight, bias)
-    wanted = [each for each in (weight, bias) if each is not None]
-    upstream = torch.linspace(-1, 1, out.numel()).view(out.shape)
-    return [out.detach(), *torch.autograd.grad(out, wanted, upstream)]
+    return learned((call or F.linear)(x, weight, bias), weight, bias)
 
 
 def alike(found, expected):
-    for got, want in zip(found, expected, strict=True):
-        assert got.shape == want.shape
-        torch.testing.assert_close(got, want, equal_nan=True)
+    assert_same(found, expected, **SINGLE)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -141,7 +137,7 @@ def test_what_is_not_finite_spreads_as_in_torch(where, value, patched, sums):
         upstream = torch.ones_like(out)
         if where == "gradient":
             upstream[4, 1] = value
-        return [out.detach(), *torch.autograd.grad(out, [weight, bias], upstream)]
+        return [out, *torch.autograd.grad(out, [weight, bias], upstream)]
 
     gradients(F.linear)
     alike(gradients(F.linear), gradients(torch._C._nn.linear))
@@ -169,9 +165,7 @@ def test_others_are_products(x, patched, sums):
 
 def test_a_few_too_many_are_counted_once(patched, sums, monkeypatch):
     x, given = bag_of_words(0.07), parameters()  # the sample lets them pass
-    made = []
-    plain = sparse_features._made
-    monkeypatch.setattr(sparse_features, "_made", lambda x: made.append(plain(x)) or made[-1])
+    made = noted(monkeypatch, sparse_features, "_made")
     assert sparse_features.may_apply(x)
     for _ in range(4):
         train(x, *given)
@@ -187,20 +181,11 @@ def test_fresh_features_are_not_counted(patched, sums, monkeypatch):
     assert sums == []
 
 
-@pytest.mark.usefixtures("ordinary_bounds")
-def test_small_features_are_products(sums):
+@pytest.mark.parametrize("options", [{"reuse": False}, {"products": False}, {}], ids=str)
+def test_settings_turn_it_off_and_small_features_are_products(options, bounds, sums):
+    bounds(sparse_numbers=1 if options else ROWS * COLUMNS + 1, meetings=2)
     x, given = bag_of_words(), parameters()
-    with onehop.patch():
-        for _ in range(3):
-            train(x, *given)
-    assert sums == []
-
-
-@pytest.mark.parametrize("setting", ["reuse", "products"])
-def test_settings_turn_it_off(setting, bounds, sums):
-    bounds(sparse_numbers=1, meetings=2)
-    x, given = bag_of_words(), parameters()
-    with onehop.patch(**{setting: False}):
+    with onehop.patch(**options):
         for _ in range(3):
             train(x, *given)
     assert sums == []
@@ -210,13 +195,11 @@ def test_second_derivatives(patched, sums):
     x = bag_of_words()
 
     def second(call):
-        weight, bias = parameters()
-        first = torch.autograd.grad((call(x, weight, bias) ** 3).sum(), [weight, bias], create_graph=True)
-        return torch.autograd.grad(sum((g**2).sum() for g in first), [weight, bias])
+        given = parameters()
+        return twice(call(x, *given), given)
 
     train(x, *parameters())
-    for got, want in zip(second(F.linear), second(torch._C._nn.linear), strict=True):
-        torch.testing.assert_close(got, want, rtol=1e-3, atol=1e-3 * float(want.abs().max()))
+    assert_same(second(F.linear), second(torch._C._nn.linear), rtol=1e-3, atol=1e-3)
     assert sums == BOTH
 
 
@@ -250,14 +233,12 @@ def test_layers_multiply_first(make, patched, sums, bounds):
     edge_index = torch.randint(ROWS, (2, 400), generator=torch.Generator().manual_seed(2))
 
     def epoch():
-        out = layer(x, edge_index)
-        return [out.detach(), *torch.autograd.grad((out**2).sum(), list(layer.parameters()))]
+        return learned(layer(x, edge_index), layer)
 
     with onehop.patch() as handle, handle.paused():
         expected = epoch()
     for _ in range(4):
-        for got, want in zip(epoch(), expected, strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+        assert_same(epoch(), expected, rtol=1e-4, atol=1e-4)
     steps = 2 if isinstance(layer, SAGEConv) else 1
     assert sorted(sums) == sorted(3 * steps * BOTH)
 

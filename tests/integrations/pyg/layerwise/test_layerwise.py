@@ -18,7 +18,6 @@ from torch_geometric.nn import GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGE
 import onehop
 from onehop import ArgumentError, FileFormatError, Graph
 from onehop.errors import StorageError
-from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.lock import alone
 from onehop.streaming import layerwise
 from onehop.streaming.layerwise import row_blocks
@@ -114,9 +113,7 @@ def in_memory(model: nn.Module, x: Tensor, edge_index: Tensor) -> np.ndarray:
 
 @pytest.mark.parametrize("memory", [SMALL, None], ids=["tiles", "at-once"])
 @pytest.mark.parametrize("name", MODELS)
-def test_the_same_as_in_memory(
-    name: str, memory: int | None, edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_the_same_as_in_memory(name, memory, compared, left):
     torch.manual_seed(0)
     model = Plain(MODELS[name]()) if name == "one-layer" else MODELS[name]()
     model.eval()
@@ -125,54 +122,32 @@ def test_the_same_as_in_memory(
             if isinstance(module, nn.BatchNorm1d):
                 module.running_mean.normal_()
                 module.running_var.uniform_(0.5, 2)
-    out = onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=memory)
-    exact = in_memory(model, x, edge_index)
-    found = np.load(out)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out.npy", "x.npy"]
+    compared(model, memory=memory)
+    assert left() == ["graph", "out.npy", "x.npy"]
 
 
-def test_doubles_and_features_of_16_bits(
-    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_doubles_and_features_of_16_bits(compared, x, tmp_path):
     torch.manual_seed(0)
     model = GCN(WIDTH, 8, 2, 3).eval()
     np.save(tmp_path / "h.npy", x.half().numpy())
-    found = np.load(onehop.infer(model, stored, tmp_path / "h.npy", tmp_path / "h.out", memory=SMALL))
-    np.testing.assert_allclose(found, in_memory(model, x.half().float(), edge_index), rtol=1e-4, atol=1e-5)
+    compared(model, x.half().float(), given="h.npy", out="h.out")
     np.save(tmp_path / "d.npy", x.double().numpy())
-    found = np.load(
-        onehop.infer(model.double(), stored, tmp_path / "d.npy", tmp_path / "d.out", memory=90_000)
-    )
-    np.testing.assert_allclose(found, in_memory(model, x.double(), edge_index), rtol=1e-10, atol=1e-10)
+    compared(model.double(), x.double(), 1e-10, given="d.npy", out="d.out", memory=90_000)
 
 
 @pytest.mark.parametrize("name", ["gcn", "own"])
-def test_the_same_under_the_patch(
-    name: str, edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_the_same_under_the_patch(name, compared, x, edge_index):
     torch.manual_seed(0)
     model = MODELS[name]().eval()
-    exact = in_memory(model, x, edge_index)
     with onehop.patch():
         in_memory(model, x, edge_index)  # what the patch keeps with a layer
-        found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+        compared(model)
 
 
 @pytest.mark.parametrize("name", ["gcn", "sage", "own", "shared", "no-function-between"])
-def test_an_interrupted_run_goes_on_with_the_step_it_was_at(
-    name: str,
-    edge_index: Tensor,
-    stored: StoredGraph,
-    x: Tensor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_interrupted_run_goes_on_with_the_step_it_was_at(name, infer, compared, tmp_path, monkeypatch):
     torch.manual_seed(0)
-    model, exact, done = MODELS[name]().eval(), None, []
-    exact = in_memory(model, x, edge_index)
+    model, done = MODELS[name]().eval(), []
     once = layerwise._Inference._once
 
     def noted(self: Any, path: Path, make: Any) -> None:
@@ -189,7 +164,7 @@ def test_an_interrupted_run_goes_on_with_the_step_it_was_at(
     while not (tmp_path / "out.npy").exists():
         calls += 1
         try:
-            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+            infer(model)
         except Stop:
             assert not (tmp_path / "out.npy").exists()
         # Of each layer at most what is aggregated and what it is aggregated to, and those of one before.
@@ -198,48 +173,35 @@ def test_an_interrupted_run_goes_on_with_the_step_it_was_at(
     assert calls > 2
     assert all(done.count(each) <= 2 for each in done)
     assert len(done) - len(set(done)) == calls - 1
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
+    monkeypatch.undo()
+    interrupted = np.load(tmp_path / "out.npy")
+    compared(model, out="again.npy")
+    np.testing.assert_array_equal(interrupted, np.load(tmp_path / "again.npy"))
 
 
-def test_another_model_is_begun_anew(
-    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda model: model.convs[0].bias.data.add_(1),
+        lambda model: setattr(model.convs[0], "add_self_loops", False),
+    ],
+    ids=["parameter", "setting"],
+)
+def test_another_model_is_begun_anew(change, stopped, compared):
     torch.manual_seed(0)
     model = GCN(WIDTH, 8, 2, 3).eval()
-
-    def stop(*_: object) -> None:
-        raise Stop
-
-    changes: list[Callable[[], object]] = [
-        lambda: model.convs[0].bias.data.add_(1),
-        lambda: setattr(model.convs[0], "add_self_loops", False),
-    ]
-    for change in changes:
-        with monkeypatch.context() as patch:
-            patch.setattr(layerwise, "finish", stop)
-            with pytest.raises(Stop):
-                onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
-        change()
-        found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
-        np.testing.assert_allclose(found, in_memory(model, x, edge_index), rtol=1e-4, atol=1e-5)
+    stopped(model)
+    change(model)
+    compared(model)
 
 
-def test_a_run_that_ended_before_it_had_cleaned_up(
-    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stop(*_: object) -> None:
-        raise Stop
-
+def test_a_run_that_ended_before_it_had_cleaned_up(stopped, compared, tmp_path):
     torch.manual_seed(0)
     model = GCN(WIDTH, 8, 2, 3).eval()
-    with monkeypatch.context() as patch:
-        patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
-        with pytest.raises(Stop):
-            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
-    exact = in_memory(model, x, edge_index)
-    for _ in range(2):
-        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    stopped(model, "onehop.streaming.work_folder.shutil.rmtree")
+    written = np.load(tmp_path / "out.npy")
+    compared(model)
+    np.testing.assert_array_equal(written, np.load(tmp_path / "out.npy"))
     assert not (tmp_path / "out.npy.layers").exists()
 
 
@@ -267,9 +229,7 @@ print(kept("VmHWM") - before)
 
 
 @pytest.mark.parametrize(("model", "order"), [("GCN(96, 64, 2, 7)", "F"), ("GraphSAGE(96, 64, 2, 7)", "C")])
-def test_no_more_memory_than_it_is_given(
-    model: str, order: str, generator: torch.Generator, tmp_path: Path
-) -> None:
+def test_no_more_memory_than_it_is_given(model, order, generator, tmp_path):
     """Pages in memory, at their most: every tensor between two layers has three times as many bytes."""
     nodes, memory = 300_000, 24 << 20
     assert 64 * 4 * nodes > 3 * memory
@@ -292,9 +252,7 @@ def test_no_more_memory_than_it_is_given(
     np.testing.assert_allclose(np.load(tmp_path / "out.npy"), exact, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_of_a_block_go_when_the_next_one_comes(
-    edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_of_a_block_go_when_the_next_one_comes(infer, monkeypatch):
     """Not only when the collector of circles comes by."""
     seen: list[weakref.ref[Tensor]] = []
     run = layerwise.run
@@ -311,28 +269,24 @@ def test_rows_of_a_block_go_when_the_next_one_comes(
     monkeypatch.setattr(layerwise, "_MOST_ROWS", 4)
     gc.disable()
     try:
-        onehop.infer(OneOfOnesOwn().eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+        infer(OneOfOnesOwn().eval())
     finally:
         gc.enable()
     assert len(seen) > 100
 
 
-def test_too_little_memory_is_told_before_anything_is_made(
-    stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_too_little_memory_is_told_before_anything_is_made(infer, left):
     model = GCN(WIDTH, 8, 2, 3).eval()
     with pytest.raises(ArgumentError, match=r"do not hold one column of 150 sources; \d+ are needed") as told:
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=1000)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+        infer(model, memory=1000)
+    assert left() == ["graph", "x.npy"]
     needed = int(str(told.value).split("; ")[1].split()[0])
-    onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=needed)
+    infer(model, memory=needed)
     with pytest.raises(ArgumentError, match=f"{needed} are needed"):
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "other.npy", memory=needed - 1)
+        infer(model, out="other.npy", memory=needed - 1)
 
 
-def test_files_written_to_during_a_run_are_told(
-    stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_written_to_during_a_run_are_told(infer, left, tmp_path, monkeypatch):
     result = layerwise._Inference.result
 
     def changed(*given: Any) -> Path:
@@ -342,14 +296,12 @@ def test_files_written_to_during_a_run_are_told(
 
     monkeypatch.setattr(layerwise._Inference, "result", changed)
     with pytest.raises(FileFormatError, match="was written to while it was read"):
-        onehop.infer(GCN(WIDTH, 8, 2, 3).eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+        infer(GCN(WIDTH, 8, 2, 3).eval(), memory=None)
+    assert left() == ["graph", "x.npy"]
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_a_file_that_is_cut_off_while_it_is_read(
-    order: str, stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_is_cut_off_while_it_is_read(order, infer, x, tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.asarray(x.numpy(), order=order))
 
     def cut(*given: Any) -> Any:
@@ -358,7 +310,7 @@ def test_a_file_that_is_cut_off_while_it_is_read(
 
     monkeypatch.setattr(layerwise, "row_blocks", cut)
     with pytest.raises(FileFormatError, match=r"x\.npy: truncated at byte"):
-        onehop.infer(GCN(WIDTH, 8, 2, 3).eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
+        infer(GCN(WIDTH, 8, 2, 3).eval(), memory=None)
     assert not (tmp_path / "out.npy").exists()
 
 
@@ -405,21 +357,21 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_models_that_cannot_be_divided(name: str, stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+def test_models_that_cannot_be_divided(name, infer, left):
     make, message = REFUSED[name]
     with pytest.raises(ArgumentError, match=r"model: it cannot be divided into layers: .*" + message):
-        onehop.infer(make().eval(), stored, tmp_path / "x.npy", tmp_path / "out.npy")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "x.npy"]
+        infer(make().eval(), memory=None)
+    assert left() == ["graph", "x.npy"]
 
 
-def test_a_layer_with_hooks_is_refused(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+def test_a_layer_with_hooks_is_refused(infer):
     model = Plain(SAGEConv(WIDTH, 4)).eval()
     model.layers[0].register_forward_hook(lambda *_: None)
     with pytest.raises(ArgumentError, match="it has hooks"):
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy")
+        infer(model)
 
 
-def test_bad_arguments(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+def test_bad_arguments(stored, x, tmp_path):
     model = GCN(WIDTH, 8, 2, 3)
     out = tmp_path / "out.npy"
     with pytest.raises(ArgumentError, match=r"call model\.eval\(\) first"):

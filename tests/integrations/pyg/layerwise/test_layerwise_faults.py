@@ -20,7 +20,7 @@ from onehop.errors import StorageError
 from onehop.graph.stored import StoredGraph
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.streaming import layerwise, work_folder
-from tests.processes import Stop, run_python
+from tests.processes import run_python
 
 
 @pytest.fixture
@@ -41,27 +41,14 @@ class Own(nn.Module):
         return self.function(self, x, edge_index)
 
 
-def compared(model: nn.Module, graph: StoredGraph, file: Path, x: Tensor, edge_index: Tensor) -> None:
-    found = np.load(onehop.infer(model, graph, file, file.with_name("out.npy"), memory=SMALL))
-    with torch.no_grad():
-        exact = model(x, edge_index).numpy()
-    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-4 * np.abs(exact).max())
-
-
-def stop(*_: object) -> None:
-    raise Stop
-
-
 @pytest.mark.parametrize("name", ["result", "graph", "request", "out", "output", "x", "input"])
-def test_layers_of_any_name(
-    name: str, edge_index: Tensor, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_layers_of_any_name(name, compared):
     """What is on the way lies in files that are named after the layers."""
 
     def forward(self: Any, x: Tensor, edge_index: Tensor) -> Tensor:
         return torch.relu(getattr(self, name)(x, edge_index))
 
-    compared(Own(forward, **{name: GCNConv(WIDTH, 4)}).eval(), stored, tmp_path / "x.npy", x, edge_index)
+    compared(Own(forward, **{name: GCNConv(WIDTH, 4)}).eval())
 
 
 def _method(self: Any, x: Tensor, edge_index: Tensor) -> Any:
@@ -90,33 +77,29 @@ def _by_another_name(self: Any, x: Tensor, edge_index: Tensor) -> Any:
 
 
 @pytest.mark.parametrize("forward", [_method, _function, _module, _by_another_name])
-def test_writes_to_what_others_read_are_refused(
-    forward: Callable[..., Any], stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_writes_to_what_others_read_are_refused(forward, infer):
     """As statements, whose results nobody takes, and of tensors that have two names."""
     parts = {"conv": SAGEConv(WIDTH, 8), "lin": nn.Linear(8, 8), "act": nn.ReLU(inplace=True)}
     model = Own(forward, **parts, same=nn.Identity()).eval()
     with pytest.raises(ArgumentError, match="changes its input in place, which others read"):
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy")
+        infer(model)
 
 
-def test_a_part_in_training_mode_is_refused(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+def test_a_part_in_training_mode_is_refused(infer):
     model = GCN(WIDTH, 8, 2, 3, norm="batch_norm").eval()
     model.norms[0].module.train()
     with pytest.raises(ArgumentError, match=r"norms\.0\.module is in training mode; call model\.eval"):
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy")
+        infer(model)
 
 
 @pytest.mark.parametrize("reduce", ["mean", "sum"])
-def test_sums_of_halves_are_as_wide_as_the_model(
-    reduce: str, edge_index: Tensor, stored: StoredGraph, generator: torch.Generator, tmp_path: Path
-) -> None:
+def test_sums_of_halves_are_as_wide_as_the_model(reduce, edge_index, infer, generator, tmp_path):
     """They would be rounded to halves on disk; those of "sum" have none."""
     halves = (9000 * torch.randn(NODES, WIDTH, generator=generator)).half()
     np.save(tmp_path / "x.npy", halves.numpy())
     conv = SAGEConv if reduce == "mean" else GraphConv
     model = Own(lambda self, x, e: self.conv(x, e), conv=conv(WIDTH, 5, aggr=reduce)).eval()
-    found = np.load(onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL))
+    found = np.load(infer(model))
     with torch.no_grad():
         exact = model(halves.float(), edge_index).numpy()
     assert np.abs(exact).max() > 1000
@@ -140,26 +123,14 @@ def _shifting(forward: Callable[..., Any] = _shifted) -> Own:
 
 
 @pytest.mark.parametrize("name", ["shift", "buffer"])
-def test_other_tensors_that_are_no_parameters_begin_anew(
-    name: str,
-    edge_index: Tensor,
-    stored: StoredGraph,
-    x: Tensor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_other_tensors_that_are_no_parameters_begin_anew(name, stopped, compared):
     model = _shifting()
-    with monkeypatch.context() as patch:
-        patch.setattr(layerwise, "finish", stop)
-        with pytest.raises(Stop):
-            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    stopped(model)
     getattr(model, name).add_(1)
-    compared(model, stored, tmp_path / "x.npy", x, edge_index)
+    compared(model)
 
 
-def test_the_model_stays_as_it_was_and_its_run_goes_on(
-    stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_model_stays_as_it_was_and_its_run_goes_on(stopped, infer, monkeypatch):
     """torch.fx keeps tensors that a forward makes with the model, by a new name each time."""
     model = _shifting(_scaled)
     parts = set(vars(model))
@@ -171,23 +142,18 @@ def test_the_model_stays_as_it_was_and_its_run_goes_on(
         write(file, *given)
 
     monkeypatch.setattr(layerwise, "_write", noted)
-    with monkeypatch.context() as patch:
-        patch.setattr(layerwise, "finish", stop)
-        with pytest.raises(Stop):
-            onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    stopped(model)
     assert set(vars(model)) == parts
-    onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out.npy", memory=SMALL)
+    infer(model)
     assert len(made) == len(set(made))
 
 
-def test_a_folder_in_the_place_of_the_result_is_told_first(
-    stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_a_folder_in_the_place_of_the_result_is_told_first(infer, left, tmp_path):
     model = GCN(WIDTH, 8, 2, 3).eval()
     (tmp_path / "out").mkdir()
     with pytest.raises(ArgumentError, match=r"out: .* is a folder; give the name of a file"):
-        onehop.infer(model, stored, tmp_path / "x.npy", tmp_path / "out")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out", "x.npy"]
+        infer(model, out="out")
+    assert left() == ["graph", "out", "x.npy"]
 
 
 def _infer(graph: StoredGraph, folder: Path) -> Path:
@@ -202,9 +168,7 @@ WAYS = [pytest.param(_infer, "out.layers", id="infer"), pytest.param(_hops, "out
 
 
 @pytest.mark.parametrize(("call", "work"), WAYS)
-def test_files_of_others_are_left_alone(
-    call: Callable[..., Path], work: str, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_files_of_others_are_left_alone(call, work, stored, x, tmp_path):
     (tmp_path / work).mkdir()
     (tmp_path / work / "thesis.txt").write_text("three years")
     with pytest.raises(ArgumentError, match=rf"out: .*{work} .* holds other files\. Move them"):
@@ -217,28 +181,19 @@ def test_files_of_others_are_left_alone(
 
 @pytest.mark.parametrize(("call", "work"), WAYS)
 def test_a_folder_that_is_half_removed_is_still_that_of_a_run(
-    call: Callable[..., Path],
-    work: str,
-    stored: StoredGraph,
-    x: Tensor,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("onehop.streaming.work_folder.shutil.rmtree", stop)
-        with pytest.raises(Stop):
-            call(stored, tmp_path)
+    call, work, stored, x, left, tmp_path, stopping
+):
+    with stopping("onehop.streaming.work_folder.shutil.rmtree"):
+        call(stored, tmp_path)
     assert (tmp_path / "out").exists()
     assert (tmp_path / work / work_folder.NOTE).exists()
     (tmp_path / "out").unlink()
     call(stored, tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out", "x.npy"]
+    assert left() == ["graph", "out", "x.npy"]
 
 
 @pytest.mark.parametrize(("call", "work"), WAYS)
-def test_a_graph_that_was_stored_again_is_told(
-    call: Callable[..., Path], work: str, stored: StoredGraph, x: Tensor, tmp_path: Path
-) -> None:
+def test_a_graph_that_was_stored_again_is_told(call, work, stored, x, tmp_path):
     """Its numbers of edges are those of the one that was opened."""
     (tmp_path / "graph").rename(tmp_path / "earlier")
     Graph.from_edge_index(torch.zeros(2, 9, dtype=torch.int64), NODES).save(tmp_path / "graph")
@@ -248,8 +203,8 @@ def test_a_graph_that_was_stored_again_is_told(
 
 
 def test_a_block_that_cannot_be_written_leaves_nothing_and_ends_the_reading(
-    stored: StoredGraph, x: Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stored, x, left, tmp_path, monkeypatch
+):
     put, count = MatrixFile.put, 0
 
     def full(self: MatrixFile, *given: Any) -> None:
@@ -269,7 +224,7 @@ def test_a_block_that_cannot_be_written_leaves_nothing_and_ends_the_reading(
     assert not list((tmp_path / "out.layers").glob("*.tmp"))
     monkeypatch.undo()
     _infer(stored, tmp_path)
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out", "x.npy"]
+    assert left() == ["graph", "out", "x.npy"]
 
 
 PATCHED_FIRST = """
@@ -286,7 +241,7 @@ onehop.infer(model, onehop.Graph.open("graph"), "x.npy", "plain.npy")
 """
 
 
-def test_a_process_that_patches_first(stored: StoredGraph, x: Tensor, tmp_path: Path) -> None:
+def test_a_process_that_patches_first(stored, x, tmp_path):
     """What is listed as a function of rows is that of torch, not what the patch has put there."""
     here = Path(__file__)
     folders = os.pathsep.join([str(here.parent), str(here.parents[4]), os.environ.get("PYTHONPATH", "")])

@@ -1,0 +1,356 @@
+"""torch's own gathers and scatters under the patch: what stays torch's, its errors, and contexts."""
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.func import grad, jvp, vmap
+from torch.utils.checkpoint import checkpoint
+
+import onehop
+from onehop import thresholds
+from onehop.graph import build
+from onehop.integrations.torch import indexing
+from tests.integrations.same import assert_same, outcome
+from tests.integrations.torch.indices import (
+    ANY,
+    EDGES,
+    ENTRIES,
+    LENGTHS,
+    ODD,
+    ROWS,
+    SORTED,
+    _forgets as _forgets,
+    columns,
+    numbers,
+    served as served,
+)
+
+X, V = numbers(ROWS, 4), numbers(ENTRIES, 4)
+
+
+class Sub(Tensor):
+    """A class of a user's."""
+
+
+LEFT = {
+    "a list of numbers that are tensors": lambda: torch.tensor([X[0, 0], X[1, 1]]),
+    "an integer": lambda: X[3],
+    "a slice": lambda: X[2:5],
+    "a mask and a number": lambda: X[X[:, 0] > 0, 0],
+    "two masks": lambda: X[X[:, 0] > 0, X[0] > 0],
+    "a mask that is a number": lambda: X[torch.tensor(True)],
+    "a mask of what is turned": lambda: numbers(4, ROWS).t()[ODD],
+    "a list": lambda: X[[1, 2, 2]],
+    "None": lambda: X[None],
+    "two indices": lambda: X[ANY[:4], ANY[:4] % 4],
+    "an index and a number": lambda: X[ANY, 0],
+    "an index and a slice": lambda: X[ANY, 1:],
+    "an index twice": lambda: X[ANY % 4, ANY % 4],
+    "behind a part": lambda: X[1:, ANY % 4],
+    "behind a new dimension": lambda: X[None, ANY],
+    "before a new dimension": lambda: X[ANY, None],
+    "a matrix turned": lambda: X[EDGES.t()],
+    "negative": lambda: X[ANY - ROWS],
+    "negative, of columns": lambda: X[:, ANY % 4 - 4],
+    "out of one block": lambda: X.view(1, ROWS, 4)[:, ANY - ROWS],
+    "a number as a tensor": lambda: X[torch.tensor(2)],
+    "integers": lambda: X.long()[ANY],
+    "complex": lambda: X.to(torch.complex64)[ANY],
+    "turned": lambda: numbers(4, ROWS).t()[ANY],
+    "empty": lambda: X[ANY[:0]],
+    "no rows": lambda: X[:0].index_select(0, ANY[:0]),
+    "an index of entries": lambda: X.gather(0, torch.stack([ANY, SORTED, ANY, ANY], 1)),
+    "fewer columns": lambda: X.gather(0, columns(ANY, 3)),
+    "an index of other entries": lambda: X.scatter_add(0, torch.stack([ANY, SORTED, ANY, ANY], 1), V),
+    "a factor": lambda: X.index_add(0, ANY, V, alpha=2),
+    "products": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "prod"),
+    "along columns": lambda: X.scatter_add(1, columns(ANY[:ROWS] % 4, 4), V[:ROWS]),
+    "along fewer rows": lambda: X.scatter_add(1, (ANY % 4).expand(9, -1), numbers(9, ENTRIES)),
+    "fewer entries": lambda: X.scatter_add(0, columns(ANY, 4)[:9], V),
+    "a subclass": lambda: X.as_subclass(Sub)[ANY].as_subclass(Tensor),
+    "conjugated": lambda: X.to(torch.complex64).conj()[ANY].resolve_conj(),
+    "segments with an initial value": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS, initial=2),
+    "segments of some entries": lambda: torch.segment_reduce(V, "max", offsets=torch.tensor([0, 3, 9])),
+    "segments from later on": lambda: torch.segment_reduce(V, "max", offsets=torch.tensor([2, 30, ENTRIES])),
+    "segments of columns": lambda: torch.segment_reduce(
+        V, "sum", lengths=torch.tensor([[1, 3]]).repeat(ENTRIES, 1), axis=1
+    ),
+    "products of segments": lambda: torch.segment_reduce(V, "prod", lengths=LENGTHS),
+    "meta": lambda: torch.zeros(X.to("meta")[ANY.to("meta")].shape),
+    "sparse": lambda: X.to_sparse().index_select(0, ANY).to_dense(),
+    "out": lambda: torch.index_select(X, 0, ANY, out=torch.empty(ENTRIES, 4, dtype=X.dtype)),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_other_indexing_is_torchs(name, served):
+    expected = LEFT[name]()
+    with onehop.patch(), thresholds.lifted(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = LEFT[name]()
+    assert found.dtype is expected.dtype
+    assert found.stride() == expected.stride()
+    assert torch.equal(found, expected)
+    assert not served
+
+
+def leaf() -> Tensor:
+    return numbers(ROWS, 4).requires_grad_()
+
+
+ERRORS = {
+    "too large": lambda: X[ANY + ROWS],
+    "a mask that is too long": lambda: X[torch.ones(ROWS + 1, dtype=torch.bool)],
+    "a mask that is too short": lambda: X[:, torch.ones(3, dtype=torch.bool)],
+    "a mask and too many dimensions": lambda: X[X > 0, :],
+    "too small": lambda: X[ANY - 2 * ROWS],
+    "too large, of columns": lambda: X[:, ANY],
+    "no such dimension": lambda: X.index_select(2, ANY),
+    "a dimension of a number": lambda: torch.tensor(1.0).index_select(0, ANY[:1] * 0 + 1),
+    "two ellipses too many": lambda: X[..., ..., ANY, ANY, ANY],
+    "index_select, negative": lambda: X.index_select(0, ANY - 1 - ROWS),
+    "scatter_add, too large": lambda: X.scatter_add(0, columns(ANY + ROWS, 4), V),
+    "floats": lambda: X[ANY.double()],
+    "index_select, floats": lambda: X.index_select(0, ANY.double()),
+    "too many": lambda: X[ANY, :, :],
+    "rows that are too many": lambda: X.index_add(0, ANY[:5], V),
+    "another dtype": lambda: X.index_add(0, ANY, V.float()),
+    "a mask that is written to": lambda: _mask_written_to(),
+    "a leaf": lambda: leaf().index_add_(0, ANY, V),
+    "a view of a leaf": lambda: leaf()[:].scatter_add_(0, columns(ANY, 4), V),
+    "a leaf that is reduced into": lambda: leaf().scatter_reduce_(0, columns(ANY, 4), V, "mean"),
+    "itself": lambda: _overlapping(),
+    "an expanded target": lambda: torch.zeros(1, 4).double().expand(ROWS, 4).index_add_(0, ANY, V),
+    "segments that are too long": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS + 1),
+    "segments of negative lengths": lambda: torch.segment_reduce(V, "sum", lengths=LENGTHS - 4),
+    "segments without lengths": lambda: torch.segment_reduce(V, "sum"),
+    "no index": lambda: X.index_select(0),
+    "a wrong name": lambda: X.index_select(0, ANY, columns=3),
+    "another reduction": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "median"),
+}
+
+
+def _mask_written_to() -> None:
+    mask = ODD.clone()
+    out = leaf()[mask]
+    mask[0] = True
+    out.sum().backward()
+
+
+def _overlapping() -> Tensor:
+    x = numbers(ROWS, 4)
+    return x.index_add_(0, torch.arange(ROWS), x)
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_torchs(name):
+    with pytest.raises(Exception) as expected:  # noqa: PT011
+        ERRORS[name]()
+    with onehop.patch(), thresholds.lifted():
+        assert outcome(ERRORS[name]) == (type(expected.value), str(expected.value))
+
+
+# Contexts
+
+
+def step(x: Tensor, v: Tensor) -> Tensor:
+    out = torch.zeros(ROWS, 4, dtype=x.dtype).scatter_add(0, columns(ANY, 4), x[ANY] * v)
+    return out.scatter_reduce(0, columns(SORTED, 4), v, "mean")[ODD].index_select(0, ANY // 3)
+
+
+def within(context: Any, function: Callable[[], Tensor]) -> Tensor:
+    with context:
+        return function()
+
+
+def gradient(function: Callable[[Tensor], Tensor]) -> Tensor:
+    x = leaf()
+    return torch.autograd.grad(function(x).square().sum(), x)[0]
+
+
+def anomalies() -> Any:
+    return torch.autograd.detect_anomaly(check_nan=False)
+
+
+CONTEXTS = {
+    "vmap": lambda: vmap(step)(torch.stack([X, X + 1]), torch.stack([V, V - 1])),
+    "grad": lambda: grad(lambda x: step(x, V).square().sum())(X),
+    "jvp": lambda: jvp(lambda x: step(x, V), (X,), (X + 1,))[1],
+    "inference": lambda: within(torch.inference_mode(), lambda: step(X, V).clone()),
+    "no_grad": lambda: within(torch.no_grad(), lambda: step(leaf(), V)),
+    "autocast": lambda: within(torch.autocast("cpu", torch.bfloat16), lambda: step(X.float(), V.float())),
+    "checkpoint": lambda: gradient(lambda x: checkpoint(step, x, V, use_reentrant=False)),
+    "anomaly": lambda: within(anomalies(), lambda: gradient(lambda x: step(x, V))),
+    "a batch of gradients": lambda: _batched_gradients(),
+    "jacobian": lambda: torch.autograd.functional.jacobian(lambda x: step(x, V).sum(0), X),
+    "forward mode": lambda: _in_forward_mode(),
+    "traced": lambda: torch.jit.trace(step, (X, V))(X + 1, V),
+    "scripted": lambda: torch.jit.script(_scripted)(X, ANY),
+    "exported": lambda: _exported(),
+    "a function mode": lambda: _in_function_mode(),
+    "compiled": lambda: torch.compile(step, fullgraph=True, backend="aot_eager")(X, V),
+    "a copied function": lambda: copy.deepcopy(torch.index_add)(X, 0, ANY, V),
+    "a pickled function": lambda: pickle.loads(pickle.dumps(torch.index_add))(X, 0, ANY, V),
+}
+
+
+def _batched_gradients() -> Tensor:
+    x = leaf()
+    out = step(x, V)
+    several = torch.stack([V, V + 1, V.cos()])
+    return torch.autograd.grad(out, x, several, is_grads_batched=True)[0]
+
+
+def _in_forward_mode() -> Tensor:
+    with forward_ad.dual_level():
+        return forward_ad.unpack_dual(step(forward_ad.make_dual(X, X + 2), V)).tangent
+
+
+def _scripted(x: Tensor, i: Tensor) -> Tensor:
+    return torch.index_add(x, 0, i, x[i]).index_select(0, i)
+
+
+class _Module(torch.nn.Module):
+    def forward(self, x: Tensor, v: Tensor) -> Tensor:
+        return step(x, v)
+
+
+def _exported() -> Tensor:
+    return torch.export.export(_Module(), (X, V)).module()(X, V)
+
+
+class _Counting(torch.overrides.TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        return function(*args, **(kwargs or {}))
+
+
+def _in_function_mode() -> Tensor:
+    with _Counting() as mode:
+        out = step(X, V)
+    return torch.cat([out.view(-1), torch.tensor([float(mode.count)], dtype=out.dtype)])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_contexts(name):
+    expected = CONTEXTS[name]()
+    torch._dynamo.reset()
+    with onehop.patch(), thresholds.lifted():
+        found = CONTEXTS[name]()
+    torch._dynamo.reset()
+    assert_same(found, expected, 1e-12, 1e-12)
+
+
+def test_a_trace_sees_nothing_of_ours():
+    with onehop.patch(), thresholds.lifted(), warnings.catch_warnings():
+        warnings.simplefilter("error", torch.jit.TracerWarning)
+        traced = torch.jit.trace(lambda x: x[ANY].index_select(0, SORTED), X, check_trace=False)
+    names = [node.kind() for node in traced.graph.nodes()]
+    assert {"aten::index", "aten::index_select"} < set(names)
+    assert not {"aten::numel", "aten::size"} & set(names)
+
+
+# The patch
+
+
+def test_the_patch_is_reversible():
+    names = ("__getitem__", "gather", "index_select", "scatter_add_")
+    known = {name: getattr(Tensor, name) for name in names}
+    functions = (torch.index_select, torch.gather)
+    assert not known.keys() & vars(Tensor).keys()
+    with onehop.patch():
+        assert {f"torch.Tensor.{name}" for name in known} <= {
+            name.replace("torch._tensor.", "torch.") for name in onehop.patched()
+        }
+        assert Tensor.index_select is not known["index_select"]
+        with onehop.patch(indexing=False):
+            assert Tensor.index_select is known["index_select"]
+    assert not known.keys() & vars(Tensor).keys()
+    assert (torch.index_select, torch.gather) == functions
+
+
+def test_the_environment_leaves_indexing_alone(monkeypatch, served):
+    monkeypatch.setenv("ONEHOP_INDEXING", "0")
+    with onehop.patch(), thresholds.lifted():
+        assert torch.equal(X.index_select(0, ANY), X[ANY])
+    assert not served
+
+
+def test_tensors_are_no_sequences():
+    with onehop.patch(), thresholds.lifted():
+        assert torch.tensor([X[0, 0], X[1, 1]]).tolist() == [float(X[0, 0]), float(X[1, 1])]
+        assert not vars(Tensor).get("__getitem__")
+
+
+def test_classes_made_under_the_patch_are_torchs(served):
+    with onehop.patch(), thresholds.lifted():
+        made = type("Made", (Tensor,), {})
+        inside = X.as_subclass(made)[ANY]
+    assert torch.equal(inside, X.as_subclass(made)[ANY])
+    assert type(inside) is made
+    assert not served
+
+
+def test_a_getitem_that_others_set_stays(served):
+    def theirs(self, key):
+        return "theirs"
+
+    with onehop.patch(), thresholds.lifted():
+        Tensor.__getitem__ = theirs
+        try:
+            assert X[ANY] == "theirs"
+            with onehop.patch(indexing=False):
+                assert X[ANY] == "theirs"
+        finally:
+            del Tensor.__getitem__
+    assert torch.equal(X[ANY], X.index_select(0, ANY))
+
+
+def test_an_error_in_between_reaches_the_user(monkeypatch):
+    def fails(*args):
+        raise RuntimeError("here")
+
+    monkeypatch.setattr(indexing, "gathered", fails)
+    with onehop.patch(), thresholds.lifted(), pytest.raises(RuntimeError, match="here"):
+        X[ANY]
+
+
+def test_rows_beyond_31_bits_are_torchs(monkeypatch, served):
+    monkeypatch.setattr(build, "MOST_NODES", 40)
+    with onehop.patch(), thresholds.lifted():
+        assert torch.equal(X[ANY], X.index_select(0, ANY))
+        assert torch.equal(X[:, SORTED[:20] % 4], X.t()[SORTED[:20] % 4].t())
+    assert not served
+
+
+def test_small_sizes_are_torchs(monkeypatch, served):
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    with onehop.patch():
+        step(X, V)
+        assert not served
+        wide, many = torch.randn(ROWS, 2000), ANY.repeat(20)
+        wide[ANY]
+        X.float()[many]
+        assert not served
+        wide[many]
+        assert served == ["gathered"]
+
+
+def test_a_write_to_the_index_is_noticed():
+    x, i = X.clone(), ANY.clone()
+    with onehop.patch(), thresholds.lifted():
+        x[i], x[:, i % 4]
+        i[5] = 7
+        assert torch.equal(x[i], x.index_select(0, i.clone()))
