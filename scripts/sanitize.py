@@ -30,8 +30,8 @@ TESTS = (
     *files("machines/gpu", "gather"),
     *files("machines/ndp", "counts", "machine", "oracle", "windows"),
     *files("machines/pim", "dpu_program", "execution", "host_program", "naive", "numbers"),
-    *files("ops", "aggregate", "attention", "bad_input", "conformance", "dropout", "edge_softmax", "extremum"),
-    *files("ops", "fusedmm", "message", "processes", "rows", "streaming", "torch_stream"),
+    *files("ops", "aggregate", "attention", "bad_input", "conformance", "dropout", "edge_softmax"),
+    *files("ops", "extremum", "fusedmm", "message", "processes", "rows", "streaming", "torch_stream"),
     "tests/points",
 )
 

@@ -13,6 +13,7 @@ from onehop.bench.cases import Workload
 from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.bench.peers.pyg import sorted_edges
 from onehop.bench.peers.sparse import csr_tensor
+from onehop.calls import Aggregate, on
 from onehop.kernels import torch_csr
 
 Call = Callable[[Inputs], Tensor]
@@ -100,8 +101,8 @@ class _Kept(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, graph: Graph) -> Tensor:
         ctx.graph = graph
-        return torch_csr.aggregate(graph, False, x, None, None, None)
+        return torch_csr.aggregate(graph, on(graph, Aggregate, x=x))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return torch_csr.aggregate(ctx.graph, True, grad, None, None, None), None
+        return torch_csr.aggregate(ctx.graph, on(ctx.graph, Aggregate, x=grad, transposed=True)), None

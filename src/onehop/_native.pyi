@@ -1,25 +1,18 @@
 """The interface of the compiled extension (csrc/bindings/module.cpp). An address of 0 means: omitted."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final, Self
 
 from torch import Tensor
 
 class Csr:
-    @property
-    def rows(self) -> int: ...
-    @property
-    def cols(self) -> int: ...
-    @property
-    def edges(self) -> int: ...
-    @property
-    def bytes(self) -> int: ...
-    @property
-    def rowptr(self) -> Tensor: ...
-    @property
-    def col(self) -> Tensor: ...
-    @property
-    def perm(self) -> Tensor | None: ...
+    rows: Final[int]
+    cols: Final[int]
+    edges: Final[int]
+    bytes: Final[int]
+    rowptr: Final[Tensor]
+    col: Final[Tensor]
+    perm: Final[Tensor | None]
     def work_items(self, edges_per_item: int) -> list[list[int]]: ...
     def transpose(self, wide_perm: bool, threads: int) -> Csr: ...
 
@@ -53,7 +46,6 @@ class MatchedGraph:
     col: int
     weight: int
     nodes: int
-    def __init__(self) -> None: ...
 
 def match_neighbours(graph: MatchedGraph, order: int, cluster: int) -> bool: ...
 
@@ -63,13 +55,10 @@ class EdgeColumns:
     col: int
     count: int
     is_wide: bool
-    def __init__(self) -> None: ...
 
 class EdgeEnds:
-    @property
-    def rows(self) -> int: ...
-    @property
-    def cols(self) -> int: ...
+    rows: Final[int]
+    cols: Final[int]
 
 def edge_ends(edges: EdgeColumns, threads: int) -> EdgeEnds: ...
 
@@ -77,10 +66,8 @@ class SortedEdges:
     def __init__(
         self, edges: EdgeColumns, ends: EdgeEnds, mirrored: bool, numbered: bool, threads: int
     ) -> None: ...
-    @property
-    def count(self) -> int: ...
-    @property
-    def distinct(self) -> int: ...
+    count: Final[int]
+    distinct: Final[int]
     def write_ends(self, row: int, col: int, once: bool, threads: int) -> None: ...
     def write_numbers(self, number: int, threads: int) -> None: ...
     def write_groups(self, group: int, threads: int) -> None: ...
@@ -112,7 +99,6 @@ class SampledRelation:
     edge_time: int
     src_time: int
     fan_out: list[int]
-    def __init__(self) -> None: ...
 
 class Seeds:
     node: int
@@ -120,7 +106,6 @@ class Seeds:
     num_nodes: int
     time: int
     first_tree: int
-    def __init__(self) -> None: ...
 
 class DrawOptions:
     key: int
@@ -130,7 +115,6 @@ class DrawOptions:
     disjoint: bool
     last: bool
     induced: bool
-    def __init__(self) -> None: ...
 
 class Drawing:
     def __init__(self, types: int, relations: Sequence[SampledRelation]) -> None: ...
@@ -149,13 +133,11 @@ class PointClouds:
     bounds: int
     clouds: int
     dims: int
-    def __init__(self) -> None: ...
 
 class WantedPoints:
     most: int
     squared: float
     omit_self: bool
-    def __init__(self) -> None: ...
 
 class PointProducts:
     products: int
@@ -165,12 +147,9 @@ class PointProducts:
     first: int
     rows: int
     error: float
-    def __init__(self) -> None: ...
 
 class FoundPoints:
-    def __init__(self) -> None: ...
-    @property
-    def pairs(self) -> int: ...
+    pairs: Final[int]
     def write(self, rows: int, bounds: int, numbers: int, of: int, threads: int) -> None: ...
 
 def search_trees(
@@ -198,7 +177,6 @@ class EdgePairs:
     row_stride: int
     col_stride: int
     edges: int
-    def __init__(self) -> None: ...
 
 class SampleCall:
     size: int
@@ -206,7 +184,6 @@ class SampleCall:
     wanted: int
     state: int
     pairs: int
-    def __init__(self) -> None: ...
 
 class PairTable:
     def __init__(self, edges: EdgePairs, room: int) -> None: ...
@@ -226,7 +203,6 @@ class WalkedGraph:
     nodes: int
     edges: int
     narrow: bool
-    def __init__(self) -> None: ...
 
 class WalkOptions:
     key: int
@@ -235,12 +211,14 @@ class WalkOptions:
     out: float
     second: bool
     proposals: int
-    def __init__(self) -> None: ...
 
 def walk(graph: WalkedGraph, options: WalkOptions, count: int, walks: int, threads: int) -> bool: ...
 
 # Calls of kernels: enumerations by their numbers, addresses of operands; all fields begin at 0, "left out".
-class AggregateCall:
+class _Call:
+    def copy(self) -> Self: ...
+
+class AggregateCall(_Call):
     reduce: int
     dtype: int
     threads: int
@@ -266,10 +244,8 @@ class AggregateCall:
     nontemporal: bool
     weight_in_graph_order: bool
     weight_adds: bool
-    def __init__(self) -> None: ...
-    def copy(self) -> AggregateCall: ...
 
-class ExtremumGradCall:
+class ExtremumGradCall(_Call):
     dtype: int
     threads: int
     prefetch: int
@@ -285,10 +261,8 @@ class ExtremumGradCall:
     out: int
     extremum_is_acc: bool
     weight_adds: bool
-    def __init__(self) -> None: ...
-    def copy(self) -> ExtremumGradCall: ...
 
-class ArgExtremumCall:
+class ArgExtremumCall(_Call):
     dtype: int
     threads: int
     prefetch: int
@@ -306,10 +280,8 @@ class ArgExtremumCall:
     winner_stride: int
     minimum: bool
     last: bool
-    def __init__(self) -> None: ...
-    def copy(self) -> ArgExtremumCall: ...
 
-class ArgExtremumGradCall:
+class ArgExtremumGradCall(_Call):
     dtype: int
     threads: int
     heads: int
@@ -326,10 +298,8 @@ class ArgExtremumGradCall:
     out: int
     out_stride: int
     out_head_stride: int
-    def __init__(self) -> None: ...
-    def copy(self) -> ArgExtremumGradCall: ...
 
-class SddmmCall:
+class SddmmCall(_Call):
     dtype: int
     threads: int
     prefetch: int
@@ -345,10 +315,8 @@ class SddmmCall:
     out: int
     out_stride: int
     out_is_acc: bool
-    def __init__(self) -> None: ...
-    def copy(self) -> SddmmCall: ...
 
-class FusedmmCall:
+class FusedmmCall(_Call):
     rule: int
     dtype: int
     threads: int
@@ -361,10 +329,8 @@ class FusedmmCall:
     col_stride: int
     out: int
     factor: float
-    def __init__(self) -> None: ...
-    def copy(self) -> FusedmmCall: ...
 
-class EdgeSoftmaxCall:
+class EdgeSoftmaxCall(_Call):
     dtype: int
     threads: int
     edges_per_item: int
@@ -372,10 +338,8 @@ class EdgeSoftmaxCall:
     scores: int
     grad: int
     out: int
-    def __init__(self) -> None: ...
-    def copy(self) -> EdgeSoftmaxCall: ...
 
-class RowsCall:
+class RowsCall(_Call):
     dtype: int
     threads: int
     prefetch: int
@@ -387,10 +351,8 @@ class RowsCall:
     stride: int
     rows: int
     wide_index: bool
-    def __init__(self) -> None: ...
-    def copy(self) -> RowsCall: ...
 
-class DropoutCall:
+class DropoutCall(_Call):
     dtype: int
     threads: int
     count: int
@@ -403,10 +365,8 @@ class DropoutCall:
     state_bytes: int
     nontemporal: bool
     scale: float
-    def __init__(self) -> None: ...
-    def copy(self) -> DropoutCall: ...
 
-class AttentionCall:
+class AttentionCall(_Call):
     rule: int
     dtype: int
     threads: int
@@ -445,8 +405,6 @@ class AttentionCall:
     weights_masked: bool
     factor: float
     dropout: float
-    def __init__(self) -> None: ...
-    def copy(self) -> AttentionCall: ...
 
 def aggregate(call: AggregateCall, csr: Csr, /) -> None: ...
 def extremum_grad_source(call: ExtremumGradCall, csr: Csr, /) -> None: ...
@@ -471,7 +429,6 @@ def add_rows(call: RowsCall, /) -> None: ...
 class ChosenGraphs:
     numbers: int
     count: int
-    def __init__(self) -> None: ...
 
 class GraphRows:
     values: int
@@ -479,7 +436,6 @@ class GraphRows:
     blocks: int
     rows: int
     row_bytes: int
-    def __init__(self) -> None: ...
 
 def join_bounds(chosen: ChosenGraphs, slices: int, bounds: int, /) -> bool: ...
 def join_rows(chosen: ChosenGraphs, all: GraphRows, bounds: int, added: int, out: int, /) -> bool: ...
@@ -491,7 +447,6 @@ class MaskedRows:
     blocks: int
     row_bytes: int
     threads: int
-    def __init__(self) -> None: ...
 
 def count_true(masked: MaskedRows, /) -> int: ...
 def take_masked(masked: MaskedRows, from_: int, to: int, /) -> None: ...

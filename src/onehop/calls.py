@@ -17,7 +17,12 @@ from onehop.reference.attention import (
     Rule as Rule,
     attention_grad as attention_grad,
 )
-from onehop.reference.calls import accumulator as accumulator, name_of as name_of, on as on
+from onehop.reference.calls import (
+    accumulator as accumulator,
+    heads_of as heads_of,
+    name_of as name_of,
+    on as on,
+)
 from onehop.reference.edge_softmax import (
     EdgeSoftmax as EdgeSoftmax,
     EdgeSoftmaxGrad as EdgeSoftmaxGrad,

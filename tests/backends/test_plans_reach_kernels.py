@@ -5,11 +5,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
-import onehop
 from onehop import Graph, native
 from onehop.plans import CpuPlan, tuned
+from tests.ops.checking import On, gradients
 
 NODES = 50
 PLAN = CpuPlan(
@@ -20,15 +19,7 @@ PLAN = CpuPlan(
 COMMON = {"edges_per_item": 77, "prefetch": 3, "threads": 1}
 OF_SUMS = {**COMMON, "keeps_near": True, "column_tile": 8, "register_block": 2, "nontemporal": True}
 
-CALLS: dict[str, Callable[[Graph, Tensor], Any]] = {
-    "aggregate": lambda graph, x: onehop.aggregate(graph, x),
-    "extremum": lambda graph, x: onehop.aggregate(graph, x, reduce="max"),
-    "sddmm": lambda graph, x: onehop.sddmm(graph, x, x),
-    "edge_softmax": lambda graph, x: onehop.edge_softmax(graph, x.flatten()[: graph.num_edges]),
-    "gat": lambda graph, x: onehop.gat(graph, x.view(NODES, 2, 8), x[:, :2], x[:, 2:4]),
-    "gatv2": lambda graph, x: onehop.gatv2(graph, *[x.view(NODES, 2, 8)] * 2, x[:2, :8]),
-    "attention": lambda graph, x: onehop.attention(graph, *[x.view(NODES, 2, 8)] * 3),
-}
+CALLS = ("sum", "max", "sddmm", "edge_softmax", "fusedmm dot", "gat", "gatv2", "attention")
 
 KERNELS = [
     "aggregate", "arg_extremum", "arg_extremum_grad_source", "arg_extremum_grad_weight",
@@ -45,7 +36,7 @@ def graph() -> Graph:
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, own_cache: object) -> Iterator[list[Any]]:
-    """The calls that kernels get, where PLAN is everybody's default."""
+    """The calls that kernels get, where PLAN is the default."""
     tuned.forget()
     monkeypatch.setattr("onehop.backends.cpu.default_plan", lambda *_: PLAN)
     calls: list[Any] = []
@@ -67,10 +58,10 @@ def told(monkeypatch: pytest.MonkeyPatch, own_cache: object) -> Iterator[list[An
 @pytest.mark.parametrize("name", CALLS)
 def test_forward_and_backward(name: str, graph: Graph, told: list[Any]) -> None:
     torch.set_num_threads(2)
-    x = torch.randn(NODES, 16, generator=torch.Generator().manual_seed(1)).requires_grad_()
-    out = CALLS[name](graph, x)
+    on = On(name, graph, torch.float32, 8)
+    out = on.fast(*on.leaves)
     forward = len(told)
-    out.sum().backward()
+    gradients(out, on.leaves, on.pulled(out=out))
     assert len(told) > forward > 0
     for call in told:
         fields = OF_SUMS if hasattr(call, "register_block") else COMMON

@@ -11,7 +11,8 @@ import onehop
 from onehop import Graph
 from onehop.kernels.triton import availability
 from tests.default_device.ways import EDGES, HEADS, NODES, WIDTH, assert_same_bits, new_graph, number
-from tests.ops.operators import CASES, On, gradients, results
+from tests.ops.checking import On, gradients
+from tests.ops.operators import CASES, results
 
 
 def recorded(name: str, **more: Any) -> Callable[[], list[Tensor]]:

@@ -5,6 +5,7 @@ import onehop
 from onehop import Graph, reference
 from onehop.backends import registry
 from onehop.backends.triton import TritonBackend
+from onehop.calls import Aggregate
 from onehop.kernels import torch_csr
 from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan
@@ -66,6 +67,16 @@ def test_the_matrix_is_kept_until_what_it_was_made_from_changes():
     assert graph.nbytes > first.values().nbytes
 
 
+def test_autocast_does_not_reach_torchs_own_products():
+    """It would take them in 16 bits."""
+    edge_index, num_src, _ = HOSTILE["random"]
+    graph, inputs = Graph.from_edge_index(edge_index, num_src), features("random", "x")
+    expected = onehop.aggregate(graph, backend="triton", **inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = onehop.aggregate(graph, backend="triton", **inputs)
+    assert torch.equal(found, expected)
+
+
 @pytest.mark.parametrize(
     ("dtype", "weight", "widen", "expected"),
     [
@@ -79,4 +90,5 @@ def test_the_matrix_is_kept_until_what_it_was_made_from_changes():
     ids=str,
 )
 def test_what_goes_this_way(dtype, weight, widen, expected):
-    assert torch_csr.applies(torch.ones(3, 2, dtype=dtype), weight, widen) is expected
+    call = Aggregate(x=torch.ones(3, 2, dtype=dtype), weight=weight, widen=widen)
+    assert torch_csr.applies(call) is expected

@@ -67,13 +67,16 @@ def check(
     num_dst: int,
     inputs: dict[str, Tensor],
     with_weights: bool = False,
+    backend: str | None = None,
+    graph: Graph | None = None,
     **settings: Any,
 ) -> None:
     """Output, weights if wanted, and the gradient to every operand, against the reference in float64."""
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst)) if graph is None else graph
+    options = {"return_attention_weights": with_weights, "backend": backend}
 
     def fast(**tensors: Tensor) -> Tensor:
-        function = partial(getattr(onehop, operator), graph, return_attention_weights=with_weights)
+        function = partial(getattr(onehop, operator), graph, **options)
         out = call(function, settings, **tensors)
         return torch.cat([part.flatten() for part in out]) if with_weights else out
 

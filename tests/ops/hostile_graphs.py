@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from onehop import Graph
+
 
 def _random(edges: int, num_src: int, num_dst: int) -> Tensor:
     generator = torch.Generator().manual_seed(7)
@@ -31,3 +33,9 @@ HOSTILE: dict[str, tuple[Tensor, int, int]] = {
     "bipartite_tall": (_random(200, 9, 70), 9, 70),
     "one_edge": (torch.tensor([[2], [0]]), 3, 1),
 }
+
+
+def graph_of(name: str) -> Graph:
+    """One of HOSTILE."""
+    edge_index, num_src, num_dst = HOSTILE[name]
+    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))

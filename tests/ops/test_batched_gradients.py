@@ -8,8 +8,8 @@ import torch
 import onehop
 from onehop import BackendError, Graph, thresholds
 from onehop.ops import library
+from tests.ops.checking import EXACT, On, assert_close, batched, one_by_one
 from tests.ops.hostile_graphs import HOSTILE
-from tests.ops.operators import EXACT, On, assert_close, batched, one_by_one
 from tests.pairs import pairwise
 
 

@@ -1,5 +1,6 @@
 """The memory that a streamed aggregation takes for free."""
 
+import resource
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,10 @@ def test_the_page_cache_of_a_control_group_is_free_but_for_libraries(
     told = [f"{hierarchy.prefix}active_file 4", f"{hierarchy.prefix}{hierarchy.mapped} 0"]
     (own / "memory.stat").write_text("\n".join(told))
     assert budget.default_bytes() == int(0.6 * 100_004)
+
+
+def test_the_default_budget_follows_the_limits_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = budget.default_bytes()
+    assert 0 < free < 2**50
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (budget._status("VmSize") + (8 << 20), 0))
+    assert budget.default_bytes() <= 6 << 20

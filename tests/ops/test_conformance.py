@@ -16,23 +16,27 @@ import onehop
 from onehop import Graph, native
 from onehop.backends import registry
 from onehop.graph import by_number
-from onehop.ops import library
 from onehop.ops.library import Context, Operator
 from onehop.plans import CpuPlan
-from tests.ops.operators import (
-    CASES,
+from tests.ops.checking import (
     GRAPHS,
     On,
+    again,
     assert_close,
     axes_of,
     batched,
     check,
     gradients,
     in_batches,
+    noted,
     one_by_one,
-    results,
+    one_gradient_at_a_time,
+    programs_have_one_graph,
     same_bits,
+    second_derivatives,
+    torch_checks,
 )
+from tests.ops.operators import CASES
 from tests.pairs import pairwise, rounds, spread
 
 every_case = pytest.mark.parametrize("name", CASES)
@@ -61,7 +65,7 @@ FORMS = [
         [(name, graph) for graph in GRAPHS] * rounds(),
         *axes_of(name),
         EDGES,
-        [engine for engine in ENGINES if engine != "reference" or case.backend],
+        [engine for engine in ENGINES if engine != "reference" or engine in case.backends],
     )
 ]
 
@@ -73,7 +77,9 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     if isinstance(chosen, tuple):
         isa, edges = chosen
         assert native.extension.select_isa(isa)
-        monkeypatch.setattr(registry._CPU, "_plan", CpuPlan(edges_per_item=edges))
+        plan = CpuPlan(edges_per_item=edges)
+        monkeypatch.setattr(registry._CPU, "_plan", plan)
+        monkeypatch.setattr("onehop.kernels.cpu.message.default_plan", lambda *_: plan)
         chosen = None
     yield {} if chosen is None else {"backend": chosen}
     native.extension.select_isa(before)
@@ -100,37 +106,12 @@ def test_results_and_gradients(name, graph, width, dtypes, layout, numbers, pull
 @every_case
 @pairwise(graph=["multi_edges", "bipartite_tall", "no_edges", "one_edge"])
 def test_second_derivatives(name, graph):
-    on, found = On(name, graph), []
-    pulled = [each.requires_grad_() for each in on.pulled()]
-    for function in (on.fast, on.naive):
-        out = results(function, *on.leaves)
-        once = gradients(out, on.leaves, pulled, retain_graph=True)
-        first = gradients(out, on.leaves, pulled, create_graph=True)
-        assert_close(first, once)
-        total = sum(grad.square().sum() for grad in first)
-        found.append([*out, *first, *_again(total, [*on.leaves, *pulled])])
-    assert_close(*found)
-
-
-def _again(total: Any, leaves: Sequence[Tensor]) -> Sequence[Tensor]:
-    """The gradients of a sum of gradients, which may depend on nothing."""
-    if not total.requires_grad:
-        return [torch.zeros_like(leaf) for leaf in leaves]
-    return torch.autograd.grad(total, leaves, materialize_grads=True)
+    second_derivatives(On(name, graph))
 
 
 @every_case
 def test_one_gradient_at_a_time(name):
-    on = On(name, "random")
-    pulled = on.pulled()
-    everything = gradients(on.fast(*on.leaves), on.leaves, pulled)
-    for place, expected in enumerate(everything):
-        alone = [leaf.detach().requires_grad_(at == place) for at, leaf in enumerate(on.leaves)]
-        out = on.fast(*alone)
-        if out[0].requires_grad:
-            assert_close(gradients(out, [alone[place]], pulled), [expected])
-        else:
-            assert not expected.any()
+    one_gradient_at_a_time(On(name, "random"))
 
 
 @every_case
@@ -177,7 +158,7 @@ def test_batches_that_are_differentiated_again(name, way):
     found = batched(way, on.fast, on.leaves, pulled, create_graph=True)
     expected = one_by_one(on.naive, on.leaves, pulled, create_graph=True)
     losses = [sum(grad.square().sum() for grad in grads) for grads in (found, expected)]
-    assert_close(*(_again(loss, [*on.leaves, *pulled]) for loss in losses))
+    assert_close(*(again(loss, [*on.leaves, *pulled]) for loss in losses))
 
 
 @every_case
@@ -231,41 +212,10 @@ def test_forward_in_vmap(name):
 # What torch knows of operators.
 
 
-def noted(monkeypatch: pytest.MonkeyPatch, function: Callable[[], Any]) -> list[tuple[Operator[Any], Any]]:
-    """The operators that a function called, and with what."""
-    calls: list[tuple[Operator[Any], Any]] = []
-    run = Operator.__call__
-
-    def noting(self: Operator[Any], call: Any, graph: Any = None) -> Any:
-        calls.append((self, call))
-        return run(self, call, graph)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Operator, "__call__", noting)
-        function()
-    return calls
-
-
-def test_torch_checks_what_is_registered(monkeypatch):
-    """Schemas, fakes, autograd and programs, of each operator that cases call, forward and backward."""
-    kinds = {}
-    for name, case in CASES.items():
-        if case.registered:
-            on = On(name, "bipartite_wide")
-            calls = noted(monkeypatch, lambda on=on: gradients(on.fast(*on.leaves), on.leaves, on.pulled()))
-            for operator, call in calls:
-                args = library._flattened(call) if operator._nested else tuple(call)
-                kinds[operator, *(arg is None for arg in args)] = on, operator, args
-    for _, operator, args in kinds.values():
-        own = [
-            arg.detach().requires_grad_(arg.requires_grad) if isinstance(arg, Tensor) else arg for arg in args
-        ]
-        torch.library.opcheck(operator._dispatched, tuple(own))
-    assert {operator.name for _, operator, _ in kinds.values()} >= {
-        "aggregate",
-        "extremum_grad",
-        "attention_grad",
-    }
+def test_torch_checks_what_is_registered():
+    of_torch = [name for name, case in CASES.items() if case.registered]
+    checked = torch_checks(of_torch, "bipartite_wide")
+    assert checked >= {"aggregate", "extremum_grad", "attention_grad"}
 
 
 CUDA = torch.device("cuda:0")
@@ -294,7 +244,7 @@ def _gradients_of(operator: Operator[Any], call: Any, graph: Graph) -> tuple[Ten
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16, "mixed"], ids=str
 )
-def test_fakes_on_a_gpu_look_as_results_do(name, dtype, monkeypatch):
+def test_fakes_on_a_gpu_look_as_results_do(name, dtype):
     """What programs know of operators on a GPU before they run, by fake tensors, which need none."""
     on = On(name, "bipartite_wide", torch.float32 if dtype == "mixed" else dtype)
     plain = [leaf.detach() for leaf in on.leaves]
@@ -302,7 +252,7 @@ def test_fakes_on_a_gpu_look_as_results_do(name, dtype, monkeypatch):
         plain[0] = plain[0].bfloat16()
     with torch.no_grad():
         expected: list[Any] = []
-        calls = noted(monkeypatch, lambda: expected.extend(on.fast(*plain)))
+        calls = noted(lambda: expected.extend(on.fast(*plain)))
         recorded = [(o, o.recorded(call) if o.asks_more else call) for o, call in calls]
         wanted = [_gradients_of(operator, call, on.graph) for operator, call in recorded]
         with FakeTensorMode():
@@ -326,24 +276,22 @@ def test_the_comparison_sees_another_device():
 
 
 # One or two of each registered operator, since compiling takes long.
-IN_PROGRAMS = ("sum, scaled", "mean, add", "max, weighted", "min, sigmoid", "sddmm, heads", "edge_softmax")
+IN_PROGRAMS = (
+    "sum, scaled",
+    "sum, signals",
+    "mean, add",
+    "max, weighted",
+    "min, sigmoid",
+    "sddmm, heads",
+    "edge_softmax",
+)
 IN_PROGRAMS += ("fusedmm tdist", "gat, weights", "gatv2, projected", "attention, edges")
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names
 @pytest.mark.parametrize("name", IN_PROGRAMS)
 def test_programs_have_one_graph(name):
-    on = On(name, "bipartite_wide")
-
-    def layer(*operands: Tensor) -> Tensor:
-        return sum(out.relu().sum() for out in on.fast(*(operand.sin() for operand in operands)))
-
-    torch._dynamo.reset()
-    found = []
-    for function in (torch.compile(layer, fullgraph=True, backend="aot_eager"), layer):
-        loss = function(*on.leaves)
-        found.append([loss, *torch.autograd.grad(loss, on.leaves)])
-    assert_close(*found)
+    programs_have_one_graph(On(name, "bipartite_wide"))
 
 
 @every_case
@@ -376,20 +324,13 @@ def hub() -> tuple[Tensor, int, int]:
 def test_any_number_of_threads_has_the_same_bits(name, hub, monkeypatch):
     monkeypatch.setitem(GRAPHS, "hub", hub)
     on = On(name, "hub", torch.float32, 7)
-    pulled = on.pulled()
-
-    def run(_: Any = None) -> list[Tensor]:
-        leaves = [leaf.detach().requires_grad_() for leaf in on.leaves]
-        out = on.fast(*leaves)
-        return [*(each.detach() for each in out), *gradients(out, leaves, pulled)]
-
     torch.set_num_threads(1)
-    once = run()
+    once = on.outcome()
     for count in (1, 2, 3, 7):
         torch.set_num_threads(count)
-        assert same_bits(run(), once), f"{count} threads"
+        assert same_bits(on.outcome(), once), f"{count} threads"
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        assert all(same_bits(each, once) for each in pool.map(run, range(6)))
+        assert all(same_bits(each, once) for each in pool.map(lambda _: on.outcome(), range(6)))
 
 
 @every_case
@@ -405,7 +346,7 @@ def test_what_is_recorded_keeps_its_graph(name, second):
             del on
         first = gradients(out, leaves, pulled, create_graph=second)
         if second:
-            first = _again(sum(grad.square().sum() for grad in first), [*leaves, *pulled])
+            first = again(sum(grad.square().sum() for grad in first), [*leaves, *pulled])
         found.append(first)
     assert same_bits(*found)
     del out, first, found

@@ -1,8 +1,9 @@
 """Dropout: torch's bits, and torch's generator afterwards."""
 
 import sys
-import threading
-from itertools import product
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -57,6 +58,16 @@ def same_bits(found: Tensor, expected: Tensor) -> bool:
         and torch.equal(numbers_found, numbers_expected)
         and torch.equal(numbers_found.signbit(), numbers_expected.signbit())
     )
+
+
+def both(draw: Callable[[Callable[..., Tensor]], Any], seed: int = 4) -> Iterator[tuple[Any, Any]]:
+    """What a function makes of our dropout and of torch's, from the same seed; and the states afterwards."""
+    found = []
+    for way in (onehop.dropout, reference.dropout):
+        torch.manual_seed(seed)
+        made = draw(way)
+        found.append([*(made if isinstance(made, tuple | list) else [made]), torch.get_rng_state()])
+    return zip(*found, strict=True)
 
 
 def check(x: Tensor, p: float, position: int = 0) -> None:
@@ -167,46 +178,38 @@ GRADIENTS = {
 @pytest.mark.parametrize("grad", GRADIENTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(layout, grad):
+    def results(way, p):
+        x = LAYOUTS[layout]().requires_grad_()
+        out = way(x, p)
+        return out.detach(), *torch.autograd.grad(out, x, GRADIENTS[grad](out))
+
     for p in (0.3, 1.0):
-        results = []
-        for way in (onehop.dropout, reference.dropout):
-            x = LAYOUTS[layout]().requires_grad_()
-            torch.manual_seed(3)
-            out = way(x, p)
-            given = GRADIENTS[grad](out)
-            results.append((out.detach(), *torch.autograd.grad(out, x, given), torch.get_rng_state()))
-        assert same_bits(results[0][0], results[1][0])
-        assert same_bits(results[0][1], results[1][1])
-        assert torch.equal(results[0][2], results[1][2])
+        assert all(same_bits(*pair) for pair in both(partial(results, p=p)))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_every_order(isa, dtype):
     def derivatives(way):
         x = numbers(50, 30, dtype=dtype).requires_grad_()
-        torch.manual_seed(5)
         out = way(x, 0.3)
         first = torch.autograd.grad((out**3).sum(), x, create_graph=True)[0]
         second = torch.autograd.grad((first**2).sum(), x, create_graph=True)[0]
         third = torch.autograd.grad(second.sum(), x)[0]
         return [out.detach(), first.detach(), second.detach(), third]
 
-    for found, expected in zip(derivatives(onehop.dropout), derivatives(reference.dropout), strict=True):
-        assert same_bits(found, expected)
+    assert all(same_bits(*pair) for pair in both(derivatives))
 
 
 def test_gradients_in_batches():
     def batches(way):
         x = numbers(3, 4).requires_grad_()
-        torch.manual_seed(5)
         out = way(x, 0.5) ** 2
         units = torch.eye(12).reshape(12, 3, 4)
         older = torch.autograd.grad(out, x, units, is_grads_batched=True, retain_graph=True)[0]
         newer = torch.vmap(lambda unit: torch.autograd.grad(out, x, unit, retain_graph=True)[0])(units)
         return older, newer
 
-    for found, expected in zip(batches(onehop.dropout), batches(reference.dropout), strict=True):
-        assert torch.equal(found, expected)
+    assert all(torch.equal(*pair) for pair in both(batches))
 
 
 def test_a_bit_an_element_is_kept_for_backward():
@@ -232,11 +235,9 @@ def test_writes_to_operand_and_result_do_not_reach_the_gradient():
 
 def test_the_cache_of_normal_numbers_stays():
     def drawn(way):
-        torch.manual_seed(9)
         return torch.randn(3), way(numbers(100), 0.5), torch.randn(3), torch.randn(40)
 
-    for found, expected in zip(drawn(onehop.dropout), drawn(reference.dropout), strict=True):
-        assert torch.equal(found, expected)
+    assert all(torch.equal(*pair) for pair in both(drawn))
 
 
 def test_without_training_or_probability_the_operand_comes_back(at_every_size):
@@ -252,11 +253,9 @@ def test_without_training_or_probability_the_operand_comes_back(at_every_size):
 
 def test_inference_mode():
     with torch.inference_mode():
-        torch.manual_seed(2)
-        found = onehop.dropout(numbers(300), 0.5)
-        torch.manual_seed(2)
-        assert torch.equal(found, reference.dropout(numbers(300), 0.5))
-        assert found.is_inference()
+        (found, expected), _ = both(lambda way: way(numbers(300), 0.5))
+    assert torch.equal(found, expected)
+    assert found.is_inference()
 
 
 BAD = {
@@ -315,117 +314,13 @@ def test_small_tensors_are_torchs(at_every_size):
         assert len(at_every_size) == 3
 
 
-def test_where_the_streams_differ_torchs_own_runs(monkeypatch, at_every_size):
-    monkeypatch.setattr(OPERATOR, "agrees", lambda: False)
-    torch.manual_seed(4)
-    found = onehop.dropout(numbers(400), 0.5)
-    torch.manual_seed(4)
-    assert torch.equal(found, reference.dropout(numbers(400), 0.5))
-    assert at_every_size == []
+@pytest.mark.parametrize(("shape", "p"), [((7,), 0.1), ((30, 4), 0.5)])
+def test_factors_have_the_order_of_memory(shape, p):
+    def drawn(way):
+        ones = torch.ones(shape)
+        return way(ones, p) if way is reference.dropout else OPERATOR.factors(ones, p)
 
-
-def wrong_numbers(state, p, x, out, mask):
-    out.fill_(1 / (1 - p))
-    return True
-
-
-def unmoved(state, p, x, out, mask):
-    return torch_stream_draw(state.clone(), p, x, out, mask)
-
-
-def unknown_layout(state, p, x, out, mask):
-    return False
-
-
-torch_stream_draw = torch_stream.draw
-
-
-@pytest.mark.parametrize("faulty", [wrong_numbers, unmoved, unknown_layout])
-def test_the_proof_notices_other_streams(monkeypatch, faulty):
-    before = torch.get_rng_state()
-    assert torch_stream.agrees.__wrapped__()
-    monkeypatch.setattr(torch_stream, "draw", faulty)
-    assert not torch_stream.agrees.__wrapped__()
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_an_unknown_state_leaves_the_draw_to_torch(monkeypatch):
-    monkeypatch.setattr(torch_stream, "draw", unknown_layout)
-    ours, theirs = at(3), at(3)
-    x = numbers(500).requires_grad_()
-    found = OPERATOR.dropped(x, 0.3, ours)
-    expected = reference.dropout(x, 0.3, generator=theirs)
-    assert torch.equal(found, expected)
-    assert torch.equal(torch.autograd.grad(found.sum(), x)[0], torch.autograd.grad(expected.sum(), x)[0])
-    assert torch.equal(ours.get_state(), theirs.get_state())
-
-
-def test_states_of_other_layouts_are_refused():
-    out = torch.empty(10)
-    good = at(3).get_state()
-    longer = torch.cat([good, good.new_zeros(8)])
-    disagreeing = good.clone()
-    disagreeing[8:12] = torch.tensor([17], dtype=torch.int32).view(torch.uint8)
-    wide = good.clone()
-    wide[24 + 4] = 1
-    for state in (good[:-8], longer, disagreeing, wide):
-        before = state.clone()
-        assert not torch_stream.draw(state, 0.5, None, out, None)
-        assert torch.equal(state, before)
-    assert torch_stream.draw(good, 0.5, None, out, None)
-
-
-def test_numbers_that_another_thread_drew_meanwhile_are_not_used_again(monkeypatch):
-    generator = at(0)
-    interruptions = [11, 3]
-
-    def interrupted(*args):
-        done = torch_stream_draw(*args)
-        if interruptions:
-            torch.empty(interruptions.pop(), dtype=torch.int32).random_(generator=generator)
-        return done
-
-    monkeypatch.setattr(torch_stream, "draw", interrupted)
-    found = onehop.dropout(numbers(2000), 0.5, generator=generator)
-    assert torch.equal(found, reference.dropout(numbers(2000), 0.5, generator=at(14)))
-
-
-def test_where_other_threads_never_pause_torchs_own_draw_runs(monkeypatch):
-    generator = at(0)
-
-    def interrupted(*args):
-        torch.empty(5, dtype=torch.int32).random_(generator=generator)
-        return torch_stream_draw(*args)
-
-    monkeypatch.setattr(torch_stream, "draw", interrupted)
-    found = onehop.dropout(numbers(2000), 0.5, generator=generator)
-    assert torch.equal(found, reference.dropout(numbers(2000), 0.5, generator=at(15)))
-
-
-def test_threads_share_the_stream():
-    """Together, they draw what one would, in some order: no number is used twice."""
-    expected = at(0)
-    pieces = [reference.dropout(torch.ones(5000), 0.5, generator=expected) for _ in range(40)]
-    generator, found = at(0), []
-
-    def draw():
-        found.extend(onehop.dropout(torch.ones(5000), 0.5, generator=generator) for _ in range(10))
-
-    threads = [threading.Thread(target=draw) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert torch.equal(generator.get_state(), expected.get_state())
-    assert {tuple(piece.tolist()) for piece in found} == {tuple(piece.tolist()) for piece in pieces}
-
-
-def test_factors_have_the_order_of_memory():
-    for shape, p in product([(7,), (30, 4)], [0.1, 0.5]):
-        torch.manual_seed(1)
-        found = OPERATOR.factors(torch.empty(shape), p)
-        torch.manual_seed(1)
-        assert torch.equal(found, reference.dropout(torch.ones(shape), p))
+    assert all(torch.equal(*pair) for pair in both(drawn))
 
 
 @pytest.mark.parametrize("layout", ["transposed", "permuted", "with gaps", "expanded"])
@@ -451,19 +346,3 @@ def test_tangents_are_dropped_as_their_numbers_are(at_every_size):
         assert torch.equal(out, onehop.dropout(x, 0.5))
     assert not at_every_size
     assert torch.equal(found, torch.where(out != 0, 2 * tangent, 0 * tangent))
-
-
-def test_streams_that_agree_at_their_beginning_alone_do_not_agree(monkeypatch):
-    def at_the_beginning(state, p, x, out, mask):
-        if torch.equal(state, torch.Generator().manual_seed(torch_stream._SEED).get_state()):
-            return torch_stream_draw(state, p, x, out, mask)
-        state.copy_(at(1).get_state())
-        out.zero_()
-        return True
-
-    torch_stream_draw = torch_stream.draw
-    assert torch_stream._same(0, 400, 0.5)
-    monkeypatch.setattr(torch_stream, "draw", at_the_beginning)
-    assert torch_stream._same(0, 400, 0.5)
-    assert not torch_stream.agrees.__wrapped__()
-    assert not any(torch_stream._same(before, 400, 0.5) for before, _ in torch_stream._PROOFS if before)

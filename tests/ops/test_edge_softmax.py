@@ -3,7 +3,7 @@ import torch
 
 import onehop
 from onehop import ArgumentError, Graph, reference
-from tests.ops.hostile_graphs import HOSTILE
+from tests.ops.hostile_graphs import HOSTILE, graph_of
 
 INF, NAN = float("inf"), float("nan")
 
@@ -13,7 +13,7 @@ def scores_for(edges, tail, dtype, scale=3.0):
     return (scale * torch.randn(edges, *tail, generator=generator, dtype=torch.float64)).to(dtype)
 
 
-def on_one_row(scores, edges_per_row=None):
+def on_one_row(scores):
     """The softmax of scores over one destination, and the reference's."""
     scores = torch.as_tensor(scores, dtype=torch.float32)
     edge_index = torch.zeros(2, scores.size(0), dtype=torch.long)
@@ -54,10 +54,9 @@ def test_special_scores_in_a_cut_row(special, where):
 
 
 def test_shares_add_up_to_one():
-    edge_index, num_src, num_dst = HOSTILE["empty_rows"]
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    graph = graph_of("empty_rows")
     shares = onehop.edge_softmax(graph, scores_for(30, (2,), torch.float64, scale=100.0))
-    sums = torch.zeros(num_dst, 2, dtype=torch.float64).index_add(0, edge_index[1], shares)
+    sums = torch.zeros(90, 2, dtype=torch.float64).index_add(0, HOSTILE["empty_rows"][0][1], shares)
     torch.testing.assert_close(sums, (graph.in_degrees > 0).double().unsqueeze(1).expand(-1, 2))
 
 
@@ -73,6 +72,5 @@ def test_shares_add_up_to_one():
     ids=["too_few", "three_dimensions", "integers", "sparse", "a_list"],
 )
 def test_bad_scores_are_named(scores, message):
-    edge_index, num_src, _ = HOSTILE["multi_edges"]
     with pytest.raises(ArgumentError, match=message):
-        onehop.edge_softmax(Graph.from_edge_index(edge_index, num_src), scores)
+        onehop.edge_softmax(graph_of("multi_edges"), scores)

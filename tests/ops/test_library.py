@@ -4,14 +4,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 
 import onehop
-from onehop import ArgumentError, BackendError, Graph
-from tests.ops.hostile_graphs import HOSTILE
+from onehop import ArgumentError, BackendError
+from tests.ops.hostile_graphs import graph_of
 
 
 @pytest.fixture
 def graph():
-    edge_index, num_src, num_dst = HOSTILE["bipartite_wide"]
-    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+    return graph_of("bipartite_wide")
 
 
 def leaf(*shape):
@@ -47,9 +46,8 @@ def test_derivatives_in_forward_mode_are_refused(graph):
 
 
 def test_a_graph_that_is_gone_is_named():
-    edge_index, num_src, _ = HOSTILE["random"]
-    graph = Graph.from_edge_index(edge_index, num_src)
-    number, x = graph.number, torch.randn(num_src, 2)
+    graph = graph_of("random")
+    number, x, num_src = graph.number, torch.randn(40, 2), graph.num_src
     del graph
     with pytest.raises(ArgumentError, match="keep the Graph alive"):
         torch.ops.onehop.aggregate(x, None, None, None, number, num_src, False, False, False, "")

@@ -5,14 +5,12 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from onehop import Graph, reference
-from onehop.kernels.cpu import message as kernel
-from onehop.messages import End, Operand, Program, Step, backward_sweeps, forward_sweeps
+from onehop.messages import End, Operand, Program, Step, backward_sweeps
 from onehop.messages.program import OPERATIONS
 from onehop.ops.message import fits, reduce_messages
-from onehop.plans import CpuPlan
 from tests.messages.random_programs import operands_for, random_program
 from tests.ops.comparison import compare
-from tests.ops.hostile_graphs import HOSTILE
+from tests.ops.hostile_graphs import HOSTILE, graph_of
 from tests.pairs import pairwise
 
 WIDTHS = [1, 3, 4, 16, 17, 48, 64, 90]
@@ -25,9 +23,8 @@ NUMBERS = {
 SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1.0, -1.0, 1e-30, -1e-30, 50.0, -50.0, 1e30, -1e30]
 
 
-def graph_of(name):
-    edge_index, num_src, num_dst = HOSTILE[name]
-    return edge_index, Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+def named(name):
+    return HOSTILE[name][0], graph_of(name)
 
 
 def flat(results):
@@ -35,7 +32,7 @@ def flat(results):
 
 
 def check(name, program, reductions=("sum",), dtype=torch.float64, seed=0):
-    edge_index, graph = graph_of(name)
+    edge_index, graph = named(name)
     operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges, seed, dtype)
     sums = sum(step.operation == "row_sum" for step in program.steps)
     names = [f"operand {at} ({o.end.value})" for at, o in enumerate(program.operands)]
@@ -98,43 +95,13 @@ def test_single_precision(seed, width):
     check("random", random_program(seed, width), dtype=torch.float32)
 
 
-@pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
-def test_cut_rows_on_every_instruction_set(isa, edges_per_item):
-    edge_index, graph = graph_of("one_hub")
-    program = Program(
-        (Operand(End.SOURCE, 21), Operand(End.TARGET, 21), Operand(End.EDGE, 3), Operand(End.MATRIX, 63),
-         Operand(End.FIXED, 21)),
-        (Step("add", (0, 1), 21), Step("product", (2, 3), 21), Step("multiply", (5, 6), 21),
-         Step("add", (7, 4), 21), Step("softplus", (8,), 21, (1.0, 20.0))),
-        9,
-    )  # fmt: skip
-    operands = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
-    leaves = [t.clone().requires_grad_() for t in operands]
-    exact = reference.message(edge_index, graph.num_dst, program, leaves, ("sum",))[0]
-    grad = torch.randn(exact.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    expected = torch.autograd.grad(exact, leaves, grad)
-    tensors = [*operands, grad]
-    sweeps = backward_sweeps(program, (True,) * 5, ("sum",))
-    plan = CpuPlan(edges_per_item=edges_per_item)
-    (out,) = kernel.run(graph, forward_sweeps(program, ("sum",))[0], operands, plan)
-    found = {}
-    for sweep in sweeps:
-        inputs = [tensors[i.at].t() if i.turned else tensors[i.at] for i in sweep.inputs]
-        results = kernel.run(graph, sweep, inputs, plan)
-        found.update({r.of: t for r, t in zip(sweep.results, results, strict=True)})
-    torch.testing.assert_close(out, exact.detach(), rtol=1e-11, atol=1e-11)
-    assert sorted(found) == [0, 1, 2, 3, 4]
-    for at, exact_grad in enumerate(expected):
-        torch.testing.assert_close(found[at].view_as(exact_grad), exact_grad, rtol=1e-10, atol=1e-10)
-
-
 @pytest.mark.parametrize(("block", "width"), [(0, 3), (1, 1), (5, 10), (17, 34)])
 @pairwise(
     dtype=[torch.float32, torch.float64],
     operation=["collect", "largest"],
 )
 def test_folded_rows(isa, dtype, operation, block, width):
-    edge_index, graph = graph_of("random")
+    edge_index, graph = named("random")
     program = Program(
         (Operand(End.SOURCE, 4 * width),), (Step(operation, (0,), width, (float(block), 0.0)),), 1
     )
@@ -178,37 +145,25 @@ def test_the_error_function_over_its_range(isa, dtype):
     )
 
 
-@pytest.mark.parametrize("edges_per_item", [1, 7, 4096])
-@pytest.mark.parametrize("reduce", ["max", "min"])
-def test_extrema_of_cut_rows(isa, reduce, edges_per_item):
-    edge_index, graph = graph_of("one_hub")
-    program = Program((Operand(End.SOURCE, 21), Operand(End.TARGET, 21)), (Step("subtract", (0, 1), 21),), 2)
-    operands = operands_for(program, 60, 60, graph.num_edges)
-    operands[0][3, 5] = math.nan
-    (out,) = kernel.run(
-        graph, forward_sweeps(program, (reduce,))[0], operands, CpuPlan(edges_per_item=edges_per_item)
-    )
-    exact = reference.message(edge_index, 60, program, operands, (reduce,))[0]
-    torch.testing.assert_close(out, exact, rtol=0, atol=0, equal_nan=True)
-
-
 @pytest.mark.parametrize("reduce", ["max", "min"])
 @pytest.mark.parametrize("numbers", ["ties", "zeros", "nan", "infinities"])
-def test_gradients_of_extrema(numbers, reduce):
+# A hub is cut.
+@pytest.mark.parametrize("name", ["random", "one_hub"])
+def test_gradients_of_extrema(name, numbers, reduce):
     # Messages that tie, with each other and with the zeros that torch starts from, and NaN.
-    edge_index, graph = graph_of("random")
+    edge_index, graph = named(name)
     program = Program(
         (Operand(End.SOURCE, 5), Operand(End.TARGET, 5)),
         (Step("add", (0, 1), 5), Step("relu", (2,), 5)),
         3 if numbers == "zeros" else 2,
     )
-    operands = [t.round() for t in operands_for(program, 40, 40, graph.num_edges)]
+    operands = [t.round() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)]
     if numbers in ("nan", "infinities"):
         operands[0][7, 1:3] = math.nan if numbers == "nan" else math.inf
     results = []
     for function in (
         lambda *t: reduce_messages(graph, program, t, (reduce,))[0],
-        lambda *t: reference.message(edge_index, 40, program, t, (reduce,))[0],
+        lambda *t: reference.message(edge_index, graph.num_dst, program, t, (reduce,))[0],
     ):
         leaves = [t.clone().requires_grad_() for t in operands]
         out = function(*leaves)
@@ -222,7 +177,7 @@ def test_gradients_of_extrema(numbers, reduce):
 @pytest.mark.parametrize("width", [1, 6, 16, 23, 40])
 def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
     # Edges are at other places of their tiles in the two sweeps, and their messages have the same bits.
-    _, graph = graph_of("random")
+    graph = graph_of("random")
     program = Program(
         (
             Operand(End.SOURCE, width),
@@ -251,7 +206,7 @@ def test_both_sweeps_find_the_same_extrema(isa, width, dtype):
 
 
 def test_gradients_of_gradients():
-    _, graph = graph_of("random")
+    graph = graph_of("random")
     program = random_program(3, 4)
     operands = [
         t.requires_grad_() for t in operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
@@ -265,7 +220,7 @@ def test_gradients_of_gradients():
 
 
 def test_only_what_is_wanted():
-    _, graph = graph_of("random")
+    graph = graph_of("random")
     program = Program((Operand(End.SOURCE, 3), Operand(End.TARGET, 3)), (Step("multiply", (0, 1), 3),), 2)
     a, b = operands_for(program, graph.num_src, graph.num_dst, graph.num_edges)
     out = reduce_messages(graph, program, [a, b.requires_grad_()], ("sum",))[0]

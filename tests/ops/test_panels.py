@@ -1,4 +1,4 @@
-"""Panels of a matrix in a file, against the matrix."""
+"""Panels of a matrix in a file, against the matrix; and blocks of one that are written."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ import torch
 import onehop
 from onehop import FileFormatError, Graph
 from onehop.graph import pieces
-from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.matrix_file import MatrixFile, create
 from onehop.ops.streaming.panels import Panels
 from tests.pairs import pairwise
 
@@ -100,3 +100,20 @@ def test_aggregated_past_the_page_cache(tmp_path: Path) -> None:
     stored = graph.save(tmp_path / "graph")
     out = onehop.aggregate(stored, tmp_path / "x.npy", out=tmp_path / "o.npy", memory=170_000_000)
     np.testing.assert_array_equal(np.load(out), onehop.aggregate(graph, torch.from_numpy(x)).numpy())
+
+
+@pytest.mark.parametrize("by_columns", [False, True])
+def test_a_block_is_on_the_disk_before_memory_lets_go_of_it(
+    by_columns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = create(tmp_path / "out.npy", 6, 3, np.dtype(np.float32), by_columns)
+    happened = []
+    monkeypatch.setattr(os, "fdatasync", lambda file: happened.append(("synced", file)))
+    monkeypatch.setattr(os, "posix_fadvise", lambda file, *_: happened.append(("dropped", file)))
+    block = torch.arange(6.0).view(2, 3)
+    with made.path.open("r+b") as file:
+        made.put(file, 2, 0, block)
+        assert "synced" not in dict(happened)
+        made.sync(file)
+        assert happened[-2:] == [("synced", file.fileno()), ("dropped", file.fileno())]
+    np.testing.assert_array_equal(np.load(made.path)[2:4], block.numpy())

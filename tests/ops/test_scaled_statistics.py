@@ -8,7 +8,7 @@ from onehop import Graph, thresholds
 from onehop.ops.scaled_statistics import scaled_statistics
 from onehop.reference.scaled_statistics import scaled_statistics as naive
 from tests.ops.comparison import compare
-from tests.ops.hostile_graphs import HOSTILE
+from tests.ops.hostile_graphs import HOSTILE, graph_of
 from tests.pairs import pairwise
 
 WIDTH, OUT, SCALES = 5, 3, 2
@@ -61,11 +61,6 @@ def both(graph: Graph, statistics: tuple[str, ...]):
     return ours, theirs
 
 
-def graph_of(name: str) -> Graph:
-    edge_index, num_src, num_dst = HOSTILE[name]
-    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-
-
 @pytest.fixture(params=FEWEST)
 def blocks(request, monkeypatch):
     bounds = dataclasses.replace(thresholds.now, block_bytes=0, block_edges=4, degree_rows=request.param)
@@ -115,23 +110,6 @@ def test_gradients_of_gradients(blocks):
         found.append(torch.autograd.grad(second, list(operands.values())))
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
-
-
-def test_batched_gradients(blocks):
-    graph, statistics = graph_of("random"), STATISTICS[3]
-    operands = {name: tensor.requires_grad_() for name, tensor in case_of(graph, statistics).items()}
-    pulled = torch.randn(3, graph.num_dst, OUT, dtype=torch.float64)
-    older, newer, expected = [], [], []
-    ours, theirs = both(graph, statistics)
-    leaves = list(operands.values())
-    older = torch.autograd.grad(ours(**operands), leaves, pulled, is_grads_batched=True)
-    out = ours(**operands)
-    newer = torch.vmap(lambda grad: torch.autograd.grad(out, leaves, grad, retain_graph=True))(pulled)
-    expected = [torch.autograd.grad(theirs(**operands), leaves, grad) for grad in pulled]
-    for at, (one, other) in enumerate(zip(older, newer, strict=True)):
-        exact = torch.stack([each[at] for each in expected])
-        torch.testing.assert_close(one, exact, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(other, exact, rtol=1e-9, atol=1e-9)
 
 
 def test_what_is_kept(blocks):

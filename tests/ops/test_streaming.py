@@ -2,14 +2,10 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +14,11 @@ import torch
 import onehop
 from onehop import ArgumentError, FileFormatError, Graph
 from onehop.errors import StorageError
-from onehop.ops.streaming import budget, progress
+from onehop.graph.stored import StoredGraph
+from onehop.ops.streaming import progress
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.ops.streaming.tiles import tiling
-from onehop.ops.streaming.waiting import Waiting
-from tests.ops.hostile_graphs import HOSTILE
+from tests.ops.hostile_graphs import HOSTILE, graph_of
 from tests.pairs import pairwise
 from tests.processes import Stop
 
@@ -48,9 +44,10 @@ SMALL = 40_000
 
 
 @pairwise(width=[1, 3, 17, 63], reduce=["sum", "mean", "max", "min"], order=["C", "F"])
-def test_same_bits_as_in_memory(graph: Graph, tmp_path: Path, width: int, reduce: str, order: str) -> None:
+def test_same_bits_as_in_memory(
+    graph: Graph, stored: StoredGraph, tmp_path: Path, width: int, reduce: str, order: str
+) -> None:
     x = features(tmp_path / "x.npy", NODES, width, order)
-    stored = graph.save(tmp_path / "graph")
     x_file = MatrixFile.open("x", tmp_path / "x.npy")
     plan = tiling(stored, x_file, False, SMALL)
     assert len(list(stored.row_blocks(plan.rows, plan.edges))) > 2
@@ -64,12 +61,11 @@ def test_same_bits_as_in_memory(graph: Graph, tmp_path: Path, width: int, reduce
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_weights_in_the_stored_order(graph: Graph, tmp_path: Path, dtype: str) -> None:
+def test_weights_in_the_stored_order(graph: Graph, stored: StoredGraph, tmp_path: Path, dtype: str) -> None:
     x = features(tmp_path / "x.npy", NODES, 9, dtype=dtype)
     weight = torch.randn(EDGES, generator=torch.Generator().manual_seed(2)).to(x.dtype)
     assert graph.perm is not None
     np.save(tmp_path / "w.npy", weight[graph.perm.long()].numpy())
-    stored = graph.save(tmp_path / "graph")
     x_map = np.load(tmp_path / "x.npy", mmap_mode="r")
     path = onehop.aggregate(stored, x_map, tmp_path / "w.npy", out=tmp_path / "out.npy", memory=SMALL)
     np.testing.assert_array_equal(np.load(path), onehop.aggregate(graph, x, weight).numpy())
@@ -77,10 +73,9 @@ def test_weights_in_the_stored_order(graph: Graph, tmp_path: Path, dtype: str) -
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_graphs(name: str, tmp_path: Path) -> None:
-    edge_index, num_src, num_dst = HOSTILE[name]
-    graph = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    x = features(tmp_path / "x.npy", num_src, 4)
-    x[num_src // 2 : num_src // 2 + 1] = float("nan")
+    graph = graph_of(name)
+    x = features(tmp_path / "x.npy", graph.num_src, 4)
+    x[graph.num_src // 2 : graph.num_src // 2 + 1] = float("nan")
     np.save(tmp_path / "x.npy", x.numpy())
     graph.save(tmp_path / "graph")
     for reduce in ("sum", "max"):
@@ -92,118 +87,6 @@ def test_hostile_graphs(name: str, tmp_path: Path) -> None:
     again = stored.load()
     assert torch.equal(again.rowptr, graph.rowptr)
     assert torch.equal(again.col, graph.col)
-
-
-def test_results_wait_in_order_and_not_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk is slow: it writes only when it is told to."""
-    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 60)
-    disk, begun, noted = threading.Semaphore(0), [], []
-    synced: list[int] = []
-
-    def write(number: int) -> None:
-        disk.acquire()
-        begun.append(number)
-
-    with Waiting(100, lambda: synced.append(len(begun)), noted.append) as waiting:
-        for number in range(3):
-            waiting.submit(partial(write, number), 30)
-        assert begun == noted == []
-        threading.Timer(0.05, disk.release, [2]).start()
-        waiting.submit(partial(write, 3), 70)  # has to wait for two of them
-        assert begun == [0, 1]
-        while not synced:
-            time.sleep(0.001)
-        disk.release(2)
-        waiting.finish()
-        assert noted in ([2, 4], [4])  # by then both are on the disk, and the submitting thread sees the last
-    assert begun == [0, 1, 2, 3]
-    assert synced == [2, 4]
-
-
-def test_a_disk_that_is_waited_for_does_not_hold_up_the_next_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And the one after waits, so that what is in the page cache has a bound."""
-    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
-    disk, begun, noted = threading.Semaphore(0), [], []
-    with Waiting(1000, disk.acquire, noted.append) as waiting:
-        for number in range(4):
-            waiting.submit(partial(begun.append, number), 10)
-        while len(begun) < 2:
-            time.sleep(0.001)
-        time.sleep(0.05)
-        assert begun == [0, 1]
-        assert noted == []
-        disk.release(4)
-        waiting.finish()
-    assert begun == [0, 1, 2, 3]
-    assert noted[-1] == 4
-
-
-def all_of(waiting: Waiting, writes: list[Callable[[], object]]) -> None:
-    for write in writes:
-        waiting.submit(write, 10)
-    waiting.finish()
-
-
-def test_nothing_is_written_or_noted_behind_a_write_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
-    go_on, begun, noted = threading.Event(), [], []
-
-    def fail() -> None:
-        go_on.wait()
-        raise Stop
-
-    threading.Timer(0.05, go_on.set).start()
-    writes = [partial(begun.append, 1), fail, partial(begun.append, 3)]
-    with pytest.raises(Stop), Waiting(100, lambda: None, noted.append) as waiting:
-        all_of(waiting, writes)
-    assert begun == [1]
-    assert noted == [1]
-
-
-def test_a_disk_that_fails_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
-    noted: list[int] = []
-    begun: list[int] = []
-    outcomes = iter(("fails", "succeeds"))
-
-    def sync() -> None:
-        # A system that has lost what it could not write may say that all is well the next time.
-        if next(outcomes) == "fails":
-            raise Stop
-
-    with pytest.raises(Stop), Waiting(100, sync, noted.append) as waiting:
-        all_of(waiting, [partial(begun.append, number) for number in range(4)])
-    assert begun == [0, 1]
-    assert noted == []
-
-
-def test_results_that_wait_are_given_up_where_a_run_ends_early() -> None:
-    begun, go_on = [], threading.Event()
-
-    def write(number: int) -> None:
-        begun.append(number)
-        go_on.wait()
-
-    waiting = Waiting(100, lambda: None, lambda written: None)
-    for number in range(3):
-        waiting.submit(partial(write, number), 30)
-    while not begun:
-        time.sleep(0.001)
-    threading.Timer(0.05, go_on.set).start()
-    with pytest.raises(KeyboardInterrupt), waiting:
-        raise KeyboardInterrupt
-    assert go_on.is_set()  # the first was waited for
-    assert begun == [0]
-    assert not any(
-        thread.name.startswith(("onehop-write", "onehop-sync")) for thread in threading.enumerate()
-    )
-
-
-def test_a_result_that_cannot_be_written_ends_the_run() -> None:
-    with Waiting(100, lambda: None, lambda written: pytest.fail("nothing was written")) as waiting:
-        waiting.submit(partial(Path("/nowhere").read_text), 10)
-        with pytest.raises(FileNotFoundError):
-            waiting.finish()
 
 
 @pytest.mark.parametrize(
@@ -226,10 +109,14 @@ def test_panels_are_alike_and_their_rows_whole_lines(
 @pytest.mark.parametrize("memory", [SMALL, None], ids=["budget", "whatever-is-free"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_an_interrupted_run_goes_on(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, memory: int | None
+    graph: Graph,
+    stored: StoredGraph,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    order: str,
+    memory: int | None,
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63, order)
-    stored = graph.save(tmp_path / "graph")
     monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     arguments = {"out": tmp_path / "out.npy", "memory": memory}
     free = iter((SMALL, SMALL + 9_000, SMALL - 5_000))
@@ -256,23 +143,25 @@ def test_an_interrupted_run_goes_on(
     np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), onehop.aggregate(graph, x).numpy())
 
 
+@pytest.mark.parametrize(
+    "other", [{"reduce": "max"}, {"src_scale": torch.full((NODES,), 2.0)}], ids=["reduce", "scale"]
+)
 def test_a_run_of_something_else_is_not_gone_on_from(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, stored: StoredGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: dict[str, Any]
 ) -> None:
     x = features(tmp_path / "x.npy", NODES, 63)
-    stored = graph.save(tmp_path / "graph")
     monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
+    options: dict[str, Any] = {"out": tmp_path / "out.npy", "memory": SMALL}
     with monkeypatch.context() as patch:
         patch.setattr(progress.Unfinished, "finish", lambda self: (_ for _ in ()).throw(Stop))
         with pytest.raises(Stop):
-            onehop.aggregate(stored, tmp_path / "x.npy", out=tmp_path / "out.npy", memory=SMALL)
-    path = onehop.aggregate(stored, tmp_path / "x.npy", reduce="max", out=tmp_path / "out.npy", memory=SMALL)
-    np.testing.assert_array_equal(np.load(path), onehop.aggregate(graph, x, reduce="max").numpy())
+            onehop.aggregate(stored, tmp_path / "x.npy", src_scale=torch.ones(NODES), **options)
+    path = onehop.aggregate(stored, tmp_path / "x.npy", **other, **options)
+    np.testing.assert_array_equal(np.load(path), onehop.aggregate(graph, x, **other).numpy())
 
 
-def test_damaged_files_leave_the_earlier_result(graph: Graph, tmp_path: Path) -> None:
+def test_damaged_files_leave_the_earlier_result(graph: Graph, stored: StoredGraph, tmp_path: Path) -> None:
     features(tmp_path / "x.npy", NODES, 8)
-    stored = graph.save(tmp_path / "graph")
     out = onehop.aggregate(stored, tmp_path / "x.npy", out=tmp_path / "out.npy", memory=SMALL)
     before = out.read_bytes()
     (tmp_path / "short.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-5])
@@ -306,31 +195,10 @@ def child(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_disk_that_is_full(graph: Graph, tmp_path: Path) -> None:
-    # No file of this process may be larger than 10,000 bytes.
-    features(tmp_path / "x.npy", NODES, 63)
-    graph.save(tmp_path / "graph")
-    (tmp_path / "out.npy").write_text("earlier")
-    code = """
-import onehop, resource
-resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-try:
-    onehop.aggregate(onehop.Graph.open("graph"), "x.npy", out="out.npy", memory=40_000)
-except onehop.errors.StorageError as error:
-    print(error)
-"""
-    done = child(code, tmp_path)
-    assert "out: cannot write 75600 bytes to out.npy.partial (" in done.stdout, done.stderr
-    assert "Make room or give another place, and call again" in done.stdout
-    assert (tmp_path / "out.npy").read_text() == "earlier"
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["graph", "out.npy", "x.npy"]
-
-
 def test_a_disk_that_fills_up_on_the_way(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, stored: StoredGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features(tmp_path / "x.npy", NODES, 63)
-    stored = graph.save(tmp_path / "graph")
     with monkeypatch.context() as patch:
 
         def full(*_):
@@ -379,12 +247,11 @@ except RuntimeError:
         np.testing.assert_allclose(found[:, first : first + 64], exact.numpy(), rtol=1e-6, atol=1e-6)
 
 
-def test_bad_arguments(graph: Graph, tmp_path: Path) -> None:
+def test_bad_arguments(graph: Graph, stored: StoredGraph, tmp_path: Path) -> None:
     x = features(tmp_path / "x.npy", NODES, 8)
     features(tmp_path / "long.npy", NODES + 1, 8)
     np.save(tmp_path / "integers.npy", np.ones((NODES, 2), dtype=np.int64))
     (tmp_path / "text.npy").write_text("no array")
-    stored = graph.save(tmp_path / "graph")
     out = {"out": tmp_path / "out.npy"}
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         onehop.aggregate(stored, tmp_path / "missing.npy", **out)
@@ -415,18 +282,10 @@ def test_bad_arguments(graph: Graph, tmp_path: Path) -> None:
         onehop.aggregate(graph, x, memory=1000)
 
 
-def test_the_default_budget_follows_the_limits_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    free = budget.default_bytes()
-    assert 0 < free < 2**50
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (budget._status("VmSize") + (8 << 20), 0))
-    assert budget.default_bytes() <= 6 << 20
-
-
 def test_what_was_written_goes_to_the_disk_now_and_then(
-    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, stored: StoredGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features(tmp_path / "x.npy", NODES, 63)
-    stored = graph.save(tmp_path / "graph")
     monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 10_000)
     written: list[int] = []
     synced: list[int] = []

@@ -28,11 +28,6 @@ def graph(generator: torch.Generator) -> Graph:
 
 
 @pytest.fixture
-def stored(graph: Graph, tmp_path: Path) -> StoredGraph:
-    return graph.save(tmp_path / "graph")
-
-
-@pytest.fixture
 def x(generator: torch.Generator) -> torch.Tensor:
     return torch.randn(SOURCES, WIDTH, generator=generator)
 
@@ -105,27 +100,6 @@ def test_scales(
     assert found.dtype == exact.numpy().dtype
     tolerance = 1e-12 if dtype == "float64" else 1e-4
     np.testing.assert_allclose(found, exact.numpy(), rtol=tolerance, atol=tolerance)
-
-
-def test_a_run_with_other_scales_is_not_gone_on_from(
-    graph: Graph, stored: StoredGraph, x: torch.Tensor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Stop(Exception):
-        pass
-
-    def stop(self: object) -> None:
-        raise Stop
-
-    np.save(tmp_path / "x.npy", x.numpy())
-    monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
-    call: dict[str, Any] = {"out": tmp_path / "out.npy", "memory": SMALL}
-    with monkeypatch.context() as patch:
-        patch.setattr("onehop.ops.streaming.progress.Unfinished.finish", stop)
-        with pytest.raises(Stop):
-            onehop.aggregate(stored, tmp_path / "x.npy", src_scale=torch.ones(SOURCES), **call)
-    twice = torch.full((SOURCES,), 2.0)
-    found = np.load(onehop.aggregate(stored, tmp_path / "x.npy", src_scale=twice, **call))
-    np.testing.assert_array_equal(found, onehop.aggregate(graph, x, src_scale=twice).numpy())
 
 
 def test_bad_arguments(stored: StoredGraph, x: torch.Tensor, tmp_path: Path) -> None:

@@ -38,11 +38,6 @@ def graph(generator: torch.Generator) -> Graph:
     return Graph.from_csr(rowptr, torch.randint(0, NODES, (int(rowptr[-1]),), generator=generator))
 
 
-@pytest.fixture
-def stored(graph: Graph, tmp_path: Path) -> StoredGraph:
-    return graph.save(tmp_path / "graph")
-
-
 def features(path: Path, dtype: str = "float32") -> torch.Tensor:
     x = np.random.default_rng(1).standard_normal((NODES, WIDTH)).astype(dtype)
     np.save(path, np.asfortranarray(x))

@@ -90,38 +90,11 @@ def test_rows_and_matrices_with_gaps_and_expanded_gradients():
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("needs", [(True, False), (False, True)])
-def test_gradients_that_nothing_needs_are_not_made(needs):
-    rows, matrices = (
-        each.requires_grad_(need)
-        for each, need in zip((numbers(12, INPUTS), numbers(3, INPUTS, OUTPUTS)), needs, strict=True)
-    )
-    typed_product(rows, matrices, COUNTS["some"]).sum().backward()
-    assert (rows.grad is not None, matrices.grad is not None) == needs
-
-
 @pytest.mark.parametrize("heads", [1, 2])
 def test_second_derivatives_of_products(heads):
     rows, matrices = numbers(12, heads * INPUTS).requires_grad_(), numbers(3, heads, INPUTS, OUTPUTS)
     matrices.requires_grad_()
     assert torch.autograd.gradgradcheck(lambda *x: typed_product(*x, COUNTS["some"]).pow(2), (rows, matrices))
-
-
-def test_batched_gradients_of_products():
-    rows, matrices = numbers(12, INPUTS).requires_grad_(), numbers(3, INPUTS, OUTPUTS).requires_grad_()
-    out, pulled = typed_product(rows, matrices, COUNTS["some"]), numbers(4, 12, OUTPUTS)
-
-    def gradients(grad: Tensor) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(out, [rows, matrices], grad, retain_graph=True)
-
-    singly = [torch.stack(each) for each in zip(*map(gradients, pulled), strict=True)]
-    batched = (
-        torch.autograd.grad(out, [rows, matrices], pulled, retain_graph=True, is_grads_batched=True),
-        torch.vmap(gradients)(pulled),
-    )
-    for found in batched:
-        for one, other in zip(found, singly, strict=True):
-            torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("library", [BLOCKS, ONEDNN])

@@ -65,7 +65,7 @@ def later(graph: Graph, x: torch.Tensor) -> torch.Tensor:
 
 
 def resealed(document: dict[str, Any]) -> bytes:
-    """A file whose digest is right, whatever its plans are: somebody has written it on purpose."""
+    """A file whose digest is right, whatever its plans are, as if it were written on purpose."""
     return json.dumps({**document, "digest": store._digest(document["plans"])}).encode()
 
 
@@ -86,22 +86,17 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(inner, (*path, key))
 
 
-def with_value(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    changed = copy.deepcopy(document)
-    inner = changed
+def changed(document: Any, path: tuple[Any, ...], *values: Any) -> Any:
+    """A copy with a value in a place; without one, the place is missing."""
+    copied = copy.deepcopy(document)
+    inner = copied
     for key in path[:-1]:
         inner = inner[key]
-    inner[path[-1]] = value
-    return changed
-
-
-def without(document: Any, path: tuple[Any, ...]) -> Any:
-    changed = copy.deepcopy(document)
-    inner = changed
-    for key in path[:-1]:
-        inner = inner[key]
-    del inner[path[-1]]
-    return changed
+    if values:
+        (inner[path[-1]],) = values
+    else:
+        del inner[path[-1]]
+    return copied
 
 
 def of_bytes(text: bytes, chance: random.Random) -> bytes:
@@ -151,10 +146,10 @@ def test_every_value_of_a_wrong_kind(graph: Graph, x: torch.Tensor, sealed: bool
     logging.disable(logging.WARNING)
     try:
         for path in places(document):
-            changes = [with_value(document, path, value) for value in VALUES]
-            for changed in [*changes, without(document, path)]:
-                seal = sealed and isinstance(changed, dict) and isinstance(changed.get("plans"), list)
-                text = resealed(changed) if seal else json.dumps(changed).encode()
+            for value in [*((each,) for each in VALUES), ()]:
+                other = changed(document, path, *value)
+                seal = sealed and isinstance(other, dict) and isinstance(other.get("plans"), list)
+                text = resealed(other) if seal else json.dumps(other).encode()
                 store.path().write_bytes(text)
                 # Whatever plan is left is a legal one: sums differ in their order alone.
                 torch.testing.assert_close(later(graph, x).double(), exact, rtol=1e-5, atol=1e-5)
@@ -196,49 +191,37 @@ def test_a_damaged_file_is_set_aside_and_said(
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("place", "fields", "message"),
     [
-        ({"column_tile": -1}, "column_tile must be an integer of at least 0, not -1"),
-        ({"edges_per_item": 1 << 63}, "edges_per_item must be at most"),
-        ({"storage": "bfloat16"}, "rounds features to bfloat16, and the user did not allow that"),
-        ({"generated": "../../kernel"}, "generated must be a kernel's name"),
-        ({"threads": {"most": 1}}, "threads must be an integer"),
+        ("plan", {"column_tile": -1}, "column_tile must be an integer of at least 0, not -1"),
+        ("plan", {"edges_per_item": 1 << 63}, "edges_per_item must be at most"),
+        ("plan", {"storage": "bfloat16"}, "rounds features to bfloat16, and the user did not allow that"),
+        ("plan", {"generated": "../../kernel"}, "generated must be a kernel's name"),
+        ("plan", {"threads": {"most": 1}}, "threads must be an integer"),
+        ("figures", {"ordering_s": math.inf}, "ordering_s: expected seconds, 0 or more, got inf"),
+        ("figures", {"measured_s": math.nan}, "measured_s: expected seconds, 0 or more, got nan"),
+        ("figures", {"default_s": "long"}, "default_s: expected seconds, 0 or more, got 'long'"),
+        ("figures", {"predicted_s": -1.0}, "predicted_s: expected seconds, 0 or more, got -1.0"),
+        ("figures", {"quartiles": [1.0, 2.0]}, r"expected three ratios or none, got \[1.0, 2.0\]"),
+        ("figures", {"quartiles": [1.0, math.inf, 2.0]}, "quartiles: expected three ratios"),
+        ("figures", {"tried": 1.5}, "tried: expected int, got float"),
+        ("figures", {"finished": 1}, "finished: expected bool, got int"),
     ],
 )
-def test_an_illegal_plan_in_an_intact_file_is_set_aside(
-    graph: Graph, x: torch.Tensor, caplog: pytest.LogCaptureFixture, fields: dict[str, Any], message: str
+def test_what_cannot_be_in_an_intact_file_is_set_aside(
+    graph: Graph,
+    x: torch.Tensor,
+    caplog: pytest.LogCaptureFixture,
+    place: str,
+    fields: dict[str, Any],
+    message: str,
 ) -> None:
     default = onehop.aggregate(graph, x)
-    document = json.loads(written(graph))
-    document["plans"][0]["plan"] |= fields
-    store.path().write_bytes(resealed(document))
-    with caplog.at_level(logging.WARNING, "onehop"):
-        assert torch.equal(later(graph, x), default)
-    assert message in caplog.text
-    assert not store.path().exists()
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"ordering_s": math.inf}, "ordering_s: expected seconds, 0 or more, got inf"),
-        ({"measured_s": math.nan}, "measured_s: expected seconds, 0 or more, got nan"),
-        ({"default_s": "long"}, "default_s: expected seconds, 0 or more, got 'long'"),
-        ({"predicted_s": -1.0}, "predicted_s: expected seconds, 0 or more, got -1.0"),
-        ({"quartiles": [1.0, 2.0]}, r"quartiles: expected three ratios or none, got \[1.0, 2.0\]"),
-        ({"quartiles": [1.0, math.inf, 2.0]}, "quartiles: expected three ratios"),
-        ({"tried": 1.5}, "tried: expected int, got float"),
-        ({"finished": 1}, "finished: expected bool, got int"),
-    ],
-)
-def test_figures_that_cannot_be_in_an_intact_file_are_set_aside(
-    graph: Graph, x: torch.Tensor, caplog: pytest.LogCaptureFixture, fields: dict[str, Any], message: str
-) -> None:
-    default = onehop.aggregate(graph, x)
-    # Calls count what an order has earned by these figures.
-    tuned.install([entry(graph, CpuPlan(edges_per_item=7, ordering="degree"))])
+    # Calls count what an order has earned by the figures.
+    tuned.install([entry(graph, CpuPlan(edges_per_item=7, prefetch=3, ordering="degree"))])
     document = json.loads(store.path().read_bytes())
-    document["plans"][0] |= fields
+    (stored,) = document["plans"]
+    (stored if place == "figures" else stored["plan"]).update(fields)
     store.path().write_bytes(resealed(document))
     with caplog.at_level(logging.WARNING, "onehop"):
         assert torch.equal(later(graph, x), default)
@@ -262,7 +245,7 @@ def test_what_is_no_file_is_said_and_not_waited_for(
 
 
 def unreadable() -> None:
-    """A file that nobody may read, root included: a link to itself."""
+    """A file that no user may read, root included: a link to itself."""
     store.path().symlink_to(store.path())
 
 
@@ -291,7 +274,7 @@ def test_plans_of_gpus_too(graph: Graph) -> None:
         for path in places(document["plans"]):
             for value in VALUES:
                 store.path(GPU).write_bytes(
-                    resealed({**document, "plans": with_value(document["plans"], path, value)})
+                    resealed({**document, "plans": changed(document["plans"], path, value)})
                 )
                 plan = found()
                 assert plan is None or TritonPlan.from_dict(plan.to_dict()) == plan

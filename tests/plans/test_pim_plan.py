@@ -1,4 +1,4 @@
-"""The fields of a plan for near-bank machines: what they may be, and what they are where nobody says."""
+"""The fields of a plan for near-bank machines: their allowed values, and their defaults."""
 
 from typing import Any
 

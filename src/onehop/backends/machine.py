@@ -16,6 +16,7 @@ from onehop.calls import (
     ExtremumGrad,
     Sddmm,
     accumulator,
+    heads_of,
     name_of,
 )
 from onehop.errors import BackendError
@@ -131,15 +132,13 @@ class MachineBackend:
             self.ledger.record(self.layer, backward, report)
 
     def _aggregate(self, graph: Graph, call: Aggregate) -> Tensor:
-        x, weight = call.x.detach().cpu(), None if call.weight is None else call.weight.detach().cpu()
-        src_scale = None if call.src_scale is None else call.src_scale.detach().cpu()
-        dst_scale = None if call.dst_scale is None else call.dst_scale.detach().cpu()
+        x, weight, src_scale, dst_scale = _on_host(call)[:4]
         acc = accumulator(x.dtype)
         if call.transposed and call.mean:
             inverse = graph.inverse_in_degrees(acc)
             src_scale = inverse if src_scale is None else inverse * src_scale
         run_on = self._turned(graph) if call.transposed else graph
-        heads = 1 if weight is None or weight.dim() == 1 else weight.size(1)
+        heads = heads_of(weight)
         columns = [None] if weight is None else [weight] if weight.dim() == 1 else list(weight.unbind(1))
         outs = []
         for part, column in zip(x.tensor_split(heads, 1), columns, strict=True):
@@ -157,7 +156,7 @@ class MachineBackend:
         return joined.to(call.x.device, acc if call.widen else x.dtype)
 
     def _turned(self, graph: Graph) -> Graph:
-        # Kept, for a machine keeps what it planned with the graph object.
+        # Kept, because a machine keeps what it planned with the graph object.
         found = self._reversed.get(graph)
         if found is None:
             found = self._reversed[graph] = graph.transpose()

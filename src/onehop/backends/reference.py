@@ -33,7 +33,7 @@ _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {
 
 
 class ReferenceBackend:
-    """Gathers every edge's row and scatters it, as the formulas say. Chosen only when asked for by name."""
+    """Gathers every edge's row and scatters it, as the formulas say. Chosen only by name."""
 
     name = "reference"
 

@@ -104,7 +104,7 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
     Args:
         device: Where the tensors are.
         dtype: Of the features.
-        name: The backend asked for; empty means the first that can.
+        name: The wanted backend; empty means the first that can.
 
     Raises:
         ArgumentError: No backend has that name.

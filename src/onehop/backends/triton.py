@@ -29,8 +29,7 @@ from onehop.kernels.triton.work import Work, work_of
 from onehop.plans import gpu_tuned
 from onehop.plans.table import Found
 from onehop.plans.triton import TritonPlan
-from onehop.plans.triton_attention import default_attention_plan
-from onehop.plans.triton_default import default_triton_plan
+from onehop.plans.triton_default import default_attention_plan, default_triton_plan
 
 # What the attention of each rule is called where plans are tuned.
 _ATTENTIONS = {"gat": "gat", "gatv2": "gatv2", "dot": "attention"}
@@ -135,25 +134,19 @@ class TritonBackend:
     def _aggregate(self, graph: Graph, call: Aggregate) -> Tensor:
         if call.mean:
             call = _with_inverse_in_degrees(graph, call)
-        x, weight, turned = call.x, call.weight, call.transposed
-        plan = self._plan_of("sum", graph, turned, x)
-        if plan.variant == "torch_csr" and torch_csr.applies(x, weight, call.widen):
-            return torch_csr.aggregate(graph, turned, x, weight, call.src_scale, call.dst_scale)
+        plan = self._plan_of("sum", graph, call.transposed, call.x)
+        if plan.variant == "torch_csr" and torch_csr.applies(call):
+            return torch_csr.aggregate(graph, call)
         from onehop.kernels.triton.aggregate import aggregate
 
-        work = _work(graph, turned, x, plan)
-        return aggregate(work, plan, x, weight, call.src_scale, call.dst_scale, call.widen)
+        return aggregate(_work(graph, call.transposed, call.x, plan), plan, call)
 
     def _extremum(self, graph: Graph, call: Extremum) -> tuple[Tensor, Tensor]:
         from onehop.kernels.triton.extremum import extremum
         from onehop.kernels.triton.positions import row_begins
 
-        plan = self._plan_of("extremum", graph, False, call.x)
-        work = _work(graph, False, call.x, plan)
         begins = row_begins(graph, call.x.device) if call.with_ties else None
-        out, ties = extremum(
-            work, plan, call.x, call.weight, call.reduce == "max", call.widen, begins, call.adds
-        )
+        out, ties = extremum(*self._planned("extremum", graph, False, call.x), call, begins)
         return out, out.new_empty(0) if ties is None else ties
 
     def _extremum_grad(self, graph: Graph, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
@@ -161,118 +154,99 @@ class TritonBackend:
         from onehop.kernels.triton import extremum_grad as kernels
         from onehop.kernels.triton.positions import edge_marks
 
-        x, weight, adds = grad.call.x, grad.call.weight, grad.call.adds
+        x, weight = grad.call.x, grad.call.weight
         for_x, for_weight = grad.wanted
-        shares = kernels.extremum_shares(grad.grad, grad.ties, grad.extremum)
+        shares = kernels.extremum_shares(grad)
         grad_x = grad_weight = shares.share.new_empty(0)
         if for_x:
-            plan = self._plan_of("extremum_grad", graph, True, x)
-            work = _work(graph, True, x, plan)
-            marks = edge_marks(graph, x.device)
-            grad_x = kernels.extremum_grad_source(work, plan, x, weight, grad.extremum, shares, marks, adds)
+            work, plan = self._planned("extremum_grad", graph, True, x)
+            grad_x = kernels.extremum_grad_source(work, plan, grad, shares, edge_marks(graph, x.device))
         if for_weight and weight is not None:
-            plan = self._plan_of("extremum_grad", graph, False, x)
-            work = _work(graph, False, x, plan)
-            grad_weight = kernels.extremum_grad_weight(
-                work, plan, x, weight, grad.extremum, shares.share, adds
-            )
+            work, plan = self._planned("extremum_grad", graph, False, x)
+            grad_weight = kernels.extremum_grad_weight(work, plan, grad, weight, shares.share)
         return grad_x, grad_weight
 
     def _arg_extremum(self, graph: Graph, call: ArgExtremum) -> tuple[Tensor, Tensor]:
-        from onehop.kernels.triton.arg_extremum import Choices, arg_extremum
+        from onehop.kernels.triton.arg_extremum import arg_extremum
 
-        plan = self._plan_of("extremum", graph, False, call.x)
-        work = _work(graph, False, call.x, plan)
-        return arg_extremum(work, plan, call.x, call.weight, Choices(call.reduce == "max", call.last))
+        return arg_extremum(*self._planned("extremum", graph, False, call.x), call)
 
     def _arg_extremum_grad(self, graph: Graph, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
         """Finds the winners' edges by their places, of which four bytes an edge are kept."""
         from onehop.kernels.triton import arg_extremum_grad as kernels
         from onehop.kernels.triton.positions import edge_places
 
-        x, weight, winner = grad.call.x, grad.call.weight, grad.winner
+        x, weight = grad.call.x, grad.call.weight
         for_x, for_weight = grad.wanted
         grad_x = grad_weight = x.new_empty(0)
         if for_x:
-            plan = self._plan_of("extremum_grad", graph, True, x)
-            work, places = _work(graph, True, x, plan), edge_places(graph, x.device)
-            grad_x = kernels.arg_extremum_grad_source(work, plan, weight, winner, grad.grad, places)
+            work, plan = self._planned("extremum_grad", graph, True, x)
+            grad_x = kernels.arg_extremum_grad_source(work, plan, grad, edge_places(graph, x.device))
         if for_weight and weight is not None:
-            plan = self._plan_of("extremum_grad", graph, False, x)
-            work = _work(graph, False, x, plan)
-            grad_weight = kernels.arg_extremum_grad_weight(work, plan, x, weight, winner, grad.grad)
+            work, plan = self._planned("extremum_grad", graph, False, x)
+            grad_weight = kernels.arg_extremum_grad_weight(work, plan, grad, weight)
         return grad_x, grad_weight
 
     def _edge_softmax(self, graph: Graph, call: EdgeSoftmax) -> Tensor:
         from onehop.kernels.triton.edge_softmax import edge_softmax
 
-        plan = self._plan_of("edge_softmax", graph, False, call.scores)
-        return edge_softmax(_work(graph, False, call.scores, plan), plan, call.scores)
+        return edge_softmax(*self._planned("edge_softmax", graph, False, call.scores), call)
 
     def _edge_softmax_grad(self, graph: Graph, call: EdgeSoftmaxGrad) -> Tensor:
         from onehop.kernels.triton.edge_softmax import edge_softmax_grad
 
-        plan = self._plan_of("edge_softmax", graph, False, call.softmax)
-        return edge_softmax_grad(_work(graph, False, call.softmax, plan), plan, call.softmax, call.grad)
+        return edge_softmax_grad(*self._planned("edge_softmax", graph, False, call.softmax), call)
 
     def _sddmm(self, graph: Graph, call: Sddmm) -> Tensor:
         from onehop.kernels.triton.sddmm import sddmm
 
-        plan = self._plan_of("sddmm", graph, False, call.src)
         scale = _inverse_in_degrees(graph, call.src) if call.mean else None
-        return sddmm(_work(graph, False, call.src, plan), plan, call.dst, call.src, scale, call.widen)
+        return sddmm(*self._planned("sddmm", graph, False, call.src), call, scale)
 
     def _fusedmm(self, graph: Graph, call: Fusedmm) -> Tensor:
         """Edges are weighed in one pass and added up in another."""
         from onehop.kernels.triton.sddmm import sddmm
 
         dst, src = call.dst, call.src
-        plan = self._plan_of("sddmm", graph, False, src)
-        work = _work(graph, False, src, plan)
-        ends = dst.unsqueeze(1), src.unsqueeze(1)
-        products = sddmm(work, plan, *ends, None, True, distance=call.rule == "tdist")
-        scores = call.factor * products.squeeze(1)
+        products = on(graph, Sddmm, dst=dst.unsqueeze(1), src=src.unsqueeze(1), widen=True)
+        planned = self._planned("sddmm", graph, False, src)
+        scores = call.factor * sddmm(*planned, products, None, call.rule == "tdist").squeeze(1)
         if call.rule != "tdist":
             weight = scores.sigmoid() if call.rule == "sigmoid" else scores
             return self._aggregate(graph, on(graph, Aggregate, x=src, weight=weight))
         weight = (1 + scores).reciprocal()
         ones = weight.new_ones(graph.num_src, 1)
-        total = self._aggregate(graph, on(graph, Aggregate, x=ones, weight=weight, widen=True))
-        summed = self._aggregate(graph, on(graph, Aggregate, x=src, weight=weight, widen=True))
+        total, summed = (
+            self._aggregate(graph, on(graph, Aggregate, x=x, weight=weight, widen=True)) for x in (ones, src)
+        )
         return (total * dst - summed).to(src.dtype)
 
     def _attention(self, graph: Graph, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
         from onehop.kernels.triton.attention import attend
 
         plan = self._attention_plan(graph, call, "")
-        return attend(_work(graph, False, call.value, plan), plan, call, call.with_weights)
+        return attend(_work(graph, False, call.value, plan), plan, call)
 
     def _attention_grad(self, graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
         """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
         from onehop.kernels.triton.attention import attend_grad
 
-        call = grad.call
-        plan = self._attention_plan(graph, call, "_grad")
-        work, transposed = (_work(graph, turned, call.value, plan) for turned in (False, True))
-        found = attend_grad(
-            work,
-            transposed,
-            plan,
-            call,
-            grad.out,
-            grad.softmax,
-            grad.weights,
-            grad.grad,
-            grad.grad_weights,
-            grad.wanted,
-        )
+        value = grad.call.value
+        plan = self._attention_plan(graph, grad.call, "_grad")
+        work, transposed = (_work(graph, turned, value, plan) for turned in (False, True))
+        found = attend_grad(work, transposed, plan, grad)
         # An empty tensor where a gradient is not wanted.
-        return tuple(call.value.new_empty(0) if each is None else each for each in found)
+        return tuple(value.new_empty(0) if each is None else each for each in found)
 
     def _plan_of(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> TritonPlan:
         """The plan for rows [N, F] or [N, H, D]."""
         heads = x.size(1) if x.dim() == 3 else 1
         return self.plan_for(graph, operation, transposed, x.shape[1:].numel(), heads, x.dtype, x.device)
+
+    def _planned(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> tuple[Work, TritonPlan]:
+        """The same plan, and the graph's items by it."""
+        plan = self._plan_of(operation, graph, transposed, x)
+        return _work(graph, transposed, x, plan), plan
 
     def _attention_plan(self, graph: Graph, call: Attention, direction: str) -> TritonPlan:
         value = call.value

@@ -98,7 +98,7 @@ def _of_onednn(kind: str, linear: Any, linear_and: Any) -> Product:
 
 
 def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
-    """[M, K]: g^T x by oneDNN, which takes x as it lies, and a copy of g^T of some rows at a time.
+    """[M, K]: g^T x by oneDNN, which takes x as it is, and a copy of g^T of some rows at a time.
 
     Args:
         linear: OneDNN's x W^T + b.

@@ -11,54 +11,36 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from onehop.calls import Aggregate, accumulator
 from onehop.graph import Graph
 from onehop.graph.streams import Streams
 
 _MOST_NARROW = 2**31 - 1
 
 
-def applies(x: Tensor, weight: Tensor | None, widen: bool) -> bool:
+def applies(call: Aggregate) -> bool:
     """Return whether torch's sparse matrices can compute a sum.
 
     A matrix has one number an edge, so weights of heads cannot be used; and it has the dtype of x and of the
     result, so 16-bit features are possible only without weights and with a 16-bit result.
     """
-    if x.dtype in (torch.float32, torch.float64):
-        return weight is None or weight.dim() == 1
-    return weight is None and not widen
+    if call.x.dtype in (torch.float32, torch.float64):
+        return call.weight is None or call.weight.dim() == 1
+    return call.weight is None and not call.widen
 
 
-def aggregate(
-    graph: Graph,
-    transposed: bool,
-    x: Tensor,
-    weight: Tensor | None,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-) -> Tensor:
-    """The sum over every row's edges.
-
-    Args:
-        graph: The graph.
-        transposed: Whether rows are sources.
-        x: [cols, F].
-        weight: [E] in the caller's edge order.
-        src_scale: [cols].
-        dst_scale: [rows].
-
-    Returns:
-        [rows, F], of the dtype of x.
-    """
-    rows = graph.num_src if transposed else graph.num_dst
+def aggregate(graph: Graph, call: Aggregate) -> Tensor:
+    """[rows, F], of the dtype of x: the sum of a call, whose mean is left to a scale."""
+    x, transposed = call.x, call.transposed
     if graph.num_edges == 0 or x.size(1) == 0:
-        return x.new_zeros(rows, x.size(1))
-    parts = (weight, src_scale, dst_scale)
+        return x.new_zeros(call.rows, x.size(1))
+    parts = call.weight, call.src_scale, call.dst_scale
     key = ("torch csr", transposed, x.device, x.dtype)
     kept = graph.derived.get(key)
     if kept is None or not kept.is_of(parts):
-        values = _values(graph, transposed, x, *parts)
         layout = _layout(graph, transposed, x.device)
-        matrix = _matrix(layout, values, rows, x.size(0))
+        values = _values(layout, *parts, x.dtype)
+        matrix = _matrix(layout, values, call.rows, x.size(0))
         made = Streams((layout.rowptr, layout.col, values))
         kept = _KeptMatrix(matrix, values.nbytes, tuple(map(_named, parts)), made)
         graph.keep(key, kept, x.device)
@@ -131,24 +113,17 @@ def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
 
 
 def _values(
-    graph: Graph,
-    transposed: bool,
-    x: Tensor,
-    weight: Tensor | None,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
+    layout: _Layout, weight: Tensor | None, src: Tensor | None, dst: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    layout = _layout(graph, transposed, x.device)
-    accumulator = torch.float64 if x.dtype == torch.float64 else torch.float32
+    """[E], in the order of the layout: the products of weights and scales of both ends."""
     if weight is None:
-        values = torch.ones(graph.num_edges, dtype=accumulator, device=x.device)
+        values = torch.ones(layout.col.size(0), dtype=accumulator(dtype), device=layout.device)
     else:
         values = weight.clone() if layout.perm is None else weight.index_select(0, layout.perm)
-    if src_scale is not None:
-        values = values * src_scale.index_select(0, layout.col)
-    if dst_scale is not None:
-        values = values * dst_scale.index_select(0, layout.row)
-    return values.to(x.dtype)
+    for scale, ends in ((src, layout.col), (dst, layout.row)):
+        if scale is not None:
+            values = values * scale.index_select(0, ends)
+    return values.to(dtype)
 
 
 def _matrix(layout: _Layout, values: Tensor, rows: int, cols: int) -> Tensor:

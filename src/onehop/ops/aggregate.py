@@ -23,10 +23,9 @@ from onehop.ops import streaming
 from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import extremum_of_rows
-from onehop.ops.factors import check_factors, promoted
+from onehop.ops.factors import check_factors, check_multiply, factor_or_term, promoted
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.narrow_heads import are_narrow, reduce_by_columns
-from onehop.ops.semiring import check_multiply, factor_or_term
 from onehop.ops.signals import on_signals
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -245,7 +244,10 @@ def reduce_rows(
     if len(shape) != 2:
         x = x.flatten(1)
     if reduce == "max" or reduce == "min":
-        out: Tensor = _extremum(graph, x, weight, reduce, src_scale, dst_scale, multiply, widen, backend)
+        scales = src_scale, dst_scale
+        out: Tensor = extremum_of_rows(
+            graph, x, weight, reduce, scales, multiply, widen=widen, backend=backend
+        )
     elif (
         weight is not None
         and src_scale is dst_scale is None
@@ -270,28 +272,6 @@ def reduce_rows(
         if adds and factor is not None:
             out = out + _sum_of_terms(call, factor).to(out.dtype)
     return out if len(shape) == 2 else out.reshape(out.size(0), *shape[1:])
-
-
-def _extremum(
-    graph: Graph,
-    x: Tensor,
-    weight: Tensor | None,
-    reduce: str,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-    multiply: str,
-    widen: bool,
-    backend: str,
-) -> Tensor:
-    """Takes the max or min of [num_src, F]; with a weight [E, H], head by head."""
-    promoted = torch.float32 if widen else x.dtype
-    weight, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)
-    if src_scale is not None:
-        x = x * src_scale.unsqueeze(-1)
-    out = extremum_of_rows(graph, x, weight, reduce, adds=adds, widen=widen, backend=backend)
-    if dst_scale is not None:
-        out = out * dst_scale.unsqueeze(-1)
-    return out.to(promoted)
 
 
 def _sum_of_terms(call: Aggregate, term: Tensor) -> Tensor:
@@ -340,7 +320,16 @@ class _Aggregate(Operator[Aggregate]):
             # Without the outer scale if that needs a gradient too: both gradients need this product.
             outer = None if "src_scale" in wanted else call.src_scale
             sources = context.shapes["x"][0] if "x" in context.shapes else call.x.size(0)
-            grad_x = AGGREGATE(_transposed(call, grad, outer, sources), context.graph)
+            # The derivative: over reversed edges, with the scales exchanged.
+            turned = call._replace(
+                x=grad,
+                src_scale=call.dst_scale,
+                dst_scale=outer,
+                rows=sources,
+                transposed=not call.transposed,
+                widen=True,
+            )
+            grad_x = AGGREGATE(turned, context.graph)
         if "src_scale" in wanted and call.src_scale is not None and grad_x is not None:
             grad_src = (grad_x * call.x).sum(-1)
             grad_x = grad_x * call.src_scale.unsqueeze(-1)
@@ -373,22 +362,6 @@ class _Aggregate(Operator[Aggregate]):
         at_once = max(1, _FOLDED_COLUMNS // max(1, x.size(2)))
         parts = [folded(members) for members in x.split(at_once)]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _transposed(call: Aggregate, grad: Tensor, dst_scale: Tensor | None, sources: int) -> Aggregate:
-    """Return the call of the derivative to x: over reversed edges, with the scales exchanged."""
-    return Aggregate(
-        x=grad,
-        weight=call.weight,
-        src_scale=call.dst_scale,
-        dst_scale=dst_scale,
-        graph=call.graph,
-        rows=sources,
-        transposed=not call.transposed,
-        mean=call.mean,
-        widen=True,
-        backend=call.backend,
-    )
 
 
 def _weight_gradient(call: Aggregate, grad: Tensor, weight: Tensor) -> Tensor:

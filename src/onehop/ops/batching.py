@@ -22,7 +22,7 @@ _MOST_LEVELS = 64
 Dims = Sequence[int | None]
 """For each argument the dimension that is the batch; None where it is the same for all."""
 
-# Not a function, for every call of an operator asks, and small graphs notice.
+# Not a function of ours: every call of an operator calls it, and small graphs notice.
 in_older_vmap: Callable[[], bool] = partial(
     torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 )

@@ -1,4 +1,4 @@
-"""States of torch in which nothing of ours can stand in for its operations; looked at before all else."""
+"""States of torch in which our operations cannot replace its own; checked before anything else."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from onehop.ops.batching import in_older_vmap as in_older_vmap
 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
-# By one name each, for every call of a patched layer asks.
+# Bound to names of this module: every call of a patched layer reads them.
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _is_tracing = torch._C._is_tracing
@@ -85,9 +85,9 @@ as_program = False
 
 
 def compiling() -> bool:
-    """Return whether a layer is to leave in a program what runs it, in place of running.
+    """Return whether a layer leaves in a program what runs it, instead of running.
 
-    What every call of attention passes asks for both itself.
+    Code that every call of attention passes reads both itself.
     """
     return torch.compiler.is_compiling() or as_program
 

@@ -95,7 +95,7 @@ def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> 
 def _draw(
     x: Tensor, p: float, generator: torch.Generator | None, *, kept: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The result, and, if asked for, what a backward pass multiplies by: bits, or else the factors."""
+    """The result, and, if ``kept``, what a backward pass multiplies by: bits, or else the factors."""
     out = _empty_beside(x)
     if out is None:
         factor = factors(torch.empty_like(x, requires_grad=False), p, generator)

@@ -64,18 +64,15 @@ class _EdgeSoftmax(Operator[EdgeSoftmax]):
     def gradients(self, context: Context[EdgeSoftmax], *grads: Tensor | None) -> EdgeSoftmaxGradients:
         call, (softmax,), grad = context.call, context.results, grads[0]
         assert grad is not None
-        return EdgeSoftmaxGradients(
-            run(
-                EdgeSoftmaxGrad(
-                    softmax=softmax,
-                    grad=grad,
-                    graph=call.graph,
-                    sources=call.sources,
-                    rows=call.rows,
-                    backend=call.backend,
-                )
-            )
+        grad_call = EdgeSoftmaxGrad(
+            softmax=softmax,
+            grad=grad,
+            graph=call.graph,
+            sources=call.sources,
+            rows=call.rows,
+            backend=call.backend,
         )
+        return EdgeSoftmaxGradients(run(grad_call))
 
 
 class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):

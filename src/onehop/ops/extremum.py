@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
 from onehop.ops.arg_extremum import arg_extremum, check_one_winner
 from onehop.ops.checks import check_features, check_graph
-from onehop.ops.factors import check_factors, promoted
+from onehop.ops.factors import check_factors, factor_or_term, promoted
 from onehop.ops.gradients import GradientOperator, by_formula
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.signals import on_signals
@@ -74,16 +74,29 @@ def extremum(
         check_one_winner(graph, x, weight, ties)
         return arg_extremum(graph, x, weight, reduce, ties == "last", backend or "")[0]
     x, weight, _, _, widen = promoted(x, weight, None, None)
-    out = extremum_of_rows(
-        graph, x.flatten(1), weight, reduce, adds=False, widen=widen, backend=backend or ""
-    )
+    out = extremum_of_rows(graph, x.flatten(1), weight, reduce, widen=widen, backend=backend or "")
     return out.reshape(out.size(0), *x.shape[1:])
 
 
 def extremum_of_rows(
-    graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, *, adds: bool, widen: bool, backend: str
+    graph: Graph,
+    x: Tensor,
+    weight: Tensor | None,
+    reduce: str,
+    scales: tuple[Tensor | None, Tensor | None] = (None, None),
+    multiply: str = "mul",
+    *,
+    widen: bool,
+    backend: str,
 ) -> Tensor:
-    """Takes the extremum of [num_src, F]; the weight has the accumulator's dtype, and may be [E, H]."""
+    """Takes the extremum of [num_src, F]; with a weight [E, H], head by head.
+
+    Weight and scales, of sources and of destinations, have the accumulator's dtype.
+    """
+    dtype, (src_scale, dst_scale) = torch.float32 if widen else x.dtype, scales
+    weight, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)
+    if src_scale is not None:
+        x = x * src_scale.unsqueeze(-1)
     parts: tuple[Tensor, ...] = (x,)
     weights: tuple[Tensor | None, ...] = (weight,)
     if weight is not None and weight.dim() == 2:
@@ -102,7 +115,10 @@ def extremum_of_rows(
             backend=backend,
         )
         found.append(EXTREMUM(call, graph)[0])
-    return found[0] if len(found) == 1 else torch.cat(found, 1)
+    out = found[0] if len(found) == 1 else torch.cat(found, 1)
+    if dst_scale is not None:
+        out = out * dst_scale.unsqueeze(-1)
+    return out.to(dtype)
 
 
 class _Extremum(Operator[Extremum]):

@@ -1,4 +1,4 @@
-"""Weights and scales of an aggregation: checks, and conversion to the dtypes that kernels take."""
+"""Weights and scales of an aggregation: effects, checks, and conversion to the dtypes that kernels take."""
 
 from typing import Any, NamedTuple
 
@@ -6,8 +6,12 @@ import torch
 from torch import Tensor
 
 from onehop.calls import accumulator
+from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_head_weight, check_vector
+
+MULTIPLY = ("mul", "add", "sub", "copy", "sigmoid")
+"""Effects of a weight on its edge's message: the choices of ``aggregate(multiply=...)``."""
 
 
 def check_factors(
@@ -52,3 +56,20 @@ def promoted(
         dst_scale=None if dst_scale is None else dst_scale.to(acc).contiguous(),
         widen=dtype != x.dtype,
     )
+
+
+def check_multiply(multiply: str, weight: Tensor | None) -> None:
+    """Raises unless ``multiply`` is known and has the weight that it needs."""
+    if multiply not in MULTIPLY:
+        raise ArgumentError(f"multiply: expected one of {', '.join(MULTIPLY)}, got {multiply!r}.")
+    if weight is None and multiply not in ("mul", "copy"):
+        raise ArgumentError(f"multiply: {multiply!r} needs a weight for every edge, and weight is None.")
+
+
+def factor_or_term(multiply: str, weight: Tensor | None) -> tuple[Tensor | None, bool]:
+    """The factor of each message, and whether it is added instead of multiplied."""
+    if weight is None or multiply == "copy":
+        return None, False
+    if multiply == "sigmoid":
+        return weight.sigmoid(), False
+    return (-weight if multiply == "sub" else weight), multiply in ("add", "sub")

@@ -376,7 +376,7 @@ def needs_grad(*tensors: Tensor | None) -> bool:
 
 
 def _flat_fields(call: Any) -> list[tuple[str, Any]]:
-    """Names and types of a call's fields; those of a call within it stand where it does."""
+    """Names and types of a call's fields; the fields of a call within it take its place."""
     flat: list[tuple[str, Any]] = []
     for name, kind in get_type_hints(call).items():
         flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])

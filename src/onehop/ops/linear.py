@@ -32,7 +32,7 @@ _FULL_PRECISION = ("none", "ieee")
 
 
 def torch_decides() -> bool:
-    """Return whether torch's settings ask for something that torch alone gives.
+    """Return whether torch's settings require something that torch alone gives.
 
     This is a lower precision, one library less, or the same bits in every process, where a choice by time may
     be another.
@@ -162,9 +162,9 @@ def _sizes(kind: str, left: Tensor, right: Tensor) -> tuple[int, int, int]:
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """The tensor; or its memory, while it shares that with others until somebody writes.
+    """The tensor; or its memory, while it shares that with other tensors until one is written to.
 
-    Libraries other than torch's own ask for memory as a writer would, so that it would be copied first.
+    Libraries other than torch's own request memory as a writer would, so that it would be copied first.
     """
     if not is_shared(tensor) or not tensor.is_contiguous():
         return tensor

@@ -167,7 +167,8 @@ class _Run(Whole):
         (weight, *reduced), (grad,) = operands, grads
         assert grad is not None
         scales_count, height, width = weight.shape
-        wide, grad = _side_by_side(weight), grad.contiguous()
+        # [statistics * F, S * M].
+        wide, grad = weight.transpose(0, 1).flatten(1), grad.contiguous()
         times = self._library(FORWARD, (scales_count, width, height))
         over_rows = self._library(TO_WEIGHT, (scales_count, width, height))
         of_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format)
@@ -231,8 +232,3 @@ class _Run(Whole):
         """[statistics * F, M], or the other way round: by which rows of one degree are multiplied."""
         scales = take_rows(self.scales, rows[:1])
         return (scales @ weight.reshape(weight.size(0), -1)).view(weight.shape[1:])
-
-
-def _side_by_side(weight: Tensor) -> Tensor:
-    """[statistics * F, S * M]."""
-    return weight.transpose(0, 1).flatten(1)

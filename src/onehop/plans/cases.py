@@ -11,7 +11,7 @@ the file (:mod:`onehop.plans.store`).
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -34,34 +34,39 @@ Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class PlanCase:
-    """The case of a plan for the CPU.
+class _Case:
+    """The fields that cases of all machines have.
 
     Attributes:
-        graph: Its statistics, from :func:`graph_key`.
-        operation: One of :data:`OPERATIONS`; "sum" stands for mean too, "extremum" for max and min.
-        transposed: Whether every edge is reversed, as in backward passes.
-        width: Columns.
-        dtype: Dtype of the features, such as "float32".
-        threads: torch's number.
-        isa: Instruction set of the kernels.
+        graph: Statistics of the graph, from :func:`graph_key` or :func:`shape_class`.
+        operation: One of ``operations``; "sum" stands for mean too, "extremum" for max and min.
+        transposed: Whether every edge is reversed, as in backward passes of sums and extrema.
+        width: Columns, of all heads together.
     """
+
+    operations: ClassVar[tuple[str, ...]] = OPERATIONS
 
     graph: str
     operation: str
     transposed: bool
     width: int
-    dtype: str
-    threads: int
-    isa: str
 
     def __post_init__(self) -> None:
-        """Checks the fields that a file may have wrong."""
-        _check(self, OPERATIONS, graph=str, transposed=bool, dtype=str, isa=str, width=int, threads=int)
+        """Checks the fields, which a file may have wrong."""
+        if self.operation not in self.operations:
+            raise ArgumentError(
+                f"operation: expected one of {', '.join(self.operations)}, got {self.operation!r}."
+            )
+        for field in dataclasses.fields(self):
+            kind: Any = field.type
+            got = type(getattr(self, field.name))
+            if got is not kind:
+                raise ArgumentError(f"{field.name}: expected {kind.__name__}, got {got.__name__}.")
+        sizes_of(self.graph)
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes of the graph."""
+        """Sizes of the graph, in classes if its statistics are."""
         return sizes_of(self.graph)
 
     @property
@@ -71,35 +76,35 @@ class PlanCase:
 
 
 @dataclass(frozen=True, slots=True)
-class GpuCase:
+class PlanCase(_Case):
+    """The case of a plan for the CPU.
+
+    Attributes:
+        dtype: Dtype of the features, such as "float32".
+        threads: torch's number.
+        isa: Instruction set of the kernels.
+    """
+
+    dtype: str
+    threads: int
+    isa: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCase(_Case):
     """The case of a plan for a GPU.
 
     Attributes:
-        graph: The class of its statistics, from :func:`shape_class`.
-        operation: One of :data:`GPU_OPERATIONS`.
-        transposed: Whether every edge is reversed, as in backward passes of sums and extrema.
-        width: Columns of all heads together.
-        heads: Number of heads that share them.
+        heads: Number of heads that share the columns.
         dtype: Dtype of the features, such as "float32".
         device: The GPU's name.
     """
 
-    graph: str
-    operation: str
-    transposed: bool
-    width: int
+    operations: ClassVar[tuple[str, ...]] = GPU_OPERATIONS
+
     heads: int
     dtype: str
     device: str
-
-    def __post_init__(self) -> None:
-        """Checks the fields that a file may have wrong."""
-        _check(self, GPU_OPERATIONS, graph=str, transposed=bool, dtype=str, device=str, width=int, heads=int)
-
-    @property
-    def sizes(self) -> Sizes:
-        """Sizes of the graph, in classes."""
-        return sizes_of(self.graph)
 
     @property
     def backward(self) -> bool:
@@ -145,15 +150,8 @@ def size_class(graph: Graph) -> Sizes:
 
 def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> PlanCase:
     """The case of a CPU plan in the current state of this process."""
-    return PlanCase(
-        graph_key(graph),
-        operation,
-        transposed,
-        width,
-        _name(dtype),
-        native.threads(),
-        native.extension.selected_isa(),
-    )
+    isa = native.extension.selected_isa()
+    return PlanCase(graph_key(graph), operation, transposed, width, _name(dtype), native.threads(), isa)
 
 
 def gpu_case_of(
@@ -169,16 +167,6 @@ def _name(dtype: torch.dtype) -> str:
 
 def _class(number: int) -> int:
     return 1 << (number - 1).bit_length() if number > 0 else 0
-
-
-def _check(case: PlanCase | GpuCase, operations: tuple[str, ...], **kinds: type[Any]) -> None:
-    if case.operation not in operations:
-        raise ArgumentError(f"operation: expected one of {', '.join(operations)}, got {case.operation!r}.")
-    for name, kind in kinds.items():
-        value = getattr(case, name)
-        if type(value) is not kind:
-            raise ArgumentError(f"{name}: expected {kind.__name__}, got {type(value).__name__}.")
-    sizes_of(case.graph)
 
 
 def sizes_of(key: str) -> Sizes:

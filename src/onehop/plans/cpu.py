@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import MOST_COUNT, Plan, check_choice
+from onehop.plans.plan import MOST_COUNT, Plan, check_choice, check_flag, check_least
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that prefetching stays in bounds.
 MOST_PREFETCH = 64
@@ -84,12 +84,10 @@ class CpuPlan(Plan):
             ("threads", 0, MOST_COUNT),
         ):
             value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+            check_least(name, value, least)
             if value > most:
                 raise ArgumentError(f"plan: {name} must be at most {most}, not {value}.")
-        if not isinstance(self.nontemporal, bool):
-            raise ArgumentError(f"plan: nontemporal must be true or false, not {self.nontemporal!r}.")
+        check_flag("nontemporal", self.nontemporal)
         for name, choices in (
             ("prefetch_hint", PREFETCH_HINTS),
             ("ordering", ORDERINGS),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, check_choice
+from onehop.plans.plan import Plan, check_choice, check_flag
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 # Users append their own: onehop.machines.ndp.mappings.register does.
@@ -66,8 +66,7 @@ class NdpPlan(Plan):
                 continue
             if type(value) is not int or not 1 <= value < 2**31:
                 raise ArgumentError(f"plan: {name} must be an integer of at least 1, not {value!r}.")
-        if not isinstance(self.broadcast, bool):
-            raise ArgumentError(f"plan: broadcast must be true or false, not {self.broadcast!r}.")
+        check_flag("broadcast", self.broadcast)
 
     @property
     def reorders(self) -> bool:

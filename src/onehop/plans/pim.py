@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, check_choice
+from onehop.plans.plan import Plan, check_choice, check_flag, check_least
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
 # Users append their own: onehop.machines.pim.schemes.register does.
@@ -21,21 +21,9 @@ _CHOICES: dict[str, Sequence[str]] = {
     "clear": ("shared", "first"),
     "fold": ("tree", "serial"),
 }
-_LEAST = {
-    "sp": 1,
-    "ds": 1,
-    "tasklets": 1,
-    "rounds": 1,
-    "block_rounds": 1,
-    "merge_threads": 1,
-    "hub_bytes": 0,
-}
-_FLAGS = (
-    "unit_weights",
-    "reuse_buffers",
-    "stream",
-    "pipelined",
-)
+_LEAST = dict.fromkeys(("sp", "ds", "tasklets", "rounds", "block_rounds", "merge_threads"), 1)
+_LEAST["hub_bytes"] = 0
+_FLAGS = ("unit_weights", "reuse_buffers", "stream", "pipelined")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +105,9 @@ class PimPlan(Plan):
         for name, allowed in _CHOICES.items():
             check_choice(name, getattr(self, name), allowed, own=name == "scheme")
         for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+            check_least(name, getattr(self, name), least)
         for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise ArgumentError(f"plan: {name} must be true or false, not {getattr(self, name)!r}.")
+            check_flag(name, getattr(self, name))
         for name in ("dtype", "accumulator"):
             if getattr(self, name) is not None:
                 check_choice(name, getattr(self, name), DTYPES)

@@ -32,6 +32,18 @@ def check_choice(name: str, value: object, names: Collection[str], own: bool = F
     raise ArgumentError(f"plan: {name} must be one of {', '.join(names)}{also}, not {value!r}.")
 
 
+def check_least(name: str, value: object, least: int) -> None:
+    """Refuses a field's value that is no integer of at least ``least``."""
+    if type(value) is not int or value < least:
+        raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Refuses a field's value that is neither true nor false."""
+    if not isinstance(value, bool):
+        raise ArgumentError(f"plan: {name} must be true or false, not {value!r}.")
+
+
 class Plan:
     """Every choice made before a run, as data. Subclasses are frozen dataclasses."""
 

@@ -1,7 +1,7 @@
 """Attention over each destination's edges: its calls, and naive ``gat``, ``gatv2`` and ``attention``."""
 
 import math
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -180,25 +180,20 @@ def attention_formula(graph: Graph, call: Attention) -> tuple[Tensor, Tensor]:
     """Computes output and weights in the accumulator's dtype, differentiable by torch itself."""
     call = _wide_operands(call)
     edge_index, value, query = edges_of(graph, call.value), call.value, call.query
-    factor, dropout, seed, mask = call.factor, call.dropout, call.seed, call.mask
+    settings: dict[str, Any] = {"edge_mask": call.mask, "seed": call.seed}
     if call.rule == "gat":
         assert call.key is not None
-        scores = (call.key, query)
-        return gat(
-            edge_index, value, *scores, factor, dropout, edge_score=call.edge, edge_mask=mask, seed=seed
-        )
+        scores = call.key, query, call.factor, call.dropout
+        return gat(edge_index, value, *scores, edge_score=call.edge, **settings)
     edge: Edge | None = call.edge
     if call.edge is not None and call.edge_weight is not None:
         edge = (call.edge, call.edge_weight)
     if call.rule == "gatv2":
         assert call.att is not None
-        return gatv2(
-            edge_index, value, query, call.att, factor, dropout, edge=edge, edge_mask=mask, seed=seed
-        )
+        rows = value, query, call.att
+        return gatv2(edge_index, *rows, call.factor, call.dropout, edge=edge, **settings)
     assert call.key is not None
-    return attention(
-        edge_index, query, call.key, value, factor, dropout, edge=edge, edge_mask=mask, seed=seed
-    )
+    return attention(edge_index, query, call.key, value, call.factor, call.dropout, edge=edge, **settings)
 
 
 def _wide_operands(call: Attention) -> Attention:

@@ -45,6 +45,11 @@ def accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 
+def heads_of(weight: Tensor | None) -> int:
+    """Return the number of heads of a weight, which is [E] or [E, H]; 1 for None."""
+    return 1 if weight is None or weight.dim() == 1 else weight.size(1)
+
+
 def wide(x: Tensor) -> Tensor:
     """Return ``x`` in the accumulator's dtype."""
     return x.to(accumulator(x.dtype))

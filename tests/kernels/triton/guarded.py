@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.kernels.triton.traffic import observed
+
 
 class OutOfBoundsError(AssertionError):
     """A program read or wrote beside the tensors of its launch."""
@@ -23,7 +25,6 @@ def guarded(seed=0):
     bounds = [np.zeros(0, np.int64)] * 2
     place = InterpreterBuilder.set_grid_idx
     dims = InterpreterBuilder.set_grid_dim
-    load, store = InterpreterBuilder.create_masked_load, InterpreterBuilder.create_masked_store
     on_host = GridExecutor._init_args_hst
     order = {}
 
@@ -52,20 +53,10 @@ def guarded(seed=0):
                 f"{address.size} addresses of {size} bytes, some beside the launch's tensors"
             )
 
-    def checked_load(self, ptrs, mask, *rest):
-        check(ptrs, mask)
-        return load(self, ptrs, mask, *rest)
-
-    def checked_store(self, ptrs, value, mask, *rest):
-        check(ptrs, mask)
-        return store(self, ptrs, value, mask, *rest)
-
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, observed(check):
         patch.setattr(GridExecutor, "_init_args_hst", tensors_on_host)
         patch.setattr(InterpreterBuilder, "set_grid_dim", grid)
         patch.setattr(InterpreterBuilder, "set_grid_idx", shuffled)
-        patch.setattr(InterpreterBuilder, "create_masked_load", checked_load)
-        patch.setattr(InterpreterBuilder, "create_masked_store", checked_store)
         torch.use_deterministic_algorithms(True)
         try:
             yield

@@ -1,6 +1,10 @@
 """Graphs that break careless kernels, small enough for an interpreter."""
 
+import pytest
 import torch
+
+from onehop import Graph
+from onehop.graph import placed
 
 
 def _random(edges, num_src, num_dst, seed=1):
@@ -26,3 +30,22 @@ GRAPHS = {
     "bipartite_tall": (_random(30, 3, 25), 3, 25),
     "one_edge": (torch.tensor([[2], [0]]), 3, 1),
 }
+
+# Cases of tests.ops.operators that launch all kernels.
+EVERY_KERNEL = (
+    *("sum, weighted", "mean", "max", "min, weighted", "last min, heads", "sddmm, heads"),
+    *("edge_softmax, heads", "gat", "gatv2", "attention"),
+)
+
+
+def graph_of(name):
+    """One of GRAPHS."""
+    edge_index, num_src, num_dst = GRAPHS[name]
+    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
+
+
+def made_on_device(edge_index, num_nodes=None, size=None):
+    """A graph that is made as on a GPU, here on the CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placed, "MADE_ON", {"cpu"})
+        return Graph.from_edge_index(edge_index, num_nodes, size=size)

@@ -5,10 +5,10 @@ import torch
 import triton
 import triton.language as tl
 
-import onehop
 from onehop import Graph
-from onehop.ops.arg_extremum import arg_extremum
 from tests.kernels.triton.guarded import OutOfBoundsError, guarded
+from tests.kernels.triton.small_graphs import EVERY_KERNEL
+from tests.ops.checking import On
 
 
 def graph():
@@ -19,58 +19,17 @@ def graph():
     return Graph.from_edge_index(torch.cat([edges, hub, hub.flip(0), edges[:, :4]], 1), 11)
 
 
-def random(*shape):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(len(shape)))
-
-
 GRAPH = graph()
-EDGES = GRAPH.num_edges
-CALLS = {
-    "sum": (lambda x, w: onehop.aggregate(GRAPH, x, w, backend="triton"), (random(11, 5), random(EDGES))),
-    "mean": (lambda x: onehop.aggregate(GRAPH, x, reduce="mean", backend="triton"), (random(11, 17),)),
-    "max": (lambda x: onehop.aggregate(GRAPH, x, reduce="max", backend="triton"), (random(11, 5),)),
-    "min, weighted": (
-        lambda x, w: onehop.aggregate(GRAPH, x, w, "min", backend="triton"),
-        (random(11, 5), random(EDGES)),
-    ),
-    "max with one winner": (
-        lambda x, w: arg_extremum(GRAPH, x, w, backend="triton")[0],
-        (random(11, 2, 5), random(EDGES, 2)),
-    ),
-    "sddmm": (
-        lambda a, b: onehop.sddmm(GRAPH, a, b, backend="triton"),
-        (random(11, 2, 3), random(11, 2, 3)),
-    ),
-    "edge_softmax": (lambda s: onehop.edge_softmax(GRAPH, s, backend="triton"), (random(EDGES, 2),)),
-    "gat": (
-        lambda x, a, b: onehop.gat(GRAPH, x, a, b, backend="triton"),
-        (random(11, 2, 5), random(11, 2), random(11, 2)),
-    ),
-    "gatv2": (
-        lambda a, b, c: onehop.gatv2(GRAPH, a, b, c, backend="triton"),
-        (random(11, 2, 5), random(11, 2, 5), random(2, 5)),
-    ),
-    "attention": (
-        lambda q, k, v: onehop.attention(GRAPH, q, k, v, backend="triton"),
-        (random(11, 2, 5), random(11, 2, 5), random(11, 2, 5)),
-    ),
-}
-
-
-def results_of(name):
-    call, inputs = CALLS[name]
-    leaves = [each.clone().requires_grad_() for each in inputs]
-    out = call(*leaves)
-    return out, *torch.autograd.grad(out, leaves, torch.ones_like(out))
 
 
 @pytest.mark.filterwarnings("ignore:divide by zero encountered:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", EVERY_KERNEL)
 def test_stays_inside_writes_all_and_needs_no_order(name):
-    plain = results_of(name)
+    on = On(name, GRAPH, torch.float32, 5, backend="triton")
+    plain = on.outcome()
     with guarded():
-        found = results_of(name)
+        found = on.outcome()
     for one, other in zip(plain, found, strict=True):
         assert not other.isnan().any()
         assert torch.equal(one, other), "the order of programs shows"

@@ -1,23 +1,20 @@
 """Merges of split rows in levels: every slot once and in order, and results as of a single level."""
 
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
 
 import onehop
 from onehop import Graph, reference
-from onehop.graph import placed
 from onehop.kernels.triton import merges as merges_module, work as work_module
 from onehop.kernels.triton.merges import merges_of
 from onehop.kernels.triton.work import work_of
-from onehop.ops.arg_extremum import arg_extremum
 from tests.kernels.triton.conftest import SMALL
 from tests.kernels.triton.guarded import guarded
-from tests.kernels.triton.small_graphs import GRAPHS
-from tests.ops.attention_cases import OPERATORS, call, operands
-from tests.ops.comparison import compare
+from tests.kernels.triton.small_graphs import EVERY_KERNEL, GRAPHS, made_on_device
+from tests.ops.attention_cases import OPERATORS, check, operands
+from tests.ops.checking import On
 from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
@@ -77,14 +74,12 @@ def test_a_row_longer_than_was_known_is_merged_by_the_last_level(monkeypatch):
     assert finished(merges, 21) == {0: [0], 1: list(range(1, 21))}
 
 
-def hub_of(edges, made_on_device=False):
+def hub_of(edges, on_device=False):
     """A hub in either direction, whose neighbours are six nodes, and a ring."""
     some, hub, node = torch.arange(edges) % 6, torch.full((edges,), 2), torch.arange(6)
     to_hub = torch.stack([some, hub])
     edge_index = torch.cat([to_hub, torch.stack([node, node.roll(1)]), to_hub.flip(0)], 1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placed, "MADE_ON", {"cpu"} if made_on_device else set())
-        return Graph.from_edge_index(edge_index, 6)
+    return made_on_device(edge_index, 6) if on_device else Graph.from_edge_index(edge_index, 6)
 
 
 def test_graphs_without_long_rows_have_one_merge():
@@ -112,11 +107,6 @@ def deep(request, monkeypatch, use):
     return graph
 
 
-def random(*shape):
-    generator = torch.Generator().manual_seed(len(shape))
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-
 @pytest.mark.parametrize(
     ("deep", "operator", "dtype"),
     [(MADE, "gat", torch.bfloat16), (KNOWN, "gatv2", torch.bfloat16), (MADE, "attention", torch.float32)],
@@ -124,40 +114,21 @@ def random(*shape):
     ids=str,
 )
 def test_attention(operator, dtype, deep):
-    edge_index = deep.edge_index()
-    inputs = operands(operator, edge_index, 6, 6, 3, 3, dtype=dtype)
-    ours = partial(call, partial(getattr(onehop, operator), deep), {"backend": "triton"})
-    naive = partial(call, partial(getattr(reference, operator), edge_index), {})
-    compare(ours, lambda **tensors: naive(**tensors)[0], dict(inputs), list(inputs), magnitude=1.0)
-
-
-CALLS = {
-    "sum": lambda g, x, w: onehop.aggregate(g, x, w, backend="triton"),
-    "mean": lambda g, x, w: onehop.aggregate(g, x, reduce="mean", backend="triton"),
-    "max": lambda g, x, w: onehop.aggregate(g, x, reduce="max", backend="triton"),
-    "min, weighted": lambda g, x, w: onehop.aggregate(g, x, w, "min", backend="triton"),
-    "max with one winner": lambda g, x, w: arg_extremum(g, x.view(6, 1, -1), w.view(-1, 1), backend="triton")[
-        0
-    ],
-    "edge_softmax": lambda g, x, w: onehop.edge_softmax(g, w, backend="triton"),
-    "gat": lambda g, x, w: onehop.gat(g, x.view(6, 2, -1), x[:, :2], x[:, 2:4], backend="triton"),
-    "gatv2": lambda g, x, w: onehop.gatv2(g, *[x.view(6, 2, -1)] * 2, x[:2, :3], backend="triton"),
-    "attention": lambda g, x, w: onehop.attention(g, *[x.view(6, 2, -1)] * 3, backend="triton"),
-}
+    inputs = operands(operator, deep.edge_index(), 6, 6, 3, 3, dtype=dtype)
+    check(operator, deep.edge_index(), 6, 6, inputs, graph=deep, backend="triton")
 
 
 def results_of(name, graph):
-    leaves = [each.requires_grad_() for each in (random(6, 6), random(graph.num_edges))]
-    out = CALLS[name](graph, *leaves)
-    grads = torch.autograd.grad(out.square().sum(), leaves, allow_unused=True)
-    return [out, *(each for each in grads if each is not None)]
+    return On(name, graph, torch.float64, 3, backend="triton").outcome()
 
 
 # A graph made on a device has all groups of a known one, and some that are left over.
 # NumPy's warnings: for edges that are masked out, and groups that are left over, whose slot is not read.
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize(
-    ("deep", "name"), [(MADE, name) for name in CALLS] + [(KNOWN, "sum"), (KNOWN, "gat")], indirect=["deep"]
+    ("deep", "name"),
+    [*((MADE, name) for name in EVERY_KERNEL), (KNOWN, "sum, weighted"), (KNOWN, "gat")],
+    indirect=["deep"],
 )
 def test_levels_stay_inside_write_all_need_no_order_and_give_the_results_of_one(name, deep, monkeypatch):
     plain = results_of(name, deep)

@@ -1,17 +1,11 @@
 import pytest
 import torch
 
-from onehop import Graph
 from onehop.kernels.triton.work import work_of
-from tests.kernels.triton.small_graphs import GRAPHS
+from tests.kernels.triton.small_graphs import GRAPHS, graph_of
 from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
-
-
-def graph_of(name):
-    edge_index, num_src, num_dst = GRAPHS[name]
-    return Graph.from_edge_index(edge_index, size=(num_src, num_dst))
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])

@@ -3,12 +3,10 @@
 import pytest
 import torch
 
-import onehop
-from onehop import Graph
-from onehop.graph import placed
 from onehop.kernels.triton import work as work_module
 from onehop.kernels.triton.work import work_of
-from tests.kernels.triton.small_graphs import GRAPHS
+from tests.kernels.triton.small_graphs import GRAPHS, graph_of, made_on_device
+from tests.ops.checking import On, assert_close
 from tests.pairs import pairwise
 
 CPU = torch.device("cpu")
@@ -16,11 +14,8 @@ CPU = torch.device("cpu")
 
 def graphs_of(name):
     """Made on the device, and by the native builder."""
-    edge_index, num_src, num_dst = GRAPHS[name]
-    known = Graph.from_edge_index(edge_index, size=(num_src, num_dst))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placed, "MADE_ON", {"cpu"})
-        return Graph.from_edge_index(edge_index, size=(num_src, num_dst)), known
+    edge_index, *size = GRAPHS[name]
+    return made_on_device(edge_index, size=tuple(size)), graph_of(name)
 
 
 @pytest.mark.parametrize("transposed", [False, True], ids=["forward", "transposed"])
@@ -43,7 +38,7 @@ def test_items_cover_every_edge_once(name, split, short, transposed, monkeypatch
             assert rowptr[row] <= begin <= end <= rowptr[row + 1]
             in_slots[slot] = row
     assert covered.eq(1).all()
-    # Every row is either whole, or lies in the slots that are its own, in the order of its edges.
+    # Every row is either whole, or in slots of its own, in the order of its edges.
     bounds = work.split_begin.tolist()
     in_ranges = [
         row for row, many in zip(work.split_row.tolist(), work.split_begin.diff(), strict=True) if many
@@ -71,24 +66,10 @@ def test_the_first_item_of_a_program_is_its_longest(name, rows, monkeypatch):
         assert all(tile <= tile[:1])
 
 
-def operands(num_src, num_dst):
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(num_src, 2, 5, generator=generator, requires_grad=True)
-    y = torch.randn(num_dst, 2, 5, generator=generator, requires_grad=True)
-    att = torch.randn(2, 5, generator=generator, requires_grad=True)
-    return x, y, att
+CALLS = ("sum", "mean", "max", "gatv2", "attention")
 
 
-CALLS = {
-    "sum": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), backend="triton"),
-    "mean": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), reduce="mean", backend="triton"),
-    "max": lambda g, x, y, att: onehop.aggregate(g, x.flatten(1), reduce="max", backend="triton"),
-    "gatv2": lambda g, x, y, att: onehop.gatv2(g, x, y, att, backend="triton"),
-    "attention": lambda g, x, y, att: onehop.attention(g, y, x, x, backend="triton"),
-}
-
-
-# NumPy's, for items that are left over: what they compute of no edges goes into a slot that nobody reads.
+# NumPy's, for items that are left over: what they compute of no edges goes into a slot that is never read.
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
 @pytest.mark.parametrize(
     ("name", "call"),
@@ -98,11 +79,5 @@ CALLS = {
     ],
 )
 def test_results_and_gradients_are_those_of_exact_work(call, name):
-    found = []
-    for graph in graphs_of(name):
-        given = operands(graph.num_src, graph.num_dst)
-        out = CALLS[call](graph, *given)
-        grads = torch.autograd.grad(out.square().sum(), given, allow_unused=True)
-        found.append([out, *(each for each in grads if each is not None)])
-    for made, known in zip(*found, strict=True):
-        torch.testing.assert_close(made, known)
+    found = [On(call, graph, torch.float32, 5, backend="triton").outcome() for graph in graphs_of(name)]
+    assert_close(*found, rtol=1e-4, atol=1e-5)

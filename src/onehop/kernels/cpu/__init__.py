@@ -16,7 +16,7 @@ from onehop.calls import (
 from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.kernels.cpu.arg_extremum import PreparedArgExtremum, PreparedArgExtremumGrad
 from onehop.kernels.cpu.attention import PreparedAttention, PreparedAttentionGrad
-from onehop.kernels.cpu.edge_softmax import PreparedEdgeSoftmax, PreparedEdgeSoftmaxGrad
+from onehop.kernels.cpu.edge_softmax import PreparedEdgeSoftmax
 from onehop.kernels.cpu.extremum import PreparedExtremum, PreparedExtremumGrad
 from onehop.kernels.cpu.fusedmm import PreparedFusedmm
 from onehop.kernels.cpu.prepared import Prepared
@@ -29,7 +29,7 @@ KERNELS: dict[type, type[Prepared]] = {
     Attention: PreparedAttention,
     AttentionGrad: PreparedAttentionGrad,
     EdgeSoftmax: PreparedEdgeSoftmax,
-    EdgeSoftmaxGrad: PreparedEdgeSoftmaxGrad,
+    EdgeSoftmaxGrad: PreparedEdgeSoftmax,
     Extremum: PreparedExtremum,
     ExtremumGrad: PreparedExtremumGrad,
     Fusedmm: PreparedFusedmm,

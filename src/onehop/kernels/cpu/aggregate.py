@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
-from onehop.calls import Aggregate, accumulator
+from onehop.calls import Aggregate, accumulator, heads_of
 from onehop.graph import Graph
 from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu import generated
-from onehop.kernels.cpu.layout import thread_count
+from onehop.kernels.cpu.layout import planned
 from onehop.kernels.cpu.ordered_weights import in_graph_order
 from onehop.kernels.cpu.prepared import PlanKey
 from onehop.kernels.cpu.rows import copy_rows
-from onehop.native import CPU, DTYPE_CODES, address, empty, extension
+from onehop.native import CPU, address, empty, extension
 from onehop.plans import CpuPlan
 
 # Numbers of onehop::Reduce in csrc/include/onehop/kernels.hpp.
@@ -50,7 +50,7 @@ class PreparedAggregate:
         return _PreparedGather(graph, call) if gathers else super().__new__(cls)
 
     def __init__(self, graph: Graph, plan: CpuPlan, call: Aggregate) -> None:
-        x, heads = call.x, _heads(call.weight)
+        x, heads = call.x, heads_of(call.weight)
         self.csr = ordered_csr(graph, plan.ordering, call.transposed)
         self.dtype = x.dtype
         if plan.storage == "bfloat16" and x.dtype.itemsize == 4:
@@ -64,9 +64,8 @@ class PreparedAggregate:
         self.scales_first = graph.num_edges >= _SCALED_FIRST_DEGREE * self.csr.cols
         self.keeps_weights = self.csr.edges >= thresholds.now.ordered_edges and self.csr.perm is not None
         self.number, self.transposed, self.ordering = graph.number, call.transposed, plan.ordering
-        self.template = aggregate_call(plan)
+        self.template = aggregate_call(plan, self.dtype)
         self.template.reduce = _MEAN if call.mean and not call.transposed else _SUM
-        self.template.dtype = DTYPE_CODES[self.dtype]
         self.template.out_is_acc = self.out_dtype is not self.dtype
         self.template.heads, self.template.width = heads, x.size(1) // heads
         self.template.out_stride = x.size(1)
@@ -81,7 +80,7 @@ class PreparedAggregate:
     @staticmethod
     def case(call: Aggregate) -> PlanKey:
         """A head's columns decide."""
-        return PlanKey("sum", call.transposed, call.x.size(1) // _heads(call.weight), call.x.dtype)
+        return PlanKey("sum", call.transposed, call.x.size(1) // heads_of(call.weight), call.x.dtype)
 
     def run(self, call: Aggregate) -> Tensor:
         """[rows, F]."""
@@ -149,20 +148,13 @@ class _PreparedGather:
         return rows.to(self.out_dtype)
 
 
-def aggregate_call(plan: CpuPlan) -> extension.AggregateCall:
+def aggregate_call(plan: CpuPlan, dtype: torch.dtype) -> extension.AggregateCall:
     """A call of the extension's ``aggregate`` with what a plan says."""
-    call = extension.AggregateCall()
-    call.threads = thread_count(plan)
-    call.prefetch = plan.prefetch
+    call = planned(extension.AggregateCall(), plan, dtype)
     call.keeps_near = plan.prefetch_hint == "L1"
-    call.edges_per_item = plan.edges_per_item
     call.column_tile = plan.column_tile
     call.register_block = plan.register_block
     call.nontemporal = plan.nontemporal
     call.generated = generated.address(plan.generated) if plan.generated else 0
     call.heads = 1
     return call
-
-
-def _heads(weight: Tensor | None) -> int:
-    return 1 if weight is None or weight.dim() == 1 else weight.size(1)

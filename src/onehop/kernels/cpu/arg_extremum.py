@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.calls import ArgExtremum, ArgExtremumGrad
+from onehop.calls import ArgExtremum, ArgExtremumGrad, heads_of
 from onehop.graph import Graph
-from onehop.kernels.cpu.layout import address, rows, thread_count
+from onehop.kernels.cpu.layout import address, planned, rows
 from onehop.kernels.cpu.prepared import PlanKey
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import empty, extension
 from onehop.plans import CpuPlan
 
 
@@ -19,26 +19,23 @@ class PreparedArgExtremum:
     __slots__ = ("csr", "template")
 
     def __init__(self, graph: Graph, plan: CpuPlan, call: ArgExtremum) -> None:
-        heads = _heads(call)
+        heads = heads_of(call.weight)
         self.csr = graph.csr
-        self.template = extension.ArgExtremumCall()
-        self.template.dtype = DTYPE_CODES[call.x.dtype]
+        self.template = planned(extension.ArgExtremumCall(), plan, call.x.dtype)
         self.template.minimum = call.reduce == "min"
         self.template.last = call.last
-        self.template.threads = thread_count(plan)
-        self.template.prefetch = plan.prefetch
-        self.template.edges_per_item = plan.edges_per_item
         self.template.heads, self.template.width = heads, call.x.size(1) // heads
 
     @staticmethod
     def key(call: ArgExtremum) -> tuple[Any, ...]:
         """The reduction, the width, the heads and the dtype."""
-        return ArgExtremum, call.reduce, call.last, call.x.shape[1], _heads(call), call.x.dtype
+        heads = None if call.weight is None else call.weight.shape[1:]
+        return ArgExtremum, call.reduce, call.last, call.x.shape[1], heads, call.x.dtype
 
     @staticmethod
     def case(call: ArgExtremum) -> PlanKey:
         """A head's columns decide."""
-        return PlanKey("extremum", False, call.x.size(1) // _heads(call), call.x.dtype)
+        return PlanKey("extremum", False, call.x.size(1) // heads_of(call.weight), call.x.dtype)
 
     def run(self, call: ArgExtremum) -> tuple[Tensor, Tensor]:
         """[rows, F], and the winners' places in the order of ``csr.col``, int32."""
@@ -63,23 +60,22 @@ class PreparedArgExtremumGrad:
     __slots__ = ("csr", "template")
 
     def __init__(self, graph: Graph, plan: CpuPlan, grad: ArgExtremumGrad) -> None:
-        heads = _heads(grad.call)
+        heads = heads_of(grad.call.weight)
         self.csr = graph.csr
-        self.template = extension.ArgExtremumGradCall()
-        self.template.dtype = DTYPE_CODES[grad.call.x.dtype]
-        self.template.threads = thread_count(plan)
+        self.template = planned(extension.ArgExtremumGradCall(), plan, grad.call.x.dtype)
         self.template.heads, self.template.width = heads, grad.call.x.size(1) // heads
 
     @staticmethod
     def key(grad: ArgExtremumGrad) -> tuple[Any, ...]:
         """The width, the heads and the dtype."""
-        return ArgExtremumGrad, grad.call.x.shape[1], _heads(grad.call), grad.call.x.dtype
+        x, weight = grad.call.x, grad.call.weight
+        return ArgExtremumGrad, x.shape[1], None if weight is None else weight.shape[1:], x.dtype
 
     @staticmethod
     def case(grad: ArgExtremumGrad) -> PlanKey:
         """A head's columns decide."""
         x = grad.call.x
-        return PlanKey("extremum_grad", False, x.size(1) // _heads(grad.call), x.dtype)
+        return PlanKey("extremum_grad", False, x.size(1) // heads_of(grad.call.weight), x.dtype)
 
     def run(self, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
         """[num_src, F], and a tensor of the weight's shape; empty tensors where not wanted."""
@@ -103,10 +99,6 @@ class PreparedArgExtremumGrad:
             if native.width:
                 extension.arg_extremum_grad_weight(native, self.csr)
         return grad_x, grad_weight
-
-
-def _heads(call: ArgExtremum) -> int:
-    return 1 if call.weight is None or call.weight.dim() == 1 else call.weight.size(1)
 
 
 def _edge_layout(of_edges: Tensor | None) -> tuple[int, int, int]:

@@ -10,9 +10,9 @@ from onehop import thresholds
 from onehop.calls import Aggregate, Attention, AttentionGrad, accumulator, on
 from onehop.graph import Graph
 from onehop.kernels.cpu.aggregate import PreparedAggregate
-from onehop.kernels.cpu.layout import thread_count
+from onehop.kernels.cpu.layout import planned
 from onehop.kernels.cpu.prepared import PlanKey
-from onehop.native import CPU, DTYPE_CODES, address, empty, extension
+from onehop.native import CPU, address, empty, extension
 from onehop.plans import CpuPlan
 
 # Numbers of onehop::ScoreRule in csrc/include/onehop/kernels.hpp.
@@ -105,7 +105,11 @@ class PreparedAttentionGrad:
         native.statistics = statistics.data_ptr()
         if grad.grad_weights is not None and grad.weights is not None:
             to_weights = grad.grad_weights.to(self.acc).contiguous()
-            product = self._product(grad.weights * to_weights).contiguous()
+            ones = to_weights.new_ones(self.csr.cols, call.heads)
+            weight = grad.weights * to_weights
+            summed = Aggregate(x=ones, weight=weight, graph=self.graph_number, rows=self.csr.rows)
+            assert self.product is not None
+            product = self.product.run(summed).contiguous()
             native.grad_weights, native.weights_product = address(to_weights), product.data_ptr()
             held += [to_weights, product]
 
@@ -127,13 +131,6 @@ class PreparedAttentionGrad:
             edge_weight = edge_weight.t().contiguous()
         return value, key, query, att, edge, edge_weight
 
-    def _product(self, weight: Tensor) -> Tensor:
-        """Acc [rows, H]: sums of per-edge values over each row."""
-        assert self.product is not None
-        ones = weight.new_ones(self.csr.cols, weight.size(1))
-        call = Aggregate(x=ones, weight=weight, graph=self.graph_number, rows=self.csr.rows)
-        return self.product.run(call)
-
 
 def _rows(x: Tensor, packed: bool) -> Tensor:
     """The same with no gaps within a row, and with ``packed`` none between rows either."""
@@ -142,10 +139,8 @@ def _rows(x: Tensor, packed: bool) -> Tensor:
 
 def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
     """The fields that do not change from call to call."""
-    template = extension.AttentionCall()
-    template.rule, template.dtype = _RULES[call.rule], DTYPE_CODES[call.value.dtype]
-    template.threads, template.prefetch = thread_count(plan), plan.prefetch
-    template.edges_per_item = plan.edges_per_item
+    template = planned(extension.AttentionCall(), plan, call.value.dtype)
+    template.rule = _RULES[call.rule]
     template.heads, template.value_width = call.value.shape[1:]
     template.key_width = 1 if call.rule == "gat" else call.query.size(2)
     template.weights_masked = call.masks_returned_weights

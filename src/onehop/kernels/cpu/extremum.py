@@ -10,10 +10,10 @@ from onehop.calls import Extremum, ExtremumGrad, accumulator
 from onehop.graph import Graph
 from onehop.graph.reorder import ordered_csr
 from onehop.kernels.cpu.aggregate import aggregate_call
-from onehop.kernels.cpu.layout import address, edge_stride, rows, thread_count
+from onehop.kernels.cpu.layout import address, edge_stride, planned, rows
 from onehop.kernels.cpu.ordered_weights import in_graph_order
 from onehop.kernels.cpu.prepared import PlanKey
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import empty, extension
 from onehop.plans import CpuPlan
 
 # Numbers of onehop::Reduce in csrc/include/onehop/kernels.hpp.
@@ -32,9 +32,8 @@ class PreparedExtremum:
         self.shape = (self.csr.rows, call.x.size(1))
         self.keeps_weights = self.csr.edges >= thresholds.now.ordered_edges and self.csr.perm is not None
         self.number, self.ordering = graph.number, plan.ordering
-        self.template = aggregate_call(plan)
+        self.template = aggregate_call(plan, call.x.dtype)
         self.template.reduce = _REDUCE[call.reduce]
-        self.template.dtype = DTYPE_CODES[call.x.dtype]
         self.template.out_is_acc = self.out_dtype is not call.x.dtype
         self.template.weight_adds = call.adds
         self.template.width = self.template.out_stride = call.x.size(1)
@@ -82,12 +81,8 @@ class PreparedExtremumGrad:
         self.acc = accumulator(call.x.dtype)
         self.csr = graph.csr if for_weight else None
         self.transposed = graph.transposed_csr if for_x else None
-        self.template = extension.ExtremumGradCall()
-        self.template.dtype = DTYPE_CODES[call.x.dtype]
+        self.template = planned(extension.ExtremumGradCall(), plan, call.x.dtype)
         self.template.extremum_is_acc = grad.extremum.dtype is not call.x.dtype
-        self.template.threads = thread_count(plan)
-        self.template.prefetch = plan.prefetch
-        self.template.edges_per_item = plan.edges_per_item
         self.template.width = call.x.size(1)
         self.template.weight_adds = call.adds
 

@@ -6,9 +6,9 @@ from torch import Tensor
 
 from onehop.calls import Fusedmm
 from onehop.graph import Graph
-from onehop.kernels.cpu.layout import address, rows, thread_count
+from onehop.kernels.cpu.layout import address, planned, rows
 from onehop.kernels.cpu.prepared import PlanKey
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import empty, extension
 from onehop.plans import CpuPlan
 
 # Numbers of onehop::PairRule in csrc/include/onehop/kernels.hpp.
@@ -22,12 +22,8 @@ class PreparedFusedmm:
 
     def __init__(self, graph: Graph, plan: CpuPlan, call: Fusedmm) -> None:
         self.csr = graph.csr
-        self.template = extension.FusedmmCall()
+        self.template = planned(extension.FusedmmCall(), plan, call.src.dtype)
         self.template.rule = _RULES[call.rule]
-        self.template.dtype = DTYPE_CODES[call.src.dtype]
-        self.template.threads = thread_count(plan)
-        self.template.prefetch = plan.prefetch
-        self.template.edges_per_item = plan.edges_per_item
         self.template.width = call.src.size(1)
 
     @staticmethod

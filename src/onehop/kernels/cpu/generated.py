@@ -1,6 +1,6 @@
 """Kernels that were generated and compiled on this machine, as plans name them: found, checked and taken in.
 
-They are made by :mod:`onehop.tuner.codegen`, lie in the folder ``kernels`` below the cache folder, and are
+They are made by :mod:`onehop.tuner.codegen`, are in the folder ``kernels`` below the cache folder, and are
 never made here: where one is missing, damaged, or of another processor, the built-in kernels run, and
 :func:`why_not` says why.
 
@@ -50,7 +50,7 @@ def why_not(name: str) -> str | None:
 
 
 def forget(name: str | None = None) -> None:
-    """Looks again when a kernel (None: any) is next asked for. Libraries stay loaded."""
+    """Reads a kernel's file (None: any) again when it is next needed. Libraries stay loaded."""
     if name is None:
         _taken.clear()
     else:
@@ -75,7 +75,7 @@ def _take(name: str) -> tuple[int, str]:
     if reason is not None:
         return 0, f"{what} {reason}"
     # What was checked is what is loaded: whatever happens to the file, a copy in memory stays as it is. Its
-    # number stays taken, for the loader knows libraries by their path.
+    # number stays taken, because the loader knows libraries by their path.
     copy = os.memfd_create(name)
     with open(copy, "wb", closefd=False) as memory:
         memory.write(_library(contents))

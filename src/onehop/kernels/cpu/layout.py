@@ -1,13 +1,18 @@
 """Tensors as the extension takes them."""
 
+from typing import TypeVar
+
+import torch
 from torch import Tensor
 
 from onehop import native
 from onehop.plans import CpuPlan
 
+C = TypeVar("C")
+
 
 def rows(x: Tensor) -> Tensor:
-    """``x``, [N, F], with the columns of each row side by side; rows may lie any distance apart."""
+    """``x``, [N, F], with the columns of each row side by side; rows may have any stride."""
     return x if x.stride()[1] == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
@@ -18,6 +23,20 @@ def address(tensor: Tensor | None) -> int:
         BackendError: The tensor is not on the CPU.
     """
     return 0 if tensor is None else native.address(tensor)
+
+
+def planned(call: C, plan: CpuPlan, dtype: torch.dtype) -> C:
+    """A structure of the extension with a dtype, and with what a plan says of those fields that it has."""
+    fields = {
+        "dtype": native.DTYPE_CODES[dtype],
+        "threads": thread_count(plan),
+        "prefetch": plan.prefetch,
+        "edges_per_item": plan.edges_per_item,
+    }
+    for name, value in fields.items():
+        if hasattr(call, name):
+            setattr(call, name, value)
+    return call
 
 
 def edge_stride(weight: Tensor | None) -> int:

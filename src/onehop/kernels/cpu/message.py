@@ -55,7 +55,8 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor], plan: CpuPlan | No
     widest = max(operand.width for operand in sweep.operands if operand.end is not End.MATRIX)
     plan = plan or default_plan(csr.cols, csr.rows, csr.edges, widest, dtype.itemsize)
     laid_out = [
-        _laid_out(operand.end, tensor) for operand, tensor in zip(sweep.operands, inputs, strict=True)
+        tensor.contiguous() if operand.end in (End.FIXED, End.MATRIX) else rows(tensor)
+        for operand, tensor in zip(sweep.operands, inputs, strict=True)
     ]
     heights = {**dict.fromkeys(_BY_ROW, (csr.rows,)), Sink.EDGE: (csr.edges,)}
     results = [empty((*heights.get(r.sink, ()), r.width), dtype) for r in sweep.results]
@@ -70,10 +71,6 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor], plan: CpuPlan | No
         [(result.data_ptr(), result.stride(0)) for result in results],
     )
     return results
-
-
-def _laid_out(end: End, tensor: Tensor) -> Tensor:
-    return tensor.contiguous() if end in (End.FIXED, End.MATRIX) else rows(tensor)
 
 
 @functools.lru_cache(maxsize=256)
@@ -116,7 +113,7 @@ class _Memory:
     """Places of rows in a tile's memory; a step takes one that no later step reads.
 
     Attributes:
-        operands: Of the copies of operands; -1 where rows are read where they lie.
+        operands: Of the copies of operands; -1 where rows are read without a copy.
         steps: Of results.
         size: Numbers of all places.
     """

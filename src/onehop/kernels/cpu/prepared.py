@@ -30,7 +30,7 @@ class PlanKey(NamedTuple):
 
 
 class Prepared(Protocol):
-    """A call that runs on one graph, as often as it is asked to."""
+    """A call that runs on one graph, any number of times."""
 
     def __init__(self, graph: Graph, plan: CpuPlan, call: Any) -> None: ...
 

@@ -7,7 +7,7 @@ from onehop import native
 from onehop.native import DTYPE_CODES, address, extension
 from onehop.processor import last_level_cache_bytes
 
-# Rows are asked for so many ahead.
+# Rows are prefetched so many ahead.
 _PREFETCH = 16
 # Rows of a mapped file that are requested together, and copied while the next ones are being read.
 _REQUESTED = 512

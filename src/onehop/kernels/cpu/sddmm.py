@@ -7,9 +7,9 @@ from torch import Tensor
 
 from onehop.calls import Sddmm, accumulator
 from onehop.graph import Graph
-from onehop.kernels.cpu.layout import address, thread_count
+from onehop.kernels.cpu.layout import address, planned
 from onehop.kernels.cpu.prepared import PlanKey
-from onehop.native import DTYPE_CODES, empty, extension
+from onehop.native import empty, extension
 from onehop.plans import CpuPlan
 
 
@@ -23,12 +23,8 @@ class PreparedSddmm:
         self.csr = graph.csr
         self.inverse = graph.inverse_in_degrees(call.dst.dtype).view(-1, 1, 1) if call.mean else None
         self.out_dtype = accumulator(call.src.dtype) if call.widen else call.src.dtype
-        self.template = extension.SddmmCall()
-        self.template.dtype = DTYPE_CODES[call.src.dtype]
+        self.template = planned(extension.SddmmCall(), plan, call.src.dtype)
         self.template.out_is_acc = self.out_dtype is not call.src.dtype
-        self.template.threads = thread_count(plan)
-        self.template.prefetch = plan.prefetch
-        self.template.edges_per_item = plan.edges_per_item
         self.template.heads = self.template.out_stride = heads
         self.template.width = width
 

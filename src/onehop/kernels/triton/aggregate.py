@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import Aggregate, accumulator, heads_of
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
@@ -13,7 +14,7 @@ from onehop.kernels.triton.item_tiles import (
     store_columns,
     tile_items,
 )
-from onehop.kernels.triton.launch import accumulator, heads_of, packed, rows_of, sweep
+from onehop.kernels.triton.launch import packed, rows_of, sweep
 from onehop.kernels.triton.merges import Merge
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -62,37 +63,15 @@ def sum_kernel(
     store_columns(out_ptr, row, whole, result, column, WIDTH)
 
 
-def aggregate(
-    work: Work,
-    plan: TritonPlan,
-    x: Tensor,
-    weight: Tensor | None,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-    widen: bool,
-) -> Tensor:
-    """The sum over every row's edges.
-
-    Args:
-        work: The graph's items, on the device of x.
-        plan: The kernels' parameters.
-        x: [cols, F].
-        weight: [E] or [E, H] in the caller's edge order, of the accumulator's dtype; column h of the latter
-            weighs the h-th of H equal groups of x's columns.
-        src_scale: [cols], of the accumulator's dtype.
-        dst_scale: [rows], likewise.
-        widen: Return the accumulator's dtype instead of x's.
-
-    Returns:
-        [rows, F].
-    """
-    acc = accumulator(x.dtype)
-    out = x.new_empty((work.rows, x.size(1)), dtype=acc if widen else x.dtype)
+def aggregate(work: Work, plan: TritonPlan, call: Aggregate) -> Tensor:
+    """[rows, F]: the sum of a call, whose mean is left to a scale; ``work`` is on the features' device."""
+    x, acc = call.x, accumulator(call.x.dtype)
+    out = x.new_empty((work.rows, x.size(1)), dtype=acc if call.widen else x.dtype)
     if out.numel() == 0:
         return out
     partial = work.slots_like(out, acc)
-    _sum(work, plan, rows_of(x), packed(weight), src_scale, dst_scale, out, partial)
-    add_slots(work, plan, partial, dst_scale, out)
+    _sum(work, plan, rows_of(x), packed(call.weight), call.src_scale, call.dst_scale, out, partial)
+    add_slots(work, plan, partial, call.dst_scale, out)
     return out
 
 
@@ -111,22 +90,9 @@ def add_slots(
 
 
 def _sum(
-    over: Work | Merge,
-    plan: TritonPlan,
-    x: Tensor,
-    weight: Tensor | None,
-    src_scale: Tensor | None,
-    dst_scale: Tensor | None,
-    out: Tensor,
-    partial: Tensor | None,
+    over: Work | Merge, plan: TritonPlan, x: Tensor, weight: Tensor | None, *others: Tensor | None
 ) -> None:
-    sweep(
-        sum_kernel,
-        over,
-        plan,
-        (x, weight, src_scale, dst_scale, out, partial),
-        x.size(1),
-        numbered=weight is not None,
-        X_STRIDE=x.stride(0),
-        HEADS=heads_of(weight),
-    )
+    """Runs the kernel on its tensors, in its order."""
+    constants = {"X_STRIDE": x.stride(0), "HEADS": heads_of(weight)}
+    numbered = weight is not None
+    sweep(sum_kernel, over, plan, (x, weight, *others), x.size(1), numbered=numbered, **constants)

@@ -4,13 +4,12 @@ Winners are places of edges in the graph's own order. A lane of a tile keeps the
 edge's place; lanes, and the slots of split rows, are merged by value, then by place.
 """
 
-from typing import NamedTuple
-
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import ArgExtremum, accumulator, heads_of
 from onehop.kernels.triton.item_tiles import (
     columns_of,
     edge_weights,
@@ -20,12 +19,11 @@ from onehop.kernels.triton.item_tiles import (
     store_results,
     tile_items,
 )
-from onehop.kernels.triton.launch import accumulator, heads_of, packed, rows_of, sweep
-from onehop.kernels.triton.merges import Merge
+from onehop.kernels.triton.launch import packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
-# No edge has this place, for a graph has fewer edges.
+# No edge has this place: a graph has fewer edges.
 BEYOND = tl.constexpr(2**31 - 1)
 
 
@@ -94,60 +92,27 @@ def arg_extremum_kernel(
     store_results(winner_ptr, partial_winner_ptr, row, slot, there, place, column, WIDTH)
 
 
-class Choices(NamedTuple):
-    """Rules by which an edge wins.
-
-    Attributes:
-        largest: Max if true; else min.
-        last: Whether the last of the edges that tie wins, else the first.
-    """
-
-    largest: bool
-    last: bool
-
-
-def arg_extremum(
-    work: Work, plan: TritonPlan, x: Tensor, weight: Tensor | None, choices: Choices
-) -> tuple[Tensor, Tensor]:
-    """The largest or smallest message of every row, and its edge.
-
-    Args:
-        work: The graph's items, on the device of x.
-        plan: The kernels' parameters.
-        x: [cols, F], float32 or float64.
-        weight: [E] or [E, H] in the caller's edge order, of the dtype of x; None means 1.
-        choices: Which edge wins.
-
-    Returns:
-        [rows, F], infinite where nothing wins; and int32 [rows, F], the winner's place in the graph's own
-        edge order, -1 where nothing wins.
-    """
+def arg_extremum(work: Work, plan: TritonPlan, call: ArgExtremum) -> tuple[Tensor, Tensor]:
+    """The results of a call; ``work`` is on the device of its features."""
+    x, weight = call.x, call.weight
     out = x.new_empty((work.rows, x.size(1)))
     winner = torch.empty_like(out, dtype=torch.int32)
     if out.numel() == 0:
         return out, winner
 
-    def run(
-        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
-    ) -> None:
+    slots = work.slots_like(out, accumulator(x.dtype)), work.slots_like(out, torch.int32)
+    for over, rows, places, filled in work.sweeps(rows_of(x), *slots):
+        given = packed(weight) if over is work else None
         sweep(
             arg_extremum_kernel,
             over,
             plan,
-            (rows, *given, out, winner, *slots),
+            (rows, given, *places, out, winner, *filled),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
-            HEADS=heads_of(given[0]),
-            LARGEST=choices.largest,
-            LAST=choices.last,
+            HEADS=heads_of(given),
+            LARGEST=call.reduce == "max",
+            LAST=call.last,
         )
-
-    partial, places = work.slots_like(out, accumulator(x.dtype)), work.slots_like(out, torch.int32)
-    run(work, rows_of(x), packed(weight), None, slots=(partial, places))
-    for merge in work.merges:
-        assert partial is not None
-        slots = merge.next_slots(partial), merge.next_slots(places)
-        run(merge, partial, None, places, slots=slots)
-        partial, places = slots
     return out, winner

@@ -8,6 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import ArgExtremumGrad, heads_of
 from onehop.kernels.triton.aggregate import add_slots
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
@@ -20,7 +21,7 @@ from onehop.kernels.triton.item_tiles import (
     store_results,
     tile_items,
 )
-from onehop.kernels.triton.launch import heads_of, packed, rows_of, sweep
+from onehop.kernels.triton.launch import packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -115,24 +116,20 @@ def arg_extremum_grad_weight_kernel(
             tl.store(out_ptr + number * HEADS + head, tl.sum(total, axis=2), mask=live)
 
 
-def arg_extremum_grad_source(
-    work: Work, plan: TritonPlan, weight: Tensor | None, winner: Tensor, grad: Tensor, place: Tensor
-) -> Tensor:
+def arg_extremum_grad_source(work: Work, plan: TritonPlan, call: ArgExtremumGrad, place: Tensor) -> Tensor:
     """The gradient to x, [num_src, F].
 
     Args:
         work: Work of the transposed graph.
         plan: The kernels' parameters.
-        weight: [E] or [E, H] in the caller's edge order; None means 1.
-        winner: int32 [num_dst, F], places of edges in the graph's own order.
-        grad: [num_dst, F].
-        place: int32 [E], in the order of the transposed graph: such places.
+        call: The call.
+        place: int32 [E], in the order of the transposed graph: places of edges in the graph's own order.
     """
-    width = winner.size(1)
-    out = grad.new_empty((work.rows, width))
+    winner, weight, width = call.winner, call.call.weight, call.winner.size(1)
+    out = call.grad.new_empty((work.rows, width))
     if out.numel() == 0:
         return out
-    grad, partial = rows_of(grad), work.slots_like(out, out.dtype)
+    grad, partial = rows_of(call.grad), work.slots_like(out, out.dtype)
     sweep(
         arg_extremum_grad_source_kernel,
         work,
@@ -147,20 +144,17 @@ def arg_extremum_grad_source(
     return out
 
 
-def arg_extremum_grad_weight(
-    work: Work, plan: TritonPlan, x: Tensor, weight: Tensor, winner: Tensor, grad: Tensor
-) -> Tensor:
+def arg_extremum_grad_weight(work: Work, plan: TritonPlan, call: ArgExtremumGrad, weight: Tensor) -> Tensor:
     """The gradient to the weight, of its shape; ``work`` is of the graph itself."""
-    heads = heads_of(weight)
+    heads, out = heads_of(weight), weight.new_empty(weight.shape)
+    grad, x = rows_of(call.grad), rows_of(call.call.x)
     if x.size(1) == 0 or work.edges == 0:
-        return weight.new_zeros(weight.shape)
-    out = weight.new_empty(weight.shape)
-    grad, x = rows_of(grad), rows_of(x)
+        return out.zero_()
     sweep(
         arg_extremum_grad_weight_kernel,
         work,
         plan,
-        (grad, winner, x, out),
+        (grad, call.winner, x, out),
         x.size(1) // heads,
         tiles=1,
         X_STRIDE=x.stride(0),

@@ -1,6 +1,5 @@
 """Attention and its gradient on the GPU."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -8,12 +7,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from onehop.calls import Attention, AttentionGradients
+from onehop.calls import Aggregate, Attention, AttentionGrad, AttentionGradients
 from onehop.kernels.triton.aggregate import add_slots, aggregate
 from onehop.kernels.triton.attention_call import AttentionCall
 from onehop.kernels.triton.attention_forward import attend_kernel, merge
-from onehop.kernels.triton.attention_grad_dst import attend_grad_dst_kernel
-from onehop.kernels.triton.attention_grad_src import attend_grad_src_kernel
+from onehop.kernels.triton.attention_grad import attend_grad_dst_kernel, attend_grad_src_kernel
 from onehop.kernels.triton.attention_parts import (
     DOT,
     NO_MASK,
@@ -26,7 +24,7 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_rows, next_edges, tile_items
+from onehop.kernels.triton.item_tiles import ends_ahead, item_rows, step_ahead, tile_items
 from onehop.kernels.triton.launch import buckets
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
@@ -48,10 +46,7 @@ def attend_weights_kernel(
 
     ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
-        at, inside = next_edges(begin, end, done, FORM.EDGES)
-        source = ahead.to(tl.int64)
-        ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
-        number = caller_numbers(items, at, inside)
+        inside, source, number, ahead = step_ahead(items, ahead, begin, end, done, FORM.EDGES)
         values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
         _, _, _, score = scored(given, values, keys, queries, settings, number, inside, head, column, FORM)
         valid = inside[:, :, None] & (head < FORM.H)[None, None, :]
@@ -66,22 +61,9 @@ def attend_weights_kernel(
 _WEIGHT_PARTS_BYTES = 2**26
 
 
-def attend(
-    work: Work, plan: TritonPlan, operands: Attention, with_weights: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Attention over each row's edges.
-
-    Args:
-        work: The graph's items, on the device of the operands.
-        plan: The kernels' parameters.
-        operands: The operands.
-        with_weights: Also return the softmaxed weights.
-
-    Returns:
-        The output [rows, H, V]; acc [rows, 2, H], largest scores and inverse sums of exponentials; and acc
-        [E, H], the weights, or an empty tensor.
-    """
-    call, value = AttentionCall(plan, operands), operands.value
+def attend(work: Work, plan: TritonPlan, operands: Attention) -> tuple[Tensor, Tensor, Tensor]:
+    """The results of a call; ``work`` is on the device of its operands."""
+    call, value, with_weights = AttentionCall(plan, operands), operands.value, operands.with_weights
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
     softmax = value.new_empty((work.rows, 2, heads), dtype=call.acc)
@@ -101,16 +83,7 @@ def attend(
 
 
 def attend_grad(
-    work: Work,
-    transposed: Work,
-    plan: TritonPlan,
-    operands: Attention,
-    out: Tensor,
-    softmax: Tensor,
-    weights: Tensor | None,
-    grad: Tensor,
-    grad_weights: Tensor | None,
-    wanted: Sequence[bool],
+    work: Work, transposed: Work, plan: TritonPlan, grad_call: AttentionGrad
 ) -> AttentionGradients:
     """Gradients of :func:`attend`: a sweep over the rows, then one over those of the transposed graph.
 
@@ -118,56 +91,40 @@ def attend_grad(
         work: The graph's items, on the device of the operands.
         transposed: The items of the transposed graph.
         plan: The kernels' parameters, for both.
-        operands: The operands of ``attend``.
-        out: Its output.
-        softmax: Its second result.
-        weights: Its weights; needed with ``grad_weights`` only.
-        grad: Gradient to the output.
-        grad_weights: Gradient to the weights, or None.
-        wanted: The gradients to compute, in the order of AttentionGradients.
+        grad_call: The call.
     """
+    operands, softmax, grad_weights = grad_call.call, grad_call.softmax, grad_call.grad_weights
     call = AttentionCall(plan, operands)
-    for_value, for_key, for_query, for_att, for_edge, for_edge_weight = wanted
-    grad, to_weights, product = grad.contiguous(), None, None
-    if grad_weights is not None and weights is not None:
+    wanted = {
+        name: want and getattr(operands, name) is not None
+        for name, want in zip(AttentionGradients._fields, grad_call.wanted, strict=True)
+    }
+    to_weights = product = None
+    if grad_weights is not None and grad_call.weights is not None:
         to_weights = grad_weights.to(call.acc).contiguous()
         ones = to_weights.new_ones(transposed.rows, operands.heads)
-        product = aggregate(work, plan, ones, weights * to_weights, None, None, False)
+        product = aggregate(work, plan, Aggregate(x=ones, weight=grad_call.weights * to_weights))
     statistics = softmax.new_empty(softmax.shape)
-    shared = {"grad": grad, "grad_weights": to_weights, "statistics": statistics}
-    query, att, edge, edge_weight = _sweep_rows(
-        call,
-        work,
-        {"out": out.contiguous(), "softmax": softmax, "weights_product": product, **shared},
-        for_query,
-        for_att and operands.att is not None,
-        for_edge and operands.edge is not None,
-        for_edge_weight and operands.edge_weight is not None,
-    )
-    value = key = None
-    if for_value or (for_key and operands.key is not None):
-        value, key = _sweep_columns(call, transposed, shared, for_value, for_key and operands.key is not None)
-    return AttentionGradients(value=value, key=key, query=query, att=att, edge=edge, edge_weight=edge_weight)
+    shared = {"grad": grad_call.grad.contiguous(), "grad_weights": to_weights, "statistics": statistics}
+    given = {"out": grad_call.out.contiguous(), "softmax": softmax, "weights_product": product, **shared}
+    found = _sweep_rows(call, work, given, wanted)
+    if wanted["value"] or wanted["key"]:
+        found |= _sweep_columns(call, transposed, shared, wanted)
+    return AttentionGradients(**found)
 
 
 def _sweep_rows(
     call: AttentionCall,
     work: Work,
     given: dict[str, Tensor | None],
-    for_query: bool,
-    for_att: bool,
-    for_edge: bool,
-    for_edge_weight: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of destinations and edges; also fills in the statistics for the other sweep."""
+    wanted: dict[str, bool],
+) -> dict[str, Tensor | None]:
+    """Gradients of destinations and edges, by name; also fills in the statistics for the other sweep."""
     operands, plan, acc = call.operands, call.plan, call.acc
     with_weights = given["grad_weights"] is not None
-    att = call.given.att if for_att else None
-    edge_weight = call.given.edge_weight if for_edge_weight else None
-    query, edge = (
-        torch.empty_like(each) if each is not None and wanted else None
-        for each, wanted in ((call.given.query, for_query), (call.given.edge, for_edge))
-    )
+    att = call.given.att if wanted["att"] else None
+    edge_weight = call.given.edge_weight if wanted["edge_weight"] else None
+    query, edge = (_empty_like(call, name, wanted) for name in ("query", "edge"))
     slots = None if query is None else work.slots_like(query.flatten(1), acc)
     launches = buckets(work, plan)
     if att is not None:
@@ -177,25 +134,15 @@ def _sweep_rows(
             replace(bucket, rows=max(bucket.rows // 2, 1), edges=max(bucket.edges // fewer, 1))
             for bucket in launches
         ]
-    # A column of the edges' features contributes to all heads.
-    all_heads = for_edge and operands.edge_weight is not None
     choices = {
-        "all_heads": all_heads,
+        # A column of the edges' features contributes to all heads.
+        "all_heads": wanted["edge"] and operands.edge_weight is not None,
         "numbered": with_weights,
         "WEIGHTS": with_weights,
-        "FOR_QUERY": for_query,
-        "FOR_ATT": for_att,
-        "FOR_EDGE": for_edge,
-        "FOR_EDGE_WEIGHT": for_edge_weight,
+        **{f"FOR_{name.upper()}": wanted[name] for name in ("query", "att", "edge", "edge_weight")},
     }
-    tensors = {
-        **given,
-        "grad_query": query,
-        "slot_rows": slots,
-        "grad_edge": edge,
-        "att_parts": None,
-        "weight_parts": None,
-    }
+    tensors = {**given, "grad_query": query, "slot_rows": slots, "grad_edge": edge}
+    tensors |= {"att_parts": None, "weight_parts": None}
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if att is not None or edge_weight is not None:
@@ -223,24 +170,19 @@ def _sweep_rows(
         add_slots(work, plan, slots, None, query.flatten(1))
     att = None if att_parts is None else att_parts.sum(0)
     edge_weight = None if weight_parts is None else weight_parts.sum(0).t().contiguous()
-    return query, att, edge, edge_weight
+    return {"query": query, "att": att, "edge": edge, "edge_weight": edge_weight}
 
 
 def _sweep_columns(
-    call: AttentionCall, work: Work, given: dict[str, Tensor | None], for_value: bool, for_key: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients of sources."""
-    results: list[Tensor | None] = []
-    slots: list[Tensor | None] = []
-    for operand, wanted in ((call.given.value, for_value), (call.given.key, for_key)):
-        result = part = None
-        if operand is not None and wanted:
-            result = torch.empty_like(operand)
-            part = work.slots_like(result.flatten(1), call.acc)
-        results.append(result)
-        slots.append(part)
+    call: AttentionCall, work: Work, given: dict[str, Tensor | None], wanted: dict[str, bool]
+) -> dict[str, Tensor | None]:
+    """Gradients of sources, by name."""
+    results = {name: _empty_like(call, name, wanted) for name in ("value", "key")}
+    slots = [
+        None if each is None else work.slots_like(each.flatten(1), call.acc) for each in results.values()
+    ]
     names = ("grad_value", "grad_key", "slot_values", "slot_keys")
-    tensors = {**given, **dict(zip(names, results + slots, strict=True))}
+    tensors = {**given, **dict(zip(names, [*results.values(), *slots], strict=True))}
     with_weights = given["grad_weights"] is not None
     for bucket in buckets(work, call.plan):
         call.run(
@@ -250,10 +192,15 @@ def _sweep_columns(
             tensors,
             numbered=with_weights,
             WEIGHTS=with_weights,
-            FOR_VALUE=for_value,
-            FOR_KEY=for_key,
+            FOR_VALUE=wanted["value"],
+            FOR_KEY=wanted["key"],
         )
-    for result, part in zip(results, slots, strict=True):
+    for result, part in zip(results.values(), slots, strict=True):
         if result is not None:
             add_slots(work, call.plan, part, None, result.flatten(1))
-    return results[0], results[1]
+    return results
+
+
+def _empty_like(call: AttentionCall, name: str, wanted: dict[str, bool]) -> Tensor | None:
+    """Room for the gradient of an operand, as it is packed; None where it is not wanted."""
+    return torch.empty_like(getattr(call.given, name)) if wanted[name] else None

@@ -10,9 +10,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from onehop.calls import Attention
-from onehop.kernels.triton.launch import Bucket, accumulator, items_of, on_device_of, packed
-from onehop.kernels.triton.registers import bounded
+from onehop.calls import Attention, accumulator
+from onehop.kernels.triton.launch import Bucket, bounded, items_of, on_device_of, packed
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -53,7 +52,7 @@ class Multiprocessors:
             shared_bytes: Of a program.
             num_warps: Of a program.
         """
-        of_warp = _up(registers * self.warp_threads, _REGISTERS_AT_A_TIME)
+        of_warp = -(-registers * self.warp_threads // _REGISTERS_AT_A_TIME) * _REGISTERS_AT_A_TIME
         by_registers = self.registers // (of_warp * num_warps)
         by_threads = self.threads // (self.warp_threads * num_warps)
         by_shared = self.shared_bytes // (shared_bytes + _SYSTEM_BYTES)
@@ -83,10 +82,6 @@ def resident_programs(compiled: Any, of: Multiprocessors) -> int:
     compiled._init_handles()  # reads the registers from the driver, as a launch does
     metadata = compiled.metadata
     return of.count * of.programs_on_each(compiled.n_regs, metadata.shared, metadata.num_warps)
-
-
-def _up(number: int, multiple: int) -> int:
-    return -(-number // multiple) * multiple
 
 
 _WORD = 2**32
@@ -122,7 +117,7 @@ def _mix(x: int) -> int:
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 _EDGE_ROWS, _EDGE_PROJECTED = 1, 2
 _MASK_TENSOR, _MASK_DROPOUT = 1, 2
-# Programs that share all tiles where there is no device to ask: in the interpreter.
+# Programs that share all tiles where there is no device: in the interpreter.
 WITHOUT_DEVICE = 1024
 # Programs that a device runs at once, by kernel and form.
 _RESIDENT: dict[tuple[Any, ...], int] = {}
@@ -238,7 +233,7 @@ class AttentionCall:
 
         ``numbered``: it reads or writes data per edge besides operands.
         """
-        form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
+        form, arguments = self._arguments(bucket, tensors, all_heads, choices)
         grid = (bucket.programs if programs is None else programs, self._head_tiles(form))
         with on_device_of(self.operands.value):
             kernel[grid](items_of(work, self._per_edge(numbered)), self.given, **arguments)
@@ -260,7 +255,7 @@ class AttentionCall:
         device = self.operands.value.device
         if device.type != "cuda":
             return WITHOUT_DEVICE
-        form, arguments = self._arguments(work, bucket, tensors, all_heads, numbered, choices)
+        form, arguments = self._arguments(bucket, tensors, all_heads, choices)
         items = items_of(work, self._per_edge(numbered))
         given = (*items, *self.given, *tensors.values())
         types = tuple(None if each is None else each.dtype for each in given)
@@ -274,11 +269,9 @@ class AttentionCall:
 
     def _arguments(
         self,
-        work: Work,
         bucket: Bucket,
         tensors: Mapping[str, Tensor | None],
         all_heads: bool,
-        numbered: bool,
         choices: Mapping[str, bool],
     ) -> tuple[AttentionConstants, dict[str, Any]]:
         """The form of a launch, and all that goes by name."""

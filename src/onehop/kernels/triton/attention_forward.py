@@ -19,10 +19,9 @@ from onehop.kernels.triton.attention_scores import (
     score_settings,
     scored,
 )
-from onehop.kernels.triton.item_tiles import caller_numbers, ends_ahead, item_places, next_edges, tile_items
-from onehop.kernels.triton.launch import items_of, on_device_of
+from onehop.kernels.triton.item_tiles import ends_ahead, item_places, step_ahead, tile_items
+from onehop.kernels.triton.launch import bounded, items_of, on_device_of
 from onehop.kernels.triton.merges import Merge
-from onehop.kernels.triton.registers import bounded
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
@@ -66,10 +65,7 @@ def attend_kernel(
     rows = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], 0.0, FORM.ACC)
     ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
-        at, inside = next_edges(begin, end, done, FORM.EDGES)
-        source = ahead.to(tl.int64)
-        ahead = ends_ahead(items, begin, end, done + FORM.EDGES, FORM.EDGES)
-        number = caller_numbers(items, at, inside)
+        inside, source, number, ahead = step_ahead(items, ahead, begin, end, done, FORM.EDGES)
         values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
         values, keys, _, score = scored(
             given, values, keys, queries, settings, number, inside, head, column, FORM

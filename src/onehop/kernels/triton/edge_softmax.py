@@ -7,11 +7,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import EdgeSoftmax, EdgeSoftmaxGrad, accumulator
 from onehop.kernels.triton.attention_forward import usable
 from onehop.kernels.triton.attention_parts import head_numbers
 from onehop.kernels.triton.item_tiles import caller_numbers, item_slots, next_edges, tile_items
-from onehop.kernels.triton.launch import accumulator, buckets, features, items_of, launch, on_device_of
-from onehop.kernels.triton.registers import bounded
+from onehop.kernels.triton.launch import bounded, buckets, features, items_of, launch, on_device_of
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -178,33 +178,15 @@ _MERGING_WARPS = 8
 _MERGED_NUMBERS = 1024
 
 
-def edge_softmax(work: Work, plan: TritonPlan, scores: Tensor) -> Tensor:
-    """Softmax over every row's edges.
-
-    Args:
-        work: The graph's items, on the device of the scores.
-        plan: The kernels' parameters.
-        scores: [E, H] in the caller's edge order.
-
-    Returns:
-        [E, H], of the dtype of ``scores``; computed in the accumulator's.
-    """
-    return _two_passes(work, plan, edge_softmax_kernel, merge_softmax_kernel, (scores.contiguous(),), 2)
+def edge_softmax(work: Work, plan: TritonPlan, call: EdgeSoftmax) -> Tensor:
+    """[E, H], the result of a call; ``work`` is on the device of the scores."""
+    operands = (call.scores.contiguous(),)
+    return _two_passes(work, plan, edge_softmax_kernel, merge_softmax_kernel, operands, 2)
 
 
-def edge_softmax_grad(work: Work, plan: TritonPlan, softmax: Tensor, grad: Tensor) -> Tensor:
-    """The gradient to the scores: ``a * (g - sum of a * g over the row)``.
-
-    Args:
-        work: The graph's items, on the device of the tensors.
-        plan: The kernels' parameters.
-        softmax: [E, H], the result a.
-        grad: [E, H], the gradient g, of the same dtype.
-
-    Returns:
-        [E, H], of that dtype.
-    """
-    operands = (softmax.contiguous(), grad.contiguous())
+def edge_softmax_grad(work: Work, plan: TritonPlan, call: EdgeSoftmaxGrad) -> Tensor:
+    """[E, H], the result of a call likewise."""
+    operands = (call.softmax.contiguous(), call.grad.contiguous())
     return _two_passes(work, plan, edge_softmax_grad_kernel, merge_sums_kernel, operands, 1)
 
 

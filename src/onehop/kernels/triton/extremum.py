@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import Extremum, accumulator
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     columns_of,
@@ -18,8 +19,7 @@ from onehop.kernels.triton.item_tiles import (
     store_columns,
     tile_items,
 )
-from onehop.kernels.triton.launch import accumulator, packed, rows_of, sweep
-from onehop.kernels.triton.merges import Merge
+from onehop.kernels.triton.launch import packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
@@ -33,7 +33,7 @@ def weighed(x, weight, ADDS: tl.constexpr):
         return x * weight
 
 
-# Numbers of float32 are exact up to here; a single edge that lies further back is saved as a tie of one.
+# Numbers of float32 are exact up to here; a single edge further back is saved as a tie of one.
 LAST_POSITION = tl.constexpr(2**24)
 
 
@@ -137,31 +137,21 @@ def extremum_kernel(
 
 
 def extremum(
-    work: Work,
-    plan: TritonPlan,
-    x: Tensor,
-    weight: Tensor | None,
-    largest: bool,
-    widen: bool,
-    row_begin: Tensor | None,
-    adds: bool,
+    work: Work, plan: TritonPlan, call: Extremum, row_begin: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
     """The largest or smallest message of every row; 0 for rows without edges.
 
     Args:
-        work: The graph's items, on the device of x.
+        work: The graph's items, on the device of the features.
         plan: The kernels' parameters.
-        x: [cols, F].
-        weight: [E] in the caller's edge order, of the accumulator's dtype.
-        largest: Max if true; else min.
-        widen: Return the accumulator's dtype instead of x's, and do not round messages to that of x.
+        call: The call. Where its result is widened, messages are not rounded to the dtype of x.
         row_begin: [rows], the first edge of every row: what the gradient needs is returned too. None: not.
-        adds: Messages are weight + x instead of weight * x.
 
     Returns:
         [rows, F], and, with ``row_begin``, acc [rows, F]: -1 - p where a single edge reaches it, at position
         p of its row; else the number of edges that do, 0 where it is NaN.
     """
+    x, weight, widen = call.x, call.weight, call.widen
     acc = accumulator(x.dtype)
     shape = (work.rows, x.size(1))
     out = x.new_empty(shape, dtype=acc if widen else x.dtype)
@@ -169,28 +159,19 @@ def extremum(
     if out.numel() == 0:
         return out, ties
 
-    def run(
-        over: Work | Merge, rows: Tensor, *given: Tensor | None, slots: tuple[Tensor | None, ...]
-    ) -> None:
+    slots = work.slots_like(out, acc), None if row_begin is None else work.slots_like(out, torch.int32)
+    for over, rows, states, filled in work.sweeps(rows_of(x), *slots):
+        given = (packed(weight), row_begin) if over is work else (None, None)
         sweep(
             extremum_kernel,
             over,
             plan,
-            (rows, *given, out, ties, *slots),
+            (rows, *given, *states, out, ties, *filled),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
-            LARGEST=largest,
-            ADDS=adds,
+            LARGEST=call.reduce == "max",
+            ADDS=call.adds,
             ROUNDS=given[0] is not None and not widen,
         )
-
-    partial = work.slots_like(out, acc)
-    states = None if row_begin is None else work.slots_like(out, torch.int32)
-    run(work, rows_of(x), packed(weight), row_begin, None, slots=(partial, states))
-    for merge in work.merges:
-        assert partial is not None
-        slots = merge.next_slots(partial), merge.next_slots(states)
-        run(merge, partial, None, None, states, slots=slots)
-        partial, states = slots
     return out, ties

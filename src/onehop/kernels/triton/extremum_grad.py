@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import ExtremumGrad
 from onehop.kernels.triton.aggregate import add_slots
 from onehop.kernels.triton.extremum import weighed
 from onehop.kernels.triton.item_tiles import (
@@ -172,20 +173,14 @@ class Shares(NamedTuple):
     mark: Tensor
 
 
-def extremum_shares(grad: Tensor, ties: Tensor, extremum: Tensor) -> Shares:
-    """Divides gradients among ties: one pass over the destinations.
-
-    Args:
-        grad: [num_dst, F], to the extremum.
-        ties: acc [num_dst, F], as :func:`onehop.kernels.triton.extremum.extremum` returns it.
-        extremum: [num_dst, F].
-    """
-    share, mark = torch.empty_like(ties), torch.empty_like(ties, dtype=torch.int16)
+def extremum_shares(call: ExtremumGrad) -> Shares:
+    """Divides the gradients of a call among ties: one pass over the destinations."""
+    share, mark = torch.empty_like(call.ties), torch.empty_like(call.ties, dtype=torch.int16)
     count = share.numel()
     if count:
-        with on_device_of(grad):
+        with on_device_of(call.grad):
             extremum_shares_kernel[(-(-count // _BLOCK),)](
-                *(grad.contiguous(), ties, extremum.contiguous(), share, mark),
+                *(call.grad.contiguous(), call.ties, call.extremum.contiguous(), share, mark),
                 count,
                 BLOCK=_BLOCK,
                 num_warps=_BLOCK_WARPS,
@@ -194,47 +189,33 @@ def extremum_shares(grad: Tensor, ties: Tensor, extremum: Tensor) -> Shares:
 
 
 def extremum_grad_source(
-    work: Work,
-    plan: TritonPlan,
-    x: Tensor,
-    weight: Tensor | None,
-    extremum: Tensor,
-    shares: Shares,
-    edge_marks: Tensor,
-    adds: bool,
+    work: Work, plan: TritonPlan, call: ExtremumGrad, shares: Shares, edge_marks: Tensor
 ) -> Tensor:
-    """The gradient of max or min with respect to x.
+    """The gradient of max or min with respect to x, acc [num_src, F].
 
     Args:
         work: Work of the transposed graph.
         plan: The kernels' parameters.
-        x: [num_src, F].
-        weight: [E] in the caller's edge order, of the accumulator's dtype.
-        extremum: [num_dst, F], the result.
-        shares: The gradient, divided among the ties.
+        call: The call.
+        shares: Its gradient, divided among the ties.
         edge_marks: int16 [E], in the order of the transposed graph: 1 + the position of the edge in its
             destination's row, in 16 bits; 0 for edges beyond the largest mark.
-        adds: Whether the weight was added instead of multiplied.
-
-    Returns:
-        acc [num_src, F].
     """
-    width, (share, mark) = x.size(1), shares
-    out = share.new_empty((work.rows, width))
+    x, extremum, weight = rows_of(call.call.x), rows_of(call.extremum), call.call.weight
+    out = shares.share.new_empty((work.rows, x.size(1)))
     if out.numel() == 0:
         return out
-    x, extremum = rows_of(x), rows_of(extremum)
     partial = work.slots_like(out, out.dtype)
     sweep(
         extremum_grad_source_kernel,
         work,
         plan,
-        (x, extremum, share, mark, edge_marks, packed(weight), out, partial),
-        width,
+        (x, extremum, *shares, edge_marks, packed(weight), out, partial),
+        x.size(1),
         numbered=weight is not None,
         X_STRIDE=x.stride(0),
         EXTREMUM_STRIDE=extremum.stride(0),
-        ADDS=adds,
+        ADDS=call.call.adds,
         ROUNDS=weight is not None and extremum.dtype == x.dtype,
     )
     add_slots(work, plan, partial, None, out)
@@ -242,24 +223,23 @@ def extremum_grad_source(
 
 
 def extremum_grad_weight(
-    work: Work, plan: TritonPlan, x: Tensor, weight: Tensor, extremum: Tensor, share: Tensor, adds: bool
+    work: Work, plan: TritonPlan, call: ExtremumGrad, weight: Tensor, share: Tensor
 ) -> Tensor:
     """The gradient of max or min with respect to the weights: acc [E]; ``work`` is of the graph itself."""
-    width = x.size(1)
-    out = share.new_zeros(work.edges) if width == 0 else share.new_empty(work.edges)
-    if width == 0 or work.edges == 0:
-        return out
-    x, extremum, weight = rows_of(x), rows_of(extremum), weight.contiguous()
+    x, extremum, weight = rows_of(call.call.x), rows_of(call.extremum), weight.contiguous()
+    out = share.new_empty(work.edges)
+    if x.size(1) == 0 or work.edges == 0:
+        return out.zero_()
     sweep(
         extremum_grad_weight_kernel,
         work,
         plan,
         (x, extremum, share, weight, out),
-        width,
+        x.size(1),
         tiles=1,
         X_STRIDE=x.stride(0),
         EXTREMUM_STRIDE=extremum.stride(0),
-        ADDS=adds,
+        ADDS=call.call.adds,
         ROUNDS=extremum.dtype == x.dtype,
     )
     return out

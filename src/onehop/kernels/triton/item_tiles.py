@@ -78,6 +78,18 @@ def caller_numbers(items, at, inside):
 
 
 @triton.jit
+def step_ahead(items, ahead, begin, end, done, EDGES: tl.constexpr):
+    """An iteration's edges: mask, columns and the caller's numbers; and the columns of the next iteration's.
+
+    ``ahead`` holds the columns, which the iteration before returned.
+    """
+    at, inside = next_edges(begin, end, done, EDGES)
+    column = ahead.to(tl.int64)
+    ahead = ends_ahead(items, begin, end, done + EDGES, EDGES)
+    return inside, column, caller_numbers(items, at, inside), ahead
+
+
+@triton.jit
 def edge_weights(items, weight, at, inside, column, WIDTH: tl.constexpr, HEADS: tl.constexpr):
     """Weights [E] of edges as [rows, edges, 1], or [E, HEADS] by columns as [rows, edges, columns].
 

@@ -13,6 +13,11 @@ from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
+# Registers of one NVIDIA multiprocessor; with 128 a thread, 16 warps fit.
+_REGISTERS = 65_536
+_MOST = 128
+_WARP = 32
+
 
 class Items(NamedTuple):
     """The tensors of a :class:`Work` or a :class:`Merge`, as kernels take them: items, then their edges.
@@ -145,6 +150,17 @@ def options(plan: TritonPlan) -> dict[str, Any]:
     return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
 
 
+def bounded(plan: TritonPlan) -> dict[str, Any]:
+    """Compiler options of attention kernels: those of the others, and the most registers of a thread.
+
+    By default, NVIDIA's assembler spills a register or two to reach 32 or 48, although more would not hurt.
+    AMD's compiler has no such option.
+    """
+    if torch.version.hip is not None:
+        return options(plan)
+    return {**options(plan), "maxnreg": min(_MOST, _REGISTERS // (_WARP * plan.num_warps))}
+
+
 def rows_of(x: Tensor) -> Tensor:
     """``x`` with contiguous columns; rows may be strided."""
     return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
@@ -153,16 +169,6 @@ def rows_of(x: Tensor) -> Tensor:
 def packed(x: Tensor | None) -> Tensor | None:
     """A contiguous copy of ``x``, or ``x`` if it is contiguous or None."""
     return None if x is None else x.contiguous()
-
-
-def heads_of(weight: Tensor | None) -> int:
-    """Number of a weight's columns."""
-    return 1 if weight is None or weight.dim() == 1 else weight.size(1)
-
-
-def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of sums over features of a dtype."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 @contextlib.contextmanager

@@ -24,7 +24,10 @@ def edge_marks(graph: Graph, device: torch.device) -> Tensor:
     key = ("edge marks", device)
     found: KeptTensor | None = graph.derived.get(key)
     if found is None:
-        found = KeptTensor.of(_marks(graph.on(device), graph.on(device, True)))
+        csr = graph.on(device)
+        position = torch.arange(csr.edges, device=device) - csr.rowptr.index_select(0, csr.row_of_edges()) + 1
+        marks = torch.where(position <= _LAST_MARK, position, 0).to(torch.int16)
+        found = KeptTensor.of(_transposed(marks, csr, graph.on(device, True)))
         graph.keep(key, found, device)
     return found.read()
 
@@ -42,12 +45,6 @@ def edge_places(graph: Graph, device: torch.device) -> Tensor:
         found = KeptTensor.of(_transposed(place, csr, transposed))
         graph.keep(key, found, device)
     return found.read()
-
-
-def _marks(csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:
-    edge = torch.arange(csr.edges, device=csr.device)
-    position = edge - csr.rowptr.index_select(0, csr.row_of_edges()) + 1
-    return _transposed(torch.where(position <= _LAST_MARK, position, 0).to(torch.int16), csr, transposed)
 
 
 def _transposed(of_edges: Tensor, csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:

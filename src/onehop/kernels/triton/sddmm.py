@@ -4,6 +4,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from onehop.calls import Sddmm, accumulator
 from onehop.kernels.triton.item_tiles import (
     caller_numbers,
     item_rows,
@@ -11,7 +12,7 @@ from onehop.kernels.triton.item_tiles import (
     other_ends,
     tile_items,
 )
-from onehop.kernels.triton.launch import accumulator, features, sweep
+from onehop.kernels.triton.launch import features, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
@@ -89,33 +90,26 @@ def sddmm_kernel(
 
 
 def sddmm(
-    work: Work,
-    plan: TritonPlan,
-    dst: Tensor,
-    src: Tensor,
-    dst_scale: Tensor | None,
-    widen: bool,
-    distance: bool = False,
+    work: Work, plan: TritonPlan, call: Sddmm, dst_scale: Tensor | None, distance: bool = False
 ) -> Tensor:
     """A dot product for every edge and head.
 
     Args:
         work: The graph's items, on the device of the features.
         plan: The kernels' parameters.
-        dst: [num_dst, H, F].
-        src: [num_src, H, F].
+        call: The call, whose mean is left to ``dst_scale``.
         dst_scale: acc [num_dst], factor of the products of a destination's edges; None means 1.
-        widen: Return the accumulator's dtype.
         distance: Compute the squared distance instead of the product.
 
     Returns:
         [E, H], in the caller's edge order.
     """
+    src = call.src
     heads, width = src.size(1), src.size(2)
-    out = src.new_empty((work.edges, heads), dtype=accumulator(src.dtype) if widen else src.dtype)
+    out = src.new_empty((work.edges, heads), dtype=accumulator(src.dtype) if call.widen else src.dtype)
     if out.numel() == 0 or width == 0:
         return out.zero_()
-    dst, src = _whole_rows(dst), _whole_rows(src)
+    dst, src = _whole_rows(call.dst), _whole_rows(src)
     parts = min(power_of_two(heads), max(plan.block_features // features(plan, width), 1))
     sweep(
         sddmm_kernel,

@@ -3,13 +3,12 @@
 Rows may be taken in any order, such as one in which neighbours are close to each other: programs that run at
 the same time then share sources in the caches. A row's result is written to its own place in any order.
 
-Items are cut on the device of the features. How many there are depends on the degrees; of a graph that was
-made on
-a device the host does not ask for them, but takes the most that there can be, and what is left over has no
-edges.
+Items are cut on the device of the features. How many there are depends on the degrees. For a graph that was
+made on a device the host does not wait for that number: it takes the most that there can be, and items that
+are left over have no edges.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -41,11 +40,9 @@ class Work:
     piece has a slot in a buffer of partial results; ``split_begin`` gives the slots of a row. All tensors are
     on the device of the features.
 
-    Where the numbers of items were not asked for, the rows with most edges have slots even if they are
-    whole, so
-    many that all that are split are among them (rows without edges may be, with no slot); items without
-    edges come last, whose slot no row has; and some
-    short items count as long ones.
+    Where the host did not wait for the numbers of items, the rows with most edges have slots even if they are
+    whole, so many that all that are split are among them (rows without edges may be, with no slot); items
+    without edges come last, whose slot no row has; and some short items count as long ones.
 
     Attributes:
         rows: Rows of the result.
@@ -59,9 +56,8 @@ class Work:
         slot: [items], int32: slot of its partial result; -1 for a whole row without one.
         long_items: Number of items among which all are that have more than ``short_edges`` edges. These come
             first, the longest ahead, and those of the same power of two in the order of their rows. The
-            others
-            follow in the order of their rows, but are sorted by length, longest first, within windows of
-            4096.
+            others follow in the order of their rows, but are sorted by length, longest first, within windows
+            of 4096.
         slots: Number of slots.
         split_row: [split rows], int32: the rows that have slots.
         split_begin: [split rows + 1], int32: the first slot of each.
@@ -87,6 +83,19 @@ class Work:
     def slots_like(self, like: Tensor, dtype: torch.dtype) -> Tensor | None:
         """Room for partial results, [slots, ...] where ``like`` is [rows, ...]; None if no row is split."""
         return like.new_empty((self.slots, *like.shape[1:]), dtype=dtype) if self.slots else None
+
+    def sweeps(
+        self, rows: Tensor, *slots: Tensor | None
+    ) -> Iterator[tuple["Work | Merge", Tensor, Sequence[Tensor | None], Sequence[Tensor | None]]]:
+        """Yields the sweeps that reduce rows: over the items, then over the slots of split rows by levels.
+
+        Each comes with the rows that it reads, slots beside them (None at first), and those that it fills.
+        """
+        yield self, rows, (None,) * (len(slots) - 1), slots
+        for merge in self.merges:
+            (partial, *beside), slots = slots, tuple(map(merge.next_slots, slots))
+            assert partial is not None
+            yield merge, partial, beside, slots
 
     @property
     def items(self) -> int:
@@ -207,7 +216,7 @@ def _cut(
     count: Callable[[PlacedCsr, _Limits], Counts],
     row_order: Tensor | None,
 ) -> Work:
-    """Makes the work of a graph, on its device, without asking it anything more than ``count`` does."""
+    """Makes the work of a graph, on its device, waiting for it no more than ``count`` does."""
     device, counts = csr.device, count(csr, limits)
     degree, pieces, step = _pieces(csr, limits.split)
     after = pieces.cumsum(0)
@@ -264,9 +273,8 @@ class _Items(NamedTuple):
 def _launched(items: _Items, short_edges: int, long_items: int, row_order: Tensor | None) -> Tensor:
     """Return [items]: the launch order of items.
 
-    Windows of short items begin behind the ``long_items`` first, as programs do: the first item of a
-    program must
-    be its longest.
+    Windows of short items begin behind the ``long_items`` first, as programs do: the first item of a program
+    must be its longest.
     """
     device = items.row.device
     order = torch.arange(items.row.numel(), device=device)

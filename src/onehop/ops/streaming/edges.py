@@ -13,8 +13,8 @@ from onehop.errors import FileFormatError, IndexRangeError
 from onehop.graph import Graph
 from onehop.graph.pieces import PieceReader
 from onehop.graph.stored import StoredGraph
-from onehop.ops.streaming.features import fingerprint
 from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.panels import fingerprint
 from onehop.ops.streaming.tiles import Tiling
 
 
@@ -119,7 +119,7 @@ class Edges:
         """The rows of a tile, in memory.
 
         Raises:
-            FileFormatError: A source lies outside the graph.
+            FileFormatError: A source is not in the graph.
         """
         pointers = torch.from_numpy(tile.pointers - tile.pointers[0])
         sources = self._graph.num_src

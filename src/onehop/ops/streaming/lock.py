@@ -66,7 +66,7 @@ def _locked(out: Path, path: Path) -> IO[str]:
             file = path.open("a+")
         try:
             _lock(out, file)
-            # Whoever had it may have removed the file between its opening and its locking.
+            # The run that had it may have removed the file between its opening and its locking.
             if _is(file, path):
                 return file
         except BaseException:

@@ -33,7 +33,7 @@ class RawMatrix:
         path: The file.
         shape: (rows, columns).
         dtype: "float32", "float64", "float16" or "bfloat16".
-        by_columns: Whether the numbers of a column lie one after the other.
+        by_columns: Whether the numbers of a column are contiguous.
         offset: Of the first number, in bytes.
     """
 
@@ -53,7 +53,7 @@ class MatrixFile:
         rows: Number of rows.
         columns: Number of columns.
         dtype: float16, float32 or float64; uint16 for the bits of bfloat16.
-        by_columns: Whether the numbers of a column lie one after the other (NumPy's Fortran order).
+        by_columns: Whether the numbers of a column are contiguous (NumPy's Fortran order).
         offset: Of the first number, in bytes.
     """
 
@@ -141,7 +141,7 @@ class MatrixFile:
 
     @property
     def result(self) -> np.dtype:
-        """The dtype of results in .npy files, which have no bfloat16: that of its sums stands for it."""
+        """The dtype of results in .npy files, which have no bfloat16: that of its sums is used."""
         return self.wide if self.dtype == _BFLOAT16 else self.dtype
 
     def widened(self, numbers: np.ndarray) -> np.ndarray:
@@ -223,18 +223,12 @@ def _turned(block: Tensor) -> Tensor:
 
 
 def _write(file: BinaryIO, place: int, values: Tensor) -> None:
-    view = _bytes(values.contiguous())
-    done = 0
+    flat: Any = values.contiguous().numpy().reshape(-1).view(np.uint8)
+    view, done = memoryview(flat), 0
     while done < len(view):
         done += os.pwritev(file.fileno(), [view[done:]], place + done)
     # The disk begins with it at once, while the next piece is made.
     os.posix_fadvise(file.fileno(), place, len(view), os.POSIX_FADV_DONTNEED)
-
-
-def _bytes(values: Tensor) -> memoryview:
-    """The memory of a contiguous tensor."""
-    flat: Any = values.numpy().reshape(-1).view(np.uint8)
-    return memoryview(flat)
 
 
 def _whole_file(name: str, array: np.memmap) -> Path:

@@ -1,4 +1,4 @@
-"""Columns of a matrix in a file, read side by side and turned round into rows."""
+"""Panels of a matrix in a file: columns, read side by side and turned round into rows; one is in memory."""
 
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from onehop import native
 from onehop.graph.pieces import BLOCK_BYTES, PieceReader, whole_blocks
-from onehop.ops.streaming.matrix_file import MatrixFile
+from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
 # Some pieces are being read while another is turned round.
 _READERS = 3
@@ -37,13 +37,13 @@ class Panels:
 
     def __init__(self, x: MatrixFile, piece_bytes: int) -> None:
         self._x = x
-        # What lies together in the file for one row of a piece, and how many of these a row has.
+        # Bytes that are contiguous in the file for one row of a piece, and how many such parts a row has.
         self._cell = x.dtype.itemsize * (1 if x.by_columns else x.columns)
         self._streams = _side_by_side(x) if x.by_columns else 1
         self._least_direct = max(_LEAST_DIRECT_BYTES, self._cell + 4 * BLOCK_BYTES)
         least = self._cell * self._streams
         size = -(-max(piece_bytes // _READERS, least) // BLOCK_BYTES) * BLOCK_BYTES
-        # In large pages: the disk takes memory that lies together in one request.
+        # In large pages: the disk takes contiguous memory in one request.
         room = native.empty((-(-(_READERS * size + BLOCK_BYTES) // 4),), torch.float32)
         whole = whole_blocks(room.numpy().view(np.uint8))
         self._rooms = [whole[begin : begin + size] for begin in range(0, _READERS * size, size)]
@@ -89,12 +89,12 @@ class Panels:
     def _columns(
         self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
     ) -> np.ndarray:
-        """[rows, columns] of a column-major file, in the room, where a column still lies together."""
+        """[rows, columns] of a column-major file, in the room, where each column is still contiguous."""
         x, (rows, columns) = self._x, shape
         size, block = x.dtype.itemsize, reader.block
         place = x.offset + (column * x.rows + row) * size
-        # Columns lie as far apart as they do in the file, less whole blocks: so each one can be read into its
-        # place in whole blocks, and its neighbours are no nearer than the ends of these.
+        # Columns are as far apart as they are in the file, less whole blocks: so each one can be read into
+        # its place in whole blocks, and its neighbours are no nearer than the ends of these.
         apart = -(-(rows * size + 2 * (block - 1)) // block) * block + x.rows * size % block
         for number in range(columns):
             reader.read(place + number * x.rows * size, rows * size, room, place % block + number * apart)
@@ -113,3 +113,60 @@ class Panels:
 
 def _side_by_side(x: MatrixFile) -> int:
     return min(max(x.columns, 1), _LINE_BYTES // x.dtype.itemsize)
+
+
+class Features:
+    """The panel that is in memory, with a row more than there are sources, and what was in those before.
+
+    Args:
+        x: The file.
+        columns: Of a panel.
+        piece_bytes: As in :class:`Panels`.
+        scale: [rows], of the file's wide dtype: multiplies the rows; None means 1.
+
+    Attributes:
+        fingerprints: Of the contents of each panel that was read, the first one first.
+    """
+
+    def __init__(self, x: MatrixFile, columns: int, piece_bytes: int, scale: Tensor | None = None) -> None:
+        self._x, self._columns, self._scale = x, columns, scale
+        # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
+        # In large pages, where rows are found faster.
+        self._room = native.empty(((x.rows + 1) * columns,), WIDE[x.wide])
+        self._panels = Panels(x, piece_bytes)
+        self._first, self._panel = -1, self._room[:0]
+        self.fingerprints: list[int] = []
+
+    def panel(self, first: int) -> Tensor:
+        """[rows, .]: the panel that begins with this column; valid until the next one is requested.
+
+        Raises:
+            FileFormatError: The file is truncated.
+        """
+        if first != self._first:
+            # Results of the last panel have sizes that this one may have no use for.
+            native.extension.pool_clear()
+            width = min(self._columns, self._x.columns - first)
+            self._panel = self._room[: (self._x.rows + 1) * width].view(self._x.rows + 1, width)
+            self._first = -1  # until all of it is there
+            self._panels.load(first, self._panel[:-1])
+            number = first // self._columns
+            self.fingerprints[number:] = [fingerprint(self._panel[:-1])]
+            if self._scale is not None:
+                self._panel[:-1] *= self._scale[:, None]
+            self._first = first
+        return self._panel[:-1]
+
+    def panel_with(self, first: int, carried: Tensor) -> Tensor:
+        """[rows + 1, .]: the same, and ``carried``, [1, .], as a row behind."""
+        self.panel(first)
+        self._panel[-1:] = carried
+        return self._panel
+
+
+def fingerprint(values: Tensor, threads: int | None = None) -> int:
+    """Of the contents of a contiguous tensor; the same for any number of threads, None meaning torch's."""
+    if not values.numel():
+        return 0
+    many = native.threads() if threads is None else threads
+    return int(native.extension.fingerprint(values.data_ptr(), values.nbytes, many))

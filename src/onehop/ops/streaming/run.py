@@ -21,9 +21,9 @@ from onehop.graph.stored import StoredGraph
 from onehop.ops.library import run as run_call
 from onehop.ops.streaming.budget import default_bytes
 from onehop.ops.streaming.edges import Edges, Tile
-from onehop.ops.streaming.features import Features, fingerprint
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, writing
+from onehop.ops.streaming.panels import Features, fingerprint
 from onehop.ops.streaming.progress import Contents, Unfinished
 from onehop.ops.streaming.tiles import TILES_AHEAD, Beside, Tiling, tiling
 from onehop.ops.streaming.waiting import Waiting
@@ -199,7 +199,7 @@ def _tiling(inputs: _Inputs, taken: Beside, budget: int, own: bool, unfinished: 
 def _run(
     inputs: _Inputs, reduce: str, then: Then | None, tiles: Tiling, unfinished: Unfinished, result: MatrixFile
 ) -> None:
-    features = Features(inputs.x, tiles, inputs.scales.src)
+    features = Features(inputs.x, tiles.columns, tiles.piece_bytes, inputs.scales.src)
     edges = Edges(inputs.graph, inputs.weight, inputs.x.columns, tiles)
     if unfinished.done:
         changed = _changed(features, edges, unfinished.read, tiles)
@@ -228,7 +228,8 @@ def _run(
         ThreadPoolExecutor(1, "onehop-read", native.one_thread) as reader,
         Waiting(tiles.waiting_bytes, partial(result.sync, written), note) as writer,
     ):
-        made = _ahead(_made(edges, begun), reader)
+        left = ((tile, edges.graph_of(tile)) for tile in edges.tiles(begun))
+        made = _ahead(left, reader)
         carried: Tensor | None = None
         for tile, graph in made:
             block = _tile_reduced(tile, graph, features, carried, reduce, inputs.scales.dst)
@@ -290,13 +291,8 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, scale:
     return summed
 
 
-def _made(edges: Edges, done: int) -> Iterator[tuple[Tile, Graph]]:
-    """The tiles that are left, and their rows as graphs."""
-    return ((tile, edges.graph_of(tile)) for tile in edges.tiles(done))
-
-
 def _ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> Iterator[tuple[Tile, Graph]]:
-    """The same, the next ones being made by another thread while one is in use, or a panel is read."""
+    """Yields tiles and their rows, while another thread makes the next ones."""
     waiting = deque(reader.submit(next, tiles, None) for _ in range(TILES_AHEAD))
     while (tile := waiting.popleft().result()) is not None:
         waiting.append(reader.submit(next, tiles, None))
