@@ -31,8 +31,8 @@ from onehop.plans.triton import ORDERINGS
 from onehop.tables import Column, Table
 from onehop.tuner import tune
 from onehop.tuner.calls import Site
-from onehop.tuner.gpu.operations import operations
 from onehop.tuner.gpu.target import seconds_of
+from onehop.tuner.operations import GPU, operations
 
 Row = dict[str, Any]
 # What the untuned plan may take, at most, in tuned ones.
@@ -95,7 +95,7 @@ def study(
     best = {(each.case.operation, each.case.transposed): each.plan for each in tuned.entries}
     took = _make_orders(graph)
     found = []
-    for operation in operations(op, reduce, True, Site(TritonBackend, device, heads)):
+    for operation in operations(op, reduce, True, GPU, Site(TritonBackend, device, heads)):
         key = operation.name, operation.transposed
         default = TritonBackend.default_for(graph, *key, width, heads, dtype)
         plans = {**_rivals(default, list(took)), "tuned": best.get(key, default)}

@@ -9,8 +9,14 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from onehop import config
+
+
+def _bound(ordinary: int, lifted: int = 0) -> Any:
+    """A threshold; ``lifted`` is its value with which everything runs at every size."""
+    return dataclasses.field(default=ordinary, metadata={"lifted": lifted})
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,68 +98,38 @@ class Thresholds:
             threads: a thread's way to its share of it takes as long as drawing half a million numbers.
     """
 
-    meetings: int = 2
-    kept_work: int = 1 << 20
-    ordered_edges: int = 1 << 16
-    pooled_bytes: int = 1 << 20
-    serial_work: int = 1 << 15
-    wide_edges: int = 2**31 - 1
-    product_block_rows: int = 1 << 11
-    product_work: int = 1 << 26
-    sparse_numbers: int = 1 << 20
-    awaited_numbers: int = 1 << 26
-    few_edges: int = 1 << 12
-    few_work: int = 1 << 17
-    cached_bytes: int = 16 << 20
-    compiled_edges: int = 0
-    block_bytes: int = 2 << 20
-    block_edges: int = 64
-    edge_columns: int = 32
-    columns_of_a_head: int = 8
-    rows_a_node: int = 8
-    degree_rows: int = 1 << 7
-    direct_numbers: int = 1 << 22
-    index_entries: int = 1 << 10
-    index_numbers: int = 1 << 21
-    sorted_edges: int = 1 << 15
-    tuned_work: int = 1 << 20
-    dropout_elements: int = 1 << 10
-    dropout_recorded_elements: int = 3 << 11
-    dropout_share: int = 1 << 21
+    meetings: int = _bound(2, lifted=1)
+    kept_work: int = _bound(1 << 20)
+    ordered_edges: int = _bound(1 << 16)
+    pooled_bytes: int = _bound(1 << 20)
+    serial_work: int = _bound(1 << 15)
+    wide_edges: int = _bound(2**31 - 1)
+    product_block_rows: int = _bound(1 << 11, lifted=4)
+    product_work: int = _bound(1 << 26)
+    sparse_numbers: int = _bound(1 << 20)
+    awaited_numbers: int = _bound(1 << 26)
+    few_edges: int = _bound(1 << 12)
+    few_work: int = _bound(1 << 17)
+    cached_bytes: int = _bound(16 << 20)
+    compiled_edges: int = _bound(0)
+    block_bytes: int = _bound(2 << 20)
+    block_edges: int = _bound(64, lifted=8)
+    edge_columns: int = _bound(32)
+    columns_of_a_head: int = _bound(8, lifted=1 << 30)
+    rows_a_node: int = _bound(8)
+    degree_rows: int = _bound(1 << 7, lifted=3)
+    direct_numbers: int = _bound(1 << 22)
+    index_entries: int = _bound(1 << 10)
+    index_numbers: int = _bound(1 << 21)
+    sorted_edges: int = _bound(1 << 15)
+    tuned_work: int = _bound(1 << 20)
+    dropout_elements: int = _bound(1 << 10)
+    dropout_recorded_elements: int = _bound(3 << 11)
+    dropout_share: int = _bound(1 << 21, lifted=1)
 
 
 ORDINARY = Thresholds()
-
-NONE = Thresholds(
-    meetings=1,
-    kept_work=0,
-    ordered_edges=0,
-    pooled_bytes=0,
-    serial_work=0,
-    wide_edges=0,
-    product_block_rows=4,
-    product_work=0,
-    sparse_numbers=0,
-    awaited_numbers=0,
-    few_edges=0,
-    few_work=0,
-    cached_bytes=0,
-    compiled_edges=0,
-    block_bytes=0,
-    block_edges=8,
-    edge_columns=0,
-    columns_of_a_head=1 << 30,
-    rows_a_node=0,
-    degree_rows=3,
-    direct_numbers=0,
-    index_entries=0,
-    index_numbers=0,
-    sorted_edges=0,
-    tuned_work=0,
-    dropout_elements=0,
-    dropout_recorded_elements=0,
-    dropout_share=1,
-)
+NONE = Thresholds(**{each.name: each.metadata["lifted"] for each in dataclasses.fields(Thresholds)})
 """Values with which everything runs at every size: small inputs make several blocks."""
 
 now = NONE if config.without_thresholds() else ORDINARY

@@ -31,6 +31,13 @@ def edges_between(sources: int, destinations: int, count: int = EDGES) -> Tensor
     return torch.stack([source, target])
 
 
+EDGE_INDEX = edges_between(NODES, NODES)
+
+
+def square() -> Graph:
+    return Graph.from_edge_index(EDGE_INDEX, num_nodes=NODES)
+
+
 def naive(edge_index, fn, reduce, num_dst, rows):
     """A loop: ``rows`` gives the arguments of an edge by its number, source and destination."""
     found = [[] for _ in range(num_dst)]
@@ -113,8 +120,7 @@ def test_outputs_and_all_gradients(reduce, sizes, compiled):
 
 
 def test_several_reductions_are_side_by_side(compiled):
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
     x = numbers(NODES, 2, 3).requires_grad_()
 
     def fn(x_i, x_j):
@@ -125,15 +131,14 @@ def test_several_reductions_are_side_by_side(compiled):
     def rows(number, source, target):
         return {"x_i": x[target : target + 1], "x_j": x[source : source + 1]}
 
-    parts = [naive(edge_index, fn, reduce, NODES, rows) for reduce in ("sum", "std", "max")]
+    parts = [naive(EDGE_INDEX, fn, reduce, NODES, rows) for reduce in ("sum", "std", "max")]
     assert ours.shape == (NODES, 2, 9)
     compared(ours, torch.cat(parts, -1), [x])
     torch.testing.assert_close(onehop.message(graph, fn, "add", x=x), parts[0])
 
 
 def test_a_softmax_over_each_destination():
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
     q, v = numbers(NODES, WIDTH).requires_grad_(), numbers(NODES, WIDTH, seed=2).requires_grad_()
     utils = pytest.importorskip("torch_geometric.utils")
 
@@ -142,15 +147,14 @@ def test_a_softmax_over_each_destination():
         return alpha * v_j
 
     ours = onehop.message(graph, fn, q=q, v=v)
-    source, target = edge_index
-    alpha = onehop.reference.edge_softmax(edge_index, (q[target] * q[source]).sum(-1), NODES)
+    source, target = EDGE_INDEX
+    alpha = onehop.reference.edge_softmax(EDGE_INDEX, (q[target] * q[source]).sum(-1), NODES)
     expected = torch.zeros_like(v).index_add(0, target, alpha.unsqueeze(-1) * v[source])
     compared(ours, expected, [q, v])
 
 
 def test_dropout_draws_torchs_numbers():
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
     x = numbers(NODES, WIDTH)
 
     def fn(x_j, index):
@@ -160,15 +164,14 @@ def test_dropout_draws_torchs_numbers():
     ours = onehop.message(graph, fn, x=x)
     after = torch.rand(1)
     torch.manual_seed(1)
-    expected = torch.zeros_like(x).index_add(0, edge_index[1], functional.dropout(x[edge_index[0]], 0.5))
+    expected = torch.zeros_like(x).index_add(0, EDGE_INDEX[1], functional.dropout(x[EDGE_INDEX[0]], 0.5))
     torch.testing.assert_close(ours, expected)
     assert torch.equal(after, torch.rand(1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_dtypes(dtype):
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
     x = numbers(NODES, WIDTH)
     ours = onehop.message(graph, lambda x_i, x_j: (x_i - x_j).relu(), "mean", x=x.to(dtype))
     assert ours.dtype is dtype
@@ -177,18 +180,16 @@ def test_dtypes(dtype):
 
 
 def test_types_of_edges_run_in_blocks():
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
     x, kinds = numbers(NODES, WIDTH).requires_grad_(), torch.arange(EDGES) % 3
     table = torch.nn.Embedding(3, WIDTH).double()
     ours = onehop.message(graph, lambda x_j, kind: x_j * table(kind), x=x, kind=kinds)
-    rows = x[edge_index[0]] * table.weight[kinds]
-    compared(ours, torch.zeros_like(x).index_add(0, edge_index[1], rows), [x, table.weight])
+    rows = x[EDGE_INDEX[0]] * table.weight[kinds]
+    compared(ours, torch.zeros_like(x).index_add(0, EDGE_INDEX[1], rows), [x, table.weight])
 
 
 def test_modules_and_what_is_the_same_for_all_edges(compiled):
-    edge_index = edges_between(NODES, NODES)
-    graph = Graph.from_edge_index(edge_index, num_nodes=NODES)
+    graph = square()
 
     class Gate(torch.nn.Module):
         def __init__(self) -> None:
@@ -200,8 +201,8 @@ def test_modules_and_what_is_the_same_for_all_edges(compiled):
 
     gate, x, scale = Gate(), numbers(NODES, WIDTH).requires_grad_(), numbers(1, WIDTH)
     ours = onehop.message(graph, gate, x=x, scale=scale)
-    rows = gate(x[edge_index[1]], x[edge_index[0]], scale)
-    compared(ours, torch.zeros_like(x).index_add(0, edge_index[1], rows), [x, *gate.parameters()])
+    rows = gate(x[EDGE_INDEX[1]], x[EDGE_INDEX[0]], scale)
+    compared(ours, torch.zeros_like(x).index_add(0, EDGE_INDEX[1], rows), [x, *gate.parameters()])
 
 
 def test_second_derivatives(compiled):
@@ -242,12 +243,12 @@ def test_graphs_without_edges(nodes):
 
 
 def test_sizes_that_might_be_taken_for_numbers_of_edges():
-    graph = Graph.from_edge_index(edges_between(NODES, NODES), num_nodes=NODES)
+    graph = square()
     x = numbers(NODES, 7)
     # What a function in a list holds is not looked for: it is found when the message has met it.
     hidden = [numbers(7, 7), numbers(11, 7)]
     ours = onehop.message(graph, lambda x_j: (x_j @ hidden[0]).relu() @ hidden[1].t(), x=x)
-    source, target = edges_between(NODES, NODES)
+    source, target = EDGE_INDEX
     rows = (x[source] @ hidden[0]).relu() @ hidden[1].t()
     torch.testing.assert_close(ours, rows.new_zeros(NODES, 11).index_add(0, target, rows))
 
@@ -267,7 +268,7 @@ def test_nothing_of_edges_times_width_is_kept():
 
 
 def test_inference_and_frozen_operands():
-    graph = Graph.from_edge_index(edges_between(NODES, NODES), num_nodes=NODES)
+    graph = square()
     x = numbers(NODES, WIDTH)
     expected = onehop.message(graph, lambda x_i, x_j: x_i - x_j, "max", x=x)
     assert not expected.requires_grad
@@ -276,7 +277,7 @@ def test_inference_and_frozen_operands():
 
 
 def test_a_module_may_change_between_forward_and_backward(compiled):
-    graph = Graph.from_edge_index(edges_between(NODES, NODES), num_nodes=NODES)
+    graph = square()
 
     class Turned(torch.nn.Module):
         def __init__(self) -> None:
@@ -308,70 +309,50 @@ class Keeping(torch.nn.Module):
 
 KEEPING = Keeping()
 BAD = {
-    "graph is an edge_index": (
-        (torch.zeros(2, 3), lambda x_j: x_j),
-        {"x": X},
-        "graph: expected an onehop.Graph",
-    ),
-    "fn is none": ((GRAPH, 3), {"x": X}, "fn: expected a function, got int"),
-    "fn is built in": ((GRAPH, torch.add), {"x": X}, "fn: .* wrap it"),
-    "fn takes all": ((GRAPH, lambda *x_j: x_j), {"x": X}, r"fn: expected parameters with names .* got \*x_j"),
-    "fn has no rows": ((GRAPH, lambda a: a), {"a": 1.0}, "fn: expected a parameter with rows"),
-    "reduce is unknown": ((GRAPH, lambda x_j: x_j, "median"), {"x": X}, "reduce: expected one of sum, mean"),
-    "reduce is empty": ((GRAPH, lambda x_j: x_j, []), {"x": X}, "reduce: expected one of sum, mean"),
-    "operand is missing": ((GRAPH, lambda x_j, e: x_j), {"x": X}, "fn: its parameter e needs the operand e"),
-    "operand is too much": (
-        (GRAPH, lambda x_j: x_j),
-        {"x": X, "e": X},
-        "e: fn has no parameter e, e_i or e_j",
-    ),
-    "no row for each source": ((GRAPH, lambda x_j: x_j), {"x": Y}, "x: fn reads x_j, .* 3 sources, .*pair"),
-    "no row for each destination": ((GRAPH, lambda x_i: x_i), {"x": X}, "x: fn reads x_i, .* 2 destinations"),
-    "triple": ((GRAPH, lambda x_j: x_j), {"x": (X, X, X)}, "x: expected a tensor or a pair"),
-    "rows are numbers": ((GRAPH, lambda x_j: x_j), {"x": 1.0}, "x: expected a dense tensor, got float"),
-    "rows are sparse": (
-        (GRAPH, lambda x_j: x_j),
-        {"x": X.to_sparse()},
-        "x: expected a dense tensor, got a torch",
-    ),
-    "rows are elsewhere": ((GRAPH, lambda x_j: x_j), {"x": X.to("meta")}, "x: expected it on the CPU"),
-    "no row for each edge": (
-        (GRAPH, lambda x_j, e: e),
-        {"x": X, "e": X},
-        "e: expected a row for each of the 4",
-    ),
-    "message mixes edges": (
-        (GRAPH, lambda x_j: x_j - x_j.mean(0)),
-        {"x": X},
-        "fn: its message mixes edges in",
-    ),
-    "message draws": ((GRAPH, lambda x_j: functional.dropout(x_j)), {"x": X}, "fn: .* draws random numbers"),
-    "message fails": ((GRAPH, lambda x_j: x_j @ X), {"x": X}, r"fn: its message fails .*RuntimeError"),
-    "message is a number": ((GRAPH, lambda x_j: 3), {"x": X}, "fn: its message is a int, not a tensor"),
-    "message is one row": ((GRAPH, lambda x_j: X), {"x": X}, "fn: its message has no row for every edge"),
-    "history": (
-        (GRAPH, lambda x_j: x_j * HISTORY),
-        {"x": X},
-        "fn: .* history of its own, which is no operand",
-    ),
+    "fn is none": (3, {"x": X}, "fn: expected a function, got int"),
+    "fn is built in": (torch.add, {"x": X}, "fn: .* wrap it"),
+    "fn takes all": (lambda *x_j: x_j, {"x": X}, r"fn: expected parameters with names .* got \*x_j"),
+    "fn has no rows": (lambda a: a, {"a": 1.0}, "fn: expected a parameter with rows"),
+    "reduce is unknown": (lambda x_j: x_j, {"x": X, "reduce": "median"}, "reduce: expected one of sum, mean"),
+    "reduce is empty": (lambda x_j: x_j, {"x": X, "reduce": []}, "reduce: expected one of sum, mean"),
+    "operand is missing": (lambda x_j, e: x_j, {"x": X}, "fn: its parameter e needs the operand e"),
+    "operand is too much": (lambda x_j: x_j, {"x": X, "e": X}, "e: fn has no parameter e, e_i or e_j"),
+    "no row for each source": (lambda x_j: x_j, {"x": Y}, "x: fn reads x_j, .* 3 sources, .*pair"),
+    "no row for each destination": (lambda x_i: x_i, {"x": X}, "x: fn reads x_i, .* 2 destinations"),
+    "triple": (lambda x_j: x_j, {"x": (X, X, X)}, "x: expected a tensor or a pair"),
+    "rows are numbers": (lambda x_j: x_j, {"x": 1.0}, "x: expected a dense tensor, got float"),
+    "rows are sparse": (lambda x_j: x_j, {"x": X.to_sparse()}, "x: expected a dense tensor, got a torch"),
+    "rows are elsewhere": (lambda x_j: x_j, {"x": X.to("meta")}, "x: expected it on the CPU"),
+    "no row for each edge": (lambda x_j, e: e, {"x": X, "e": X}, "e: expected a row for each of the 4"),
+    "message mixes edges": (lambda x_j: x_j - x_j.mean(0), {"x": X}, "fn: its message mixes edges in"),
+    "message draws": (lambda x_j: functional.dropout(x_j), {"x": X}, "fn: .* draws random numbers"),
+    "message fails": (lambda x_j: x_j @ X, {"x": X}, r"fn: its message fails .*RuntimeError"),
+    "message is a number": (lambda x_j: 3, {"x": X}, "fn: its message is a int, not a tensor"),
+    "message is one row": (lambda x_j: X, {"x": X}, "fn: its message has no row for every edge"),
+    "history": (lambda x_j: x_j * HISTORY, {"x": X}, "fn: .* history of its own, which is no operand"),
     "number of edges": (
-        (GRAPH, lambda x_j: x_j * len(x_j)),
+        lambda x_j: x_j * len(x_j),
         {"x": X},
         "fn: its message depends on the number of edges",
     ),
-    "values": ((GRAPH, lambda x_j: x_j if x_j.sum() > 0 else -x_j), {"x": X}, "fn: its message .* in sum"),
-    "module that stores": ((GRAPH, Keeping()), {"x": X}, r"fn: .* stores something .*\(kept\)"),
-    "method that stores": ((GRAPH, Keeping().forward), {"x": X}, r"fn: .* stores something .*\(kept\)"),
-    "function that stores": ((GRAPH, lambda x_j: KEEPING(x_j)), {"x": X}, r"fn: .* stores something"),
-    "hooks": ((GRAPH, lambda x_j: HOOKED(x_j)), {"x": X}, "fn: hooks are registered on a module"),
+    "values": (lambda x_j: x_j if x_j.sum() > 0 else -x_j, {"x": X}, "fn: its message .* in sum"),
+    "module that stores": (Keeping(), {"x": X}, r"fn: .* stores something .*\(kept\)"),
+    "method that stores": (Keeping().forward, {"x": X}, r"fn: .* stores something .*\(kept\)"),
+    "function that stores": (lambda x_j: KEEPING(x_j), {"x": X}, r"fn: .* stores something"),
+    "hooks": (lambda x_j: HOOKED(x_j), {"x": X}, "fn: hooks are registered on a module"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_wrong_is_said(name):
-    args, operands, text = BAD[name]
+    fn, operands, text = BAD[name]
     with pytest.raises(ArgumentError, match=text):
-        onehop.message(*args, **operands)
+        onehop.message(GRAPH, fn, **operands)
+
+
+def test_edges_alone_are_no_graph():
+    with pytest.raises(ArgumentError, match=r"graph: expected an onehop\.Graph"):
+        onehop.message(torch.zeros(2, 3), lambda x_j: x_j, x=X)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports deprecated names

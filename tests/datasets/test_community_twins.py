@@ -10,45 +10,29 @@ import torch
 
 from onehop import ArgumentError, Graph
 from onehop.datasets import Dataset, block_model, twin
-from onehop.datasets.community_twins import COMMUNITY_TWINS, CommunityTwin
+from onehop.datasets.community_twins import COMMUNITY_TWINS
+from tests.datasets.checks import accuracy, adjacency, chance, check_edges, check_progress, name_of, same
 
-SIZES = {
-    "amazon": (410_236, 4_878_874, 96, 22),
-    "amazonproducts": (1_569_960, 264_339_468, 200, 107),
-    "arxiv-communities": (169_343, 2_315_598, 128, 40),
-    "mag": (736_389, 10_792_672, 128, 349),
-    "papers": (111_059_956, 3_228_124_712, 128, 172),
-    "products": (2_449_029, 123_718_152, 100, 47),
-    "proteins": (132_534, 79_122_504, 8, 112),
-    "reddit": (232_965, 114_615_892, 602, 41),
-    "reddit2": (232_965, 23_213_838, 602, 41),
+# Nodes, edges, features, classes; and a scale that is small enough for tests.
+SIZES_AND_SCALES = {
+    "amazon": (410_236, 4_878_874, 96, 22, 0.02),
+    "amazonproducts": (1_569_960, 264_339_468, 200, 107, 0.002),
+    "arxiv-communities": (169_343, 2_315_598, 128, 40, 0.1),
+    "mag": (736_389, 10_792_672, 128, 349, 0.02),
+    "papers": (111_059_956, 3_228_124_712, 128, 172, 1e-4),
+    "products": (2_449_029, 123_718_152, 100, 47, 0.01),
+    "proteins": (132_534, 79_122_504, 8, 112, 0.04),
+    "reddit": (232_965, 114_615_892, 602, 41, 0.02),
+    "reddit2": (232_965, 23_213_838, 602, 41, 0.01),
 }
+SIZES = {name: row[:4] for name, row in SIZES_AND_SCALES.items()}
+SCALES = {name: row[4] for name, row in SIZES_AND_SCALES.items()}
 TABLE = [line.split() for line in twin.__doc__.splitlines()]
-SCALES = {
-    "amazon": 0.02,
-    "amazonproducts": 0.002,
-    "arxiv-communities": 0.1,
-    "mag": 0.02,
-    "papers": 1e-4,
-    "products": 0.01,
-    "proteins": 0.04,
-    "reddit": 0.02,
-    "reddit2": 0.01,
-}
 
 
 @pytest.fixture(scope="module", params=sorted(SIZES))
 def small(request: pytest.FixtureRequest) -> Dataset:
     return twin(request.param, scale=SCALES[request.param])
-
-
-def name_of(dataset: Dataset) -> str:
-    return dataset.name.removeprefix("twin:").split(" ")[0]
-
-
-def same(one: Dataset, other: Dataset) -> bool:
-    pairs = [(getattr(one, name), getattr(other, name)) for name in Dataset.__slots__]
-    return all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in pairs)
 
 
 def test_the_figures_are_those_of_the_table() -> None:
@@ -70,10 +54,7 @@ def test_the_scale_multiplies_nodes_and_edges(small: Dataset) -> None:
 
 def test_edges_go_both_ways_without_repeats_and_loops_in_a_graphs_order(small: Dataset) -> None:
     source, target = small.edge_index
-    keys = target * small.num_nodes + source
-    assert bool((keys.diff() > 0).all())
-    assert torch.equal((source * small.num_nodes + target).sort().values, keys)
-    assert bool((source != target).all())
+    check_edges(target, source, small.num_nodes)
     assert small.edge_index.dtype == torch.int64
     assert Graph.from_edge_index(small.edge_index, small.num_nodes).perm is None
 
@@ -87,27 +68,14 @@ def test_labels_and_parts(small: Dataset) -> None:
     assert masks.sum(dim=1).min() > 0
 
 
-def accuracy(x: np.ndarray, dataset: Dataset) -> float:
-    """Test accuracy of ridge regression on the classes."""
-    y, train, test = dataset.y.numpy(), dataset.train_mask.numpy(), dataset.test_mask.numpy()
-    known = x[train]
-    weights = np.linalg.solve(
-        known.T @ known + np.eye(x.shape[1]), known.T @ np.eye(dataset.num_classes)[y[train]]
-    )
-    return float(((x @ weights).argmax(axis=1) == y)[test].mean())
-
-
 @pytest.mark.parametrize("name", ["amazon", "arxiv-communities", "products"])
 def test_the_graph_tells_more_than_the_features(name: str) -> None:
     dataset = twin(name, scale=SCALES[name])
     x = dataset.x.double().numpy()
-    ones = np.ones(dataset.num_edges)
-    matrix = scipy.sparse.csr_array((ones, tuple(dataset.edge_index.numpy()[::-1])), shape=(len(x), len(x)))
-    matrix = matrix + scipy.sparse.eye_array(len(x), format="csr")
+    matrix = adjacency(dataset)
     mean = scipy.sparse.diags_array(1 / matrix.sum(axis=1)) @ matrix
     alone, once = accuracy(x, dataset), accuracy(mean @ x, dataset)
-    chance = float(torch.bincount(dataset.y).max()) / dataset.num_nodes
-    assert alone > chance + 0.1
+    assert alone > chance(dataset) + 0.1
     assert once > alone + 0.1
 
 
@@ -201,8 +169,7 @@ def test_a_damaged_file_is_made_anew(own_cache: Path, made: list[int], arrays, c
 def test_progress_rises_to_the_whole(own_cache: Path) -> None:
     told: list[float] = []
     twin("products", scale=0.005, progress=lambda what, done: told.append(done))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    check_progress(told)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +187,6 @@ def test_impossible_scales(own_cache: Path, name: str, scale: float, message: st
 
 def test_every_twin_of_this_kind_has_a_share_for_each_part() -> None:
     for figures in COMMUNITY_TWINS.values():
-        assert isinstance(figures, CommunityTwin)
         assert figures.train > 0
         assert figures.val > 0
         assert figures.train + figures.val < 1

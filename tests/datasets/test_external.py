@@ -84,18 +84,6 @@ def test_ogb_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(first.x, second.x)
 
 
-def test_ogb_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    put_ogb(monkeypatch, Unreachable)
-    with pytest.raises(DatasetError, match=r"ogb:ogbn-arxiv could not be downloaded .* the twins"):
-        ogb("ogbn-arxiv")
-
-
-def test_ogb_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_away(monkeypatch, "ogb")
-    with pytest.raises(DatasetError, match=r"pip install 'onehop\[datasets\]'"):
-        ogb("ogbn-arxiv")
-
-
 def test_pyg_takes_planetoid_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     geometric = pytest.importorskip("torch_geometric")
     mask = torch.tensor([True, False, False])
@@ -119,17 +107,24 @@ def test_pyg_takes_planetoid_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(dataset.test_mask, data.test_mask)
 
 
-def test_pyg_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("loader", "name"), [(pyg, "Cora"), (ogb, "ogbn-arxiv")])
+def test_without_a_network(loader, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch_geometric")
+    put_ogb(monkeypatch, Unreachable)
     monkeypatch.setattr("torch_geometric.datasets.Planetoid", Unreachable)
-    with pytest.raises(DatasetError, match=r"pyg:Cora could not be downloaded .* Cannot connect"):
-        pyg("Cora")
+    sentence = rf"{loader.__name__}:{name} could not be downloaded .* Cannot connect to host.* the twins"
+    with pytest.raises(DatasetError, match=sentence):
+        loader(name)
 
 
-def test_pyg_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_away(monkeypatch, "torch_geometric")
-    with pytest.raises(DatasetError, match=r"pip install 'onehop\[pyg\]'"):
-        pyg("Cora")
+@pytest.mark.parametrize(
+    ("loader", "name", "package", "extra"),
+    [(pyg, "Cora", "torch_geometric", "pyg"), (ogb, "ogbn-arxiv", "ogb", "datasets")],
+)
+def test_not_installed(loader, name: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_away(monkeypatch, package)
+    with pytest.raises(DatasetError, match=rf"pip install 'onehop\[{extra}\]'"):
+        loader(name)
 
 
 @pytest.mark.parametrize(

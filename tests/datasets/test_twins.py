@@ -11,6 +11,7 @@ import torch
 from onehop import ArgumentError
 from onehop.datasets import Dataset, load, names, store, twin, twins as twins_module
 from onehop.datasets.community_twins import COMMUNITY_TWINS
+from tests.datasets.checks import accuracy, adjacency, chance, check_edges, check_progress, name_of, same
 
 SIZES = {
     "arxiv": (169_343, 2_315_598, 128, 40),
@@ -26,10 +27,6 @@ SCALES = {"arxiv": 0.05, "cora": 1.0, "pubmed": 0.5, "reddit-mini": 0.03, "road"
 @pytest.fixture(scope="module", params=sorted(SIZES))
 def small(request: pytest.FixtureRequest) -> Dataset:
     return twin(request.param, scale=SCALES[request.param])
-
-
-def name_of(dataset: Dataset) -> str:
-    return dataset.name.removeprefix("twin:").split(" ")[0]
 
 
 def masks_of(dataset: Dataset) -> torch.Tensor:
@@ -71,12 +68,7 @@ def test_the_scale_multiplies_nodes_and_edges(small: Dataset) -> None:
 
 
 def test_edges_go_both_ways_without_repeats_and_loops(small: Dataset) -> None:
-    source, target = small.edge_index
-    keys = source * small.num_nodes + target
-    assert bool((keys.diff() > 0).all())
-    assert torch.equal((target * small.num_nodes + source).sort().values, keys)
-    assert bool((source != target).all())
-    assert small.edge_index.max() < small.num_nodes
+    check_edges(*small.edge_index, small.num_nodes)
 
 
 def test_tensors_are_of_the_promised_kind(small: Dataset) -> None:
@@ -99,34 +91,15 @@ def test_degrees_are_skewed(name: str) -> None:
     assert degrees.median() < 0.8 * degrees.mean()
 
 
-def accuracy(x: np.ndarray, dataset: Dataset) -> float:
-    """Test accuracy of ridge regression on the classes."""
-    table = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    y, train, test = dataset.y.numpy(), dataset.train_mask.numpy(), dataset.test_mask.numpy()
-    known = table[train]
-    weights = np.linalg.solve(
-        known.T @ known + np.eye(table.shape[1]), known.T @ np.eye(dataset.num_classes)[y[train]]
-    )
-    return float(((table @ weights).argmax(axis=1) == y)[test].mean())
-
-
 def test_the_graph_tells_more_than_the_features_and_neither_tells_all(small: Dataset) -> None:
     x = small.x.double().numpy()
-    ones = np.ones(small.num_edges)
-    adjacency = scipy.sparse.csr_array((ones, tuple(small.edge_index.numpy()[::-1])), shape=(len(x), len(x)))
-    adjacency = adjacency + scipy.sparse.eye_array(len(x), format="csr")
-    scale = scipy.sparse.diags_array(adjacency.sum(axis=1) ** -0.5)
-    step = scale @ adjacency @ scale
+    matrix = adjacency(small)
+    scale = scipy.sparse.diags_array(matrix.sum(axis=1) ** -0.5)
+    step = scale @ matrix @ scale
     alone, twice = accuracy(x, small), accuracy(step @ (step @ x), small)
-    chance = float(torch.bincount(small.y).max()) / small.num_nodes
-    assert alone > chance + 0.1
+    assert alone > chance(small) + 0.1
     assert twice > alone + 0.15
     assert twice < 0.97
-
-
-def same(one: Dataset, other: Dataset) -> bool:
-    pairs = [(getattr(one, name), getattr(other, name)) for name in Dataset.__slots__]
-    return all(torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b for a, b in pairs)
 
 
 @pytest.mark.parametrize("name", sorted(SIZES))
@@ -190,24 +163,17 @@ def test_a_damaged_file_is_made_anew(own_cache: Path, made: list[str], damage, c
     assert len(made) == 2
 
 
+KEYS = {"name": np.array("x"), "counts": np.array([4, 1]), "edge_index": np.zeros((2, 0), dtype=np.int32)}
+
+
 @pytest.mark.parametrize(
     "arrays",
     [
         {"edge_index": np.zeros((2, 3), dtype=np.int32)},
-        {"name": np.array("x"), "counts": np.array([4, 1]), "edge_index": np.zeros((3, 3), dtype=np.int32)},
-        {
-            "name": np.array("x"),
-            "counts": np.array([4, 1]),
-            "edge_index": np.zeros((2, 0)),
-            "x": np.zeros((2, 2)),
-        },
-        {
-            "name": np.array("x"),
-            "counts": np.array([4, 1]),
-            "edge_index": np.zeros((2, 0)),
-            "odd": np.zeros(4),
-        },
-        {"name": np.array("x"), "counts": np.array([4, 1]), "edge_index": np.array([{}], dtype=object)},
+        KEYS | {"edge_index": np.zeros((3, 3), dtype=np.int32)},
+        KEYS | {"x": np.zeros((2, 2))},
+        KEYS | {"odd": np.zeros(4)},
+        KEYS | {"edge_index": np.array([{}], dtype=object)},
     ],
     ids=["keys missing", "wrong shape", "wrong length", "unknown key", "objects"],
 )
@@ -245,9 +211,7 @@ def test_nothing_is_left_behind_when_writing_fails(own_cache: Path, made, monkey
 def test_progress_rises_to_the_whole(own_cache: Path, name: str) -> None:
     told: list[tuple[str, float]] = []
     twin(name, scale=SCALES[name] / 4, progress=lambda what, done: told.append((what, done)))
-    shares = [done for _, done in told]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1.0
+    check_progress([done for _, done in told])
     assert all(what for what, _ in told)
 
 

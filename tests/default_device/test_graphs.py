@@ -17,6 +17,8 @@ from onehop import Graph
 from onehop.datasets import from_file
 from tests.default_device.ways import EDGE_INDEX, EDGES, NODES, assert_same_bits, new_graph, number
 
+MATRIX = scipy.sparse.coo_array((np.ones(EDGES), EDGE_INDEX.flip(0).numpy()), shape=(NODES, NODES))
+
 
 def of_graph(graph: Graph) -> list[Tensor]:
     """All that a graph says of itself."""
@@ -42,9 +44,7 @@ def from_csr() -> list[Tensor]:
 
 
 def from_scipy() -> list[Tensor]:
-    entries = (np.ones(EDGES), EDGE_INDEX.flip(0).numpy())
-    coo = scipy.sparse.coo_array(entries, shape=(NODES, NODES))
-    return of_graph(Graph.from_scipy(coo)) + of_graph(Graph.from_scipy(coo.tocsc()))
+    return of_graph(Graph.from_scipy(MATRIX)) + of_graph(Graph.from_scipy(MATRIX.tocsc()))
 
 
 def reordered(method: str) -> list[Tensor]:
@@ -71,34 +71,18 @@ def test_same_bits_whatever_the_default_device(name: str, elsewhere: Callable[[]
     assert_same_bits(CASES[name], elsewhere)
 
 
-def mtx(folder: Path) -> Path:
-    matrix = scipy.sparse.coo_array((np.ones(EDGES), EDGE_INDEX.flip(0).numpy()), shape=(NODES, NODES))
-    scipy.io.mmwrite(folder / "graph.mtx", matrix)
-    return folder / "graph.mtx"
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "mtx": lambda path: scipy.io.mmwrite(path, MATRIX),
+    "npz": lambda path: scipy.sparse.save_npz(path, MATRIX.tocsr()),
+    "csv": lambda path: np.savetxt(path, EDGE_INDEX.t().numpy(), "%d", delimiter=","),
+    "mat": lambda path: scipy.io.savemat(path, {"A": MATRIX.tocsc()}),
+}
 
 
-def npz(folder: Path) -> Path:
-    matrix = scipy.sparse.coo_array((np.ones(EDGES), EDGE_INDEX.flip(0).numpy()), shape=(NODES, NODES))
-    scipy.sparse.save_npz(folder / "graph.npz", matrix.tocsr())
-    return folder / "graph.npz"
-
-
-def csv(folder: Path) -> Path:
-    np.savetxt(folder / "graph.csv", EDGE_INDEX.t().numpy(), "%d", delimiter=",")
-    return folder / "graph.csv"
-
-
-def mat(folder: Path) -> Path:
-    matrix = scipy.sparse.csc_array((np.ones(EDGES), EDGE_INDEX.flip(0).numpy()), shape=(NODES, NODES))
-    scipy.io.savemat(folder / "graph.mat", {"A": matrix})
-    return folder / "graph.mat"
-
-
-@pytest.mark.parametrize("write", [mtx, npz, csv, mat])
-def test_same_graph_from_a_file(
-    write: Callable[[Path], Path], tmp_path: Path, elsewhere: Callable[[], Any]
-) -> None:
-    path = write(tmp_path)
+@pytest.mark.parametrize("ending", WRITERS)
+def test_same_graph_from_a_file(ending: str, tmp_path: Path, elsewhere: Callable[[], Any]) -> None:
+    path = tmp_path / f"graph.{ending}"
+    WRITERS[ending](path)
     assert_same_bits(lambda: of_graph(Graph.load(path)), elsewhere)
 
 

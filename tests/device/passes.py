@@ -31,21 +31,13 @@ def edges_on(device: torch.device) -> tuple[Tensor, int]:
 
 @dataclass(frozen=True)
 class Passes:
-    """What is run, again and again.
+    """What is run, again and again."""
 
-    Attributes:
-        operator: The operator.
-        edge_index: [2, E], on the device.
-        size: Of the graph and the tensors.
-        inputs: The tensors, by name.
-        grad: Gradient of the output.
-    """
-
-    operator: Operator
-    edge_index: Tensor
-    size: Size
-    inputs: Inputs
-    grad: Tensor
+    operator: Operator  # the operator
+    edge_index: Tensor  # [2, E], on the device
+    size: Size  # of the graph and the tensors
+    inputs: Inputs  # the tensors, by name
+    grad: Tensor  # gradient of the output
 
     @classmethod
     def of(cls, name: str, device: torch.device) -> "Passes":

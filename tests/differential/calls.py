@@ -26,14 +26,6 @@ class _Overriding(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-def _kept(tensor: Tensor) -> Tensor:
-    return tensor.detach().clone()
-
-
-def _given_back(tensor: Tensor) -> Tensor:
-    return tensor
-
-
 @contextlib.contextmanager
 def _double_by_default() -> Any:
     before = torch.get_default_dtype()
@@ -66,7 +58,9 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "dispatch mode": _Watching,
     "function mode": _Overriding,
     "saved on cpu": torch.autograd.graph.save_on_cpu,
-    "saved copies": lambda: torch.autograd.graph.saved_tensors_hooks(_kept, _given_back),
+    "saved copies": lambda: torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: tensor.detach().clone(), lambda tensor: tensor
+    ),
     "anomaly": lambda: torch.autograd.detect_anomaly(check_nan=False),
     "forked generator": lambda: torch.random.fork_rng([]),
     "no multithreading": lambda: torch.autograd.set_multithreading_enabled(False),
@@ -74,32 +68,27 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
 
 
 @dataclass(frozen=True, repr=False)
-class Call(Spec):
-    """Calls a model on a graph and features, and keeps what comes out.
-
-    Attributes:
-        model: Which.
-        graph: Which.
-        features: Which.
-        weighted: Whether the weights are given.
-        context: In which context: a key of ``CONTEXTS``.
-        pair: 0: one tensor of features; 1: a pair of it and other features; 2: with its own first rows;
-            3: with nothing for the destinations.
-        times: How often.
-        attention: Whether attention weights are asked for.
-    """
+class Called(Spec):
+    """A model, and what it is called with."""
 
     model: int = 0
     graph: int = 0
     features: int = 0
-    weighted: bool = False
-    context: str = "plain"
+    weighted: bool = False  # whether the weights are given
+
+
+@dataclass(frozen=True, repr=False)
+class Call(Called):
+    """Calls a model on a graph and features, and keeps what comes out."""
+
+    context: str = "plain"  # in which context: a key of ``CONTEXTS``
+    # 0: one tensor of features; 1: a pair of it and other features; 2: with its own first rows; 3: with
+    # nothing for the destinations.
     pair: int = 0
     times: int = 1
-    attention: bool = False
+    attention: bool = False  # whether attention weights are requested
 
     def run(self, world: World) -> None:
-        """Calls."""
         for _ in range(self.times):
             with CONTEXTS[self.context]():
                 out = called(world, self)
@@ -124,27 +113,13 @@ def called(world: World, call: Call) -> Any:
 
 
 @dataclass(frozen=True, repr=False)
-class Checkpoint(Spec):
-    """Calls a model under activation checkpointing.
+class Checkpoint(Called):
+    """Calls a model under activation checkpointing."""
 
-    Attributes:
-        model: Which.
-        graph: Which.
-        features: Which.
-        weighted: Whether the weights are given.
-        reentrant: Which of torch's two ways.
-        times: How often.
-    """
-
-    model: int = 0
-    graph: int = 0
-    features: int = 0
-    weighted: bool = False
-    reentrant: bool = False
+    reentrant: bool = False  # which of torch's two ways
     times: int = 1
 
     def run(self, world: World) -> None:
-        """Calls."""
         model, edges = world.model(self.model), world.edges_of(self.graph, self.weighted)
         world.checkpointed = True
         for _ in range(self.times):
@@ -155,27 +130,17 @@ class Checkpoint(Spec):
 
 
 @dataclass(frozen=True, repr=False)
-class Threads(Spec):
-    """Calls a model in other threads of Python.
+class Threads(Called):
+    """Calls a model in other threads of Python."""
 
-    Attributes:
-        model: Which.
-        graph: Which.
-        features: Which.
-        count: How many threads; with several no gradients are recorded, and the model is in evaluation: in
-            which order they would draw from the generator is not known.
-    """
-
-    model: int = 0
-    graph: int = 0
-    features: int = 0
+    # How many threads; with several no gradients are recorded, and the model is in evaluation: in which order
+    # they would draw from the generator is not known.
     count: int = 1
 
     def run(self, world: World) -> None:
-        """Calls."""
         outs: list[Any] = [None] * self.count
         errors: list[Exception] = []
-        edges = world.edges_of(self.graph, False)
+        edges = world.edges_of(self.graph, self.weighted)
         model = world.model(self.model)
         training = model.training
         model.train(training and self.count == 1)
@@ -210,27 +175,13 @@ def function_of(world: World, call: Any) -> Callable[[Tensor], Tensor]:
 
 
 @dataclass(frozen=True, repr=False)
-class Transform(Spec):
-    """A transform of ``torch.func``, or one of ``torch.autograd.functional``, of a model.
+class Transform(Called):
+    """A transform of ``torch.func``, or one of ``torch.autograd.functional``, of a model."""
 
-    Attributes:
-        model: Which.
-        graph: Which.
-        features: Which.
-        weighted: Whether the weights are given.
-        name: Which transform.
-        before: How often the model is called first.
-    """
-
-    model: int = 0
-    graph: int = 0
-    features: int = 0
-    weighted: bool = False
-    name: str = "grad"
-    before: int = 0
+    name: str = "grad"  # which transform
+    before: int = 0  # how often the model is called first
 
     def run(self, world: World) -> None:
-        """Transforms, and lets the result be compared."""
         function = function_of(world, self)
         x = world.feature(self.features).operand()
         for _ in range(self.before):
@@ -256,6 +207,10 @@ def _dual(function: Any, x: Tensor, world: World, call: Transform) -> Any:
         return list(forward_ad.unpack_dual(function(forward_ad.make_dual(x, torch.ones_like(x)))))
 
 
+def _loss(function: Any) -> Callable[[Tensor], Tensor]:
+    return lambda x: function(x).square().sum()
+
+
 TRANSFORMS: dict[str, Callable[..., Any]] = {
     "grad": lambda f, x, *_: torch.func.grad(lambda y: f(y).sum())(x),
     "functional call": _functional,
@@ -266,13 +221,9 @@ TRANSFORMS: dict[str, Callable[..., Any]] = {
     "dual": _dual,
     "jacobian": lambda f, x, *_: torch.autograd.functional.jacobian(f, x),
     "jacobian vectorized": lambda f, x, *_: torch.autograd.functional.jacobian(f, x, vectorize=True),
-    "hessian": lambda f, x, *_: torch.autograd.functional.hessian(lambda y: f(y).square().sum(), x),
-    "hessian vectorized": lambda f, x, *_: torch.autograd.functional.hessian(
-        lambda y: f(y).square().sum(), x, vectorize=True
-    ),
-    "vhp": lambda f, x, *_: torch.autograd.functional.vhp(
-        lambda y: f(y).square().sum(), x, torch.ones_like(x)
-    ),
+    "hessian": lambda f, x, *_: torch.autograd.functional.hessian(_loss(f), x),
+    "hessian vectorized": lambda f, x, *_: torch.autograd.functional.hessian(_loss(f), x, vectorize=True),
+    "vhp": lambda f, x, *_: torch.autograd.functional.vhp(_loss(f), x, torch.ones_like(x)),
 }
 
 SECOND_DERIVATIVES = ("hessian", "hessian vectorized", "vhp")

@@ -64,17 +64,11 @@ _UNABLE = (
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the two runs part.
+    """Where the two runs part."""
 
-    Attributes:
-        number: Of the step; 0 is the start.
-        step: The step.
-        what: What differs, a line each.
-    """
-
-    number: int
+    number: int  # of the step; 0 is the start
     step: str
-    what: tuple[str, ...]
+    what: tuple[str, ...]  # what differs, a line each
 
     def __str__(self) -> str:
         """Several lines."""
@@ -285,11 +279,7 @@ def first_difference(
 ) -> Difference | None:
     """The first step after which the runs differ; None if they never do.
 
-    Args:
-        program: What ran.
-        plain: The run without the patch.
-        patched: The run with it.
-        shaken: Further runs without the patch, whose operands were a few roundings off.
+    ``shaken`` are further runs without the patch, whose operands were a few roundings off.
     """
     shaken = tuple(shaken)
     dtype = precision(program)

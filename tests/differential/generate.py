@@ -11,80 +11,29 @@ from tests.differential.program import Features, Graph, Layer, Model, Program
 from tests.differential.tensors import HAS_SPARSE_TENSORS, SPARSE_TENSOR
 
 _GRAPHS = (
-    "random",
-    "random",
-    "both ways",
-    "sorted",
-    "few targets",
-    "repeated",
-    "star",
-    "out-star",
-    "loops",
-    "path",
-    "none",
-)
+    "random", "random", "both ways", "sorted", "few targets", "repeated", "star", "out-star", "loops",
+    "path", "none",
+)  # fmt: skip
 _EDGE_LAYOUTS = (
-    "plain",
-    "plain",
-    "plain",
-    "transposed",
-    "slice",
-    "every second",
-    "of a stack",
-    "view of a view",
-)
+    "plain", "plain", "plain", "transposed", "slice", "every second", "of a stack", "view of a view",
+)  # fmt: skip
 _WEIGHTS = (
-    "none",
-    "plain",
-    "plain",
-    "leaf",
-    "parameter",
-    "computed",
-    "view",
-    "strided",
-    "expanded",
-    "column",
+    "none", "plain", "plain", "leaf", "parameter", "computed", "view", "strided", "expanded", "column",
     "float32",
-)
+)  # fmt: skip
 _LAYOUTS = ("plain", "plain", "plain", "plain", "transposed", "rows", "columns", "view of a view", "expanded")
 _VALUES = ("normal", "normal", "normal", "positive", "few", "sparse", "not a number", "infinite")
 # Layers that most models are made of come more often.
 _BETWEEN = ("relu", "relu", "relu in place", "elu", "plus one", "none")
 _COMMON = (
-    "GCNConv",
-    "SAGEConv",
-    "GraphConv",
-    "GINConv",
-    "GATConv",
-    "GATv2Conv",
-    "TransformerConv",
-    "SGConv",
-    "TAGConv",
-    "SimpleConv",
-    "LGConv",
-    "Plain",
-    "Unannotated",
-    "Executed",
-    "Manufactured",
-)
+    "GCNConv", "SAGEConv", "GraphConv", "GINConv", "GATConv", "GATv2Conv", "TransformerConv", "SGConv",
+    "TAGConv", "SimpleConv", "LGConv", "Plain", "Unannotated", "Executed", "Manufactured",
+)  # fmt: skip
 _CONTEXTS = (
-    "no grad",
-    "inference",
-    "inference",
-    "grad",
-    "autocast",
-    "device cpu",
-    "device meta",
-    "default device meta",
-    "default dtype",
-    "dispatch mode",
-    "function mode",
-    "saved on cpu",
-    "saved copies",
-    "anomaly",
-    "forked generator",
-    "no multithreading",
-)
+    "no grad", "inference", "inference", "grad", "autocast", "device cpu", "device meta",
+    "default device meta", "default dtype", "dispatch mode", "function mode", "saved on cpu",
+    "saved copies", "anomaly", "forked generator", "no multithreading",
+)  # fmt: skip
 
 
 class Chooser:
@@ -258,7 +207,7 @@ def _checkpoint(choose: Chooser) -> Any:
 
 
 def _threads(choose: Chooser) -> Any:
-    return calls.Threads(*choose.target()[:3], choose.of((1, 1, 3)))
+    return calls.Threads(*choose.target()[:3], count=choose.of((1, 1, 3)))
 
 
 def _transform(choose: Chooser) -> Any:

@@ -27,24 +27,15 @@ def pulled(out: Tensor, layout: str, seed: int) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class Backward(Spec):
-    """Differentiates an output.
+    """Differentiates an output."""
 
-    Attributes:
-        age: Which output: 0 is the newest that has a gradient function.
-        layout: How the gradient that comes in lies in memory.
-        retain: Whether it may be done again.
-        times: How often.
-        seed: Of the gradient that comes in.
-    """
-
-    age: int = 0
-    layout: str = "plain"
-    retain: bool = False
+    age: int = 0  # which output: 0 is the newest that has a gradient function
+    layout: str = "plain"  # how the gradient that comes in lies in memory
+    retain: bool = False  # whether it may be done again
     times: int = 1
-    seed: int = 0
+    seed: int = 0  # of the gradient that comes in
 
     def run(self, world: World) -> None:
-        """Differentiates."""
         out = world.output(self.age, recorded=True)
         if out is None:
             return
@@ -54,22 +45,15 @@ class Backward(Spec):
 
 @dataclass(frozen=True, repr=False)
 class Gradient(Spec):
-    """``torch.autograd.grad`` of an output, to every leaf.
+    """``torch.autograd.grad`` of an output, to every leaf."""
 
-    Attributes:
-        age: Which output: 0 is the newest that has a gradient function.
-        how: "once", "batched" (several gradients in one pass), or "twice" (the gradient of the gradients).
-        layout: How the gradient that comes in lies in memory.
-        seed: Of the gradient that comes in.
-    """
-
-    age: int = 0
+    age: int = 0  # which output: 0 is the newest that has a gradient function
+    # "once", "batched" (several gradients in one pass), or "twice" (the gradient of the gradients).
     how: str = "once"
-    layout: str = "plain"
-    seed: int = 0
+    layout: str = "plain"  # how the gradient that comes in lies in memory
+    seed: int = 0  # of the gradient that comes in
 
     def run(self, world: World) -> None:
-        """Differentiates, and lets the gradients be compared."""
         out = world.output(self.age, recorded=True)
         leaves = [(name, leaf) for name, leaf in world.leaves() if leaf.requires_grad]
         if out is None or not leaves:
@@ -93,26 +77,16 @@ class Gradient(Spec):
 
 @dataclass(frozen=True, repr=False)
 class Train(Spec):
-    """Trains a model, with an optimiser that stays.
+    """Trains a model, with an optimiser that stays."""
 
-    Attributes:
-        call: What is differentiated.
-        steps: Steps of the optimiser.
-        accumulate: Backward passes for each.
-        set_to_none: How gradients are taken away between steps.
-        adam: Whether the optimiser is Adam, and not plain gradient descent.
-        checkpoint: Whether under activation checkpointing.
-    """
-
-    call: Call = field(default_factory=Call)
-    steps: int = 2
-    accumulate: int = 1
-    set_to_none: bool = True
-    adam: bool = False
-    checkpoint: bool = False
+    call: Call = field(default_factory=Call)  # what is differentiated
+    steps: int = 2  # steps of the optimiser
+    accumulate: int = 1  # backward passes for each
+    set_to_none: bool = True  # how gradients are taken away between steps
+    adam: bool = False  # whether the optimiser is Adam, and not plain gradient descent
+    checkpoint: bool = False  # whether under activation checkpointing
 
     def run(self, world: World) -> None:
-        """Trains."""
         number = self.call.model % len(world.models)
         model = world.model(number)
         losses = []

@@ -18,11 +18,8 @@ from tests.differential.world import World, build
 def run(program: Program, patched: bool, shaken: int | None = None) -> list[Observation]:
     """What was seen at the start and after every step.
 
-    Args:
-        program: What is done.
-        patched: Whether under ``onehop.patch()``.
-        shaken: A seed by which every operand is scaled a few roundings up or down; None leaves them as they
-            are. What that changes is how far rounding alone may carry the program.
+    With a seed ``shaken`` every operand is scaled a few roundings up or down. What that changes is how far
+    rounding alone may carry the program.
     """
     with _surroundings(program):
         world = None

@@ -41,12 +41,7 @@ def isolated(program: Program) -> Difference | None:
 
 
 def judged(items: list[Any], program_of: Callable[[Any], Program]) -> Iterator[tuple[Any, Difference | None]]:
-    """Each item with what :func:`difference` says of its program, from as few processes as do not die.
-
-    Args:
-        items: What is judged, one after another.
-        program_of: The program of an item.
-    """
+    """Each item with what :func:`difference` says of its program, from as few processes as do not die."""
     done = 0
     while done < len(items):
         for verdict in _from_child(items[done:], program_of):

@@ -5,14 +5,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import BatchNorm1d, Linear, Module, Parameter, ReLU, Sequential, functional
+from torch.nn import BatchNorm1d, Linear, Module, ReLU, Sequential
 from torch_geometric import nn as pyg
 
 from tests.differential.made_layers import (
     TEXTS,
+    Composed,
     Enclosing,
+    Gated,
+    GCNOfTheTutorial,
+    Plain,
+    Remembering,
     Unannotated,
+    Updating,
     executed,
     executed_gcn,
     manufactured,
@@ -37,122 +42,23 @@ from tests.differential.wrapped_layers import (
 Choices = dict[str, tuple[Any, ...]]
 
 
-class Gated(pyg.MessagePassing):
-    """A user's own layer, with a message of its own."""
-
-    def __init__(self, inp: int, out: int, aggr: str = "sum", **kwargs: Any) -> None:
-        super().__init__(aggr=aggr, **kwargs)
-        self.lin = Linear(inp, out)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=self.lin(x))
-
-    def message(self, x_i: Tensor, x_j: Tensor) -> Tensor:
-        return torch.sigmoid(x_i) * x_j
-
-
-class Composed(pyg.MessagePassing):
-    """A user's own layer, with a message of several operations on both ends and on features of edges."""
-
-    def __init__(
-        self, inp: int, out: int, aggr: str = "sum", style: str = "heads", flow: str = "source_to_target"
-    ) -> None:
-        super().__init__(aggr=aggr, flow=flow)
-        self.lin = Linear(inp, 4)
-        self.edge = Linear(ATTRIBUTES, 4, bias=False)
-        self.pair = Linear(8, 4)
-        self.scale = Parameter(torch.linspace(0.5, 1.5, 4))
-        self.last = Linear(4, out)
-        self.style = style
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
-        return self.last(self.propagate(edge_index, x=self.lin(x), edge_attr=edge_attr))
-
-    def message(self, x_i: Tensor, x_j: Tensor, edge_attr: Tensor) -> Tensor:
-        if self.style == "heads":
-            score = (x_i.view(-1, 2, 2) * x_j.view(-1, 2, 2)).sum(-1, keepdim=True)
-            return (functional.leaky_relu(score, 0.2) * x_j.view(-1, 2, 2)).view(-1, 4)
-        if self.style == "edges":
-            return functional.silu(self.edge(edge_attr) + x_i) * self.scale - x_j.abs()
-        if self.style == "pair":
-            return functional.elu(self.pair(torch.cat([x_i, x_j], -1))) * edge_attr[:, :1].tanh()
-        if self.style == "in place":
-            out = x_i - x_j
-            out *= 2
-            return out.add_(1).sigmoid_() * self.scale.exp()
-        return functional.softplus(x_j) / (1 + x_i.pow(2)) + edge_attr.mean(-1, keepdim=True)
-
-
-class Plain(pyg.MessagePassing):
-    """A user's own layer, with PyG's default message, that gives out what was aggregated."""
-
-    def __init__(self, inp: int, out: int, aggr: str = "sum", **kwargs: Any) -> None:
-        super().__init__(aggr=aggr, **kwargs)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.propagate(edge_index, x=x)
-
-
-class Updating(Plain):
-    """A user's own layer, that writes to what was aggregated."""
-
-    def update(self, inputs: Tensor) -> Tensor:
-        return inputs.mul_(2.0)
-
-
-class Remembering(Plain):
-    """A user's own layer, that keeps what it aggregated first and writes to what it aggregates later."""
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        first = self.propagate(edge_index, x=x)
-        second = self.propagate(edge_index, x=x).mul_(0.5)
-        return first - second
-
-
-class GCNOfTheTutorial(pyg.MessagePassing):
-    """The layer of PyG's tutorial."""
-
-    def __init__(self, inp: int, out: int) -> None:
-        super().__init__(aggr="add")
-        self.lin = Linear(inp, out, bias=False)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        from torch_geometric.utils import add_self_loops, degree
-
-        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
-        row, col = edge_index
-        norm = degree(col, x.size(0), dtype=x.dtype).pow(-0.5)
-        return self.propagate(edge_index, x=self.lin(x), norm=norm[row] * norm[col])
-
-    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
-        return norm.view(-1, 1) * x_j
-
-
 @dataclass(frozen=True)
 class Kind:
-    """A class of layers.
+    """A class of layers."""
 
-    Attributes:
-        make: Makes one, from the columns that come in and go out, and the options.
-        choices: What each option may be; the first is what shrinking leads to.
-        takes: What it is called with beside features and edges: "weight", "attr", "type", "type and attr",
-            "first" (the features that came into the model), or "attention" (edge attributes, if ``edge_dim``
-            is given).
-        keeps_width: Whether as many columns go out as come in.
-        pair: Whether it takes a pair of features.
-        lazy: Whether it takes -1 for the columns that come in.
-    """
-
-    make: Callable[..., Module]
+    make: Callable[..., Module]  # makes one, from the columns that come in and go out, and the options
+    # What each option may be; the first is what shrinking leads to.
     choices: Choices = field(default_factory=dict)
+    # What it is called with beside features and edges: "weight", "attr", "type", "type and attr", "first"
+    # (the features that came into the model), or "attention" (edge attributes, if ``edge_dim`` is given).
     takes: str = ""
-    keeps_width: bool = False
-    pair: bool = False
-    lazy: bool = False
+    keeps_width: bool = False  # whether as many columns go out as come in
+    pair: bool = False  # whether it takes a pair of features
+    lazy: bool = False  # whether it takes -1 for the columns that come in
 
     @property
     def attention(self) -> bool:
-        """Whether it gives out attention weights to whoever asks."""
+        """Whether it gives out attention weights on request."""
         return self.make in (pyg.GATConv, pyg.GATv2Conv, pyg.TransformerConv)
 
     def width(self, inp: int, out: int, options: dict[str, Any]) -> int:
@@ -160,6 +66,11 @@ class Kind:
         if self.keeps_width:
             return inp
         return out * options.get("heads", 1) if options.get("concat", True) else out
+
+
+def _fixed(kind: Callable[..., Module], *more: Any, widths: int = 2, **fixed: Any) -> Callable[..., Module]:
+    """Makes layers of a class from so many of the two widths, these arguments, and the options."""
+    return lambda *given, **options: kind(*given[:widths], *more, **fixed, **options)
 
 
 def _mlp(inp: int, out: int) -> Module:
@@ -205,12 +116,7 @@ _BASIC: Choices = {
 }
 
 KINDS: dict[str, Kind] = {
-    "GCNConv": Kind(
-        pyg.GCNConv,
-        {"improved": _BOOL, **_NORMALISED, **_BIAS, **_FLOW},
-        "weight",
-        lazy=True,
-    ),
+    "GCNConv": Kind(pyg.GCNConv, {"improved": _BOOL, **_NORMALISED, **_BIAS, **_FLOW}, "weight", lazy=True),
     "SAGEConv": Kind(
         pyg.SAGEConv,
         {
@@ -224,7 +130,7 @@ KINDS: dict[str, Kind] = {
         pair=True,
         lazy=True,
     ),
-    "SAGEConv lstm": Kind(lambda inp, out: pyg.SAGEConv(inp, out, aggr="lstm")),
+    "SAGEConv lstm": Kind(_fixed(pyg.SAGEConv, aggr="lstm")),
     "GraphConv": Kind(
         pyg.GraphConv, {"aggr": ("add", "mean", "max"), **_BIAS, **_FLOW}, "weight", pair=True, lazy=True
     ),
@@ -259,7 +165,7 @@ KINDS: dict[str, Kind] = {
     ),
     "TAGConv": Kind(pyg.TAGConv, {"K": (1, 2, 3), "normalize": _NOBOOL, **_BIAS}, "weight"),
     "SSGConv": Kind(
-        lambda inp, out, **options: pyg.SSGConv(inp, out, alpha=0.3, **options),
+        _fixed(pyg.SSGConv, alpha=0.3),
         {"K": (1, 2), "cached": (False, False, True), "add_self_loops": _NOBOOL},
         "weight",
     ),
@@ -269,14 +175,9 @@ KINDS: dict[str, Kind] = {
         "weight",
         keeps_width=True,
     ),
-    "LGConv": Kind(
-        lambda inp, out, **options: pyg.LGConv(**options),
-        {"normalize": _NOBOOL, **_FLOW},
-        "weight",
-        keeps_width=True,
-    ),
+    "LGConv": Kind(_fixed(pyg.LGConv, widths=0), {"normalize": _NOBOOL, **_FLOW}, "weight", keeps_width=True),
     "SimpleConv": Kind(
-        lambda inp, out, **options: pyg.SimpleConv(**options),
+        _fixed(pyg.SimpleConv, widths=0),
         {"aggr": ("sum", "mean", "max"), "combine_root": (None, "sum", "self_loop"), **_FLOW, **_DIM},
         "weight",
         keeps_width=True,
@@ -292,18 +193,15 @@ KINDS: dict[str, Kind] = {
         pyg.ARMAConv, {"num_stacks": (1, 2), "num_layers": (1, 2), "shared_weights": _BOOL}, "weight"
     ),
     "AGNNConv": Kind(
-        lambda inp, out, **options: pyg.AGNNConv(**options),
+        _fixed(pyg.AGNNConv, widths=0),
         {"requires_grad": _NOBOOL, "add_self_loops": _NOBOOL},
         keeps_width=True,
     ),
     "FAConv": Kind(
-        lambda inp, out, **options: pyg.FAConv(inp, **options),
-        {"dropout": (0.0, 0.0, 0.5), **_NORMALISED},
-        "first",
-        keeps_width=True,
+        _fixed(pyg.FAConv, widths=1), {"dropout": (0.0, 0.0, 0.5), **_NORMALISED}, "first", keeps_width=True
     ),
     "GCN2Conv": Kind(
-        lambda inp, out, **options: pyg.GCN2Conv(inp, alpha=0.2, theta=0.5, layer=1, **options),
+        _fixed(pyg.GCN2Conv, alpha=0.2, theta=0.5, layer=1, widths=1),
         {"shared_weights": _NOBOOL, **_NORMALISED},
         "first",
         keeps_width=True,
@@ -331,12 +229,12 @@ KINDS: dict[str, Kind] = {
     "LEConv": Kind(pyg.LEConv, {**_BIAS}, "weight"),
     "FeaStConv": Kind(pyg.FeaStConv, {"heads": (1, 2), "add_self_loops": _NOBOOL}),
     "RGCNConv": Kind(
-        lambda inp, out, **options: pyg.RGCNConv(inp, out, RELATIONS, **options),
+        _fixed(pyg.RGCNConv, RELATIONS),
         {"num_bases": (None, 2), "aggr": ("mean", "sum", "max"), "root_weight": _NOBOOL},
         "type",
     ),
     "FastRGCNConv": Kind(
-        lambda inp, out, **options: pyg.FastRGCNConv(inp, out, RELATIONS, **options),
+        _fixed(pyg.FastRGCNConv, RELATIONS),
         {"num_bases": (None, 2), "aggr": ("mean", "sum"), "root_weight": _NOBOOL},
         "type",
     ),
@@ -355,28 +253,21 @@ KINDS: dict[str, Kind] = {
         "type",
     ),
     "RGATConv attr": Kind(
-        lambda inp, out, **options: _rgat(inp, out, edge_dim=ATTRIBUTES, **options),
-        {**_HEADS, **_BIAS, "num_blocks": (None, 1)},
-        "type and attr",
+        _fixed(_rgat, edge_dim=ATTRIBUTES), {**_HEADS, **_BIAS, "num_blocks": (None, 1)}, "type and attr"
     ),
     "HypergraphConv": Kind(OfHyperedges, _BIAS),
     "HypergraphConv attention": Kind(
-        lambda inp, out, **options: OfHyperedges(inp, out, use_attention=True, **options),
-        {**_HEADS, **_BIAS, "attention_mode": ("node", "edge")},
+        _fixed(OfHyperedges, use_attention=True), {**_HEADS, **_BIAS, "attention_mode": ("node", "edge")}
     ),
     "HEATConv": Kind(OfTypes, {**_HEADS, **_BIAS, "root_weight": _NOBOOL, **_FLOW}, "type and attr"),
     "PointTransformerConv": Kind(OfPoints, {"add_self_loops": _NOBOOL, "aggr": ("sum", "max")}),
     "PointNetConv": Kind(OfPositions, {"add_self_loops": _NOBOOL, "aggr": ("max", "sum")}),
     "PPFConv": Kind(OfSurfaces, {"add_self_loops": _NOBOOL, "aggr": ("max", "mean")}),
-    "PointGNNConv": Kind(
-        lambda inp, out, **options: OfDisplacedPoints(inp, **options),
-        {"aggr": ("max", "sum")},
-        keeps_width=True,
-    ),
+    "PointGNNConv": Kind(_fixed(OfDisplacedPoints, widths=1), {"aggr": ("max", "sum")}, keeps_width=True),
     "SignedConv": Kind(OfSigns, {**_BIAS, **_FLOW}),
     "DNAConv": Kind(OfLayers, {"dropout": (0.0, 0.0, 0.5), "normalize": _NOBOOL, **_BIAS}, "weight alone"),
     "GMMConv": Kind(
-        lambda inp, out, **options: pyg.GMMConv(inp, out, ATTRIBUTES, 2, **options),
+        _fixed(pyg.GMMConv, ATTRIBUTES, 2),
         {"separate_gaussians": _BOOL, "root_weight": _NOBOOL, "aggr": ("mean", "sum", "max"), **_BIAS},
         "attr",
         pair=True,
@@ -387,17 +278,11 @@ KINDS: dict[str, Kind] = {
         "attr",
     ),
     "PDNConv": Kind(
-        lambda inp, out, **options: pyg.PDNConv(inp, out, ATTRIBUTES, 3, **options),
-        {"normalize": _NOBOOL, "add_self_loops": _NOBOOL, **_BIAS},
-        "attr",
+        _fixed(pyg.PDNConv, ATTRIBUTES, 3), {"normalize": _NOBOOL, "add_self_loops": _NOBOOL, **_BIAS}, "attr"
     ),
-    "WLConvContinuous": Kind(
-        lambda inp, out, **options: pyg.WLConvContinuous(**options), _FLOW, "weight", keeps_width=True
-    ),
+    "WLConvContinuous": Kind(_fixed(pyg.WLConvContinuous, widths=0), _FLOW, "weight", keeps_width=True),
     "AntiSymmetricConv": Kind(
-        lambda inp, out, **options: pyg.AntiSymmetricConv(inp, **options),
-        {"num_iters": (1, 2), **_BIAS},
-        keeps_width=True,
+        _fixed(pyg.AntiSymmetricConv, widths=1), {"num_iters": (1, 2), **_BIAS}, keeps_width=True
     ),
     "DirGNNConv": Kind(
         lambda inp, out, **options: pyg.DirGNNConv(pyg.SAGEConv(inp, out), **options),
@@ -413,14 +298,12 @@ KINDS: dict[str, Kind] = {
     "HeteroConv": Kind(hetero, {"aggr": ("sum", "mean", "max")}, "type"),
     "FiLMConv": Kind(pyg.FiLMConv, {"aggr": ("mean", "sum", "max"), **_FLOW}),
     "CGConv": Kind(
-        lambda inp, out, **options: pyg.CGConv(inp, ATTRIBUTES, **options),
+        _fixed(pyg.CGConv, ATTRIBUTES, widths=1),
         {**_AGGR, "batch_norm": _BOOL, **_BIAS, **_FLOW},
         "attr",
         keeps_width=True,
     ),
-    "MixHopConv": Kind(
-        lambda inp, out, **options: pyg.MixHopConv(inp, out, powers=[1], **options), {**_BIAS}, "weight"
-    ),
+    "MixHopConv": Kind(_fixed(pyg.MixHopConv, powers=[1]), {**_BIAS}, "weight"),
     "GatedGraphConv": Kind(
         lambda inp, out, num_layers=1, **options: pyg.GatedGraphConv(inp, num_layers, **options),
         {"num_layers": (1, 2)},
@@ -429,7 +312,7 @@ KINDS: dict[str, Kind] = {
     ),
     "GeneralConv": Kind(pyg.GeneralConv, {"attention": _BOOL, "aggr": ("sum", "max")}),
     "EGConv": Kind(
-        lambda inp, out, **options: pyg.EGConv(inp, 4, num_heads=2, num_bases=2, **options),
+        _fixed(pyg.EGConv, 4, num_heads=2, num_bases=2, widths=1),
         {"aggregators": (("symnorm",), ("sum", "max"), ("mean", "std")), "cached": (False, True)},
     ),
     "GCN": Kind(_basic(pyg.GCN), _BASIC, "weight"),
@@ -438,9 +321,7 @@ KINDS: dict[str, Kind] = {
     "GAT": Kind(_basic(pyg.GAT), {**_BASIC, "v2": _BOOL, "heads": (1, 2)}),
     "Gated": Kind(Gated, {**_AGGR, **_FLOW, **_DIM}),
     "Composed": Kind(
-        Composed,
-        {**_AGGR, "style": ("heads", "edges", "pair", "in place", "quotient"), **_FLOW},
-        "attr",
+        Composed, {**_AGGR, "style": ("heads", "edges", "pair", "in place", "quotient"), **_FLOW}, "attr"
     ),
     "Plain": Kind(Plain, {**_AGGR, **_FLOW, **_DIM}, keeps_width=True),
     # Not max and min: PyG needs what they gave for their gradient.

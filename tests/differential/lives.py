@@ -18,18 +18,12 @@ from tests.differential.world import World, new_edges, new_nodes
 
 @dataclass(frozen=True, repr=False)
 class NewFeatures(Spec):
-    """Frees features and makes others, which may get their memory.
-
-    Attributes:
-        features: Which.
-        seed: Of the new ones.
-    """
+    """Frees features and makes others, which may get their memory."""
 
     features: int = 0
-    seed: int = 0
+    seed: int = 0  # of the new ones
 
     def run(self, world: World) -> None:
-        """Frees and makes."""
         number = self.features % len(world.nodes)
         world.nodes[number] = None  # type: ignore[call-overload]
         world.nodes[number] = new_nodes(world, number, self.seed)
@@ -37,18 +31,12 @@ class NewFeatures(Spec):
 
 @dataclass(frozen=True, repr=False)
 class NewEdges(Spec):
-    """Frees a graph and makes another, which may get its memory.
-
-    Attributes:
-        graph: Which.
-        seed: Of the new one.
-    """
+    """Frees a graph and makes another, which may get its memory."""
 
     graph: int = 0
-    seed: int = 0
+    seed: int = 0  # of the new one
 
     def run(self, world: World) -> None:
-        """Frees and makes."""
         number = self.graph % len(world.graphs)
         world.graphs[number] = None  # type: ignore[call-overload]
         world.graphs[number] = new_edges(world, number, self.seed)
@@ -56,25 +44,15 @@ class NewEdges(Spec):
 
 @dataclass(frozen=True, repr=False)
 class Free(Spec):
-    """Forgets outputs.
+    """Forgets outputs."""
 
-    Attributes:
-        all: Whether all of them, and not the newest alone.
-        collect: Whether the garbage is collected.
-    """
-
-    all: bool = True
-    collect: bool = False
+    all: bool = True  # whether all of them, and not the newest alone
+    collect: bool = False  # whether the garbage is collected
 
     def run(self, world: World) -> None:
-        """Forgets."""
         del world.outputs[0 if self.all else -1 :]
         if self.collect:
             gc.collect()
-
-
-def _pickled(model: torch.nn.Module) -> Any:
-    return pickle.loads(pickle.dumps(model))
 
 
 def _saved(model: torch.nn.Module) -> Any:
@@ -98,14 +76,10 @@ def _swapped(model: torch.nn.Module) -> Any:
         torch.__future__.set_swap_module_params_on_conversion(before)
 
 
-def _half_there(model: torch.nn.Module) -> Any:
-    return model.to(torch.bfloat16)
-
-
 CHANGES: dict[str, Callable[[torch.nn.Module], Any]] = {
     "deepcopy": copy.deepcopy,
     "copy": copy.copy,
-    "pickle": _pickled,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
     "save and load": _saved,
     "load state": _reloaded,
     "train": lambda model: model.train(),
@@ -116,7 +90,7 @@ CHANGES: dict[str, Callable[[torch.nn.Module], Any]] = {
     "zero grad to zero": lambda model: model.zero_grad(set_to_none=False) or model,
     "float and double": lambda model: model.float().double(),
     "swapped conversion": _swapped,
-    "bfloat16": _half_there,
+    "bfloat16": lambda model: model.to(torch.bfloat16),
     "share memory": lambda model: model.share_memory(),
 }
 
@@ -126,18 +100,12 @@ _CONVERSIONS = ("float and double", "swapped conversion", "bfloat16")
 
 @dataclass(frozen=True, repr=False)
 class Change(Spec):
-    """Changes a model, or puts a copy in its place.
-
-    Attributes:
-        model: Which.
-        how: A key of ``CHANGES``.
-    """
+    """Changes a model, or puts a copy in its place."""
 
     model: int = 0
-    how: str = "deepcopy"
+    how: str = "deepcopy"  # a key of ``CHANGES``
 
     def run(self, world: World) -> None:
-        """Changes."""
         number = self.model % len(world.models)
         if self.how in _CONVERSIONS:
             world.forget_recorded()  # what backward needs is not of the dtype that it was
@@ -211,18 +179,12 @@ ALTERATIONS: dict[str, Callable[[torch.nn.Module], None]] = {
 
 @dataclass(frozen=True, repr=False)
 class Alter(Spec):
-    """Changes what the messages of a model are made of.
-
-    Attributes:
-        model: Which.
-        how: A key of ``ALTERATIONS``.
-    """
+    """Changes what the messages of a model are made of."""
 
     model: int = 0
-    how: str = "new parameters"
+    how: str = "new parameters"  # a key of ``ALTERATIONS``
 
     def run(self, world: World) -> None:
-        """Changes."""
         # What runs again in the backward pass would find them.
         if self.how == "other numbers" or (self.how == "other attributes" and world.checkpointed):
             world.forget_recorded()
@@ -232,16 +194,11 @@ class Alter(Spec):
 
 @dataclass(frozen=True, repr=False)
 class ResetCaches(Spec):
-    """Lets layers with ``cached=True`` forget, by their own ``reset_parameters``.
+    """Lets layers with ``cached=True`` forget, by their own ``reset_parameters``."""
 
-    Attributes:
-        model: Whose layers.
-    """
-
-    model: int = 0
+    model: int = 0  # whose layers
 
     def run(self, world: World) -> None:
-        """Resets."""
         for module in list(world.model(self.model).modules())[1:]:
             if hasattr(module, "reset_parameters"):
                 module.reset_parameters()
@@ -261,6 +218,10 @@ def _message_hook(module: Any, inputs: Any, out: Any) -> Any:
     return out * 2.0 if isinstance(out, Tensor) else None
 
 
+def _times_two_grad(module: Any, given: Any, taken: Any) -> Any:
+    return tuple(None if each is None else each * 2.0 for each in given)
+
+
 def _look(module: Any, *values: Any) -> None:
     """A hook that changes nothing."""
 
@@ -277,48 +238,34 @@ def _layer_of(model: torch.nn.Module, kind: str) -> Any:
     return model
 
 
+def _registering(kind: str, method: str, hook: Callable[..., Any]) -> Callable[[torch.nn.Module], Any]:
+    return lambda model: getattr(_layer_of(model, kind), f"register_{method}")(hook)
+
+
 HOOKS: dict[str, Callable[[torch.nn.Module], Any]] = {
-    "forward": lambda model: _layer_of(model, "message passing").register_forward_hook(_times_two),
-    "forward, whole model": lambda model: model.register_forward_hook(_look),
-    "linear forward": lambda model: _layer_of(model, "linear").register_forward_hook(_times_two),
-    "linear before": lambda model: _layer_of(model, "linear").register_forward_pre_hook(_times_two),
-    "linear backward": lambda model: _layer_of(model, "linear").register_full_backward_hook(_times_two_grad),
-    "backward": lambda model: _layer_of(model, "message passing").register_full_backward_hook(_look),
-    "aggregation": lambda model: _layer_of(model, "aggregation").register_forward_hook(_times_two),
-    "message": lambda model: _layer_of(model, "message passing").register_message_forward_hook(_message_hook),
-    "propagate": lambda model: _layer_of(model, "message passing").register_propagate_forward_hook(
-        _message_hook
-    ),
-    "aggregate": lambda model: _layer_of(model, "message passing").register_aggregate_forward_hook(
-        _message_hook
-    ),
-    "parameter": lambda model: next(model.parameters()).register_hook(_doubled),
+    "forward": _registering("message passing", "forward_hook", _times_two),
+    "forward, whole model": _registering("", "forward_hook", _look),
+    "linear forward": _registering("linear", "forward_hook", _times_two),
+    "linear before": _registering("linear", "forward_pre_hook", _times_two),
+    "linear backward": _registering("linear", "full_backward_hook", _times_two_grad),
+    "backward": _registering("message passing", "full_backward_hook", _look),
+    "aggregation": _registering("aggregation", "forward_hook", _times_two),
+    "message": _registering("message passing", "message_forward_hook", _message_hook),
+    "propagate": _registering("message passing", "propagate_forward_hook", _message_hook),
+    "aggregate": _registering("message passing", "aggregate_forward_hook", _message_hook),
+    "parameter": lambda model: next(model.parameters()).register_hook(lambda grad: grad * 2.0),
     "every module": lambda model: torch.nn.modules.module.register_module_forward_hook(_look),
 }
 
 
-def _times_two_grad(module: Any, given: Any, taken: Any) -> Any:
-    return tuple(None if each is None else each * 2.0 for each in given)
-
-
-def _doubled(grad: Tensor) -> Tensor:
-    return grad * 2.0
-
-
 @dataclass(frozen=True, repr=False)
 class Hook(Spec):
-    """Registers a hook.
+    """Registers a hook."""
 
-    Attributes:
-        model: On which model, or on a part of it.
-        kind: A key of ``HOOKS``.
-    """
-
-    model: int = 0
-    kind: str = "forward"
+    model: int = 0  # on which model, or on a part of it
+    kind: str = "forward"  # a key of ``HOOKS``
 
     def run(self, world: World) -> None:
-        """Registers."""
         world.hooks.append(HOOKS[self.kind](world.model(self.model)))
 
 
@@ -327,34 +274,9 @@ class Unhook(Spec):
     """Removes every hook."""
 
     def run(self, world: World) -> None:
-        """Removes."""
         for hook in world.hooks:
             hook.remove()
         world.hooks.clear()
-
-
-def _unpatch(world: World) -> None:
-    onehop.unpatch()
-
-
-def _patch(world: World) -> None:
-    onehop.patch()
-
-
-def _clear(world: World) -> None:
-    onehop.clear_cache()
-
-
-def _only(world: World) -> None:
-    onehop.patch(only=["GCNConv", "SAGEConv"])
-
-
-def _no_reuse(world: World) -> None:
-    onehop.patch(reuse=False)
-
-
-def _no_association(world: World) -> None:
-    onehop.patch(associate=False)
 
 
 def _paused(world: World) -> None:
@@ -363,29 +285,24 @@ def _paused(world: World) -> None:
             pass
 
 
-PATCHES: dict[str, Callable[[World], None]] = {
-    "unpatch": _unpatch,
-    "patch": _patch,
-    "clear cache": _clear,
-    "only": _only,
-    "no reuse": _no_reuse,
-    "no association": _no_association,
+PATCHES: dict[str, Callable[[World], object]] = {
+    "unpatch": lambda world: onehop.unpatch(),
+    "patch": lambda world: onehop.patch(),
+    "clear cache": lambda world: onehop.clear_cache(),
+    "only": lambda world: onehop.patch(only=["GCNConv", "SAGEConv"]),
+    "no reuse": lambda world: onehop.patch(reuse=False),
+    "no association": lambda world: onehop.patch(associate=False),
     "pause": _paused,
 }
 
 
 @dataclass(frozen=True, repr=False)
 class Patching(Spec):
-    """Takes the patch back, puts it in again, changes it; nothing in the run without it.
+    """Takes the patch back, puts it in again, changes it; nothing in the run without it."""
 
-    Attributes:
-        how: A key of ``PATCHES``.
-    """
-
-    how: str = "unpatch"
+    how: str = "unpatch"  # a key of ``PATCHES``
 
     def run(self, world: World) -> None:
-        """Does it."""
         if world.checkpointed:
             world.forget_recorded()  # their forward pass would run again, now otherwise than before
         if world.handle is not None:
@@ -394,29 +311,19 @@ class Patching(Spec):
 
 @dataclass(frozen=True, repr=False)
 class Seed(Spec):
-    """Seeds torch's generator.
+    """Seeds torch's generator."""
 
-    Attributes:
-        seed: With what.
-    """
-
-    seed: int = 0
+    seed: int = 0  # with what
 
     def run(self, world: World) -> None:
-        """Seeds."""
         torch.manual_seed(self.seed)
 
 
 @dataclass(frozen=True, repr=False)
 class ThreadCount(Spec):
-    """Sets torch's number of threads.
-
-    Attributes:
-        count: How many.
-    """
+    """Sets torch's number of threads."""
 
     count: int = 2
 
     def run(self, world: World) -> None:
-        """Sets."""
         torch.set_num_threads(self.count)

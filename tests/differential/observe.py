@@ -18,38 +18,23 @@ _ONEHOP, _TORCH = (Path(package.__path__[0]) for package in (onehop, torch))
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor as it was.
+    """A tensor as it was."""
 
-    Attributes:
-        facts: What must be exactly the same in both runs, by name.
-        value: A copy of the numbers; None where there are none.
-    """
-
-    facts: dict[str, Any]
-    value: Tensor | None
+    facts: dict[str, Any]  # what must be exactly the same in both runs, by name
+    value: Tensor | None  # a copy of the numbers; None where there are none
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen after a step.
+    """What was seen after a step."""
 
-    Attributes:
-        step: What was done.
-        error: The type of the exception that the step raised, or None.
-        message: Its text.
-        ours: Whether onehop's code raised it, and not PyG's.
-        tensors: Every tensor that the program can reach, by name.
-        shared: Pairs of names whose tensors share memory.
-        chance: A digest of the state of torch's generator.
-    """
-
-    step: str
-    error: str | None
+    step: str  # what was done
+    error: str | None  # the type of the exception that the step raised, or None
     message: str
-    ours: bool
-    tensors: dict[str, Seen]
-    shared: frozenset[tuple[str, str]]
-    chance: str
+    ours: bool  # whether onehop's code raised it, and not PyG's
+    tensors: dict[str, Seen]  # every tensor that the program can reach, by name
+    shared: frozenset[tuple[str, str]]  # pairs of names whose tensors share memory
+    chance: str  # a digest of the state of torch's generator
 
 
 def observe(world: World, step: str, error: Exception | None) -> Observation:

@@ -23,113 +23,70 @@ class Spec:
 
 @dataclass(frozen=True, repr=False)
 class Graph(Spec):
-    """Edges, and what comes with each of them.
+    """Edges, and what comes with each of them."""
 
-    Attributes:
-        kind: How the edges are chosen.
-        edges: How many, where the kind leaves it open.
-        dtype: "int64", or "int32" where they are a plain tensor, CSR or CSC.
-        layout: How the [2, E] tensor lies in memory.
-        form: The type of the edges: a tensor, an ``EdgeIndex``, a sparse matrix of torch's ("csr", "csc",
-            "coo"), or a ``SparseTensor`` of torch_sparse's ("sparse tensor").
-        weight: What the weights, or the values of a matrix, are: none, or constant, or in need of a gradient,
-            or a view.
-        seed: Of the edges, weights and attributes.
-    """
-
-    kind: str = "random"
-    edges: int = 12
-    dtype: str = "int64"
-    layout: str = "plain"
+    kind: str = "random"  # how the edges are chosen
+    edges: int = 12  # how many, where the kind leaves it open
+    dtype: str = "int64"  # "int64", or "int32" where they are a plain tensor, CSR or CSC
+    layout: str = "plain"  # how the [2, E] tensor lies in memory
+    # The type of the edges: a tensor, an ``EdgeIndex``, a sparse matrix of torch's ("csr", "csc", "coo"), or
+    # a ``SparseTensor`` of torch_sparse's ("sparse tensor").
     form: str = "tensor"
+    # What the weights, or the values of a matrix, are: none, or constant, or in need of a gradient, or a
+    # view.
     weight: str = "none"
-    seed: int = 0
+    seed: int = 0  # of the edges, weights and attributes
 
 
 @dataclass(frozen=True, repr=False)
 class Features(Spec):
-    """Node features.
+    """Node features."""
 
-    Attributes:
-        values: How the numbers are chosen.
-        layout: How they lie in memory.
-        grad: Who needs a gradient: nobody, the tensor as a leaf, or something that it is computed from.
-        leading: Sizes in front of those of nodes and columns.
-        seed: Of the numbers.
-    """
-
-    values: str = "normal"
-    layout: str = "plain"
+    values: str = "normal"  # how the numbers are chosen
+    layout: str = "plain"  # how they lie in memory
+    # Who needs a gradient: nobody, the tensor as a leaf, or something that it is computed from.
     grad: str = "none"
-    leading: tuple[int, ...] = ()
-    seed: int = 0
+    leading: tuple[int, ...] = ()  # sizes in front of those of nodes and columns
+    seed: int = 0  # of the numbers
 
 
 @dataclass(frozen=True, repr=False)
 class Layer(Spec):
-    """One layer.
+    """One layer."""
 
-    Attributes:
-        name: Its key in the registry of ``layers.py``.
-        options: What its constructor gets beside the widths.
-        out: Columns that come out, where the layer lets one choose.
-        lazy: Whether the layer finds out at its first call how many columns come in.
-    """
-
-    name: str = "GCNConv"
-    options: tuple[tuple[str, Any], ...] = ()
-    out: int = 3
-    lazy: bool = False
+    name: str = "GCNConv"  # its key in the registry of ``layers.py``
+    options: tuple[tuple[str, Any], ...] = ()  # what its constructor gets beside the widths
+    out: int = 3  # columns that come out, where the layer lets one choose
+    lazy: bool = False  # whether the layer finds out at its first call how many columns come in
 
 
 @dataclass(frozen=True, repr=False)
 class Model(Spec):
-    """Layers, one after another.
-
-    Attributes:
-        layers: The layers.
-        between: What happens between two of them.
-        dropout: The probability of dropout between two of them.
-        training: Whether it starts in training.
-        form: Whether it is a module of the tests or a ``torch_geometric.nn.Sequential``.
-        early: Whether it is made before the patch.
-    """
+    """Layers, one after another."""
 
     layers: tuple[Layer, ...] = (Layer(),)
-    between: str = "elu"
-    dropout: float = 0.0
-    training: bool = True
-    form: str = "stack"
-    early: bool = True
+    between: str = "elu"  # what happens between two of them
+    dropout: float = 0.0  # the probability of dropout between two of them
+    training: bool = True  # whether it starts in training
+    form: str = "stack"  # whether it is a module of the tests or a ``torch_geometric.nn.Sequential``
+    early: bool = True  # whether it is made before the patch
 
 
 @dataclass(frozen=True, repr=False)
 class Program(Spec):
-    """What there is, and what is done.
+    """What there is, and what is done."""
 
-    Attributes:
-        steps: What is done: steps of ``calls.py``, ``gradients.py``, ``writes.py`` and ``lives.py``.
-        models: The models.
-        graphs: The graphs, all over the same nodes.
-        features: Features of the same nodes.
-        nodes: How many nodes.
-        width: Columns of the features.
-        dtype: Of features and parameters.
-        tight: Whether the library acts as if every graph were large.
-        full_check: Whether ``ONEHOP_CHECK=full`` is set.
-        seed: Of the parameters, and of chance while the program runs.
-    """
-
+    # What is done: steps of ``calls.py``, ``gradients.py``, ``writes.py`` and ``lives.py``.
     steps: tuple[Any, ...]
     models: tuple[Model, ...] = (Model(),)
-    graphs: tuple[Graph, ...] = (Graph(),)
-    features: tuple[Features, ...] = (Features(),)
-    nodes: int = 6
-    width: int = 3
-    dtype: str = "float64"
-    tight: bool = True
-    full_check: bool = False
-    seed: int = 0
+    graphs: tuple[Graph, ...] = (Graph(),)  # the graphs, all over the same nodes
+    features: tuple[Features, ...] = (Features(),)  # features of the same nodes
+    nodes: int = 6  # how many nodes
+    width: int = 3  # columns of the features
+    dtype: str = "float64"  # of features and parameters
+    tight: bool = True  # whether the library acts as if every graph were large
+    full_check: bool = False  # whether ``ONEHOP_CHECK=full`` is set
+    seed: int = 0  # of the parameters, and of chance while the program runs
 
     def listed(self) -> str:
         """The Python that makes it, one part a line."""

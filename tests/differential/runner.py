@@ -21,19 +21,12 @@ _SHRUNK_OF_A_SORT = 8
 
 @dataclass(frozen=True)
 class Found:
-    """A program that differs.
-
-    Attributes:
-        seed: Its seed.
-        program: The program, made as small as time allowed.
-        difference: How it differs.
-        alone: Whether it differs in a process of its own, and not after other programs alone.
-    """
+    """A program that differs."""
 
     seed: int
-    program: Program
+    program: Program  # the program, made as small as time allowed
     difference: Difference
-    alone: bool
+    alone: bool  # whether it differs in a process of its own, and not after other programs alone
 
     def __str__(self) -> str:
         """The difference, and the program as Python."""
@@ -43,17 +36,11 @@ class Found:
 
 @dataclass
 class Summary:
-    """What came of a run.
+    """What came of a run."""
 
-    Attributes:
-        programs: How many ran.
-        seconds: How long it took.
-        found: Those that differ.
-    """
-
-    programs: int = 0
-    seconds: float = 0.0
-    found: list[Found] = field(default_factory=list)
+    programs: int = 0  # how many ran
+    seconds: float = 0.0  # how long it took
+    found: list[Found] = field(default_factory=list)  # those that differ
 
     def line(self) -> str:
         """One line of progress."""
@@ -70,14 +57,10 @@ def fuzz(
     shrink_seconds: float,
     tell: Callable[[str], None],
 ) -> Summary:
-    """Runs the programs of seeds.
+    """Runs the programs of seeds for so many seconds; those that have begun are finished.
 
-    Args:
-        seeds: Which.
-        seconds: For how long, at most; programs that have begun are finished.
-        processes: On how many processes.
-        shrink_seconds: How long each difference may take to be made smaller; 0 leaves it as it is.
-        tell: Gets every difference as it is found, and a line of progress now and then.
+    A difference may take ``shrink_seconds`` to be made smaller; 0 leaves it as it is. Every difference is
+    told as it is found, and a line of progress now and then.
     """
     summary, start = Summary(), time.monotonic()
     told = start

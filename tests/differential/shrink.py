@@ -13,14 +13,7 @@ Judge = Callable[[Program], Difference | None]
 
 
 def shrunk(program: Program, found: Difference, judge: Judge, seconds: float) -> tuple[Program, Difference]:
-    """A smaller program, and its difference, of the same sort.
-
-    Args:
-        program: One that differs.
-        found: How.
-        judge: Says how a program differs.
-        seconds: For how long smaller ones are tried.
-    """
+    """A smaller program, and its difference, of the same sort, found within so many seconds."""
     deadline = time.monotonic() + seconds
     tried = {program}
     going = True

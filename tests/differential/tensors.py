@@ -1,6 +1,7 @@
 """Graphs and features: tensors from their descriptions, in the layouts that programs meet."""
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,27 +29,17 @@ HAS_SPARSE_TENSORS = importlib.util.find_spec("torch_sparse") is not None
 
 @dataclass
 class Edges:
-    """One graph as a program has it.
+    """One graph as a program has it."""
 
-    Attributes:
-        index: [2, E], or a sparse matrix, or a ``SparseTensor``.
-        weight: [E] or None.
-        weight_leaf: What gets the gradient of the weight; None if nothing does.
-        attr: [E, ATTRIBUTES].
-        type: [E].
-        held: Tensors that ``index`` and ``weight`` are views of, kept so that programs may write to them.
-        computed: Whether layers get weights that are computed from ``weight``, anew each time.
-        values: [E], what a sparse matrix was made of; None where ``index`` is none.
-    """
-
-    index: Any
-    weight: Tensor | None
-    weight_leaf: Tensor | None
-    attr: Tensor
-    type: Tensor
+    index: Any  # [2, E], or a sparse matrix, or a ``SparseTensor``
+    weight: Tensor | None  # [E] or None
+    weight_leaf: Tensor | None  # what gets the gradient of the weight; None if nothing does
+    attr: Tensor  # [E, ATTRIBUTES]
+    type: Tensor  # [E]
+    # Tensors that ``index`` and ``weight`` are views of, kept so that programs may write to them.
     held: tuple[Tensor, ...]
-    computed: bool = False
-    values: Tensor | None = None
+    computed: bool = False  # whether layers get weights that are computed from ``weight``, anew each time
+    values: Tensor | None = None  # [E], what a sparse matrix was made of; None where ``index`` is none
 
     def adjacency(self) -> Any:
         """The edges as layers get them: a matrix of values that need a gradient is made anew each time."""
@@ -64,19 +55,12 @@ class Edges:
 
 @dataclass
 class Nodes:
-    """Features as a program has them.
+    """Features as a program has them."""
 
-    Attributes:
-        x: [N, F], or [B, N, F].
-        leaf: What gets the gradient; None if nothing does.
-        held: The tensor that ``x`` is a view of, or ``x`` itself.
-        computed: Whether layers get what is computed from ``x``, anew each time.
-    """
-
-    x: Tensor
-    leaf: Tensor | None
-    held: Tensor
-    computed: bool = False
+    x: Tensor  # [N, F], or [B, N, F]
+    leaf: Tensor | None  # what gets the gradient; None if nothing does
+    held: Tensor  # the tensor that ``x`` is a view of, or ``x`` itself
+    computed: bool = False  # whether layers get what is computed from ``x``, anew each time
 
     def operand(self) -> Tensor:
         """What layers get."""
@@ -113,26 +97,18 @@ def _pairs(graph: Graph, nodes: int, chance: torch.Generator) -> Tensor:
     return pairs
 
 
-def _laid_out(pairs: Tensor, layout: str) -> tuple[Tensor, Tensor]:
-    """The edges in a layout, and the tensor that they are a view of."""
-    edges = pairs.size(1)
-    if layout == "transposed":
-        base = pairs.t().contiguous()
-        return base.t(), base
-    if layout == "slice":
-        base = torch.cat([pairs, pairs[:, :2]], dim=1)
-        return base[:, :edges], base
-    if layout == "every second":
-        base = pairs.repeat_interleave(2, dim=1)
-        return base[:, ::2], base
-    if layout == "of a stack":
-        base = torch.stack([pairs.flip(0), pairs])
-        return base[1], base
-    if layout == "view of a view":
-        base = torch.cat([pairs.flatten(), pairs.flatten()])
-        return base[2 * edges :].view(2, edges), base
-    base = pairs.clone()
-    return base, base
+# For each layout of edges: the tensor that they are a view of, and the view of it that has so many.
+_EDGE_LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, int], Tensor]]] = {
+    "plain": (lambda pairs: pairs.clone(), lambda base, edges: base),
+    "transposed": (lambda pairs: pairs.t().contiguous(), lambda base, edges: base.t()),
+    "slice": (lambda pairs: torch.cat([pairs, pairs[:, :2]], dim=1), lambda base, edges: base[:, :edges]),
+    "every second": (lambda pairs: pairs.repeat_interleave(2, dim=1), lambda base, edges: base[:, ::2]),
+    "of a stack": (lambda pairs: torch.stack([pairs.flip(0), pairs]), lambda base, edges: base[1]),
+    "view of a view": (
+        lambda pairs: torch.cat([pairs.flatten(), pairs.flatten()]),
+        lambda base, edges: base[2 * edges :].view(2, edges),
+    ),
+}
 
 
 def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
@@ -142,7 +118,9 @@ def make_edges(graph: Graph, nodes: int, dtype: torch.dtype) -> Edges:
     if graph.form == "tensor":
         pairs = pairs.to(getattr(torch, graph.dtype))
     count = pairs.size(1)
-    index, base = _laid_out(pairs, graph.layout)
+    laid_out, view = _EDGE_LAYOUTS[graph.layout]
+    base = laid_out(pairs)
+    index = view(base, count)
     numbers = torch.rand(count, generator=chance, dtype=torch.float64) + 0.5
     attr = torch.randn(count, ATTRIBUTES, generator=chance, dtype=torch.float64).to(dtype)
     kinds = torch.randint(RELATIONS, (count,), generator=chance)
@@ -231,15 +209,12 @@ def _weight(kind: str, numbers: Tensor) -> tuple[Tensor | None, Tensor | None, T
     """The weights, who gets their gradient, and what they are a view of."""
     if kind == "none":
         return None, None, None
-    if kind == "leaf":
+    if kind in ("leaf", "computed"):
         numbers.requires_grad_()
         return numbers, numbers, None
     if kind == "parameter":
         parameter = torch.nn.Parameter(numbers)
         return parameter, parameter, None
-    if kind == "computed":
-        numbers.requires_grad_()
-        return numbers, numbers, None
     if kind == "view":
         base = torch.cat([numbers, numbers])
         return base[len(numbers) :], None, base
@@ -272,6 +247,17 @@ def _numbers(features: Features, shape: tuple[int, ...], dtype: torch.dtype) -> 
     return numbers.to(dtype)
 
 
+# For each layout of features: the tensor that they are a view of, and the view of it that has a shape.
+_LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Any], Tensor]]] = {
+    "plain": (lambda x: x, lambda held, shape: held),
+    "transposed": (lambda x: x.mT.contiguous(), lambda held, shape: held.mT),
+    "rows": (lambda x: torch.cat([x, x], dim=-2), lambda held, shape: held[..., shape[-2] :, :]),
+    "columns": (lambda x: x.repeat_interleave(2, dim=-1), lambda held, shape: held[..., ::2]),
+    "view of a view": (lambda x: torch.stack([x, x]), lambda held, shape: held.view(-1).view(held.shape)[1]),
+    "expanded": (lambda x: x[..., :1, :].contiguous(), lambda held, shape: held.expand(shape)),
+}
+
+
 def make_nodes(features: Features, nodes: int, width: int, dtype: torch.dtype) -> Nodes:
     """Features from their description."""
     shape = (*features.leading, nodes, width)
@@ -280,44 +266,13 @@ def make_nodes(features: Features, nodes: int, width: int, dtype: torch.dtype) -
         # What a program writes to is the leaf; the features are computed from it at every call.
         numbers.requires_grad_()
         return Nodes(numbers, numbers, numbers, computed=True)
-    x, held = _placed(numbers, features.layout)
+    placed, view = _LAYOUTS[features.layout]
+    held = placed(numbers)
     if features.grad == "leaf":
         held.requires_grad_()
-        x, _ = (held, held) if held is x else _placed_on(held, features.layout, shape)
-        return Nodes(x, held, held)
+        return Nodes(view(held, shape), held, held)
+    x = view(held, shape)
     if features.grad == "parameter":
         parameter = torch.nn.Parameter(x)
         return Nodes(parameter, parameter, held)
     return Nodes(x, None, held)
-
-
-def _placed(numbers: Tensor, layout: str) -> tuple[Tensor, Tensor]:
-    """The features in a layout, and the tensor that they are a view of."""
-    if layout == "transposed":
-        held = numbers.mT.contiguous()
-    elif layout == "rows":
-        held = torch.cat([numbers, numbers], dim=-2)
-    elif layout == "columns":
-        held = numbers.repeat_interleave(2, dim=-1)
-    elif layout == "view of a view":
-        held = torch.stack([numbers, numbers])
-    elif layout == "expanded":
-        held = numbers[..., :1, :].contiguous()
-    else:
-        return numbers, numbers
-    return _placed_on(held, layout, tuple(numbers.shape))
-
-
-def _placed_on(held: Tensor, layout: str, shape: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """The view of ``held`` that a layout means."""
-    if layout == "transposed":
-        return held.mT, held
-    if layout == "rows":
-        return held[..., shape[-2] :, :], held
-    if layout == "columns":
-        return held[..., ::2], held
-    if layout == "view of a view":
-        return held.view(-1).view(held.shape)[1], held
-    if layout == "expanded":
-        return held.expand(shape), held
-    return held, held

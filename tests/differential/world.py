@@ -69,56 +69,36 @@ def _apply(
 
 @dataclass
 class World:
-    """What a running program has.
-
-    Attributes:
-        program: The program.
-        handle: The patch; None in the run without it.
-        models: The models.
-        graphs: The graphs.
-        nodes: The features.
-        outputs: What came out, the newest last; each with its version at that time.
-        optimisers: Of the models, by number.
-        hooks: Handles of hooks that are registered.
-        found: What the current step wants to be compared beside the things above.
-        checkpointed: Whether outputs came out under activation checkpointing.
-    """
+    """What a running program has."""
 
     program: Program
-    handle: "onehop.integrations.patch.Patch | None"
+    handle: "onehop.integrations.patch.Patch | None"  # the patch; None in the run without it
     models: list[torch.nn.Module] = field(default_factory=list)
     graphs: list[Edges] = field(default_factory=list)
     nodes: list[Nodes] = field(default_factory=list)
+    # What came out, the newest last; each with its version at that time.
     outputs: list[tuple[Tensor, int]] = field(default_factory=list)
-    optimisers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)
-    hooks: list[Any] = field(default_factory=list)
+    optimisers: dict[int, torch.optim.Optimizer] = field(default_factory=dict)  # of the models, by number
+    hooks: list[Any] = field(default_factory=list)  # handles of hooks that are registered
+    # What the current step wants to be compared beside the things above.
     found: dict[str, Any] = field(default_factory=dict)
-    checkpointed: bool = False
+    checkpointed: bool = False  # whether outputs came out under activation checkpointing
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of features and parameters."""
         return getattr(torch, self.program.dtype)  # type: ignore[no-any-return]
 
     def model(self, number: int) -> torch.nn.Module:
-        """A model."""
         return self.models[number % len(self.models)]
 
     def graph(self, number: int) -> Edges:
-        """A graph."""
         return self.graphs[number % len(self.graphs)]
 
     def feature(self, number: int) -> Nodes:
-        """Features."""
         return self.nodes[number % len(self.nodes)]
 
     def output(self, age: int, recorded: bool = False) -> Tensor | None:
-        """What came out some calls ago; None if nothing did.
-
-        Args:
-            age: 0 means the newest.
-            recorded: Whether only outputs that have a gradient function count, if there are any.
-        """
+        """What came out some calls ago; of what can be differentiated, if there is any and ``recorded``."""
         outputs = [out for out, _ in self.outputs]
         if recorded:
             outputs = [out for out in outputs if is_recorded(out)] or outputs

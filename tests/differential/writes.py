@@ -107,18 +107,12 @@ def _doubled(grad: Tensor) -> Tensor:
 
 @dataclass(frozen=True, repr=False)
 class WriteOutput(Spec):
-    """Writes to an output, or changes a property of it.
+    """Writes to an output, or changes a property of it."""
 
-    Attributes:
-        age: Which: 0 is the newest.
-        how: A key of ``WRITES`` or ``PROPERTIES``.
-    """
-
-    age: int = 0
-    how: str = "times two"
+    age: int = 0  # which: 0 is the newest
+    how: str = "times two"  # a key of ``WRITES`` or ``PROPERTIES``
 
     def run(self, world: World) -> None:
-        """Writes."""
         out = world.output(self.age)
         if out is not None:
             _write(world, out, self.how)
@@ -128,40 +122,26 @@ class WriteOutput(Spec):
 
 @dataclass(frozen=True, repr=False)
 class WriteFeatures(Spec):
-    """Writes to features, or changes a property of them.
-
-    Attributes:
-        features: Which.
-        how: A key of ``WRITES`` or ``PROPERTIES``.
-        base: Whether it is the tensor that they are a view of that is written.
-    """
+    """Writes to features, or changes a property of them."""
 
     features: int = 0
-    how: str = "times two"
-    base: bool = False
+    how: str = "times two"  # a key of ``WRITES`` or ``PROPERTIES``
+    base: bool = False  # whether it is the tensor that they are a view of that is written
 
     def run(self, world: World) -> None:
-        """Writes."""
         nodes = world.feature(self.features)
         _write(world, nodes.held if self.base else nodes.x, self.how)
 
 
 @dataclass(frozen=True, repr=False)
 class WriteWeights(Spec):
-    """Writes to edge weights, or changes a property of them.
+    """Writes to edge weights, or changes a property of them."""
 
-    Attributes:
-        graph: Of which graph.
-        how: A key of ``WRITES`` or ``PROPERTIES``.
-        base: Whether it is the tensor that they are a view of that is written.
-    """
-
-    graph: int = 0
-    how: str = "times two"
-    base: bool = False
+    graph: int = 0  # of which graph
+    how: str = "times two"  # a key of ``WRITES`` or ``PROPERTIES``
+    base: bool = False  # whether it is the tensor that they are a view of that is written
 
     def run(self, world: World) -> None:
-        """Writes."""
         edges = world.graph(self.graph)
         if edges.values is not None:
             # A product with a matrix keeps it, and some of ours keep no values.
@@ -209,21 +189,20 @@ EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
 
 SEEN_EDGE_WRITES = ("copy", "column", "row", "flip", "zero", "out of range", "negative")
 
-MATRIX_WRITES: dict[str, Callable[[Tensor], object]] = {
-    "values": lambda matrix: matrix.values().mul_(2.0),
-    "one value": lambda matrix: matrix.values()[:1].fill_(3.0),
-    "columns": lambda matrix: matrix.col_indices().copy_(matrix.col_indices().flip(0)),
-    "columns past the counter": lambda matrix: matrix.col_indices().data.copy_(matrix.col_indices().flip(0)),
+MATRIX_WRITES: dict[str, Callable[[Tensor | None, Tensor], object]] = {
+    "values": lambda values, columns: values is not None and values.mul_(2.0),
+    "one value": lambda values, columns: values is not None and values[:1].fill_(3.0),
+    "columns": lambda values, columns: columns.copy_(columns.flip(0)),
+    "columns past the counter": lambda values, columns: columns.data.copy_(columns.flip(0)),
 }
-"""Writes through a CSR matrix."""
+"""Writes through a CSR matrix or a ``SparseTensor``."""
 
-SPARSE_TENSOR_WRITES: dict[str, Callable[[Any], object]] = {
-    "values": lambda matrix: matrix.has_value() and matrix.storage.value().mul_(2.0),
-    "one value": lambda matrix: matrix.has_value() and matrix.storage.value()[:1].fill_(3.0),
-    "columns": lambda matrix: matrix.storage.col().copy_(matrix.storage.col().flip(0)),
-    "columns past the counter": lambda matrix: matrix.storage.col().data.copy_(matrix.storage.col().flip(0)),
-}
-"""The same through a ``SparseTensor``."""
+
+def _write_matrix(matrix: Any, how: str) -> None:
+    if isinstance(matrix, Tensor):
+        MATRIX_WRITES[how](matrix.values(), matrix.col_indices())
+    else:
+        MATRIX_WRITES[how](matrix.storage.value(), matrix.storage.col())
 
 
 HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
@@ -235,49 +214,33 @@ HIDDEN_EDGE_WRITES: dict[str, Callable[[Tensor], object]] = {
 
 @dataclass(frozen=True, repr=False)
 class WriteEdges(Spec):
-    """Writes to the edges.
+    """Writes to the edges."""
 
-    Attributes:
-        graph: Of which graph.
-        how: A key of ``EDGE_WRITES`` or ``HIDDEN_EDGE_WRITES``.
-        matrix: A key of ``MATRIX_WRITES``, for edges that are a CSR matrix or a ``SparseTensor``.
-    """
-
-    graph: int = 0
-    how: str = "copy"
+    graph: int = 0  # of which graph
+    how: str = "copy"  # a key of ``EDGE_WRITES`` or ``HIDDEN_EDGE_WRITES``
+    # A key of ``MATRIX_WRITES``, for edges that are a CSR matrix or a ``SparseTensor``.
     matrix: str = "values"
 
     def run(self, world: World) -> None:
-        """Writes."""
         index = world.graph(self.graph).index
-        if not isinstance(index, Tensor):
-            SPARSE_TENSOR_WRITES[self.matrix](index)
+        if not isinstance(index, Tensor) or index.layout is torch.sparse_csr:
+            _write_matrix(index, self.matrix)
             world.forget_recorded()
         elif index.layout is torch.strided:
             (EDGE_WRITES | HIDDEN_EDGE_WRITES)[self.how](index)
             if self.how not in SEEN_EDGE_WRITES:
                 world.forget_recorded()
-        elif index.layout is torch.sparse_csr:
-            MATRIX_WRITES[self.matrix](index)
-            world.forget_recorded()
 
 
 @dataclass(frozen=True, repr=False)
 class WriteParameters(Spec):
-    """Writes to the parameters of a model.
+    """Writes to the parameters of a model."""
 
-    Attributes:
-        model: Of which.
-        how: A key of ``WRITES``.
-        only: Which parameter; None means all.
-    """
-
-    model: int = 0
-    how: str = "times two quietly"
-    only: int | None = None
+    model: int = 0  # of which
+    how: str = "times two quietly"  # a key of ``WRITES``
+    only: int | None = None  # which parameter; None means all
 
     def run(self, world: World) -> None:
-        """Writes."""
         parameters = list(world.model(self.model).parameters())
         if self.only is not None and parameters:
             parameters = [parameters[self.only % len(parameters)]]
@@ -287,20 +250,13 @@ class WriteParameters(Spec):
 
 @dataclass(frozen=True, repr=False)
 class CopyFeatures(Spec):
-    """Fills features with other numbers in place, as a data loader with one buffer does.
-
-    Attributes:
-        features: Which.
-        seed: Of the numbers.
-        data: Whether behind the version counter's back.
-    """
+    """Fills features with other numbers in place, as a data loader with one buffer does."""
 
     features: int = 0
-    seed: int = 0
-    data: bool = False
+    seed: int = 0  # of the numbers
+    data: bool = False  # whether behind the version counter's back
 
     def run(self, world: World) -> None:
-        """Fills."""
         x = world.feature(self.features).x
         numbers = new_nodes(world, self.features, self.seed).x.detach()
         with torch.no_grad():

@@ -18,37 +18,31 @@ with open({log!r}, "a") as log:
 source = next((a for a in arguments if a.endswith(".cpp")), None)
 library = arguments[arguments.index("-o") + 1]
 """
+_COMPILE = "sys.exit(subprocess.call([{real!r}, *arguments]))"
+_COMPILE_WITH = """
+text = pathlib.Path(source).read_text()
+for total in ("value", "sums[chain][v]"):
+    text = text.replace(total + " += message;", {statement!r}.replace("TOTAL", total))
+pathlib.Path(source).write_text(text)
+"""
+# What those that compile another text put in place of the addition of a message.
+_STATEMENTS = {
+    "wrong": "TOTAL += message + message;",
+    # The kernel ends the process that runs it.
+    "crashing": "__builtin_trap();",
+    # Right for small whole numbers, as in the trial, and wrong elsewhere.
+    "sly": "TOTAL += convert<Acc<T>, int, kLanes>(convert<int, Acc<T>, kLanes>(message));",
+}
 _BODIES = {
     "failing": "sys.exit('kernel.cpp:1: error: no such luck')",
     "silent": "sys.exit(0)",
     "hanging": "time.sleep(600)",
     "empty": "pathlib.Path(library).write_bytes(b'')",
-    "honest": "sys.exit(subprocess.call([{real!r}, *arguments]))",
-    # Compiles another text: sums count every message twice.
-    "wrong": """
-text = pathlib.Path(source).read_text()
-text = text.replace("value += message;", "value += message + message;")
-text = text.replace("sums[chain][v] += message;", "sums[chain][v] += message + message;")
-pathlib.Path(source).write_text(text)
-sys.exit(subprocess.call([{real!r}, *arguments]))
-""",
-    # The kernel ends the process that runs it.
-    "crashing": """
-text = pathlib.Path(source).read_text()
-text = text.replace("value += message;", "__builtin_trap();")
-text = text.replace("sums[chain][v] += message;", "__builtin_trap();")
-pathlib.Path(source).write_text(text)
-sys.exit(subprocess.call([{real!r}, *arguments]))
-""",
-    # Right for small whole numbers, as in the trial, and wrong elsewhere.
-    "sly": """
-whole = "convert<Acc<T>, int, kLanes>(convert<int, Acc<T>, kLanes>(message))"
-text = pathlib.Path(source).read_text()
-text = text.replace("value += message;", "value += " + whole + ";")
-text = text.replace("sums[chain][v] += message;", "sums[chain][v] += " + whole + ";")
-pathlib.Path(source).write_text(text)
-sys.exit(subprocess.call([{real!r}, *arguments]))
-""",
+    "honest": _COMPILE,
+    **{
+        kind: _COMPILE_WITH.replace("{statement!r}", repr(statement)) + _COMPILE
+        for kind, statement in _STATEMENTS.items()
+    },
 }
 
 

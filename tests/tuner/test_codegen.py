@@ -14,12 +14,13 @@ from onehop.backends.reference import ReferenceBackend
 from onehop.calls import Aggregate, on
 from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan
-from onehop.tuner.codegen import CodegenError, Spec, build, find_compiler
-from onehop.tuner.codegen.check import wrong_result
+from onehop.tuner.codegen.builder import CodegenError, build, find_compiler
+from onehop.tuner.codegen.generation import wrong_result
+from onehop.tuner.codegen.spec import Spec
 from tests.graph.strategies import edge_lists
 from tests.ops.hostile_graphs import HOSTILE
-from tests.tuner.fake_compilers import REAL, calls, fake_compiler
-from tests.tuner.test_plan_axes import PLANS
+from tests.tuner.fake_compilers import REAL, calls
+from tests.tuner.test_plan_axes import PLANS, operands
 
 needs_compiler = pytest.mark.skipif(REAL is None, reason="no C++ compiler is installed")
 TIMEOUT_S = 1e5
@@ -31,26 +32,6 @@ def spec(kind="sum", width=17, dtype="float32", **fields):
 
 def make(wanted):
     return build(wanted, find_compiler(), TIMEOUT_S)
-
-
-@pytest.fixture
-def with_compiler(tmp_path, monkeypatch):
-    """Sets ``$CXX`` to a fake; returns the file that counts its calls."""
-
-    def set_it(kind):
-        program, log = fake_compiler(tmp_path, kind)
-        monkeypatch.setenv("CXX", str(program))
-        return log
-
-    return set_it
-
-
-def operands(graph, width, dtype=torch.float64):
-    """Small whole numbers: sums are exact, whatever their order."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randint(-8, 9, (graph.num_src, width), generator=generator).to(dtype)
-    acc = torch.float64 if dtype == torch.float64 else torch.float32
-    return x, torch.randint(1, 4, (graph.num_edges,), generator=generator).to(acc)
 
 
 @needs_compiler
@@ -124,10 +105,8 @@ def test_tiles_and_orders_and_other_widths_run_with_it_or_without(generator):
     graph = Graph.from_edge_index(torch.randint(0, 90, (2, 900), generator=generator), num_nodes=90)
     name = make(Spec("sum", "float32", 16, 40, 8))
     plan = CpuPlan(column_tile=16, ordering="degree", edges_per_item=64, generated=name)
-    for width in (
-        40,
-        41,
-    ):  # tiles of 16, 16 and 8 columns: the last, and all of 41, are the built-in kernel's
+    # Tiles of 16, 16 and 8 columns: the last, and all of 41, are the built-in kernel's.
+    for width in (40, 41):
         x, weight = operands(graph, width, torch.float32)
         call = on(graph, Aggregate, x=x, weight=weight)
         expected = CpuBackend(CpuPlan()).run(graph, call)
@@ -160,24 +139,11 @@ def test_it_is_what_runs(with_compiler, generator, monkeypatch, tmp_path):
         ("failing", "failed with code 1: kernel.cpp:1: error: no such luck"),
         ("silent", "said that all is well, and made no library"),
         ("empty", "the trial of the kernel failed"),
+        pytest.param("wrong", "its results are wrong: row 0, column 0", marks=needs_compiler),
+        pytest.param("crashing", "the trial of the kernel failed with signal", marks=needs_compiler),
     ],
 )
-def test_a_compiler_that_fails_is_told_of(with_compiler, kind, message):
-    with_compiler(kind)
-    with pytest.raises(CodegenError, match=message):
-        make(spec())
-    assert list(generated.path_of("any").parent.iterdir()) == []
-
-
-@needs_compiler
-@pytest.mark.parametrize(
-    ("kind", "message"),
-    [
-        ("wrong", "its results are wrong: row 0, column 0"),
-        ("crashing", "the trial of the kernel failed with signal"),
-    ],
-)
-def test_a_compiler_that_makes_bad_kernels_is_told_of(with_compiler, kind, message):
+def test_a_compiler_that_fails_or_makes_bad_kernels_is_told_of(with_compiler, kind, message):
     with_compiler(kind)
     with pytest.raises(CodegenError, match=message):
         make(spec(width=4))
@@ -224,15 +190,11 @@ def test_the_compiler_and_its_flags_are_part_of_the_name(with_compiler):
     assert build(wanted, compiler, TIMEOUT_S) != build(wanted, other, TIMEOUT_S)
 
 
-def _build(number):
-    make(spec(width=4))
-
-
 @needs_compiler
 def test_several_processes_make_one_kernel(with_compiler):
     log = with_compiler("honest")
     context = multiprocessing.get_context("fork")
-    builders = [context.Process(target=_build, args=(number,)) for number in range(4)]
+    builders = [context.Process(target=make, args=(spec(width=4),)) for _ in range(4)]
     for builder in builders:
         builder.start()
     for builder in builders:

@@ -20,7 +20,7 @@ def model(width, nodes=1000, edges=50_000):
     far = tuple(tuple(20 * time for time in times) for times in near)
     generator = torch.Generator().manual_seed(0)
     graph = onehop.Graph.from_edge_index(torch.randint(nodes, (2, edges), generator=generator), nodes)
-    return CostModel(graph, False, width, 4, Speeds((CACHE_BYTES,), 2, (near, far), 1e10), 64, False, {})
+    return CostModel(graph, False, width, 4, Speeds((CACHE_BYTES,), 2, (near, far), 1e10), 64, False)
 
 
 @pytest.mark.parametrize("width", [16, 48, 96, 128, 256, 320])

@@ -12,7 +12,7 @@ from onehop.backends.triton import TritonBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned, store
-from onehop.plans.cases import distance, gpu_case_of, shape_class
+from onehop.plans.cases import gpu_case_of, shape_class
 from onehop.plans.entry import Tuned
 from onehop.tuner.gpu import candidates
 from onehop.tuner.gpu.target import PAYBACK_RUNS, GpuTactics
@@ -25,13 +25,6 @@ pytestmark = [
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(autouse=True)
-def gpu_table(table):
-    gpu_tuned.forget()
-    yield table
-    gpu_tuned.forget()
-
-
 @pytest.fixture
 def graph():
     generator = torch.Generator().manual_seed(0)
@@ -39,14 +32,16 @@ def graph():
 
 
 @pytest.fixture
-def costs(monkeypatch):
-    """Sets what plans take; nothing is run."""
+def small():
+    return Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)
 
-    def set_cost(cost):
-        monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: cost(plan))
-        monkeypatch.setattr(GpuTactics, "_runs", lambda self, call, plan: True)
 
-    return set_cost
+def eight_warps(plan):
+    return 1e-3 if plan.num_warps == 8 else 2e-3
+
+
+def in_rcm(plan):
+    return 1e-3 if plan.ordering == "rcm" else 2e-3
 
 
 def tune(graph, width, *operation, **options):
@@ -59,19 +54,30 @@ def tuned_plan(graph, width=16, dtype=torch.float32, operation="sum", transposed
     return TritonBackend().plan_for(graph, operation, transposed, width, heads, dtype, CPU)
 
 
+@pytest.fixture
+def tuned_to(graph, monkeypatch):
+    """Tunes where plans take what a function says; nothing is run."""
+
+    def run(cost, width=16, *operation, graph=graph, backward=False, **options):
+        monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: cost(plan))
+        monkeypatch.setattr(GpuTactics, "_runs", lambda self, call, plan: True)
+        return tune(graph, width, *operation, backward=backward, **options)
+
+    return run
+
+
 def default_plan(graph, width=16, operation="sum", heads=1):
     return TritonBackend.default_for(graph, operation, False, width, heads, torch.float32)
 
 
-def test_the_cheapest_plan_is_found_kept_and_used(graph, costs):
+def test_the_cheapest_plan_is_found_kept_and_used(graph, tuned_to):
     best = dataclasses.replace(default_plan(graph), num_warps=4, num_stages=3, split_edges=512)
     fields = ("num_warps", "num_stages", "split_edges")
 
     def cost(plan):
         return 1e-3 * (1 + sum(getattr(plan, name) != getattr(best, name) for name in fields))
 
-    costs(cost)
-    result = tune(graph, 16)
+    result = tuned_to(cost, backward=True)
     assert [(e.case.operation, e.case.transposed) for e in result.entries] == [("sum", False), ("sum", True)]
     assert result.plan == best
     assert result.entries[0].speedup == pytest.approx(cost(default_plan(graph)) / 1e-3)
@@ -83,18 +89,9 @@ def test_the_cheapest_plan_is_found_kept_and_used(graph, costs):
     assert again.entries == result.entries
 
 
-def test_the_default_stays_where_nothing_is_faster(graph, costs):
-    costs(lambda plan: 1e-3)
-    result = tune(graph, 16, backward=False)
-    assert result.plan == default_plan(graph)
-    assert tuned_plan(graph) == default_plan(graph)
-
-
-def test_the_mapping_and_torchs_own_are_among_the_candidates(graph, costs):
-    costs(lambda plan: 1e-3 if plan.mapping == "feature" else 2e-3)
-    assert tune(graph, 16, backward=False).plan.mapping == "feature"
-    costs(lambda plan: 1e-3 if plan.variant == "torch_csr" else 2e-3)
-    found = tune(graph, 16, backward=False, again=True)
+def test_the_mapping_and_torchs_own_are_among_the_candidates(tuned_to):
+    assert tuned_to(lambda plan: 1e-3 if plan.mapping == "feature" else 2e-3).plan.mapping == "feature"
+    found = tuned_to(lambda plan: 1e-3 if plan.variant == "torch_csr" else 2e-3, again=True)
     assert found.plan.variant == "torch_csr"
 
 
@@ -110,27 +107,22 @@ def test_the_mapping_and_torchs_own_are_among_the_candidates(graph, costs):
         ("gatv2", "sum", 2, [("gatv2", False), ("gatv2_grad", False)]),
     ],
 )
-def test_every_operation_runs_in_the_interpreter(op, reduce, heads, operations, monkeypatch):
+def test_every_operation_runs_in_the_interpreter(op, reduce, heads, operations, monkeypatch, small):
     """Every plan runs once, before it would be timed."""
     ran = []
     runs = GpuTactics._runs
     monkeypatch.setattr(
         GpuTactics, "_runs", lambda self, call, plan: ran.append(plan) or runs(self, call, plan)
     )
-    monkeypatch.setattr(
-        "onehop.tuner.gpu.target.seconds_of",
-        lambda call, plan, device: 1e-3 if plan.num_warps == 8 else 2e-3,
-    )
+    monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: eight_warps(plan))
     monkeypatch.setattr(candidates, "_WARPS", (2, 8))
-    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)
-    options = {"heads": heads, "fields": ["num_warps"]}
-    result = tune(graph, 4, op, reduce, **options)
+    result = tune(small, 4, op, reduce, heads=heads, fields=["num_warps"])
     assert [(e.case.operation, e.case.transposed) for e in result.entries] == operations
     for entry in result.entries:
         assert entry.plan.num_warps == 8
         assert entry.case.heads == heads
         case = entry.case
-        used = tuned_plan(graph, 4, operation=case.operation, transposed=case.transposed, heads=heads)
+        used = tuned_plan(small, 4, operation=case.operation, transposed=case.transposed, heads=heads)
         assert used.num_warps == 8
     assert set(ran) >= {entry.plan for entry in result.entries}
 
@@ -148,7 +140,7 @@ def test_every_candidate_gives_the_same_result(op, heads, monkeypatch):
 
     monkeypatch.setattr(GpuTactics, "_runs", compared)
     monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: 1e-3)
-    monkeypatch.setattr(candidates, "_LEAST_ORDERED_EDGES", 1)
+    monkeypatch.setattr(candidates, "LEAST_ORDERED_EDGES", 1)
     generator = torch.Generator().manual_seed(0)
     graph = Graph.from_edge_index(torch.randint(0, 12, (2, 40), generator=generator), 12)
     result = tune(graph, 8, op, heads=heads)
@@ -157,11 +149,9 @@ def test_every_candidate_gives_the_same_result(op, heads, monkeypatch):
     assert orderings == {"none", "community", "rcm", "degree"}
 
 
-def test_operators_run_what_was_tuned(costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    small = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)
-    tune(small, 8, "gatv2", heads=2)
-    tune(small, 8)
+def test_operators_run_what_was_tuned(tuned_to, monkeypatch, small):
+    tuned_to(eight_warps, 8, "gatv2", graph=small, backward=True, heads=2)
+    tuned_to(eight_warps, 8, graph=small, backward=True)
     plans = []
     plan_for = TritonBackend.plan_for
 
@@ -177,13 +167,12 @@ def test_operators_run_what_was_tuned(costs, monkeypatch):
     assert plans == [("gatv2", 8), ("gatv2_grad", 8), ("sum", 8), ("sum", 8)]
 
 
-def test_shape_classes_bring_like_graphs_together(graph, costs):
+def test_shape_classes_bring_like_graphs_together(graph, tuned_to):
     like = Graph.from_edge_index(graph.edge_index()[:, :290], 40)
     generator = torch.Generator().manual_seed(1)
     larger = Graph.from_edge_index(torch.randint(0, 90, (2, 300), generator=generator), 90)
     assert shape_class(graph) == shape_class(like) != shape_class(larger)
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    tune(graph, 16, backward=False)
+    tuned_to(eight_warps)
     assert tuned_plan(like).num_warps == 8
     assert tuned_plan(like, width=18).num_warps == 8
     for other in (
@@ -197,17 +186,15 @@ def test_shape_classes_bring_like_graphs_together(graph, costs):
         assert other.num_warps != 8
 
 
-def test_an_untuned_graph_is_dismissed_without_its_statistics(graph, costs):
-    costs(lambda plan: 1e-3)
-    tune(graph, 16, backward=False)
+def test_an_untuned_graph_is_dismissed_without_its_statistics(tuned_to):
+    tuned_to(lambda plan: 1e-3)
     other = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
     tuned_plan(other)
     assert other._statistics is None
 
 
-def test_plans_are_those_of_one_gpu_and_its_software(graph, costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    tune(graph, 16, backward=False)
+def test_plans_are_those_of_one_gpu_and_its_software(graph, monkeypatch, tuned_to):
+    tuned_to(eight_warps)
     here = availability.machine(CPU)
     assert set(here) == {"gpu", "capability", "triton", "torch"}
     document = json.loads(store.path(here).read_text())
@@ -219,52 +206,35 @@ def test_plans_are_those_of_one_gpu_and_its_software(graph, costs, monkeypatch):
         assert not store.path({**here, **change}).exists()
 
 
-def test_a_damaged_file_is_set_aside(graph, costs, caplog):
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    tune(graph, 16, backward=False)
-    file = store.path(availability.machine(CPU))
-    file.write_text(file.read_text().replace('"num_warps": 8', '"num_warps": 7'))
-    gpu_tuned.forget()
-    with caplog.at_level("WARNING", "onehop"):
-        assert tuned_plan(graph) == default_plan(graph)
-    assert "power of two from 1 to 32, not 7" in caplog.text
-    assert not file.exists()
-
-
 def ordered(seconds, monkeypatch):
     """Every order is worth a try, and takes so long."""
-    monkeypatch.setattr(candidates, "_LEAST_ORDERED_EDGES", 1)
-    monkeypatch.setattr(
-        "onehop.tuner.run.make_orders",
-        lambda graph, axes, make, budget, tick: _made(axes, make, seconds),
-    )
+
+    def made(graph, axes, make, budget, tick):
+        for name in axes["ordering"][1:]:
+            make(name)
+            yield
+        return dict.fromkeys(axes["ordering"][1:], seconds)
+
+    monkeypatch.setattr(candidates, "LEAST_ORDERED_EDGES", 1)
+    monkeypatch.setattr("onehop.tuner.run.make_orders", made)
 
 
-def _made(axes, make, seconds):
-    for name in axes["ordering"][1:]:
-        make(name)
-        yield
-    return dict.fromkeys(axes["ordering"][1:], seconds)
-
-
-def test_an_order_is_taken_only_if_it_pays_back_in_time(graph, costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.ordering == "rcm" else 2e-3)
+def test_an_order_is_taken_only_if_it_pays_back_in_time(graph, tuned_to, monkeypatch):
     ordered(0.9 * PAYBACK_RUNS * 1e-3, monkeypatch)
-    entry = tune(graph, 16, backward=False).entries[0]
+    entry = tuned_to(in_rcm).entries[0]
     assert entry.plan.ordering == "rcm"
     assert entry.measured_s == pytest.approx(1e-3)
     assert entry.break_even == pytest.approx(0.9 * PAYBACK_RUNS, abs=2)
     assert set(graph.orders) == {"rcm"}, "orders that were not taken are kept"
     ordered(1.1 * PAYBACK_RUNS * 1e-3, monkeypatch)
-    entry = tune(graph, 16, backward=False, again=True).entries[0]
+    entry = tuned_to(in_rcm, again=True).entries[0]
     assert entry.plan.ordering == "none"
     assert entry.break_even == 0
 
 
-def test_an_order_serves_its_own_graph_alone_and_when_calls_have_earned_it(graph, costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.ordering == "rcm" else 2e-3)
+def test_an_order_serves_its_own_graph_alone_and_when_calls_have_earned_it(graph, monkeypatch, tuned_to):
     ordered(2.5e-3, monkeypatch)
-    tune(graph, 16, backward=False)
+    tuned_to(in_rcm)
     assert tuned_plan(graph).ordering == "rcm"  # it is there
     like = Graph.from_edge_index(graph.edge_index()[:, :290], 40)
     assert {tuned_plan(like).ordering for _ in range(9)} == {"none"}
@@ -272,10 +242,9 @@ def test_an_order_serves_its_own_graph_alone_and_when_calls_have_earned_it(graph
     assert [tuned_plan(same).ordering for _ in range(5)] == ["none"] * 3 + ["rcm"] * 2
 
 
-def test_no_order_is_begun_while_a_cuda_graph_is_captured(graph, costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.ordering == "rcm" else 2e-3)
+def test_no_order_is_begun_while_a_cuda_graph_is_captured(graph, monkeypatch, tuned_to):
     ordered(2.5e-3, monkeypatch)
-    tune(graph, 16, backward=False)
+    tuned_to(in_rcm)
     same = Graph.from_edge_index(graph.edge_index(), 40)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
@@ -283,34 +252,32 @@ def test_no_order_is_begun_while_a_cuda_graph_is_captured(graph, costs, monkeypa
     assert tuned_plan(graph).ordering == "rcm"  # which is there
 
 
-def test_a_search_that_was_cut_short_goes_on(graph, costs):
+def test_a_search_that_was_cut_short_goes_on(graph, tuned_to):
     before = dataclasses.replace(default_plan(graph), num_warps=8, ordering="rcm")
     case = gpu_case_of(graph, "sum", False, 16, 1, torch.float32, availability.machine(CPU)["gpu"])
     gpu_tuned.install([Tuned(case, before, None, finished=False)], availability.machine(CPU))
     assert tuned_plan(graph) == default_plan(graph)  # it was not raced
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 and plan.ordering == "none" else 2e-3)
-    entry = tune(graph, 16, backward=False, fields=["num_stages"]).entries[0]
+    result = tuned_to(lambda plan: eight_warps(plan) + (plan.ordering != "none"), fields=["num_stages"])
+    entry = result.entries[0]
     assert entry.plan == dataclasses.replace(before, ordering="none")  # there is no time for orders
     assert entry.finished
 
 
-def test_the_picture_tells_the_gpu_and_the_graphs_own_edges(graph, costs, tmp_path, monkeypatch):
-    costs(lambda plan: 1e-3)
+def test_the_picture_tells_the_gpu_and_the_graphs_own_edges(tuned_to, tmp_path, monkeypatch):
     told = []
     monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda self, text, **_: told.append(text))
-    tune(graph, [16, 32]).plot(tmp_path / "curve.png")
+    tuned_to(lambda plan: 1e-3, [16, 32], backward=True).plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
     assert told == ["aggregate sum, forward and backward, float32, on 40x40 edges 300\nTriton's interpreter"]
 
 
-def test_what_was_tried_leaves_nothing_with_the_graph(monkeypatch):
-    graph = Graph.from_edge_index(torch.tensor([[0, 1, 2, 2, 2], [1, 1, 0, 3, 0]]), 4)
-    onehop.aggregate(graph, torch.randn(4, 4), backend="triton")
-    before = set(graph.derived)
+def test_what_was_tried_leaves_nothing_with_the_graph(monkeypatch, small):
+    onehop.aggregate(small, torch.randn(4, 4), backend="triton")
+    before = set(small.derived)
     assert before
     monkeypatch.setattr("onehop.tuner.gpu.target.seconds_of", lambda call, plan, device: 1e-3)
-    tune(graph, 4, backward=False, fields=["split_edges"])
-    assert set(graph.derived) == before
+    tune(small, 4, backward=False, fields=["split_edges"])
+    assert set(small.derived) == before
 
 
 def test_what_a_gpu_has_no_room_for_is_not_tried(graph, monkeypatch, caplog):
@@ -347,9 +314,8 @@ def test_tiles_that_no_thread_can_hold_are_left_out():
     assert candidates.holds(dataclasses.replace(wide, num_warps=2), 128)
 
 
-def test_a_result_goes_to_json_and_back_and_is_refused_elsewhere(graph, costs):
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    result = tune(graph, [16, 32], keep=False)
+def test_a_result_goes_to_json_and_back_and_is_refused_elsewhere(graph, tuned_to):
+    result = tuned_to(eight_warps, [16, 32], keep=False)
     assert not store.path(availability.machine(CPU)).exists()
     again = TuningResult.from_json(result.to_json())
     assert again == result
@@ -361,24 +327,6 @@ def test_a_result_goes_to_json_and_back_and_is_refused_elsewhere(graph, costs):
     elsewhere = dataclasses.replace(again, machine={**again.machine, "gpu": "another GPU"})
     with pytest.raises(ArgumentError, match="tuned on another GPU, and this is Triton's interpreter"):
         elsewhere.use()
-
-
-def test_stored_plans_can_be_left_aside(graph, costs, monkeypatch):
-    costs(lambda plan: 1e-3 if plan.num_warps == 8 else 2e-3)
-    tune(graph, 16, backward=False)
-    gpu_tuned.forget()
-    monkeypatch.setenv("ONEHOP_TUNED", "0")
-    assert tuned_plan(graph).num_warps != 8
-
-
-def test_cases_suit_each_other_by_width_alone(graph):
-    case = gpu_case_of(graph, "sum", False, 16, 1, torch.float32, "a GPU")
-    assert distance(case, case) == 1
-    assert distance(case, dataclasses.replace(case, width=20)) == pytest.approx(1.25)
-    assert distance(case, dataclasses.replace(case, width=21)) is None
-    assert distance(case, dataclasses.replace(case, device="another")) is None
-    entry = Tuned(case, TritonPlan(), None, 1e-3, 2e-3, figures="x")
-    assert Tuned.from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
 
 
 @pytest.mark.parametrize(

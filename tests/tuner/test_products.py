@@ -13,7 +13,7 @@ from onehop.kernels import products as kernels
 from onehop.kernels.products import FORWARD, KINDS, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
 from onehop.plans import store
 from onehop.tuner import products
-from onehop.tuner.products import Chosen, ShapeClass, choice, trial
+from onehop.tuner.products import Chosen, Outcome, ShapeClass
 
 ROWS, INPUTS, OUTPUTS = 300, 20, 12
 
@@ -23,8 +23,8 @@ def new_process(own_cache, monkeypatch):
     """Forgets what this process has chosen; calling it again does so again."""
 
     def begin() -> None:
-        monkeypatch.setattr(choice, "_chosen", {})
-        monkeypatch.setattr(choice, "_loaded", False)
+        monkeypatch.setattr(products, "_chosen", {})
+        monkeypatch.setattr(products, "_loaded", False)
 
     begin()
     return begin
@@ -38,9 +38,9 @@ def wins(monkeypatch):
     def set_winner(name: str, decided: bool = True) -> list[ShapeClass]:
         def measured(case):
             trials.append(case)
-            return trial.Outcome(name, decided, {"oneDNN": (1.0, 1.5, 2.0)})
+            return Outcome(name, decided, {"oneDNN": (1.0, 1.5, 2.0)})
 
-        monkeypatch.setattr(trial, "measured", measured)
+        monkeypatch.setattr(products, "measured", measured)
         return trials
 
     return set_winner
@@ -100,20 +100,16 @@ def test_earlier_choices_are_left_alone_where_tuned_plans_are(new_process, wins,
     assert chosen() == ONEDNN
 
 
-def test_another_torch_measures_anew(new_process, wins, monkeypatch):
-    wins(ONEDNN)
-    chosen()
-    new_process()
-    monkeypatch.setattr(torch, "__version__", "99.0")
-    wins(TORCH)
-    assert chosen() == TORCH
-
-
-def test_forget_measures_anew(new_process, wins):
-    wins(ONEDNN)
-    chosen()
+def forget(monkeypatch):
     products.forget()
     assert products.known() == []
+
+
+@pytest.mark.parametrize("change", [lambda patch: patch.setattr(torch, "__version__", "99.0"), forget])
+def test_another_torch_and_forget_measure_anew(change, new_process, wins, monkeypatch):
+    wins(ONEDNN)
+    chosen()
+    change(monkeypatch)
     new_process()
     wins(TORCH)
     assert chosen() == TORCH
@@ -161,7 +157,7 @@ def test_a_damaged_file_stops_nothing(damage, new_process, wins, caplog):
 def test_entries_that_were_never_written_are_refused(entry, new_process, wins):
     with pytest.raises(ArgumentError, match="product: "):
         Chosen.from_dict(entry)
-    store.save([entry] if isinstance(entry, dict) else [{"case": entry}], choice._machine())
+    store.save([entry] if isinstance(entry, dict) else [{"case": entry}], products._machine())
     wins(TORCH)
     assert chosen() == TORCH
 
@@ -196,16 +192,16 @@ def test_a_library_can_be_forced(kind):
 
 def test_a_library_wins_by_more_than_the_spread():
     ours = [10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0]
-    clear = trial.judged({TORCH: ours, "a": [8.0] * 7, "b": [5.0] * 7})
+    clear = products.judged({TORCH: ours, "a": [8.0] * 7, "b": [5.0] * 7})
     assert (clear.library, clear.decided) == ("b", True)
     assert clear.gains["a"] == (1.25, 1.25, 1.25)
-    noisy = trial.judged({TORCH: ours, "a": [5.0, 15.0, 5.0, 15.0, 5.0, 15.0, 5.0]})
+    noisy = products.judged({TORCH: ours, "a": [5.0, 15.0, 5.0, 15.0, 5.0, 15.0, 5.0]})
     assert (noisy.library, noisy.decided) == (TORCH, False)
-    close = trial.judged({TORCH: ours, "a": [9.9] * 7})
+    close = products.judged({TORCH: ours, "a": [9.9] * 7})
     assert (close.library, close.decided) == (TORCH, True)
     # One quiet round in torch's favour does not count against a clear winner.
-    assert trial.judged({TORCH: [1.0, *ours[1:]], "a": [5.0] * 7}).library == "a"
-    assert trial.judged({TORCH: ours}) == trial.Outcome(TORCH, True, {})
+    assert products.judged({TORCH: [1.0, *ours[1:]], "a": [5.0] * 7}).library == "a"
+    assert products.judged({TORCH: ours}) == Outcome(TORCH, True, {})
 
 
 def _clock(seconds):
@@ -223,32 +219,32 @@ def _clock(seconds):
 def test_trials(kind):
     case = ShapeClass.of(kind, ROWS, INPUTS, OUTPUTS, 1)
     names = list(libraries(kind))
-    last = trial.measured(case, _clock([2.0] * (len(names) - 1) + [1.0]))
+    last = products.measured(case, _clock([2.0] * (len(names) - 1) + [1.0]))
     assert last.library == names[-1]
-    assert trial.measured(case, _clock([1.0] * len(names))).library == TORCH
+    assert products.measured(case, _clock([1.0] * len(names))).library == TORCH
 
 
 def test_a_noisy_trial_is_repeated(monkeypatch):
     case = ShapeClass.of(FORWARD, ROWS, INPUTS, OUTPUTS, 1)
     rounds = []
-    outcomes = [trial.Outcome(TORCH, False, {}), trial.Outcome(ONEDNN, True, {})]
-    monkeypatch.setattr(trial, "judged", lambda times: rounds.append(times) or outcomes[len(rounds) - 1])
-    assert trial.measured(case, _clock([1.0])).library == ONEDNN
+    outcomes = [Outcome(TORCH, False, {}), Outcome(ONEDNN, True, {})]
+    monkeypatch.setattr(products, "judged", lambda times: rounds.append(times) or outcomes[len(rounds) - 1])
+    assert products.measured(case, _clock([1.0])).library == ONEDNN
     assert len(rounds) == 2
 
 
 def test_a_library_that_computes_something_else_is_not_used(monkeypatch):
     right = libraries(FORWARD)[TORCH]
     wrong = {TORCH: right, "wrong": lambda *of: right(*of) * 1.01, "short": lambda *of: right(*of)[1:]}
-    monkeypatch.setattr(trial, "libraries", lambda kind: wrong)
+    monkeypatch.setattr(products, "libraries", lambda kind: wrong)
     case = ShapeClass.of(FORWARD, ROWS, INPUTS, OUTPUTS, 1)
-    assert list(trial._runs(case)) == [TORCH]
+    assert list(products._runs(case)) == [TORCH]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_trials_leave_the_random_numbers_alone(kind):
     state = torch.get_rng_state()
-    trial.measured(ShapeClass.of(kind, ROWS, INPUTS, OUTPUTS, 1))
+    products.measured(ShapeClass.of(kind, ROWS, INPUTS, OUTPUTS, 1))
     assert torch.equal(torch.get_rng_state(), state)
 
 

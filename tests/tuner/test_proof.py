@@ -18,29 +18,17 @@ from onehop.plans.entry import Tuned
 from onehop.tuner import TuningInterrupted
 from onehop.tuner.cpu import _timed
 from onehop.tuner.proof import LEAST_PAIRS, compared
-from onehop.tuner.search import Budget, Search, finish
+from onehop.tuner.search import Search, finish
+from tests.tuner import machine
+from tests.tuner.machine import DEFAULT
 
-DEFAULT = CpuPlan()
 AXES = {"prefetch": (0, 16, 64), "threads": (0, 1), "nontemporal": (False, True)}
 OTHER = dataclasses.replace(DEFAULT, threads=1)
 
 
-class Machine:
-    """A clock that measurements alone move; what else runs lengthens some of them."""
-
-    def __init__(self, cost: Callable[[CpuPlan], float], lengthened: Callable[[int, CpuPlan], float]) -> None:
-        self.cost, self.lengthened, self.now, self.calls = cost, lengthened, 0.0, 0
-
-    def measure(self, plan: CpuPlan) -> float:
-        seconds = self.cost(plan)
-        # What else runs takes nothing of the budget, which is harder: the search is over no sooner by that.
-        self.now += seconds
-        self.calls += 1
-        return seconds * self.lengthened(self.calls - 1, plan)
-
+class Machine(machine.Machine):
     def searched(self, seconds: float = 1e9, starts: Iterable[CpuPlan] = (OTHER,)) -> Search[CpuPlan]:
-        budget = Budget(seconds, lambda: self.now)
-        search = Search(DEFAULT, AXES, self.measure, lambda plan: 1.0, budget, lambda: None)
+        search = self.search(AXES, lambda plan: 1.0, seconds)
         finish(search.run(starts))
         return search
 
@@ -55,18 +43,14 @@ def faster(plan: CpuPlan) -> float:
     return 1.3 - 0.2 * (plan.prefetch == 64) - 0.1 * plan.nontemporal + 0.3 * plan.threads
 
 
-def quiet(number: int, plan: CpuPlan) -> float:
-    return 1.0
-
-
 @pytest.mark.parametrize("times", [3.0, 40.0])
 def test_single_samples_that_were_interrupted_make_no_loser_win(times: float) -> None:
     """Whichever sample it is, and however soon the time is over; nor do two, nor three."""
     for seconds in (3.0, 4.0, 6.0, 8.0, 12.0, 20.0, 40.0):
-        whole = Machine(slower, quiet)
+        whole = Machine(slower)
         whole.searched(seconds)
         for samples in (1, 2, 3):
-            for unlucky in itertools.combinations(range(min(whole.calls, 16)), samples):
+            for unlucky in itertools.combinations(range(min(len(whole.calls), 16)), samples):
 
                 def lengthened(number: int, plan: CpuPlan, unlucky: tuple[int, ...] = unlucky) -> float:
                     return times if number in unlucky else 1.0
@@ -108,18 +92,17 @@ def test_a_winner_is_found_though_samples_are_interrupted() -> None:
 
 def test_a_race_without_time_for_enough_pairs_is_won_by_nobody() -> None:
     for seconds in range(4, 12):
-        search = Machine(faster, quiet).searched(float(seconds))
+        search = Machine(faster).searched(float(seconds))
         assert search.best == DEFAULT
         assert OTHER not in search.settled
-    search = Machine(faster, quiet).searched(60.0)
+    search = Machine(faster).searched(60.0)
     assert search.best != DEFAULT
     assert len(search.settled[DEFAULT]) >= LEAST_PAIRS
 
 
 def test_a_machine_that_slows_down_steadily_favours_nobody() -> None:
-    machine = Machine(lambda plan: 1.0, lambda number, plan: 1.0 + 0.01 * number)
-    search = machine.searched()
-    assert search.best == DEFAULT
+    slowing = Machine(lambda plan: 1.0, lambda number, plan: 1.0 + 0.01 * number)
+    assert slowing.searched().best == DEFAULT
 
 
 @pytest.mark.parametrize(
@@ -172,22 +155,22 @@ def graph(generator: torch.Generator) -> Graph:
     return Graph.from_edge_index(torch.randint(0, 200, (2, 40_000), generator=generator), num_nodes=200)
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, cost: Callable[[CpuPlan], float]) -> None:
-    """Calls take what ``cost`` says, the model expects the same, and none is run."""
-    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
-    monkeypatch.setattr("onehop.tuner.cost_model.CostModel.predict", lambda self, plan: cost(plan))
+Pretend = Callable[[Callable[[CpuPlan], float]], None]
+
+
+@pytest.fixture(autouse=True)
+def _knows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model expects the same of every plan."""
+    monkeypatch.setattr("onehop.tuner.cost_model.CostModel.predict", lambda self, plan: 1e-3)
 
 
 def short_items(plan: CpuPlan) -> float:
     return 1e-3 if plan.edges_per_item == 512 else 1.5e-3
 
 
-def test_the_result_says_how_far_the_repeats_spread(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(monkeypatch, short_items)
+def test_the_result_says_how_far_the_repeats_spread(graph: Graph, pretend: Pretend) -> None:
     times = itertools.count()
-    monkeypatch.setattr(
-        "onehop.tuner.cpu._timed", lambda call, plan: short_items(plan) * (1 + 0.05 * (next(times) % 3))
-    )
+    pretend(lambda plan: short_items(plan) * (1 + 0.05 * (next(times) % 3)))
     result = onehop.tune(graph, 16, backward=False, budget_s=30)
     (entry,) = result.entries
     assert entry.quartiles is not None
@@ -201,15 +184,16 @@ def test_the_result_says_how_far_the_repeats_spread(graph: Graph, monkeypatch: p
     assert tuned.known(entry.case) == entry
 
 
-def test_what_was_not_measured_is_not_called_tuned(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_measured_is_not_called_tuned(
+    graph: Graph, pretend: Pretend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [0.0]
 
     def cost(plan: CpuPlan) -> float:
         now[0] += 1.0
         return short_items(plan) * 1000
 
-    pretend(monkeypatch, lambda plan: 1.0)
-    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
+    pretend(cost)
     monkeypatch.setattr("onehop.tuner.search.time.perf_counter", lambda: now[0])
     untuned = CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     result = onehop.tune(graph, 16, backward=False, budget_s=6)
@@ -222,21 +206,17 @@ def test_what_was_not_measured_is_not_called_tuned(graph: Graph, monkeypatch: py
     assert "x the default" not in str(result)
 
 
-def confirmed(graph: Graph, plan: CpuPlan) -> Tuned[CpuPlan]:
-    case = tuned.case_of(graph, "sum", False, 16, torch.float32)
-    return Tuned(case, plan, 1e-3, 1e-3, 2e-3, tried=5)
+def interrupted(plan: CpuPlan) -> float:
+    raise KeyboardInterrupt
 
 
 def test_a_search_that_confirms_nothing_leaves_what_was_confirmed_before(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
+    graph: Graph, pretend: Pretend
 ) -> None:
-    earlier = confirmed(graph, CpuPlan(edges_per_item=77))
+    case = tuned.case_of(graph, "sum", False, 16, torch.float32)
+    earlier = Tuned(case, CpuPlan(edges_per_item=77), 1e-3, 1e-3, 2e-3, tried=5)
     tuned.install([earlier])
-
-    def cost(plan: CpuPlan) -> float:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
+    pretend(interrupted)
     with pytest.raises(TuningInterrupted, match="1 plan was confirmed and is kept") as told:
         onehop.tune(graph, 16, backward=False, again=True)
     assert told.value.result.entries == (earlier,)
@@ -244,39 +224,18 @@ def test_a_search_that_confirms_nothing_leaves_what_was_confirmed_before(
     assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).edges_per_item == 77
 
 
-def test_an_interruption_says_what_was_confirmed(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def timed(call: object, plan: CpuPlan) -> float:
-        asked.append(plan)
-        if len(widths_seen) > 1:
-            raise KeyboardInterrupt
-        return short_items(plan)
-
+def test_an_interruption_says_what_was_confirmed(graph: Graph, pretend: Pretend) -> None:
     widths_seen: set[str] = set()
-    pretend(monkeypatch, short_items)
-    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
-    with pytest.raises(KeyboardInterrupt) as told:
+    pretend(lambda plan: interrupted(plan) if len(widths_seen) > 1 else short_items(plan))
+    with pytest.raises(TuningInterrupted) as told:
         onehop.tune(
             graph, [16, 32], backward=False, budget_s=30, progress=lambda what, done: widths_seen.add(what)
         )
     error = told.value
-    assert isinstance(error, TuningInterrupted)
     assert "interrupted; 1 plan was confirmed and is kept. Tune again to continue." in str(error)
     assert [entry.case.width for entry in error.result.entries] == [16]
     entries = json.loads(store.path().read_text())["plans"]
     assert [entry["measured_s"] is None for entry in entries] == [False, True]
-
-
-def test_an_interruption_before_anything_was_confirmed_says_so(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def timed(call: object, plan: CpuPlan) -> float:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("onehop.tuner.cpu._timed", timed)
-    with pytest.raises(TuningInterrupted, match="no plan was confirmed, the default plans are used"):
-        onehop.tune(graph, 16)
 
 
 @pytest.mark.parametrize(
@@ -298,6 +257,6 @@ def test_of_short_calls_those_that_waited_do_not_count(
         made.append(plan)
         now[0] += calls[len(made) - 1]
 
-    monkeypatch.setattr("onehop.tuner.cpu.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("onehop.tuner.calls.time.perf_counter", lambda: now[0])
     assert _timed(call, DEFAULT) == pytest.approx(measured)
     assert len(made) == count

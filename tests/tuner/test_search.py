@@ -1,15 +1,14 @@
 """The search on plans whose cost is a formula and whose time is a number: nothing is run."""
 
 import dataclasses
-import itertools
 import math
 
 import pytest
 
-from onehop.plans import CpuPlan
-from onehop.tuner.search import Budget, Search, finish
+from onehop.tuner.search import finish
+from tests.tuner import machine
+from tests.tuner.machine import DEFAULT
 
-DEFAULT = CpuPlan()
 AXES = {
     "prefetch": (0, 4, 8, 16, 32, 64),
     "edges_per_item": (1024, 4096, 16384),
@@ -18,22 +17,9 @@ AXES = {
 }
 
 
-class Machine:
-    """Plans take what ``cost`` says, on a clock that nothing else moves."""
-
-    def __init__(self, cost, noise=()):
-        self.cost, self.now, self.calls = cost, 0.0, []
-        self.noise = itertools.cycle(noise or (1.0,))
-
-    def measure(self, plan):
-        self.calls.append(plan)
-        seconds = self.cost(plan) * next(self.noise)
-        self.now += seconds
-        return seconds
-
+class Machine(machine.Machine):
     def search(self, seconds=1e9, axes=AXES, predict=None, watch=lambda: None):
-        budget = Budget(seconds, lambda: self.now)
-        return Search(DEFAULT, axes, self.measure, predict or self.cost, budget, watch)
+        return super().search(axes, predict or self.cost, seconds, watch)
 
 
 def bowl(plan):
@@ -47,22 +33,18 @@ def bowl(plan):
 BEST = dataclasses.replace(DEFAULT, prefetch=32, edges_per_item=16384, nontemporal=True)
 
 
-def test_the_best_of_a_known_curve_is_found():
-    search = Machine(bowl).search()
+@pytest.mark.parametrize("predict", [None, lambda plan: 1.0], ids=["a model", "no model"])
+def test_the_best_of_a_known_curve_is_found(predict):
+    search = Machine(bowl).search(predict=predict)
     finish(search.run([]))
     assert search.best == BEST
     assert not search.exhausted
     assert search.settled[BEST][0] < search.settled[DEFAULT][0]
 
 
-def test_it_is_found_with_a_model_that_knows_nothing():
-    search = Machine(bowl).search(predict=lambda plan: 1.0)
-    finish(search.run([]))
-    assert search.best == BEST
-
-
 def test_it_is_found_through_noise():
-    search = Machine(bowl, noise=(1.0, 1.3, 1.02, 1.6, 1.0, 1.1, 1.005)).search()
+    noise = (1.0, 1.3, 1.02, 1.6, 1.0, 1.1, 1.005)
+    search = Machine(bowl, lambda number, plan: noise[number % len(noise)]).search()
     finish(search.run([]))
     assert bowl(search.best) <= 1.03 * bowl(BEST)
 
@@ -83,12 +65,6 @@ def test_fields_that_depend_on_each_other_are_gone_over_again():
     search = Machine(cost).search(axes=axes)
     finish(search.run([]))
     assert cost(search.best) == pytest.approx(0.7)
-
-
-def test_where_all_plans_are_alike_the_default_stays():
-    search = Machine(lambda plan: 1.0, noise=(1.0, 1.01, 0.99)).search()
-    finish(search.run([BEST]))
-    assert search.best == DEFAULT
 
 
 def test_a_winner_by_chance_is_unmasked_in_the_last_race():
@@ -154,17 +130,7 @@ def test_an_interruption_leaves_what_was_found():
 
 
 def test_a_plan_that_cannot_run_is_tried_once_and_ends_no_search():
-    machine = Machine(lambda plan: math.inf if plan.prefetch == 64 else bowl(plan))
-    measure = machine.measure
-
-    def told(plan):
-        now = machine.now
-        seconds = measure(plan)
-        if seconds == math.inf:
-            machine.now = now
-        return seconds
-
-    machine.measure = told
+    machine = Machine(bowl, lambda number, plan: math.inf if plan.prefetch == 64 else 1.0)
     search = machine.search(predict=lambda plan: 0.0)
     finish(search.run([]))
     assert search.best == BEST

@@ -17,29 +17,20 @@ from onehop.tuner.search import Search
 from onehop.tuner.speeds import speeds
 from tests.pictures import drawn, faults
 
+pytestmark = pytest.mark.usefixtures("_calibrated")
+
 
 @pytest.fixture(scope="module")
 def graph():
     return Graph.from_edge_index(chung_lu(2000, 60_000), num_nodes=2000)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _calibrated():
-    """The machine's speeds are measured once; no test's budget is to pay for that."""
-    speeds(torch.get_num_threads(), onehop.native.extension.selected_isa())
-
-
-def pretend(monkeypatch, cost):
-    """Calls take what ``cost`` says of their plan, in seconds, and are not run."""
-    monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
-
-
 def prefers_short_items(plan):
     return 1e-3 if plan.edges_per_item == 512 else 2e-3
 
 
-def test_the_best_plan_is_found_kept_and_used(graph, monkeypatch):
-    pretend(monkeypatch, prefers_short_items)
+def test_the_best_plan_is_found_kept_and_used(graph, pretend):
+    pretend(prefers_short_items)
     before = CpuBackend().plan_of_sum(graph, False, 16, torch.float32)
     result = onehop.tune(graph, 16, budget_s=20)
     assert result.plan.edges_per_item == 512
@@ -83,9 +74,9 @@ def test_every_operation_can_be_tuned(graph, op, reduce, operations, monkeypatch
     assert all(entry.tried for entry in result.entries)
 
 
-def test_what_was_tuned_is_not_tuned_again_unless_asked_for(graph, monkeypatch):
+def test_what_was_tuned_is_not_tuned_again_unless_asked_for(graph, pretend):
     calls = []
-    pretend(monkeypatch, lambda plan: calls.append(plan) or prefers_short_items(plan))
+    pretend(lambda plan: calls.append(plan) or prefers_short_items(plan))
     first = onehop.tune(graph, 16, budget_s=20)
     count = len(calls)
     assert count > 10
@@ -95,7 +86,7 @@ def test_what_was_tuned_is_not_tuned_again_unless_asked_for(graph, monkeypatch):
     assert len(calls) > count
 
 
-def test_an_interrupted_run_is_continued(graph, monkeypatch):
+def test_an_interrupted_run_is_continued(graph, pretend):
     calls = []
 
     def cost(plan):
@@ -104,7 +95,7 @@ def test_an_interrupted_run_is_continued(graph, monkeypatch):
             raise KeyboardInterrupt
         return prefers_short_items(plan)
 
-    pretend(monkeypatch, cost)
+    pretend(cost)
     with pytest.raises(KeyboardInterrupt):
         onehop.tune(graph, [16, 32, 64], budget_s=30)
     tuned.forget()
@@ -120,7 +111,7 @@ def test_an_interrupted_run_is_continued(graph, monkeypatch):
     assert whole < len(calls) - left - whole  # the second run had less to do
 
 
-def test_an_unproven_plan_begins_the_next_search(graph, monkeypatch):
+def test_an_unproven_plan_begins_the_next_search(graph, pretend, monkeypatch):
     began = []
     run = Search.run
 
@@ -130,7 +121,7 @@ def test_an_unproven_plan_begins_the_next_search(graph, monkeypatch):
         return run(self, starts)
 
     monkeypatch.setattr(Search, "run", spied)
-    pretend(monkeypatch, lambda plan: 1.0)
+    pretend(lambda plan: 1.0)
     odd = CpuPlan(edges_per_item=1234, prefetch=7)
     case = tuned.case_of(graph, "sum", False, 16, torch.float32)
     tuned.install([tuned.Tuned(case, odd, 1.0, finished=False)])
@@ -138,7 +129,7 @@ def test_an_unproven_plan_begins_the_next_search(graph, monkeypatch):
     assert odd in began[0]
 
 
-def test_the_budget_is_kept(graph, monkeypatch):
+def test_the_budget_is_kept(graph, pretend, monkeypatch):
     now = [0.0]
     monkeypatch.setattr("onehop.tuner.search.time", types.SimpleNamespace(perf_counter=lambda: now[0]))
 
@@ -146,7 +137,7 @@ def test_the_budget_is_kept(graph, monkeypatch):
         now[0] += 0.05 + 1e-3 * plan.prefetch
         return 0.05 + 1e-3 * plan.prefetch
 
-    pretend(monkeypatch, cost)
+    pretend(cost)
     for seconds in (1.0, 10.0, 60.0):
         now[0] = 0.0
         onehop.tune(graph, [16, 48], budget_s=seconds, again=True)
@@ -163,8 +154,8 @@ def test_a_budget_for_nothing_leaves_the_default(graph):
         result.plot("curve.png")
 
 
-def test_progress_is_told(graph, monkeypatch):
-    pretend(monkeypatch, prefers_short_items)
+def test_progress_is_told(graph, pretend):
+    pretend(prefers_short_items)
     told = []
     onehop.tune(graph, [8, 16], budget_s=30, progress=lambda what, done: told.append((what, done)))
     assert {what for what, _ in told} >= {"width 8, forward", "width 16, backward", "done"}
@@ -172,16 +163,16 @@ def test_progress_is_told(graph, monkeypatch):
     assert told[-1] == ("done", 1.0)
 
 
-def test_fields_that_are_not_free_stay_as_they_are(graph, monkeypatch):
-    pretend(monkeypatch, lambda plan: 1.0 - plan.prefetch / 100 + (plan.edges_per_item != 512))
+def test_fields_that_are_not_free_stay_as_they_are(graph, pretend):
+    pretend(lambda plan: 1.0 - plan.prefetch / 100 + (plan.edges_per_item != 512))
     result = onehop.tune(graph, 16, fields=["prefetch"], backward=False, budget_s=200)
     assert result.plan.prefetch == 64
     assert result.plan.edges_per_item != 512
     assert not store.path().exists()
 
 
-def test_lossy_plans_are_tried_when_allowed_and_not_kept(graph, monkeypatch):
-    pretend(monkeypatch, lambda plan: 1e-3 if plan.storage == "bfloat16" else 2e-3)
+def test_lossy_plans_are_tried_when_allowed_and_not_kept(graph, pretend):
+    pretend(lambda plan: 1e-3 if plan.storage == "bfloat16" else 2e-3)
     assert onehop.tune(graph, 16, budget_s=20).plan.storage == "same"
     assert onehop.tune(graph, 16, budget_s=20, lossy=True).plan.storage == "bfloat16"
     assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).storage == "bfloat16"
@@ -189,9 +180,9 @@ def test_lossy_plans_are_tried_when_allowed_and_not_kept(graph, monkeypatch):
     assert CpuBackend().plan_of_sum(graph, False, 16, torch.float32).storage == "same"
 
 
-def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):
+def test_orders_are_tried_and_those_not_taken_dropped(pretend, monkeypatch, generator):
     graph = Graph.from_edge_index(torch.randint(0, 9000, (2, 40_000), generator=generator), num_nodes=9000)
-    pretend(monkeypatch, lambda plan: 1e-3 if plan.ordering == "degree" else 2e-3)
+    pretend(lambda plan: 1e-3 if plan.ordering == "degree" else 2e-3)
     monkeypatch.setattr("onehop.tuner.candidates.processor.caches", lambda: {1: 1 << 15, 2: 1 << 16})
     result = onehop.tune(graph, 16, backward=False, budget_s=50)
     assert result.plan.ordering == "degree"
@@ -200,8 +191,8 @@ def test_orders_are_tried_and_those_not_taken_dropped(monkeypatch, generator):
     assert "has paid for itself after" in str(result)
 
 
-def test_a_result_prints_short_lines_and_its_plans_on_request(graph, monkeypatch):
-    pretend(monkeypatch, prefers_short_items)
+def test_a_result_prints_short_lines_and_its_plans_on_request(graph, pretend):
+    pretend(prefers_short_items)
     result = onehop.tune(graph, [8, 16], budget_s=20)
     entry = dataclasses.replace(
         result.entries[0], ordering_s=1.0, codegen="no kernel was generated: " + "<none> of them " * 20
@@ -258,8 +249,8 @@ def test_one_plan_of_several_widths_is_asked_for_by_width(graph):
         _ = result.plan
 
 
-def test_the_curve_is_drawn(graph, tmp_path, monkeypatch):
-    pretend(monkeypatch, prefers_short_items)
+def test_the_curve_is_drawn(graph, tmp_path, pretend):
+    pretend(prefers_short_items)
     with drawn() as figures:
         onehop.tune(graph, [8, 16], budget_s=20).plot(tmp_path / "curve.png")
         onehop.tune(graph, [8, 16], budget_s=20, backward=False).plot(tmp_path / "forward.svg")
@@ -310,11 +301,11 @@ def test_no_tuning_in_forked_workers(graph):
     worker.join()
 
 
-def test_a_system_that_tells_of_no_caches_is_tuned_too(graph, monkeypatch):
+def test_a_system_that_tells_of_no_caches_is_tuned_too(graph, pretend, monkeypatch):
     monkeypatch.setattr("onehop.processor.caches", dict)
     monkeypatch.setattr("onehop.processor.last_level_cache_bytes", lambda: 0)
     monkeypatch.setattr("onehop.tuner.speeds._UNKNOWN_BYTES", 1 << 22)
-    pretend(monkeypatch, prefers_short_items)
+    pretend(prefers_short_items)
     speeds.cache_clear()
     try:
         assert onehop.tune(graph, 16, backward=False, budget_s=20).plan.edges_per_item == 512

@@ -14,12 +14,15 @@ from onehop.calls import Aggregate, on
 from onehop.integrations.tuning import plan_text
 from onehop.kernels.cpu import generated
 from onehop.plans import tuned
-from onehop.tuner import generation
-from onehop.tuner.codegen import CodegenError
+from onehop.tuner.codegen import generation
+from onehop.tuner.codegen.builder import CodegenError
 from onehop.tuner.speeds import speeds
-from tests.tuner.fake_compilers import REAL, calls, fake_compiler
+from tests.tuner.fake_compilers import REAL, calls
 
-pytestmark = pytest.mark.skipif(REAL is None, reason="no C++ compiler is installed")
+pytestmark = [
+    pytest.mark.skipif(REAL is None, reason="no C++ compiler is installed"),
+    pytest.mark.usefixtures("_calibrated"),
+]
 CPU = torch.device("cpu")
 # Without an end: the clock is not what is tested.
 BUDGET_S = 1e5
@@ -29,11 +32,6 @@ BUDGET_S = 1e5
 def graph():
     generator = torch.Generator().manual_seed(0)
     return Graph.from_edge_index(torch.randint(0, 500, (2, 8000), generator=generator), num_nodes=500)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _calibrated():
-    speeds(torch.get_num_threads(), onehop.native.extension.selected_isa())
 
 
 @pytest.fixture
@@ -49,24 +47,6 @@ def _one_kernel(request, monkeypatch):
         monkeypatch.setattr(generation.Generation, "_variants", lambda self, spec: [])
 
 
-@pytest.fixture
-def compiler(tmp_path, monkeypatch):
-    """Sets ``$CXX`` to a fake; returns the file that counts its calls."""
-
-    def set_it(kind):
-        program, log = fake_compiler(tmp_path, kind)
-        monkeypatch.setenv("CXX", str(program))
-        return log
-
-    return set_it
-
-
-@pytest.fixture
-def pretend(monkeypatch):
-    """Calls take what ``cost`` says of their plan, in seconds."""
-    return lambda cost: monkeypatch.setattr("onehop.tuner.cpu._timed", lambda call, plan: cost(plan))
-
-
 def faster(plan):
     return 1e-3 if plan.generated else 2e-3
 
@@ -76,15 +56,8 @@ def slower(plan):
 
 
 def tune(graph, **arguments):
-    given = {
-        "width": 16,
-        "backward": False,
-        "budget_s": BUDGET_S,
-        "codegen": True,
-        "fields": None,
-        **arguments,
-    }
-    return onehop.tune(graph, **given)
+    given = {"width": 16, "backward": False, "budget_s": BUDGET_S, "codegen": True}
+    return onehop.tune(graph, **given | arguments)
 
 
 def text(graph, width=16):
@@ -172,12 +145,11 @@ def test_without_a_compiler_there_is_a_sentence_and_a_plan(graph, pretend, monke
     ("kind", "message"),
     [
         ("failing", "failed with code 1: kernel.cpp:1: error: no such luck"),
-        ("wrong", "its results are wrong: row 0, column 0"),
         ("sly", "made a kernel that gets a sum wrong"),
     ],
 )
-def test_bad_compilers_are_told_of_and_the_built_in_kernel_used(graph, pretend, compiler, kind, message):
-    compiler(kind)
+def test_bad_compilers_are_told_of_and_the_built_in_kernel_used(graph, pretend, with_compiler, kind, message):
+    with_compiler(kind)
     pretend(faster)
     result = tune(graph)
     assert result.plan.generated == ""
@@ -185,8 +157,8 @@ def test_bad_compilers_are_told_of_and_the_built_in_kernel_used(graph, pretend, 
     assert list(generated.path_of("any").parent.iterdir()) == []
 
 
-def test_a_compiler_that_hangs_is_stopped_and_not_called_again(graph, pretend, compiler, monkeypatch):
-    log = compiler("hanging")
+def test_a_compiler_that_hangs_is_stopped_and_not_called_again(graph, pretend, with_compiler, monkeypatch):
+    log = with_compiler("hanging")
     pretend(faster)
     monkeypatch.setattr(generation, "_LONGEST_COMPILE_S", 0.2)
     result = tune(graph)
@@ -214,9 +186,9 @@ def test_a_fault_after_the_first_kernels_leaves_them_in_the_race(graph, pretend,
 
 
 def test_what_was_generated_is_made_again_when_it_is_lost_but_by_tuning_alone(
-    graph, pretend, compiler, caplog
+    graph, pretend, with_compiler, caplog
 ):
-    log = compiler("honest")
+    log = with_compiler("honest")
     pretend(faster)
     first = tune(graph)
     made = calls(log)
@@ -263,12 +235,8 @@ def test_an_interruption_leaves_the_built_in_plan(graph, pretend):
     with pytest.raises(KeyboardInterrupt):
         tune(graph)
     known = tuned.known(tuned.case_of(graph, "sum", False, 16, torch.float32))
-    assert (known.plan.edges_per_item, known.plan.generated, known.finished, known.raced) == (
-        512,
-        "",
-        True,
-        False,
-    )
+    assert (known.plan.edges_per_item, known.plan.generated) == (512, "")
+    assert (known.finished, known.raced) == (True, False)
 
 
 def test_operations_without_a_template_say_so(graph, pretend):

@@ -15,8 +15,7 @@ from onehop.storage import write_text
 from onehop.tables import Column, Table
 from onehop.tuner import TuningResult, cpu
 from onehop.tuner.gpu import target as gpu
-from onehop.tuner.gpu.operations import OPS as GPU_OPS
-from onehop.tuner.operations import OPS, REDUCTIONS
+from onehop.tuner.operations import GPU_OPS, OPS, REDUCTIONS
 from onehop.tuner.result import TuningInterrupted
 from onehop.tuner.tuning import tune as find_plans
 

@@ -73,7 +73,7 @@ def numbered(name: str) -> Argument:
 
 
 def with_sizes(arguments: list[Argument], num_src: int, num_dst: int) -> list[Argument]:
-    """The arguments, with the numbers of nodes that they ask for filled in."""
+    """The arguments, with the numbers of nodes filled in."""
     known = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
     return [Argument(a.name, a.kind, None, known[a.name]) if a.name in known else a for a in arguments]
 

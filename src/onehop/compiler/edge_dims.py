@@ -82,7 +82,7 @@ def _dims(bound: dict[str, Any], dims: int) -> list[int]:
 @carries(
     "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk", "flip", "roll", "glu",
 )  # fmt: skip
-def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     """Works along dimensions, and keeps them."""
     place = _of_first(args, places)
     if place.dim in _dims(bound, args[0].dim()):
@@ -95,18 +95,17 @@ def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
     "linalg_vector_norm", "norm", "any", "all", "argmax", "argmin", "max", "min", "median", "nanmedian",
     "count_nonzero",
 )  # fmt: skip
-def _reduction(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _reduction(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     if "dim" not in bound:
         raise Mixes
     place = _kept_apart(args, bound, places, edges)
-    assert place is not None
     if bound.get("keepdim"):
         return place
     return Place(place.dim - sum(d < place.dim for d in set(_dims(bound, args[0].dim()))), place.inner)
 
 
 @carries("view", "_unsafe_view", "reshape", sized=True)
-def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     source, shape = args[0], list(args[1])
     place = _of_first(args, places)
     if -1 in shape:
@@ -130,14 +129,14 @@ def _find(shape: list[int], before: int, edges: int) -> Place:
 
 
 @carries("unsqueeze")
-def _unsqueeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _unsqueeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _of_first(args, places)
     at = args[1] % (args[0].dim() + 1)
     return Place(place.dim + (at <= place.dim), place.inner)
 
 
 @carries("squeeze")
-def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     source, place = args[0], _of_first(args, places)
     if "dim" not in bound:
         raise Mixes("without a dimension it treats a single edge in another way")
@@ -148,13 +147,13 @@ def _squeeze(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pl
 
 
 @carries("permute")
-def _permute(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _permute(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _of_first(args, places)
     return Place([d % args[0].dim() for d in args[1]].index(place.dim), place.inner)
 
 
 @carries("transpose", "t")
-def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     dims = args[0].dim()
     first, second = (args[1] % dims, args[2] % dims) if len(args) == 3 else (0, dims - 1)
     order = list(range(dims))
@@ -163,29 +162,27 @@ def _transpose(args: Any, bound: dict[str, Any], places: Places, edges: int) -> 
 
 
 @carries("expand", sized=True)
-def _expand(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _expand(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _of_first(args, places)
     return Place(place.dim + len(args[1]) - args[0].dim(), place.inner)
 
 
 @carries("repeat")
-def _repeat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _repeat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _expand(args, bound, places, edges)
-    assert place is not None
     if args[1][place.dim] != 1:
         raise Mixes
     return place
 
 
 @carries("select")
-def _select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _kept_apart(args, bound, places, edges)
-    assert place is not None
     return Place(place.dim - (bound["dim"] % args[0].dim() < place.dim), place.inner)
 
 
 @carries("slice", sized=True)
-def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     source, place = args[0], _of_first(args, places)
     if bound.get("dim", 0) % source.dim() == place.dim:
         end = bound.get("end")
@@ -196,12 +193,12 @@ def _slice(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 
 @carries("split", "split_with_sizes")
-def _split(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _split(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     return _kept_apart(args, {"dim": bound.get("dim", 0)}, places, edges)
 
 
 @carries("unbind")
-def _unbind(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _unbind(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     return _select(args, {"dim": bound.get("dim", 0)}, places, edges)
 
 
@@ -214,7 +211,7 @@ def _joined(tensors: list[Tensor], places: Places) -> Place:
 
 
 @carries("cat")
-def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _joined(args[0], places)
     if bound.get("dim", 0) % args[0][0].dim() == place.dim:
         raise Mixes
@@ -222,7 +219,7 @@ def _cat(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place 
 
 
 @carries("stack")
-def _stack(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _stack(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _joined(args[0], places)
     return Place(place.dim + (bound.get("dim", 0) % (args[0][0].dim() + 1) <= place.dim), place.inner)
 
@@ -242,12 +239,12 @@ def _matmul(left: Tensor, right: Tensor, places: Places) -> Place:
 
 
 @carries("mm", "bmm")
-def _mm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _mm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     return _matmul(args[0], args[1], places)
 
 
 @carries("addmm", "baddbmm")
-def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     if places(args[1]) is None and places(args[2]) is None:
         raise Mixes
     place = _matmul(args[1], args[2], places)
@@ -262,7 +259,7 @@ def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 
 @carries("linear", "mv")
-def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     """The first operand's last dimension meets what is the same for all edges."""
     place = places(args[0])
     if place is None or any(places(tensor) is not None for tensor in _tensors(args[1:])):
@@ -273,9 +270,8 @@ def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
 
 
 @carries("native_layer_norm")
-def _layer_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _layer_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _linear((args[0], *args[2:]), bound, places, edges)
-    assert place is not None
     if place.dim >= args[0].dim() - len(args[1]):
         raise Mixes
     return place
@@ -290,7 +286,7 @@ def _cross(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 
 @carries("native_group_norm", sized=True)
-def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = places(args[0])
     if place is None or place.dim != 0:
         raise Mixes
@@ -303,7 +299,7 @@ def _group_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
     "_native_batch_norm_legit_no_training",
     "cudnn_batch_norm",
 )  # fmt: skip
-def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = places(args[0])
     if bound.get("training", False) or place is None or place.dim == 1:
         raise Mixes("normalisation by the batch in training")
@@ -311,7 +307,7 @@ def _batch_norm(args: Any, bound: dict[str, Any], places: Places, edges: int) ->
 
 
 @carries("index")
-def _index(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _index(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     source = args[0]
     used = [(at, index) for at, index in enumerate(args[1]) if index is not None]
     if len(used) != 1 or used[0][1].dtype in (torch.bool, torch.uint8):
@@ -331,19 +327,19 @@ def _picked(source: Tensor, at: int, index: Tensor, places: Places) -> Place:
 
 
 @carries("index_select")
-def _index_select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _index_select(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     return _picked(args[0], args[1] % args[0].dim(), args[2], places)
 
 
 @carries("embedding")
-def _embedding(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _embedding(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     if bound.get("scale_grad_by_freq") or bound.get("sparse"):
         raise Mixes("its gradient counts edges, or is sparse")
     return _picked(args[0], 0, args[1], places)
 
 
 @carries("gather")
-def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _joined([args[0], args[2]], places)
     if args[1] % args[0].dim() == place.dim:
         raise Mixes
@@ -351,7 +347,7 @@ def _gather(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
 
 
 @carries("constant_pad_nd")
-def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
+def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     place = _of_first(args, places)
     at = 2 * (args[0].dim() - 1 - place.dim)
     if any(args[1][at : at + 2]):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self
 
 import torch
@@ -43,6 +43,7 @@ class BlockRun:
         blocks: Of the graph.
         linear: "sum" or "mean" if the reduction is no more than that; None for any other.
         autocast: The dtype of autocast, backward too; None without.
+        count: How many operands there are; parameters come behind them.
     """
 
     code: Code
@@ -51,6 +52,7 @@ class BlockRun:
     blocks: EdgeBlocks
     linear: str | None
     autocast: torch.dtype | None
+    count: int = field(default=0, init=False)
 
     def __call__(self, operands: list[Tensor], parameters: list[Tensor]) -> Tensor:
         """The reduced messages: [num_dst, ...].
@@ -59,11 +61,13 @@ class BlockRun:
             operands: The tensors behind the arguments.
             parameters: Other tensors that may need a gradient.
         """
-        out: Tensor = recomputed(_Blockwise(self, len(operands)), *operands, *parameters)
+        self.count = len(operands)
+        out: Tensor = recomputed(self, *operands, *parameters)
         return out
 
-    def forward(self, operands: list[Tensor]) -> Tensor:
-        """The reduced messages, unrecorded."""
+    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
+        """The reduced messages, unrecorded; nothing is kept."""
+        operands = list(tensors[: self.count])
         out: Tensor | None = None
         with torch.no_grad():
             for block in self.blocks:
@@ -75,7 +79,7 @@ class BlockRun:
                 else:
                     out[block.rows[0]] += rows[0] * (block.share if self.linear == "mean" else 1.0)
         assert out is not None
-        return out
+        return out, ()
 
     def block(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
@@ -101,6 +105,85 @@ class BlockRun:
             given[argument.name] = value
         with under_autocast(self.autocast):
             return self.code.message(**given), leaves
+
+    def gradients(
+        self, needs: Needs, tensors: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """The gradients that are needed, block by block."""
+        (grad,) = grads
+        assert grad is not None
+        operands, parameters = list(tensors[: self.count]), list(tensors[self.count :])
+        gradients = [
+            torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
+            for t, needed in zip(tensors, needs, strict=True)
+        ]
+        wanted = zip(parameters, needs[self.count :], strict=True)
+        with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
+            for block in self.blocks:
+                self._add_gradients(block, operands, parameters, needs, grad, gradients)
+        return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
+
+    def differentiable(
+        self, needs: Needs, tensors: Sequence[Tensor], *grads: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients as functions that can be differentiated again, as PyG's: edges times width.
+
+        Not as :class:`.Whole` does, because the message's code holds the parameters: they get new names in
+        there, and one that cannot keeps its own.
+        """
+        operands, parameters = tensors[: self.count], tensors[self.count :]
+        # New names for them all, so that an operand that was made from another, or from a parameter, does not
+        # count for that too.
+        inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
+        others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
+        code, found = self.code.renamed(others)
+        renamed = [others[id(p)] if id(p) in found else p for p in parameters]
+        block = whole_block(self.graph)
+        chosen = Choice(self.graph, block)
+        given = {argument.name: chosen.rows(argument, inputs) for argument in self.arguments}
+        with under_autocast(self.autocast):
+            out = code.reduce(BlockRows(block.graph, code.message(**given)))
+        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=True) if needed]
+        return torch.autograd.grad(out, wanted, grads, create_graph=True, allow_unused=True)
+
+    def _add_gradients(
+        self,
+        block: Block,
+        operands: list[Tensor],
+        parameters: list[Tensor],
+        needs: tuple[bool, ...],
+        grad: Tensor,
+        gradients: list[Tensor | None],
+    ) -> None:
+        """Adds what a block contributes to the gradients; all that it makes dies with the call."""
+        with torch.enable_grad():
+            out, leaves, pulled = self._recompute(block, operands, needs, grad)
+        if not out.requires_grad:
+            return
+        totals = gradients[len(operands) :]
+        wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
+        found = torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
+        chosen = Choice(self.graph, block)
+        for (argument, _), rows in zip(leaves, found, strict=False):
+            if rows is not None:
+                chosen.gather_gradient(argument, rows, gradients)
+        learned = (total for total in totals if total is not None)
+        for total, part in zip(learned, found[len(leaves) :], strict=True):
+            if part is not None:
+                total += part
+
+    def _recompute(
+        self, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
+    ) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
+        """Outputs and inputs of a block's differentiation, and the gradient to begin with."""
+        here = grad[slice(*block.rows)]
+        if self.linear is None:
+            out, leaves = self.block(block, operands, needs)
+            return out, leaves, here
+        messages, leaves = self.messages(block, operands, needs)
+        # The gradient of a sum is known: every message gets that of its row.
+        with torch.no_grad():
+            return messages, leaves, Choice(self.graph, block).spread(here, self.linear == "mean")
 
 
 def under_autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
@@ -197,63 +280,6 @@ def _taken(operand: Tensor, index: Tensor) -> Tensor:
     return take_rows(operand, index)
 
 
-@dataclass(frozen=True, slots=True)
-class _Blockwise:
-    """A propagation in blocks, of operands and, behind them, parameters.
-
-    Attributes:
-        run: The propagation.
-        operands: How many operands there are.
-    """
-
-    run: BlockRun
-    operands: int
-
-    def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
-        """The reduced messages; nothing is kept."""
-        return self.run.forward(list(tensors[: self.operands])), ()
-
-    def gradients(
-        self, needs: Needs, tensors: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
-    ) -> tuple[Tensor, ...]:
-        """The gradients that are needed, block by block."""
-        (grad,) = grads
-        assert grad is not None
-        operands, parameters = list(tensors[: self.operands]), list(tensors[self.operands :])
-        gradients = [
-            torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
-            for t, needed in zip(tensors, needs, strict=True)
-        ]
-        wanted = zip(parameters, needs[self.operands :], strict=True)
-        with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
-            for block in self.run.blocks:
-                _add_gradients(self.run, block, operands, parameters, needs, grad, gradients)
-        return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
-
-    def differentiable(
-        self, needs: Needs, tensors: Sequence[Tensor], *grads: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
-        """The gradients as functions that can be differentiated again, as PyG's: edges times width.
-
-        Not as :class:`.Whole` does, because the message's code holds the parameters: they get new names in
-        there, and one that cannot keeps its own.
-        """
-        run, operands, parameters = self.run, tensors[: self.operands], tensors[self.operands :]
-        # New names for them all, so that an operand that was made from another, or from a parameter, does not
-        # count for that too.
-        inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
-        others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
-        code, found = run.code.renamed(others)
-        renamed = [others[id(p)] if id(p) in found else p for p in parameters]
-        block = whole_block(run.graph)
-        chosen = Choice(run.graph, block)
-        given = {argument.name: chosen.rows(argument, inputs) for argument in run.arguments}
-        with under_autocast(run.autocast):
-            out = code.reduce(BlockRows(block.graph, code.message(**given)))
-        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=True) if needed]
-        return torch.autograd.grad(out, wanted, grads, create_graph=True, allow_unused=True)
-
-
 @contextmanager
 def _learned(frozen: list[Tensor]) -> Iterator[None]:
     """Gives gradients to parameters that were frozen after the forward pass, as PyG's graph does."""
@@ -266,46 +292,5 @@ def _learned(frozen: list[Tensor]) -> Iterator[None]:
             each.requires_grad_(False)
 
 
-def _add_gradients(
-    run: BlockRun,
-    block: Block,
-    operands: list[Tensor],
-    parameters: list[Tensor],
-    needs: tuple[bool, ...],
-    grad: Tensor,
-    gradients: list[Tensor | None],
-) -> None:
-    """Adds what a block contributes to the gradients; all that it makes dies with the call."""
-    with torch.enable_grad():
-        out, leaves, pulled = _recompute(run, block, operands, needs, grad)
-    if not out.requires_grad:
-        return
-    totals = gradients[len(operands) :]
-    wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
-    found = torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
-    chosen = Choice(run.graph, block)
-    for (argument, _), rows in zip(leaves, found, strict=False):
-        if rows is not None:
-            chosen.gather_gradient(argument, rows, gradients)
-    learned = (total for total in totals if total is not None)
-    for total, part in zip(learned, found[len(leaves) :], strict=True):
-        if part is not None:
-            total += part
-
-
 def _accumulator(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in (torch.bfloat16, torch.float16) else dtype
-
-
-def _recompute(
-    run: BlockRun, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
-) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
-    """Outputs and inputs of a block's differentiation, and the gradient to begin with."""
-    here = grad[slice(*block.rows)]
-    if run.linear is None:
-        out, leaves = run.block(block, operands, needs)
-        return out, leaves, here
-    messages, leaves = run.messages(block, operands, needs)
-    # The gradient of a sum is known: every message gets that of its row.
-    with torch.no_grad():
-        return messages, leaves, Choice(run.graph, block).spread(here, run.linear == "mean")

@@ -64,19 +64,13 @@ class Opaque(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """The names in the code of a function.
+    """The names in the code of a function."""
 
-    Attributes:
-        paths: Names from outside, each with the names of attributes that are taken from it one after another.
-        attributes: Names of attributes of everything else.
-        texts: Its texts that could be names.
-        computes: Whether none of its instructions reaches anything outside.
-    """
-
+    # Names from outside, each with the names of attributes that are taken from it one after another.
     paths: frozenset[Names]
-    attributes: frozenset[str]
-    texts: frozenset[str]
-    computes: bool
+    attributes: frozenset[str]  # names of attributes of everything else
+    texts: frozenset[str]  # its texts that could be names
+    computes: bool  # whether none of its instructions reaches anything outside
 
 
 @functools.lru_cache(maxsize=512)
@@ -282,7 +276,7 @@ def _is_known(value: Any, trusted: bool) -> bool:
     """Return whether a value is known by itself: one that never changes, or a function that computes."""
     if is_plain(value) or _is_computing(value):
         return True
-    # What trusted functions read is not looked into, but for what somebody has put there.
+    # What trusted functions read is not looked into, except for functions that a user has put there.
     return trusted and (is_trusted(value) or not isinstance(value, types.FunctionType))
 
 

@@ -52,19 +52,12 @@ class Unfit(Exception):
 
 @dataclass(slots=True)
 class _Kind:
-    """A class of modules.
-
-    Attributes:
-        kind: The class.
-        checks: Names of its attributes, and what they were.
-        absent: Names that it does not have.
-        bases: Classes that have no part in messages.
-    """
+    """A class of modules."""
 
     kind: "weakref.ref[type]"
-    checks: list[tuple[str, Check]]
-    absent: frozenset[str]
-    bases: tuple[type, ...]
+    checks: list[tuple[str, Check]]  # names of its attributes, and what they were
+    absent: frozenset[str]  # names that it does not have
+    bases: tuple[type, ...]  # classes that have no part in messages
 
     def holds(self) -> bool:
         """Return whether the class is as it was."""
@@ -82,24 +75,18 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Part:
-    """One module of a layer. A place is the name of a store, empty for the attributes, and a name there.
-
-    Attributes:
-        kind: Its class.
-        keys: Names of its parameters, buffers and modules.
-        values: Places of plain values, and the values.
-        checks: Names of functions and lists, and what they were.
-        absent: Names of attributes that it does not have.
-        modules: Names of modules in it that count, and their numbers.
-        tensors: Places of its tensors, and all but their numbers.
-    """
+    """One module of a layer. A place is the name of a store, empty for the attributes, and a name there."""
 
     kind: "weakref.ref[type]"
-    keys: tuple[tuple[str, ...], ...]
+    keys: tuple[tuple[str, ...], ...]  # names of its parameters, buffers and modules
+    # Places of plain values, and the values.
     values: list[tuple[str, str, Any]] = field(default_factory=list)
+    # Names of functions and lists, and what they were.
     checks: list[tuple[str, Check]] = field(default_factory=list)
-    absent: frozenset[str] = frozenset()
+    absent: frozenset[str] = frozenset()  # names of attributes that it does not have
+    # Names of modules in it that count, and their numbers.
     modules: list[tuple[str, int]] = field(default_factory=list)
+    # Places of its tensors, and all but their numbers.
     tensors: list[tuple[str, str, Facts]] = field(default_factory=list)
 
     def collect(self, module: Any, modules: list[Any], tensors: list[Tensor]) -> bool:

@@ -160,8 +160,8 @@ def message(
             parameters say by their names what they are: ``x_j`` and ``x_i`` have the rows of the operand
             ``x`` at the edge's source and destination; ``index`` has the number of its destination,
             ``size_i`` the number of destinations, and ``ptr`` is None, for ``softmax`` of PyG; any other is
-            the operand of that name. It shall treat each edge on its own, but for sums and softmaxes over
-            ``index``, and not depend on anything that changes.
+            the operand of that name. It must treat each edge on its own, except for sums and softmaxes over
+            ``index``, and must not depend on anything that changes.
         reduce: "sum" ("add"), "mean", "max", "min", "var" or "std"; of a list of these, the results are side
             by side along the last dimension.
         **operands: For ``x_i`` and ``x_j``, ``x``: a tensor with a row for every node, or a pair (sources,

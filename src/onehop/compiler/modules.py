@@ -11,7 +11,7 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 """Where a module keeps its hooks."""
 
 global_hooks = attrgetter(*(f"_global{name}" for name in MODULE_HOOKS))
-"""Of torch's file of modules, its hooks for every module. Not a function, for every call of a layer asks."""
+"""Reads the hooks for every module from torch's file of modules. No function: every layer calls it."""
 
 
 def modules_reason(modules: Iterable[Module]) -> str | None:

@@ -1,7 +1,7 @@
 """The meanings of torch's operations in a program, and the reading of a message that was watched.
 
 Every operation that the message led to has its meaning here, or the message is not compiled. Tensors that are
-the same for all edges, whatever they were made from, are taken as they are.
+the same for all edges are taken as they are.
 """
 
 import math
@@ -12,40 +12,23 @@ from torch import Tensor
 
 from onehop.compiler.aten import Reading, means
 from onehop.compiler.reader import Reader
-from onehop.compiler.tracing import Watched
 from onehop.compiler.values import Joined, NotCompiled, Read, Row, Stacked, Unread, Zeros
-from onehop.messages import APART, End
+from onehop.messages import APART
 
 
-def read(
-    watched: Watched,
-    rows: dict[int, tuple[End, int]],
-    wholes: dict[int, int],
-    operands: list[Tensor],
-    hoists: frozenset[End],
-    linear: bool,
-) -> tuple[Read, list[Tensor]]:
+def read(reader: Reader, linear: bool) -> Read:
     """Read a message.
 
     Args:
-        watched: What it did with a few edges.
-        rows: For the ids of its arguments with a row for every edge: where rows come from, and from which
-            operand of ``propagate``.
-        wholes: For the ids of its other arguments: which operand of ``propagate`` they are.
-        operands: The operands of ``propagate``.
-        hoists: The ends whose products with matrices are computed for nodes.
-        linear: Whether its messages are added up or averaged, and no more.
-
-    Returns:
-        What it comes to, and the tensors that its terms number after the operands.
+        reader: A new reader of the message. After this it has the tensors that terms number.
+        linear: Whether the messages are added up or averaged, and no more.
 
     Raises:
-        NotCompiled: It has an operation, a shape or a dtype that programs have not.
+        NotCompiled: The message has an operation, a shape or a dtype that programs do not have.
     """
-    reader = Reader(watched, rows, wholes, operands, hoists)
-    for call in watched.calls:
+    for call in reader.watched.calls:
         reader.follow(*call)
-    return reader.finished(linear and End.TARGET in hoists), reader.tensors
+    return reader.finished(linear)
 
 
 def _is_number(value: Any) -> bool:

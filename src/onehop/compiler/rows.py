@@ -133,7 +133,7 @@ class CompiledRows(Rows):
     Args:
         graph: Over which edges.
         message: The message.
-        names: Reductions that will be asked for.
+        names: Reductions that will be needed.
         given: The tensors that the message's terms number.
         draw: How dropout draws.
     """

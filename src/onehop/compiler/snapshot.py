@@ -24,7 +24,7 @@ class Snapshot:
         self._copies: dict[int, tuple[Any, Any]] = {}
         self.layer = self._copy(layer)
         self._contents = [
-            (container, _shallow(container))
+            (container, container.copy())
             for original, _ in self._copies.values()
             for container in vars(original).values()
             if isinstance(container, list | dict | set)
@@ -83,10 +83,6 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> str | None:
         if changed:
             return name
     return None
-
-
-def _shallow(container: _Contents) -> _Contents:
-    return container.copy()
 
 
 def _holds(container: _Contents, before: _Contents) -> bool:

@@ -28,13 +28,7 @@ Key = tuple[Any, ...]
 
 
 def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> Key | None:
-    """Return all that a trace depends on besides the layer; None if that is not known.
-
-    Args:
-        each: The arguments of the message.
-        operands: The tensors behind them.
-        graph: Over which edges.
-    """
+    """Return all that a trace depends on besides the layer; None if that is not known."""
     if torch._C._len_torch_function_stack():
         return None
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
@@ -67,19 +61,12 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A way that is kept.
+    """A way that is kept."""
 
-    Attributes:
-        way: The way, without its tensors.
-        guard: The guard of the layer.
-        recipe: How the way's tensors are made, of the guard's, and of
-        whole: these operands.
-    """
-
-    way: Way
-    guard: Guard
-    recipe: Recipe
-    whole: tuple[int, ...]
+    way: Way  # without its tensors
+    guard: Guard  # of the layer
+    recipe: Recipe  # makes the way's tensors, of the guard's and of whole operands
+    whole: tuple[int, ...]  # numbers of the operands that are the same for all edges
 
     def bound(self, layer: Module, operands: Sequence[Tensor]) -> Way | None:
         """The way for a layer as it is now; None if a trace may find another."""

@@ -45,7 +45,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """The operations of a message on a few edges.
+    """Findings of a trace of a message: its operations on the few edges of the first run, and more.
 
     Attributes:
         calls: Its operations: which, the arguments with and without a name, and the result. All tensors in
@@ -56,6 +56,10 @@ class Watched:
         destinations: What there is of destinations.
         met: Lists all tensors that were met.
         unrecorded: The ids of those that were made while no gradients were recorded, though they were before.
+        parameters: Tensors that require a gradient and that the message uses besides its operands.
+        sizes: Of all tensors that it uses besides its operands.
+        row_bytes: Bytes an edge of the largest tensor that it makes.
+        looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
@@ -65,6 +69,10 @@ class Watched:
     destinations: Destinations
     met: Callable[[], Iterable[Tensor]]
     unrecorded: set[int]
+    parameters: list[Tensor]
+    sizes: set[int]
+    row_bytes: int
+    looks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,31 +86,6 @@ class Returned:
 
     tensors: tuple[Tensor, ...]
     container: type | None
-
-
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """Facts that a trace of a message has shown.
-
-    Attributes:
-        watched: What it did with the edges of the first run.
-        parameters: Tensors that require a gradient and that the message uses besides its operands.
-        sizes: Of all tensors that it uses besides its operands.
-        row_bytes: Bytes an edge of the largest tensor that it makes.
-        width: Entries an edge of the messages.
-        dims: Dimensions of the messages.
-        dtype: Of the messages.
-        looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
-    """
-
-    watched: Watched
-    parameters: list[Tensor]
-    sizes: set[int]
-    row_bytes: int
-    width: int
-    dims: int
-    dtype: torch.dtype
-    looks: bool
 
 
 def few_edges(sizes: set[int]) -> list[int]:
@@ -119,8 +102,8 @@ class Run:
         arguments: Of the message.
         rows: Those of them that have a row for every edge, in dimension 0.
         pairs: Those with the numbers of both ends, [2, edges], each with the row of the destination's.
-        numbers: Those of rows that are the number of the edge's destination, and stand for it in reductions
-            that stay inside a destination; empty where such reductions are not allowed.
+        numbers: Those of rows that are the number of the edge's destination, for reductions inside a
+            destination; empty where such reductions are not allowed.
         destinations: How many destinations the message is told of; None where it is not.
         draws: Whether dropout is allowed; nothing is drawn for it.
     """
@@ -134,7 +117,7 @@ class Run:
     draws: bool
 
 
-def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -> Permission:
+def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -> Watched:
     """Watches a message.
 
     Args:
@@ -171,29 +154,30 @@ def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -
             raise Refused(f"its message uses a tensor with a history of its own, which is no operand{where}")
         if parameter._backward_hooks:
             raise Refused(f"its message uses a parameter on which a hook is registered{where}")
-    largest = max(first.largest, out.nbytes // max(out.size(0), 1))
-    sizes = {size for tensor in first.outer for size in tensor.shape}
-    width, looks = out[0].numel(), first.looks or second.looks
-    return Permission(first.watched(), parameters, sizes, largest, width, out.dim(), out.dtype, looks)
+    return Watched(
+        first.calls,
+        out,
+        first.returned,
+        first.place,
+        first.destinations,
+        first.met.values,
+        first.unrecorded,
+        parameters,
+        sizes={size for tensor in first.outer for size in tensor.shape},
+        row_bytes=max(first.largest, out.nbytes // max(out.size(0), 1)),
+        looks=first.looks or second.looks,
+    )
 
 
 @dataclass(slots=True)
 class _Step:
-    """One operation.
-
-    Attributes:
-        operation: Which.
-        places: Where the edges were in its operands.
-        values: Its other arguments, and tensors from outside.
-        result: Where the edges are in its result.
-        line: Of the message.
-    """
+    """One operation."""
 
     operation: Any
-    places: list[Place | None]
-    values: list[Any]
-    result: Place | None
-    line: Line | None
+    places: list[Place | None]  # where the edges were in its operands
+    values: list[Any]  # its other arguments, and tensors from outside
+    result: Place | None  # where the edges are in its result
+    line: Line | None  # of the message
 
 
 class _Guard(TorchFunctionMode):
@@ -223,14 +207,14 @@ class _Watch(TorchDispatchMode):
         self._edges = self.run.edges
         told = self.run.destinations is not None
         pairs = {id(pair): row for pair, row in self.run.pairs if told}
-        self._destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
+        self.destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
         self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.
-        self._met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
+        self.met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
         self._made: set[int] = set()
         self._records = torch.is_grad_enabled()
-        self._unrecorded: set[int] = set()
+        self.unrecorded: set[int] = set()
         self._foreign = {tensor.untyped_storage()._cdata for tensor in operands}
 
     def finish(self, out: Any, reduces: bool) -> None:
@@ -239,38 +223,24 @@ class _Watch(TorchDispatchMode):
         if reduces:
             container = type(out) if type(out) in (tuple, list) else None
             given = tuple(out) if container is not None else (out,)
-            for each in given:
-                if not isinstance(each, Tensor) or not self._is_result(each):
-                    raise Refused("its aggregate returns something else than messages and their sums")
+            if not all(isinstance(each, Tensor) and self._is_result(each) for each in given):
+                raise Refused("its aggregate returns something else than messages and their sums")
             self.returned = Returned(given, container)
             out = given[0]
-            self._check_numbers(out)
-            self.out = out
-            return
-        if not isinstance(out, Tensor):
+        elif not isinstance(out, Tensor):
             raise Refused(f"its message is a {type(out).__name__}, not a tensor")
-        if self._place(out) != Place(0):
+        elif self.place(out) != Place(0):
             raise Refused("its message has no row for every edge")
-        self._check_numbers(out)
-        self.out = out
-
-    @staticmethod
-    def _check_numbers(out: Tensor) -> None:
         if not out.is_floating_point() and not out.is_complex():
             raise Refused("its messages are not floating-point numbers")
+        self.out: Tensor = out
 
     def _is_result(self, tensor: Tensor) -> bool:
         """Return whether a tensor has a row for every edge, or for every destination."""
-        return self._place(tensor) == Place(0) or self._destinations.have_rows(tensor)
+        return self.place(tensor) == Place(0) or self.destinations.have_rows(tensor)
 
-    def watched(self) -> Watched:
-        """The message's operations."""
-        place, destinations = self._place, self._destinations
-        return Watched(
-            self.calls, self.out, self.returned, place, destinations, self._met.values, self._unrecorded
-        )
-
-    def _place(self, tensor: Tensor) -> Place | None:
+    def place(self, tensor: Tensor) -> Place | None:
+        """Return where the edges are in a tensor; None: nowhere."""
         return self._places.get(id(tensor))
 
     def __torch_dispatch__(
@@ -291,24 +261,21 @@ class _Watch(TorchDispatchMode):
             self._check_write(schema, args, name)
         bound = dict(zip((a.name for a in schema.arguments), args, strict=False), **kwargs)
         try:
-            rule = self._destinations.rule(operation, name, bound, tensors)
+            rule = self.destinations.rule(operation, name, bound, tensors)
+            if drawn:
+                place = self.place(args[0])
+            else:
+                place = None if rule else self._result_place(operation, name, args, bound, tensors)
+            values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
+            outside = [t for t in tensors if id(t) not in self._made and self.place(t) is None]
+            places = [self.place(t) for t in tensors]
+            # What is drawn is 1: no generator moves on.
+            result = args[0].fill_(1) if drawn else operation(*args, **kwargs)
+            if rule:
+                place = rule(result, self.place)
         except Mixes as why:
-            raise Refused(f"its message mixes edges in {name}: {why}") from None
-        if drawn:
-            place = self._place(args[0])
-        else:
-            place = None if rule else self._result_place(operation, name, args, bound, tensors)
-        values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
-        outside = [t for t in tensors if id(t) not in self._made and self._place(t) is None]
-        places = [self._place(t) for t in tensors]
-        # What is drawn is 1: no generator moves on.
-        result = args[0].fill_(1) if drawn else operation(*args, **kwargs)
-        if rule:
-            try:
-                place = rule(result, self._place)
-            except Mixes as why:
-                raise Refused(f"its message mixes edges in {name}: {why}") from None
-        self._destinations.follow(name, bound, result)
+            raise Refused(f"its message mixes edges in {name}{f': {why}' if str(why) else ''}") from None
+        self.destinations.follow(name, bound, result)
         self.steps.append(_Step(operation, places, [*values, *outside], place, line))
         self.calls.append((operation, args, kwargs, result))
         for out in tree_leaves(result):
@@ -320,24 +287,22 @@ class _Watch(TorchDispatchMode):
         """Return whether an operation draws what torch's dropout draws for a tensor of edges."""
         if operation is not torch.ops.aten.bernoulli_.float or kwargs.get("generator") is not None:
             return False
-        own = id(args[0]) in self._made and self._place(args[0]) == Place(0)
+        own = id(args[0]) in self._made and self.place(args[0]) == Place(0)
         return own and args[0].is_contiguous()
 
     def _meet(self, tensor: Tensor, line: Line | None) -> None:
-        if id(tensor) not in self._met:
-            self._met[id(tensor)] = tensor
+        if id(tensor) not in self.met:
+            self.met[id(tensor)] = tensor
             self._foreign.add(tensor.untyped_storage()._cdata)
             self.outer.append(tensor)
             self.met_at[id(tensor)] = line
 
     def _note(self, out: Tensor, place: Place | None) -> None:
-        self._met[id(out)] = out
+        self.met[id(out)] = out
         self._made.add(id(out))
         if self._records and not torch.is_grad_enabled():
-            self._unrecorded.add(id(out))
-        if place is None:
-            return
-        if out.numel() == 0:
+            self.unrecorded.add(id(out))
+        if place is None or out.numel() == 0:
             return
         if out.dim() <= place.dim or out.size(place.dim) != self._edges * place.inner:
             raise Refused(f"its message makes a tensor of shape {tuple(out.shape)}, with edges out of place")
@@ -348,33 +313,27 @@ class _Watch(TorchDispatchMode):
         for argument, value in zip(schema.arguments, args, strict=False):
             written = argument.alias_info is not None and argument.alias_info.is_write
             if written and value.untyped_storage()._cdata in self._foreign:
+                floating = value.is_floating_point()
                 raise Refused(
-                    f"its message writes to a tensor that is not its own ({name}), as normalisation by the "
-                    f"batch does in training"
-                    if not value.is_floating_point()
-                    else f"its message writes to a tensor that is not its own ({name})"
+                    f"its message writes to a tensor that is not its own ({name})"
+                    f"{'' if floating else ', as normalisation by the batch does in training'}"
                 )
 
     def _result_place(
         self, operation: Any, name: str, args: Any, bound: dict[str, Any], tensors: list[Tensor]
     ) -> Place | None:
         touched = any(id(tensor) in self._places for tensor in tensors)
-        try:
-            if named(name).makes or (name == "expand" and not touched):
-                return place_of_made(args, bound, self._place, self._edges)
-            reads = name in _READS_VALUES or not _LOOKING.isdisjoint(operation.tags)
-            if not touched:
-                self.looks |= reads
-                return None
-            if name in _READS_VALUES:
-                raise Refused(f"its message looks at the values of its operands ({name})")
-            rule = rule_of(operation)
-            if rule is None:
-                raise Refused(f"its message uses {name}, which onehop does not know to keep edges apart")
-            return rule(args, bound, self._place, self._edges)
-        except Mixes as why:
-            reason = f": {why}" if str(why) else ""
-            raise Refused(f"its message mixes edges in {name}{reason}") from None
+        if named(name).makes or (name == "expand" and not touched):
+            return place_of_made(args, bound, self.place, self._edges)
+        if not touched:
+            self.looks |= name in _READS_VALUES or not _LOOKING.isdisjoint(operation.tags)
+            return None
+        if name in _READS_VALUES:
+            raise Refused(f"its message looks at the values of its operands ({name})")
+        rule = rule_of(operation)
+        if rule is None:
+            raise Refused(f"its message uses {name}, which onehop does not know to keep edges apart")
+        return rule(args, bound, self.place, self._edges)
 
 
 def _agree(one: _Step, other: _Step, first: Run, second: Run) -> bool:
@@ -405,7 +364,7 @@ def _same_numbers(left: Tensor, right: Tensor) -> bool:
 
 
 def _check_history(out: Tensor) -> None:
-    """A gradient function that somebody wrote in Python may mix edges, where no operation shows it."""
+    """Refuses gradient functions written in Python: they may mix edges, and no operation shows it."""
     waiting: list[Any] = [out.grad_fn]
     seen = set()
     while waiting:

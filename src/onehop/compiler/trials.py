@@ -11,7 +11,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from onehop.compiler.arguments import PAIRS, Argument, Kind
 from onehop.compiler.lines import line_of_error, line_that_stores, told
 from onehop.compiler.snapshot import AN_ENTRY
-from onehop.compiler.tracing import Permission, Refused, Run, few_edges, trace
+from onehop.compiler.tracing import Refused, Run, Watched, few_edges, trace
 from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")
@@ -22,8 +22,8 @@ COMPLEX = (torch.complex64, torch.complex128)
 FAILS = "its message fails on a few of the edges"
 """The beginning of the sentence that refuses a message for an error, which may be one of its operands."""
 
-Traced = tuple[Permission, dict[str, Any]]
-"""The permission, and the arguments of the first run."""
+Traced = tuple[Watched, dict[str, Any]]
+"""The findings of a trace, and the arguments of its first run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Trial:
 
 
 def may_stay_inside(each: list[Argument]) -> bool:
-    """Return whether a message can reduce something over each destination: it asks for their numbers."""
+    """Return whether a message can reduce something over each destination: it takes their numbers."""
     return any(argument.kind is Kind.TARGET_NUMBER or argument.kind in PAIRS for argument in each)
 
 
@@ -68,8 +68,8 @@ def traced_alone(trial: Trial) -> Traced | str:
 def traced_inside(trial: Trial) -> Traced | str:
     """Traces a message, and returns that it stays inside each destination, or why not.
 
-    It is told of a few destinations, other ones than those of the edges: whatever it makes of their number
-    and numbers, but to reduce over them, shows.
+    It is given a few destinations other than those of the edges. Any use of their number and numbers other
+    than reducing over them is detected.
     """
 
     def counts(few: list[int]) -> list[tuple[int, int | None]] | str:
@@ -113,10 +113,10 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
         try:
-            permission = trace(trial.message, runs, trial.reduces)
+            watched = trace(trial.message, runs, trial.reduces)
         except Refused as why:
             return str(why)
-        except Exception as error:  # the message is a user's, and shall report itself what it raises
+        except Exception as error:  # a user's message reports itself what it raises
             where = told(line_of_error(error.__traceback__))
             first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
             return f"{FAILS} ({type(error).__name__}: {first}){where}"
@@ -126,12 +126,12 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         attribute = None if stored == AN_ENTRY else stored
         where = told(line_that_stores(trial.written, attribute))
         return f"its message stores something on the layer ({stored}){where}"
-    out_dims, dim = permission.dims, trial.node_dim
+    out_dims, dim = watched.out.dim(), trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"
-    if permission.dtype not in (*FLOATS, *COMPLEX):
+    if watched.out.dtype not in (*FLOATS, *COMPLEX):
         return "its messages are not floating-point numbers of 16, 32 or 64 bits"
-    return permission, runs[0].arguments
+    return watched, runs[0].arguments
 
 
 def _saved(tensor: Tensor) -> tuple[Tensor, int]:

@@ -1,15 +1,21 @@
-"""Values of a message that is read: the rows of its tensors, and what reading comes to."""
+"""Values of a message that is read: the rows of its tensors, the steps to them, and what reading comes to."""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from onehop.compiler.terms import Drawn, Fixed, Term
-from onehop.messages import Program
+from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
+from onehop.messages import APART, End, Operand, Program, Step
+
+# Rows that a sum may have to be taken apart for a product.
+_MOST_SUMMANDS = 4
+
+Products = list[tuple[Columns | EarlyProduct, int]]
+"""Rows of nodes or edges, each with a sign, or with the number of its matrix."""
 
 
 class NotCompiled(Exception):
@@ -143,3 +149,130 @@ class Results:
         if self.container is None:
             return made[self.names[0]]
         return self.container(made[name] for name in self.names)
+
+
+class Draft:
+    """The terms and steps of a message while it is read; values are numbered as in :class:`Row`."""
+
+    def __init__(self) -> None:
+        self._terms: list[Term] = []
+        self._known: dict[tuple[object, ...], int] = {}
+        self._steps: list[Step] = []
+
+    @property
+    def draws(self) -> tuple[Drawn, ...]:
+        """The terms that are drawn, in order."""
+        return tuple(term for term in self._terms if isinstance(term, Drawn))
+
+    def term_of(self, value: int) -> Term | None:
+        """The term that a value is; None where a step makes it."""
+        return self._terms[-1 - value] if value < 0 else None
+
+    def step_of(self, value: int) -> Step | None:
+        """The step that makes a value; None where it is a term."""
+        return self._steps[value] if value >= 0 else None
+
+    def part(self, result: int) -> Part:
+        """The program of a value, with the operands and steps that it needs."""
+        needed = {result}
+        for number in reversed(range(len(self._steps))):
+            if number in needed:
+                needed.update(self._steps[number].inputs)
+        kept = sorted((value for value in needed if value < 0), reverse=True)
+        made = sorted(value for value in needed if value >= 0)
+        numbers = {value: number for number, value in enumerate([*kept, *made])}
+        steps = (self._steps[value] for value in made)
+        terms = [self._terms[-1 - value] for value in kept]
+        program = Program(
+            tuple(Operand(term.end, term.width) for term in terms),
+            tuple(replace(step, inputs=tuple(numbers[v] for v in step.inputs)) for step in steps),
+            numbers[result],
+        )
+        if not any(t.end not in (End.FIXED, End.MATRIX) and not isinstance(t, Drawn) for t in terms):
+            raise NotCompiled("reads no rows of nodes or edges")
+        return Part(program, terms)
+
+    def operand(self, term: Term) -> int:
+        """The value of a term, the same for equal columns."""
+        key = term.key() if isinstance(term, Columns) else (id(term),)
+        if key not in self._known:
+            self._terms.append(term)
+            self._known[key] = -len(self._terms)
+        return self._known[key]
+
+    def is_apart(self, row: Row) -> bool:
+        """Return whether no gradient passes through the last step to a row."""
+        return row.value >= 0 and self._steps[row.value].operation == APART
+
+    def drawn(self, shape: tuple[int, ...], kept: float) -> Row:
+        """Numbers that are drawn for every edge: 1 with the probability ``kept``, else 0."""
+        self._terms.append(Drawn(math.prod(shape), kept, divided=False))
+        return Row(shape, -len(self._terms))
+
+    def divided(self, row: Row, by: float) -> Row | None:
+        """Drawn numbers, divided as dropout divides them; None if that is not what is done."""
+        term = self.term_of(row.value)
+        if not isinstance(term, Drawn) or term.divided or by != term.kept:
+            return None
+        self._terms[-1 - row.value] = replace(term, divided=True)
+        return row
+
+    def emit(self, operation: str, *inputs: Row, p: float = 0.0, q: float = 0.0) -> Row:
+        """A step whose result has the shape of the first input."""
+        shape = inputs[0].shape
+        step = Step(operation, tuple(row.value for row in inputs), math.prod(shape), (float(p), float(q)))
+        self._steps.append(step)
+        return Row(shape, len(self._steps) - 1)
+
+    def spread(self, row: Row, shape: tuple[int, ...]) -> Row:
+        """A row whose dimensions of size 1 are as large as those of ``shape``, which has as many."""
+        found = row
+        for at, size in enumerate(shape):
+            if found.shape[at] == size:
+                continue
+            # All of one run of dimensions at once; the numbers behind them are repeated as a block.
+            end = next((d for d in range(at, len(shape)) if found.shape[d] != 1), len(shape))
+            wider = (*found.shape[:at], *shape[at:end], *found.shape[end:])
+            found = self._moved(found, "spread", wider, math.prod(found.shape[end:]))
+        return found
+
+    def collected(self, row: Row, dims: set[int], operation: str = "collect") -> Row:
+        """The sums of a row over dimensions, or its largest numbers, each of which has size 1 then."""
+        found, end = row, len(row.shape)
+        while dims:
+            # The last run of dimensions.
+            end = max(d for d in dims if d < end) + 1
+            start = next(d + 1 for d in range(end - 1, -2, -1) if d not in dims)
+            narrower = (*found.shape[:start], *(1,) * (end - start), *found.shape[end:])
+            found = self._moved(found, operation, narrower, math.prod(found.shape[end:]))
+            dims = dims - set(range(start, end))
+        return found
+
+    def _moved(self, row: Row, operation: str, shape: tuple[int, ...], block: int) -> Row:
+        if math.prod(shape) == row.width:
+            return Row(shape, row.value)
+        numbers = (float(block) if block > 1 else 0.0, 0.0)
+        self._steps.append(Step(operation, (row.value,), math.prod(shape), numbers))
+        return Row(shape, len(self._steps) - 1)
+
+    def summands(self, value: int, sign: int) -> Products | None:
+        """The rows of nodes or edges, with signs, that a value is the sum of; None if it is no such sum."""
+        term, step = self.term_of(value), self.step_of(value)
+        if isinstance(term, Columns | EarlyProduct):
+            return [(term, sign)]
+        if step is None or step.operation not in ("add", "subtract"):
+            return None
+        left = self.summands(step.inputs[0], sign)
+        right = self.summands(step.inputs[1], sign if step.operation == "add" else -sign)
+        both = None if left is None or right is None else [*left, *right]
+        return both if both is None or len(both) <= _MOST_SUMMANDS else None
+
+    def columns(self, row: Row, start: int, shape: tuple[int, ...]) -> Row:
+        """Columns of an operand, from one on, as a row of this shape."""
+        term = self.term_of(row.value)
+        width = math.prod(shape)
+        if not isinstance(term, Columns):
+            raise NotCompiled("takes columns of what is no operand")
+        if not width:
+            raise NotCompiled("has rows without columns")
+        return Row(shape, self.operand(Columns(term.end, term.at, term.start + start, width)))

@@ -11,6 +11,7 @@ from onehop.compiler.arguments import ENDS, Kind
 from onehop.compiler.executor import under_autocast
 from onehop.compiler.matched import rule_of
 from onehop.compiler.operations import read
+from onehop.compiler.reader import Reader
 from onehop.compiler.recipes import Call, Tape
 from onehop.compiler.trials import COMPLEX, FAILS, Traced, Trial, may_stay_inside, traced_alone, traced_inside
 from onehop.compiler.values import NotCompiled, Read
@@ -81,7 +82,7 @@ def way_of(
         trial: The message.
         graph: Over which edges.
         autocast: The dtype of autocast; None without.
-        refusal_of: Says of a program why its messages cannot be reduced as they shall; None if they can.
+        refusal_of: Says of a program why its messages cannot be reduced as requested; None if they can.
         linear: Whether its messages are added up or averaged, and no more.
     """
     if trial.reduces:
@@ -107,10 +108,10 @@ def way_of(
     found = _compiled(trial, traced, graph, refusal_of, linear)
     if not isinstance(found, str):
         return found
-    permission = traced[0]
-    if permission.dtype.is_complex:
+    watched = traced[0]
+    if watched.out.dtype.is_complex:
         return _refused(found)
-    return Found(InBlocks(permission.row_bytes, permission.parameters, found), [], {}, not permission.looks)
+    return Found(InBlocks(watched.row_bytes, watched.parameters, found), [], {}, not watched.looks)
 
 
 OWN_AGGREGATE = "its class overrides aggregate"
@@ -135,8 +136,7 @@ def _compiled(
     trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None], linear: bool
 ) -> Found | str:
     """Compiles a message; or says why not."""
-    permission, given = traced
-    watched, operands = permission.watched, trial.operands
+    watched, given = traced
     if graph.num_edges < thresholds.now.compiled_edges:
         return "there are few edges"
     if torch.is_autocast_enabled("cpu"):
@@ -155,7 +155,8 @@ def _compiled(
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     try:
         with Tape() as tape:
-            found, tensors = read(watched, rows, wholes, operands, hoists, linear and not is_complex)
+            reader = Reader(watched, rows, wholes, trial.operands, hoists)
+            found = read(reader, linear and not is_complex)
     except NotCompiled as why:
         return f"its message {why}"
     rules = [rule_of(part.program, "sum") for part in found.parts] if linear and not found.draws else [None]
@@ -165,4 +166,4 @@ def _compiled(
     if refusal is not None:
         return refusal
     copies = {a.at: given[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
-    return Found(Compiled(found, tensors), [*watched.calls, *tape.calls], copies, not permission.looks)
+    return Found(Compiled(found, reader.tensors), [*watched.calls, *tape.calls], copies, not watched.looks)

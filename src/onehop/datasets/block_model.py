@@ -34,11 +34,11 @@ class Rows(NamedTuple):
     community: np.ndarray
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class BlockModel:
     """Figures of a graph.
 
-    Every node wants a degree from a heavy tail (:mod:`onehop.datasets.degree_tail`). Nodes lie in communities
+    Every node wants a degree from a heavy tail (:mod:`onehop.datasets.degree_tail`). Nodes form communities
     of exponentially distributed sizes. Two nodes of a community are joined with a chance in proportion to the
     product of the degrees that they want inside; what a node then lacks is drawn between communities, by
     weight. Node numbers are shuffled, so the order of the nodes tells nothing. Model: B. Karrer, M. Newman,
@@ -97,7 +97,7 @@ class BlockModel:
         inside, degrees = self._inside(starts, wanted, native_seed, progress)
         if len(inside) > num_pairs:
             inside = rng.permutation(inside)[:num_pairs]
-        # Nobody's chance is nothing, so that the draw ends whatever the degrees are.
+        # No node's chance is 0, so that the draw ends whatever the degrees are.
         lacking = np.maximum(wanted - degrees, 0.01 * wanted.mean())
         between = _between(lacking, community, num_pairs - len(inside), native_seed, rng, progress)
         pairs = np.concatenate([inside, between])

@@ -12,7 +12,7 @@ from onehop.datasets.block_model import BlockModel, Rows
 from onehop.datasets.dataset import Dataset, Progress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CommunityTwin:
     """A twin whose edges come from a block model. The edges are kept on disk; the rest is drawn anew.
 
@@ -57,16 +57,8 @@ class CommunityTwin:
         x = None
         if features:
             progress("drawing features", 0.95)
-            x = torch.from_numpy(planted.vectors(rng, labels, self.width, self.signal))
-        return Dataset(
-            name=name,
-            edge_index=_edge_index(rows),
-            num_nodes=num_nodes,
-            x=x,
-            y=torch.from_numpy(y),
-            num_classes=self.num_classes,
-            **split._asdict(),
-        )
+            x = planted.vectors(rng, labels, self.width, self.signal)
+        return planted.dataset(name, _edge_index(rows), x, y, self.num_classes, split)
 
 
 def _edge_index(rows: Rows) -> Tensor:
@@ -109,130 +101,42 @@ def _unpack(arrays: dict[str, Any]) -> Rows:
 # 2023). Those of reddit, reddit2 and amazonproducts are chosen. The figures reached are in
 # docs/reference/datasets.md.
 COMMUNITY_TWINS = {
+    # Nodes, pairs, tail, largest degree, mean community, share inside;
+    # classes, features, shares of training and validation nodes.
     "arxiv-communities": CommunityTwin(
-        model=BlockModel(
-            num_nodes=169_343,
-            num_pairs=1_157_799,
-            tail=2.5,
-            largest_degree=13_161,
-            community=60.0,
-            inside=0.8,
-        ),
-        num_classes=40,
-        width=128,
-        train=90_941 / 169_343,
-        val=29_799 / 169_343,
+        BlockModel(169_343, 1_157_799, 2.5, 13_161, 60.0, 0.8),
+        40, 128, 90_941 / 169_343, 29_799 / 169_343,
     ),
     "reddit": CommunityTwin(
-        model=BlockModel(
-            num_nodes=232_965,
-            num_pairs=57_307_946,
-            tail=4.0,
-            largest_degree=21_657,
-            community=400.0,
-            inside=0.7,
-        ),
-        num_classes=41,
-        width=602,
-        train=153_431 / 232_965,
-        val=23_831 / 232_965,
+        BlockModel(232_965, 57_307_946, 4.0, 21_657, 400.0, 0.7),
+        41, 602, 153_431 / 232_965, 23_831 / 232_965,
     ),
     "reddit2": CommunityTwin(
-        model=BlockModel(
-            num_nodes=232_965,
-            num_pairs=11_606_919,
-            tail=4.0,
-            largest_degree=4_386,
-            community=400.0,
-            inside=0.7,
-        ),
-        num_classes=41,
-        width=602,
-        train=0.66,
-        val=0.1,
+        BlockModel(232_965, 11_606_919, 4.0, 4_386, 400.0, 0.7),
+        41, 602, 0.66, 0.1,
     ),
     "amazonproducts": CommunityTwin(
-        model=BlockModel(
-            num_nodes=1_569_960,
-            num_pairs=132_169_734,
-            tail=2.5,
-            largest_degree=50_000,
-            community=400.0,
-            inside=0.7,
-        ),
-        num_classes=107,
-        width=200,
-        train=0.85,
-        val=0.05,
+        BlockModel(1_569_960, 132_169_734, 2.5, 50_000, 400.0, 0.7),
+        107, 200, 0.85, 0.05,
     ),
     "proteins": CommunityTwin(
-        model=BlockModel(
-            num_nodes=132_534,
-            num_pairs=39_561_252,
-            tail=20.0,
-            largest_degree=7_750,
-            community=600.0,
-            inside=0.7,
-        ),
-        num_classes=112,
-        width=8,
-        train=86_619 / 132_534,
-        val=21_236 / 132_534,
+        BlockModel(132_534, 39_561_252, 20.0, 7_750, 600.0, 0.7),
+        112, 8, 86_619 / 132_534, 21_236 / 132_534,
     ),
     "amazon": CommunityTwin(
-        model=BlockModel(
-            num_nodes=410_236,
-            num_pairs=2_439_437,
-            tail=4.0,
-            largest_degree=2_760,
-            community=25.0,
-            inside=1.0,
-        ),
-        num_classes=22,
-        width=96,
-        train=0.5,
-        val=0.2,
+        BlockModel(410_236, 2_439_437, 4.0, 2_760, 25.0, 1.0),
+        22, 96, 0.5, 0.2,
     ),
     "mag": CommunityTwin(
-        model=BlockModel(
-            num_nodes=736_389,
-            num_pairs=5_396_336,
-            tail=3.5,
-            largest_degree=4_000,
-            community=60.0,
-            inside=0.5,
-        ),
-        num_classes=349,
-        width=128,
-        train=629_571 / 736_389,
-        val=64_879 / 736_389,
+        BlockModel(736_389, 5_396_336, 3.5, 4_000, 60.0, 0.5),
+        349, 128, 629_571 / 736_389, 64_879 / 736_389,
     ),
     "products": CommunityTwin(
-        model=BlockModel(
-            num_nodes=2_449_029,
-            num_pairs=61_859_076,
-            tail=4.5,
-            largest_degree=17_481,
-            community=310.0,
-            inside=1.0,
-        ),
-        num_classes=47,
-        width=100,
-        train=196_615 / 2_449_029,
-        val=39_323 / 2_449_029,
+        BlockModel(2_449_029, 61_859_076, 4.5, 17_481, 310.0, 1.0),
+        47, 100, 196_615 / 2_449_029, 39_323 / 2_449_029,
     ),
     "papers": CommunityTwin(
-        model=BlockModel(
-            num_nodes=111_059_956,
-            num_pairs=1_614_062_356,
-            tail=3.5,
-            largest_degree=25_000,
-            community=100.0,
-            inside=0.45,
-        ),
-        num_classes=172,
-        width=128,
-        train=0.8,
-        val=0.1,
+        BlockModel(111_059_956, 1_614_062_356, 3.5, 25_000, 100.0, 0.45),
+        172, 128, 0.8, 0.1,
     ),
-}
+}  # fmt: skip

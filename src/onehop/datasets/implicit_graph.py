@@ -1,4 +1,4 @@
-"""A graph with communities that is too large to be kept: its rows are computed when they are asked for."""
+"""A graph with communities that is too large to be kept: its rows are computed when they are needed."""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -1,10 +1,12 @@
 """Labels that edges and features know something of: what makes a twin worth training on."""
 
 import numpy as np
+import torch
 from torch import Tensor
 
-from onehop.datasets.dataset import Progress
+from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.random_graphs import both_directions, distinct_pairs, pick
+from onehop.datasets.splits import Split
 
 _ROWS_AT_ONCE = 65_536
 
@@ -100,3 +102,18 @@ def mislabel(rng: np.random.Generator, labels: np.ndarray, share: float) -> np.n
     """The labels, ``share`` of them exchanged for another node's: what no model can know."""
     wrong = rng.random(len(labels)) < share
     return np.where(wrong, rng.permutation(labels), labels)
+
+
+def dataset(
+    name: str, edge_index: Tensor, x: np.ndarray | None, y: np.ndarray, num_classes: int, split: Split
+) -> Dataset:
+    """The data set of these edges, features [N, F] and labels [N]; without features where ``x`` is None."""
+    return Dataset(
+        name=name,
+        edge_index=edge_index,
+        num_nodes=len(y),
+        x=None if x is None else torch.from_numpy(x),
+        y=torch.from_numpy(y),
+        num_classes=num_classes,
+        **split._asdict(),
+    )

@@ -78,7 +78,7 @@ def distinct_pairs(
         The lower and the higher node of every pair, in ascending order.
 
     Raises:
-        ArgumentError: More than half of all pairs are asked for: drawing would take too long.
+        ArgumentError: More than half of all pairs are wanted: drawing would take too long.
     """
     if num_pairs > num_nodes * (num_nodes - 1) // 4:
         raise ArgumentError(
@@ -113,5 +113,5 @@ def both_directions(low: np.ndarray, high: np.ndarray, num_nodes: int) -> Tensor
 
 
 def pick(places: np.ndarray, cumulative: np.ndarray) -> np.ndarray:
-    """The entry of ``cumulative`` (running sums of weights) under which each of ``places`` lies."""
+    """The entry of ``cumulative`` (running sums of weights) to which each of ``places`` belongs."""
     return np.minimum(np.searchsorted(cumulative, places, side="right"), len(cumulative) - 1)

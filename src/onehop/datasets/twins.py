@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from onehop.datasets import planted, splits, store
 from onehop.datasets.community_twins import COMMUNITY_TWINS, CommunityTwin
@@ -16,37 +15,21 @@ from onehop.errors import ArgumentError
 
 @dataclass(frozen=True, slots=True)
 class _Social:
-    """A twin with skewed degrees; :mod:`onehop.datasets.planted` says what the figures do.
+    """A twin with skewed degrees; :mod:`onehop.datasets.planted` says what the figures do."""
 
-    Attributes:
-        num_nodes: Nodes at scale 1.
-        num_pairs: Undirected edges at scale 1.
-        num_classes: Classes.
-        width: Features.
-        signal: Length of the classes' centres; with ``mean_words``, the chance of a word on topic.
-        same_class: Chance that an edge is drawn inside a class.
-        mislabelled: Share of labels that neither edges nor features tell.
-        exponent: Exponent of the nodes' weights.
-        class_skew: Exponent of the classes' sizes.
-        train: Share of training nodes, or, as an int, their number in each class.
-        val: Share of validation nodes.
-        test: Share of test nodes.
-        mean_words: Mean number of words of a node; None for dense features.
-    """
-
-    num_nodes: int
-    num_pairs: int
+    num_nodes: int  # nodes at scale 1
+    num_pairs: int  # undirected edges at scale 1
     num_classes: int
-    width: int
-    signal: float
-    same_class: float
-    mislabelled: float
-    exponent: float
-    class_skew: float
-    train: float | int
-    val: float
-    test: float
-    mean_words: float | None = None
+    width: int  # columns of the features
+    signal: float  # length of the classes' centres; with ``mean_words``, the chance of a word on topic
+    same_class: float  # chance that an edge is drawn inside a class
+    mislabelled: float  # share of labels that neither edges nor features tell
+    exponent: float  # exponent of the nodes' weights
+    class_skew: float  # exponent of the classes' sizes
+    train: float | int  # share of training nodes, or, as an int, their number in each class
+    val: float  # share of validation nodes
+    test: float  # share of test nodes
+    mean_words: float | None = None  # mean number of words of a node; None for dense features
 
     def make(self, name: str, seed: int, scale: float, progress: Progress) -> Dataset:
         """The twin, from nothing but its figures and the seed."""
@@ -71,34 +54,18 @@ class _Social:
             split = splits.by_class(y, self.train, self.val, self.test, rng)
         else:
             split = splits.by_share(y, self.train, self.val, rng)
-        return Dataset(
-            name=name,
-            edge_index=edge_index,
-            num_nodes=num_nodes,
-            x=torch.from_numpy(x),
-            y=torch.from_numpy(y),
-            num_classes=self.num_classes,
-            **split._asdict(),
-        )
+        return planted.dataset(name, edge_index, x, y, self.num_classes, split)
 
 
 @dataclass(frozen=True, slots=True)
 class _Road:
-    """A square grid of streets, cut into regions around random centres; a class holds several regions.
+    """A square grid of streets, cut into regions around random centres; a class holds several regions."""
 
-    Attributes:
-        side: Crossings along one side at scale 1.
-        regions: Number of regions.
-        num_classes: Classes, and features: each has a direction of its own.
-        signal: How far a class's centre lies from 0.
-        mislabelled: Share of labels that neither edges nor features tell.
-    """
-
-    side: int
+    side: int  # crossings along one side at scale 1
     regions: int
-    num_classes: int
-    signal: float
-    mislabelled: float
+    num_classes: int  # classes, and features: each has a direction of its own
+    signal: float  # distance of a class's centre from 0
+    mislabelled: float  # share of labels that neither edges nor features tell
 
     def make(self, name: str, seed: int, scale: float, progress: Progress) -> Dataset:
         """The twin, from nothing but its figures and the seed."""
@@ -115,15 +82,7 @@ class _Road:
         progress("drawing features", 0.7)
         x = planted.vectors(rng, labels, self.num_classes, self.signal)
         y = planted.mislabel(rng, labels, self.mislabelled)
-        return Dataset(
-            name=name,
-            edge_index=edge_index,
-            num_nodes=side * side,
-            x=torch.from_numpy(x),
-            y=torch.from_numpy(y),
-            num_classes=self.num_classes,
-            **splits.by_share(y, 0.5, 0.2, rng)._asdict(),
-        )
+        return planted.dataset(name, edge_index, x, y, self.num_classes, splits.by_share(y, 0.5, 0.2, rng))
 
 
 # Nodes, edges, classes and splits of the named graphs: ogbn-arxiv after symmetrising and its split by year
@@ -133,66 +92,28 @@ class _Road:
 # model on the features much less.
 _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
     "arxiv": _Social(
-        num_nodes=169_343,
-        num_pairs=1_157_799,
-        num_classes=40,
-        width=128,
-        signal=3.5,
-        same_class=0.6,
-        mislabelled=0.24,
-        exponent=0.6,
-        class_skew=0.8,
-        train=90_941 / 169_343,
-        val=29_799 / 169_343,
-        test=48_603 / 169_343,
+        num_nodes=169_343, num_pairs=1_157_799, num_classes=40, width=128,
+        signal=3.5, same_class=0.6, mislabelled=0.24, exponent=0.6, class_skew=0.8,
+        train=90_941 / 169_343, val=29_799 / 169_343, test=48_603 / 169_343,
     ),
     "cora": _Social(
-        num_nodes=2_708,
-        num_pairs=5_278,
-        num_classes=7,
-        width=1_433,
-        signal=0.3,
-        same_class=0.7,
-        mislabelled=0.07,
-        exponent=0.4,
-        class_skew=0.4,
-        train=20,
-        val=500 / 2_708,
-        test=1_000 / 2_708,
-        mean_words=19.0,
+        num_nodes=2_708, num_pairs=5_278, num_classes=7, width=1_433,
+        signal=0.3, same_class=0.7, mislabelled=0.07, exponent=0.4, class_skew=0.4,
+        train=20, val=500 / 2_708, test=1_000 / 2_708, mean_words=19.0,
     ),
     "reddit-mini": _Social(
-        num_nodes=58_000,
-        num_pairs=5_500_000,
-        num_classes=41,
-        width=128,
-        signal=2.5,
-        same_class=0.4,
-        mislabelled=0.06,
-        exponent=0.6,
-        class_skew=0.6,
-        train=0.66,
-        val=0.1,
-        test=0.24,
+        num_nodes=58_000, num_pairs=5_500_000, num_classes=41, width=128,
+        signal=2.5, same_class=0.4, mislabelled=0.06, exponent=0.6, class_skew=0.6,
+        train=0.66, val=0.1, test=0.24,
     ),
     "pubmed": _Social(
-        num_nodes=19_717,
-        num_pairs=44_324,
-        num_classes=3,
-        width=500,
-        signal=0.3,
-        same_class=0.7,
-        mislabelled=0.15,
-        exponent=0.5,
-        class_skew=0.3,
-        train=20,
-        val=500 / 19_717,
-        test=1_000 / 19_717,
-        mean_words=50.0,
+        num_nodes=19_717, num_pairs=44_324, num_classes=3, width=500,
+        signal=0.3, same_class=0.7, mislabelled=0.15, exponent=0.5, class_skew=0.3,
+        train=20, val=500 / 19_717, test=1_000 / 19_717, mean_words=50.0,
     ),
     "road": _Road(side=500, regions=96, num_classes=16, signal=1.5, mislabelled=0.05),
     **COMMUNITY_TWINS,
-}
+}  # fmt: skip
 
 
 def names() -> list[str]:
@@ -237,8 +158,8 @@ def too_large(name: str, scale: float = 1.0) -> bool:
 def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitGraph:
     """A twin with communities at full size, of which any row can be computed and none is kept.
 
-    It follows the same figures as :func:`twin` (degrees, communities, shares), but is another graph. What it
-    is for: windows of graphs that fit no memory, as papers.
+    It follows the same figures as :func:`twin` (degrees, communities, shares), but is another graph. Use it
+    for windows of graphs that fit no memory, such as papers.
 
     Args:
         name: One of the twins with communities.
@@ -279,16 +200,16 @@ def twin(
     road               250,000      998,000          16        16
     =================  ===========  ===============  ========  =======
 
-    Edges go both ways, without self loops and repeated edges: who wants loops, as GCN's normalisation and the
-    near-rank machines do, adds them. amazon, amazonproducts, arxiv-communities, mag, papers, products,
-    proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`); their edges
-    are ordered by destination, then by source, which is the order that a graph keeps. Those of the others are
-    ordered by source, then by destination.
+    Edges go both ways, without self loops and repeated edges: add loops where they are needed, as by GCN's
+    normalisation and the near-rank machines. amazon, amazonproducts, arxiv-communities, mag, papers,
+    products, proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`);
+    their edges are ordered by destination, then by source, which is the order that a graph keeps. Those of
+    the others are ordered by source, then by destination.
 
     There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
-    has hubs and triangles, for whoever counts which nodes share neighbours.
+    has hubs and triangles, for counting which nodes share neighbours.
 
-    papers fits no ordinary memory: ask for a part of it, ``scale=0.02`` say, or for rows of :func:`implicit`.
+    papers fits no ordinary memory: take a part of it, such as ``scale=0.02``, or rows of :func:`implicit`.
     A scale keeps degrees and communities as they are; only the hubs' share of all nodes grows.
 
     Args:

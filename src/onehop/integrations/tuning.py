@@ -61,7 +61,6 @@ class _Tuning:
 
         self.told = repr(graph)
         self.watch = _Stopwatch()
-        # No comparison with torch's matrix, because making it takes longer than a call may wait.
         self.steps: Steps[TuningResult] = tuning_steps(
             graph,
             width,
@@ -70,7 +69,6 @@ class _Tuning:
             backward=backward,
             budget_s=BUDGET_S,
             clock=self.watch,
-            compared=False,
         )
 
     def advance(self) -> bool:

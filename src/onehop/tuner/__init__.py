@@ -1,6 +1,6 @@
 """Choice of the best plan: statistics, a cost model, measurements, and the store of results.
 
-What measures is imported when it is used: every linear step asks for a product's library alone.
+What measures is imported when it is used: every linear step needs only the choice of a product's library.
 """
 
 import importlib

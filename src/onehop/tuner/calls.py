@@ -1,5 +1,6 @@
 """Calls of the operations on random operands, with the plan given."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,13 @@ Maker = Callable[[Graph, int, torch.dtype], Call]
 """Draws operands for a graph, a width (of all heads together) and a dtype; returns the call."""
 
 _SLOPE = 0.2
+
+
+def duration(call: Callable[[], object]) -> float:
+    """Seconds that a call takes by this process's clock."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
 @dataclass(frozen=True, slots=True)

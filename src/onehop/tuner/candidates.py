@@ -16,19 +16,22 @@ _ITEMS = (512, 2048, 8192, 32768)
 _LINE_BYTES = 64
 # Narrower tiles of a row cost more in jumps than they save.
 _LEAST_TILE_BYTES = 128
-# Orders do not pay where one thread's cache holds x, or on small graphs.
-_LEAST_ORDERED_EDGES = 1 << 15
-_ORDERS = ("community", "rcm", "degree")
+# Orders do not pay where a cache (of one thread, or of the GPU) holds x, or on small graphs.
+LEAST_ORDERED_EDGES = 1 << 15
+ORDERS = ("community", "rcm", "degree")
 # One thread is worth a try up to this many times the work below which the default uses one.
 _SERIAL_RANGE = 32
 
 
 def start(graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> CpuPlan:
     """The default plan, where every search starts."""
-    sources, rows = (graph.num_src, graph.num_dst)
-    if operation.transposed:
-        sources, rows = rows, sources
-    return default_plan(sources, rows, graph.num_edges, width, dtype.itemsize)
+    return default_plan(*_sizes(graph, operation), graph.num_edges, width, dtype.itemsize)
+
+
+def _sizes(graph: Graph, operation: Operation) -> tuple[int, int]:
+    """Rows of x, and of the result."""
+    sources, rows = graph.num_src, graph.num_dst
+    return (rows, sources) if operation.transposed else (sources, rows)
 
 
 def axes(
@@ -52,15 +55,13 @@ def axes(
         lossy: Whether features may be rounded to 16 bits.
     """
     default = start(graph, operation, width, dtype)
-    sources, rows = (graph.num_src, graph.num_dst)
-    if operation.transposed:
-        sources, rows = rows, sources
+    sources, rows = _sizes(graph, operation)
     row_bytes, edges = width * dtype.itemsize, graph.num_edges
     found: Axes = {}
     if lossy and dtype == torch.float32:
         found["storage"] = ("same", "bfloat16")
-    if edges >= _LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
-        found["ordering"] = ("none", *_ORDERS)
+    if edges >= LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
+        found["ordering"] = ("none", *ORDERS)
     found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
     found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
     found["prefetch_hint"] = PREFETCH_HINTS

@@ -17,7 +17,7 @@ plans; their times are measured.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -149,7 +149,7 @@ class CostModel:
     speeds: Speeds
     vector_bytes: int
     reads_two: bool
-    localities: dict[str, Locality]
+    _localities: dict[str, Locality] = field(default_factory=dict, init=False)
 
     @property
     def sources(self) -> int:
@@ -163,10 +163,10 @@ class CostModel:
 
     def locality(self, ordering: str) -> Locality:
         """The locality of an order, which is made first if needed."""
-        if ordering not in self.localities:
+        if ordering not in self._localities:
             csr = ordered_csr(self.graph, ordering, self.transposed)
-            self.localities[ordering] = Locality.of(csr.col, self.sources)
-        return self.localities[ordering]
+            self._localities[ordering] = Locality.of(csr.col, self.sources)
+        return self._localities[ordering]
 
     def predict(self, plan: CpuPlan) -> float:
         """Seconds of a call."""

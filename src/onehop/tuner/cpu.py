@@ -1,7 +1,6 @@
 """Tuning of the C++ kernels on this processor."""
 
 import statistics
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,11 +17,12 @@ from onehop.kernels.cpu import generated
 from onehop.plans import CpuPlan, store, tuned
 from onehop.plans.cases import PlanCase, case_of
 from onehop.plans.entry import Tuned
-from onehop.tuner import candidates, operations
+from onehop.tuner import candidates
+from onehop.tuner.calls import duration
+from onehop.tuner.codegen.generation import Generation
 from onehop.tuner.cost_model import CostModel
-from onehop.tuner.generation import Generation
-from onehop.tuner.operations import Operation
-from onehop.tuner.run import Task
+from onehop.tuner.operations import FIELDS, Operation, operations
+from onehop.tuner.run import Tactics, Task
 from onehop.tuner.search import Budget, Search, Steps
 from onehop.tuner.speeds import speeds
 
@@ -98,7 +98,7 @@ class CpuTarget:
     lossy: bool = False
     codegen: bool = False
     compared: bool = True
-    fields: tuple[str, ...] = operations.FIELDS
+    fields: tuple[str, ...] = FIELDS
 
     @property
     def budget_s(self) -> float:
@@ -116,7 +116,7 @@ class CpuTarget:
 
     def operations(self) -> tuple[Operation, ...]:
         """Its directions, forward first."""
-        return operations.operations(self.op, self.reduce, self.backward)
+        return operations(self.op, self.reduce, self.backward)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:
         """The case of a plan."""
@@ -127,8 +127,8 @@ class CpuTarget:
         return tuned.known(case)
 
     def is_due(self, before: Tuned[CpuPlan]) -> bool:
-        """Return whether a search was interrupted, or a generated kernel no longer exists."""
-        if not before.finished:
+        """Return whether a search was interrupted, or may find another plan: of fewer bits, or a kernel."""
+        if self.lossy or not before.finished:
             return True
         lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
         return self.codegen and (not before.raced or bool(lost))
@@ -142,21 +142,18 @@ class CpuTarget:
         tuned.install([found], keep and found.plan.storage == "same")
 
 
-class CpuTactics:
-    """The plans of one task, as :class:`~onehop.tuner.run.Tactics` has them: predicted, then measured."""
-
-    payback_runs: int | None = None
+class CpuTactics(Tactics[CpuPlan]):
+    """The plans of one task: predicted, then measured."""
 
     def __init__(self, target: CpuTarget, task: Task, free: Sequence[str]) -> None:
         graph, case, operation = task.graph, task.case, task.operation
-        self._target, self._task = target, task
-        self._had = set(graph.ordered)
         vector_bytes = native.extension.vector_bytes()
-        everything = candidates.axes(
+        axes = candidates.axes(
             graph, operation, case.width, task.dtype, case.threads, vector_bytes, target.lossy
         )
-        self.axes = {name: values for name, values in everything.items() if name in free}
-        self.default = candidates.start(graph, operation, case.width, task.dtype)
+        super().__init__(task, candidates.start(graph, operation, case.width, task.dtype), axes, free)
+        self._target = target
+        self._had = set(graph.ordered)
         self.search_share = _SEARCH_SHARE if target.codegen else 1.0
         self.model = CostModel(
             graph,
@@ -166,14 +163,16 @@ class CpuTactics:
             speeds(case.threads, case.isa),
             vector_bytes,
             operation.reads_two,
-            {},
         )
-        self.predict = self.model.predict
         self._baseline_s: float | None = None
         self._generation = (
             "no kernel was generated: there was no time left" if target.codegen else "",
             False,
         )
+
+    def predict(self, plan: CpuPlan) -> float:
+        """Predict the seconds of a call."""
+        return self.model.predict(plan)
 
     def seconds(self, call: Callable[[CpuPlan], Any], plan: CpuPlan) -> float:
         """Measure a call."""
@@ -181,7 +180,7 @@ class CpuTactics:
 
     def make_order(self, name: str) -> None:
         """Make an order, and the arrays of rows in that order."""
-        ordered_csr(self._task.graph, name, self._task.operation.transposed)
+        ordered_csr(self.task.graph, name, self.task.operation.transposed)
 
     def proposals(self) -> list[CpuPlan]:
         """The model's best plans: field by field from the default, and the intermediate steps.
@@ -205,18 +204,16 @@ class CpuTactics:
             yield from self._time_baseline(budget)
         if self._target.codegen:
             search.budget = budget
-            self._generation = Generation(self._task.case, search, call, self._task.dtype).run()
+            self._generation = Generation(self.task.case, search, call, self.task.dtype).run()
 
     def _time_baseline(self, budget: Budget) -> Steps[None]:
-        task, target = self._task, self._target
+        task, target = self.task, self._target
         call = torch_csr(
             task.graph, target.op, target.reduce, task.operation.transposed, task.case.width, task.dtype
         )
         times: list[float] = []
         while call is not None and len(times) < _BASELINE_ROUNDS:
-            begin = time.perf_counter()
-            call()
-            times.append(time.perf_counter() - begin)
+            times.append(duration(call))
             yield
             if budget.left() < times[-1]:
                 break
@@ -235,7 +232,7 @@ class CpuTactics:
 
     def _drop_orders(self, chosen: str) -> None:
         """Frees the arrays of orders that were rejected."""
-        ordered = self._task.graph.ordered
+        ordered = self.task.graph.ordered
         for key in [key for key in ordered if key not in self._had and key[0] != chosen]:
             del ordered[key]
 
@@ -246,18 +243,12 @@ def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
     The first call may have to wake threads on a processor that is busy with another program. It counts only
     if calls are so long that this does not matter.
     """
-    once = _seconds(call, plan)
+    once = duration(lambda: call(plan))
     if once >= _LONG_S:
         return once
     times: list[float] = []
     total = 0.0
     while total < _SHORT_S:
-        times.append(_seconds(call, plan))
+        times.append(duration(lambda: call(plan)))
         total += times[-1]
     return statistics.median_low(times) if len(times) > 1 else min(once, *times)
-
-
-def _seconds(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    begin = time.perf_counter()
-    call(plan)
-    return time.perf_counter() - begin

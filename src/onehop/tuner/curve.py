@@ -1,6 +1,11 @@
-"""The points of a tuning run's curve over widths."""
+"""The curve of a tuning run over widths: its points, and speed-ups as a picture."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from onehop import pictures
+from onehop.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +35,69 @@ class CurvePoint:
     def over_torch(self) -> float | None:
         """Speed-up over torch's sparse CSR."""
         return self.torch_s / self.tuned_s if self.torch_s and self.tuned_s else None
+
+
+def draw(
+    path: Path,
+    curve: Sequence[CurvePoint],
+    spreads: Mapping[int, tuple[float, float]],
+    suggested: Sequence[int],
+    edges: int,
+    title: str,
+    where: str,
+) -> None:
+    """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
+
+    Args:
+        path: The PNG, PDF or SVG file.
+        curve: The points.
+        spreads: Quartiles of the speed-up over the default plan, by width, where they are known.
+        suggested: Widths to point out.
+        edges: Of the graph.
+        title: Of the picture.
+        where: The machine.
+
+    Raises:
+        ArgumentError: Nothing was measured, or the name ends in something else.
+        ConfigurationError: matplotlib is not installed.
+        StorageError: The file cannot be written.
+    """
+    pictures.check("plot", path)
+    points = [point for point in curve if point.tuned_s]
+    if not points:
+        raise ArgumentError("plot: nothing was measured within the budget; tune with more budget_s.")
+    widths = [point.width for point in points]
+    figure = pictures.figure(7.0, 6.0)
+    ratios, rates = figure.subplots(2, 1, sharex=True)
+    ratios.axhline(1, color="black", linewidth=1)
+    for label, colour, marker, values in (
+        ("torch sparse CSR / tuned", pictures.ORANGE, "s", [point.over_torch for point in points]),
+        ("default plan / tuned", pictures.BLUE, "o", [point.over_default for point in points]),
+    ):
+        if all(value is not None for value in values):
+            ratios.plot(widths, values, marker=marker, color=colour, label=label)
+    known = [width for width in widths if width in spreads]
+    pictures.spread(ratios, known, *([spreads[width][side] for width in known] for side in (0, 1)))
+    ratios.set_ylabel("times as fast")
+    ratios.set_ylim(bottom=0)
+    speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]
+    rates.plot(widths, speed, marker="D", color=pictures.GREEN)
+    for width, height in zip(widths, speed, strict=True):
+        if width in suggested:
+            rates.annotate(
+                "best here",
+                (width, height),
+                (0, 8),
+                textcoords="offset points",
+                ha="center",
+                fontsize=pictures.SMALL_SIZE,
+            )
+    rates.set_ylabel("10$^9$ edges x columns a second")
+    rates.set_ylim(bottom=0, top=1.2 * max(speed))
+    rates.set_xlabel("width, columns")
+    pictures.powers(rates, widths)
+    for axes in (ratios, rates):
+        axes.margins(x=0.1)
+        pictures.style(axes, "both")
+    pictures.legend(figure, ratios)
+    pictures.save(figure, title, where, path)

@@ -1,4 +1,4 @@
-"""The operations that can be tuned on the CPU: each a call on random operands, with the plan given."""
+"""The operations that can be tuned: each a call on random operands, with the plan given."""
 
 import functools
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from onehop.backends.cpu import CpuBackend
+from onehop.calls import Rule
 from onehop.errors import ArgumentError
 from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
@@ -13,23 +14,59 @@ from onehop.tuner.calls import Maker, Site
 REDUCTIONS = ("sum", "mean", "max", "min")
 # Values of ``op`` in `tune`.
 OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
+GPU_OPS = (*OPS, "gat", "gatv2")
 FIELDS = (
-    "prefetch",
-    "prefetch_hint",
-    "edges_per_item",
-    "column_tile",
-    "register_block",
-    "nontemporal",
-    "threads",
-    "ordering",
-    "storage",
+    "prefetch", "prefetch_hint", "edges_per_item", "column_tile", "register_block", "nontemporal", "threads",
+    "ordering", "storage",
+)  # fmt: skip
+_GPU_FIELDS = (
+    "ordering", "short_edges", "rows_per_program", "block_edges", "block_features", "num_warps", "num_stages",
+    "split_edges",
+)  # fmt: skip
+_RULES: dict[str, Rule] = {"attention": "dot", "gat": "gat", "gatv2": "gatv2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of one backend: what can be tuned, and the fields of a plan that each uses.
+
+    Attributes:
+        ops: What can be tuned.
+        fields: All fields, which the kernel of sums uses.
+        extremum: Those of max and min.
+        edge_softmax: Those of an edge softmax.
+        others: Those of all other kernels.
+        grads_of_attention: Whether gradients of attention have a plan of their own, for both of their sweeps;
+            otherwise they run with the plan of the forward pass.
+    """
+
+    ops: tuple[str, ...]
+    fields: tuple[str, ...]
+    extremum: tuple[str, ...]
+    edge_softmax: tuple[str, ...]
+    others: tuple[str, ...]
+    grads_of_attention: bool
+
+
+CPU = Kernels(
+    ops=OPS,
+    fields=FIELDS,
+    extremum=tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage")),
+    edge_softmax=("edges_per_item", "threads"),
+    others=("prefetch", "edges_per_item", "threads"),
+    grads_of_attention=False,
 )
-# The fields among these that the kernels of max and min use.
-_EXTREMUM_FIELDS = tuple(name for name in FIELDS if name not in ("prefetch_hint", "storage"))
-
-
+GPU = Kernels(
+    ops=GPU_OPS,
+    # The variant comes last: torch's uses none of the other fields.
+    fields=(*_GPU_FIELDS, "variant"),
+    extremum=_GPU_FIELDS,
+    edge_softmax=tuple(name for name in _GPU_FIELDS if name != "num_stages"),
+    others=_GPU_FIELDS,
+    grads_of_attention=True,
+)
 # One backend a plan, which keeps the calls that it prepares: what is measured is a warm call.
-_SITE = Site(functools.lru_cache(maxsize=64)(CpuBackend), torch.device("cpu"))
+_HERE = Site(functools.lru_cache(maxsize=64)(CpuBackend), torch.device("cpu"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +74,7 @@ class Operation:
     """One direction of one operation.
 
     Attributes:
-        name: One of :data:`onehop.plans.cases.OPERATIONS`.
+        name: One of :data:`onehop.plans.cases.OPERATIONS`, or of a GPU's.
         transposed: Whether rows are sources.
         axes: The fields of a plan that its kernel uses.
         reads_two: Whether each edge reads a row of two tensors.
@@ -51,36 +88,36 @@ class Operation:
     make: Maker
 
 
-def operations(op: str, reduce: str, backward: bool) -> tuple[Operation, ...]:
-    """The directions of tuning ``op``, forward first.
+def operations(
+    op: str, reduce: str, backward: bool, kernels: Kernels = CPU, site: Site = _HERE
+) -> tuple[Operation, ...]:
+    """The directions of tuning ``op`` at a site with these kernels, forward first.
 
     Raises:
         ArgumentError: ``op`` or ``reduce`` is unknown.
     """
-    check(op, OPS, reduce)
-    axes: tuple[str, ...] = ("prefetch", "edges_per_item", "threads")
-    if op == "sddmm":
-        return (Operation("sddmm", False, axes, False, calls.sddmm(_SITE)),)
-    if op == "edge_softmax":
-        axes = ("edges_per_item", "threads")
-        return (Operation("edge_softmax", False, axes, False, calls.edge_softmax(_SITE)),)
-    if op == "attention":
-        both = calls.attention(_SITE, "dot", forward=True, backward=backward)
-        return (Operation("attention", False, axes, True, both),)
-    if reduce in ("sum", "mean"):
-        mean = reduce == "mean"
-        forward = Operation("sum", False, FIELDS, False, calls.summed(_SITE, mean, False))
-        gradient = Operation("sum", True, FIELDS, False, calls.summed(_SITE, mean, True))
-    else:
-        maker = calls.extremum(_SITE, reduce, backward)
-        forward = Operation("extremum", False, _EXTREMUM_FIELDS, False, maker)
-        gradient = Operation("extremum_grad", True, axes, True, calls.extremum_grad(_SITE, reduce))
-    return (forward, gradient) if backward else (forward,)
-
-
-def check(op: str, ops: tuple[str, ...], reduce: str) -> None:
-    """Raises unless ``op`` is one of ``ops`` and ``reduce`` is a reduction."""
-    if op not in ops:
-        raise ArgumentError(f"op: expected one of {', '.join(ops)}, got {op!r}.")
+    if op not in kernels.ops:
+        raise ArgumentError(f"op: expected one of {', '.join(kernels.ops)}, got {op!r}.")
     if reduce not in REDUCTIONS:
         raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    gradient = None
+    if op == "sddmm":
+        forward = Operation("sddmm", False, kernels.others, False, calls.sddmm(site))
+    elif op == "edge_softmax":
+        forward = Operation("edge_softmax", False, kernels.edge_softmax, False, calls.edge_softmax(site))
+    elif op in _RULES:
+        also = backward and not kernels.grads_of_attention
+        once = calls.attention(site, _RULES[op], forward=True, backward=also)
+        forward = Operation(op, False, kernels.others, True, once)
+        if kernels.grads_of_attention:
+            again = calls.attention(site, _RULES[op], forward=False, backward=True)
+            gradient = Operation(f"{op}_grad", False, kernels.others, True, again)
+    elif reduce in ("sum", "mean"):
+        mean = reduce == "mean"
+        forward = Operation("sum", False, kernels.fields, False, calls.summed(site, mean, False))
+        gradient = Operation("sum", True, kernels.fields, False, calls.summed(site, mean, True))
+    else:
+        once = calls.extremum(site, reduce, backward)
+        forward = Operation("extremum", False, kernels.extremum, False, once)
+        gradient = Operation("extremum_grad", True, kernels.others, True, calls.extremum_grad(site, reduce))
+    return (forward, gradient) if backward and gradient is not None else (forward,)

@@ -16,10 +16,11 @@ from onehop.plans import CpuPlan, TritonPlan, gpu_tuned, store, tuned
 from onehop.plans.cases import PlanCase
 from onehop.plans.entry import Tuned
 from onehop.tables import Column, Table
-from onehop.tuner import picture
-from onehop.tuner.curve import CurvePoint
+from onehop.tuner.curve import CurvePoint, draw
 
 _COLUMNS = 100
+# Keys of a point of the curve in JSON.
+_OF_A_POINT = ("width", "tuned_s", "default_s", "torch_s", "predicted_s", "over_default", "over_torch")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -107,7 +108,7 @@ class TuningResult:
             where = f"{self.machine['processor']}, {native.threads()} threads, {case.isa}"
         else:
             where = case.device
-        picture.draw(
+        draw(
             Path(path),
             self.curve,
             self._spreads,
@@ -156,18 +157,6 @@ class TuningResult:
 
     def to_json(self) -> str:
         """Everything, as a JSON object."""
-        curve = [
-            {
-                "width": p.width,
-                "tuned_s": p.tuned_s,
-                "default_s": p.default_s,
-                "torch_s": p.torch_s,
-                "predicted_s": p.predicted_s,
-                "over_default": p.over_default,
-                "over_torch": p.over_torch,
-            }
-            for p in self.curve
-        ]
         return json.dumps(
             {
                 "op": self.op,
@@ -175,7 +164,7 @@ class TuningResult:
                 "machine": self.machine,
                 "seconds": self.seconds,
                 "entries": [entry.to_dict() for entry in self.entries],
-                "curve": curve,
+                "curve": [{key: getattr(point, key) for key in _OF_A_POINT} for point in self.curve],
             },
             indent=2,
         )

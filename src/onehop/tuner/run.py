@@ -4,9 +4,9 @@ import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 import torch
 
@@ -43,44 +43,50 @@ class Task:
     dtype: torch.dtype
 
 
-class Tactics(Protocol[P]):
+class Tactics(Generic[P]):
     """The plans of one task on one machine: which are tried, and what each takes.
 
-    Attributes:
+    Args:
+        task: The task.
         default: The plan to beat.
         axes: Values to try, by field.
+        free: The fields that may differ from the default plan's.
+
+    Attributes:
         search_share: Share of the time for the search; the rest is for :meth:`complete`.
         payback_runs: An order must pay for itself within this many calls; None: its time does not count.
     """
 
-    default: P
-    axes: Axes
-    search_share: float
-    payback_runs: int | None
+    search_share = 1.0
+    payback_runs: int | None = None
+
+    def __init__(self, task: Task, default: P, axes: Axes, free: Sequence[str]) -> None:
+        self.task, self.default = task, default
+        self.axes = {name: values for name, values in axes.items() if name in free}
 
     def predict(self, plan: P) -> float:
         """Predict the seconds of a call: 0 without a model, infinite for a plan that cannot run."""
-        ...
+        raise NotImplementedError
 
     def seconds(self, call: Callable[[P], Any], plan: P) -> float:
         """Measure a call; infinite for a plan that cannot run."""
-        ...
+        raise NotImplementedError
 
     def make_order(self, name: str) -> None:
         """Make an order, and the arrays of rows in that order."""
-        ...
+        raise NotImplementedError
 
     def proposals(self) -> list[P]:
-        """Return the plans to begin with."""
-        ...
+        """Return the plans to begin with, besides the default plan."""
+        return []
 
     def complete(self, search: Search[P], call: Callable[[P], Any], budget: Budget) -> Steps[None]:
         """Do what follows the search."""
-        ...
+        yield from ()
 
     def facts(self, best: P) -> dict[str, Any]:
         """Return what this machine alone knows of an entry, and free the data of rejected plans."""
-        ...
+        raise NotImplementedError
 
 
 class ProgressReport:

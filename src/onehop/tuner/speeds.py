@@ -6,8 +6,7 @@ from buffers sized by the caches that the system reports. So the times include t
 
 import bisect
 import dataclasses
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +18,7 @@ from onehop.calls import Aggregate, on
 from onehop.graph import Graph
 from onehop.plans import CpuPlan
 from onehop.plans.default import default_plan
+from onehop.tuner.calls import duration
 
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
@@ -52,14 +52,12 @@ class Speeds:
     write_bps: float
 
     def row_s(self, level: int, row_bytes: float, prefetch: int) -> float:
-        """Seconds to read a row: linear between the lengths measured, and between the distances."""
-        table = self.row_seconds[level]
-        after = min(max(bisect.bisect_left(ROW_BYTES, row_bytes), 1), len(ROW_BYTES) - 1)
-        low, high = ROW_BYTES[after - 1], ROW_BYTES[after]
-        near, far = _at(table[after - 1], prefetch), _at(table[after], prefetch)
-        # Shorter than the shortest: at least one cache line is read.
-        share = max(0.0, (row_bytes - low) / (high - low))
-        return near + (far - near) * share
+        """Seconds to read a row: linear between the lengths measured, and between the distances.
+
+        Rows that are shorter than the shortest take as long as that: at least one cache line is read.
+        """
+        by_length = [_at(PREFETCHES, times, prefetch) for times in self.row_seconds[level]]
+        return _at(ROW_BYTES, by_length, row_bytes)
 
 
 @lru_cache(maxsize=16)
@@ -71,7 +69,7 @@ def speeds(threads: int, isa: str) -> Speeds:
     generator = torch.Generator().manual_seed(0)
     sizes = [*(cache // 2 for cache in caches), largest]
     rows = _believable([_row_times(buffer, size, threads, generator) for size in sizes])
-    write_s = min(_seconds(lambda: buffer.fill_(1.0)) for _ in range(_REPEATS))
+    write_s = min(duration(lambda: buffer.fill_(1.0)) for _ in range(_REPEATS))
     return Speeds(caches, threads, rows, buffer.nbytes / write_s)
 
 
@@ -132,17 +130,12 @@ def _sum(graph: Graph, x: torch.Tensor, plan: CpuPlan) -> float:
     """Seconds of a sum."""
     backend = CpuBackend(plan)
     call = on(graph, Aggregate, x=x)
-    return _seconds(lambda: backend.run(graph, call))
+    return duration(lambda: backend.run(graph, call))
 
 
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
-
-
-def _at(by_prefetch: tuple[float, ...], prefetch: int) -> float:
-    after = min(max(bisect.bisect_left(PREFETCHES, prefetch), 1), len(PREFETCHES) - 1)
-    low, high = PREFETCHES[after - 1], PREFETCHES[after]
-    share = (prefetch - low) / (high - low)
-    return by_prefetch[after - 1] + (by_prefetch[after] - by_prefetch[after - 1]) * share
+def _at(places: Sequence[int], values: Sequence[float], place: float) -> float:
+    """The value at a place: linear between places; before the first, the first value."""
+    after = min(max(bisect.bisect_left(places, place), 1), len(places) - 1)
+    low, high = places[after - 1], places[after]
+    share = max(0.0, (place - low) / (high - low))
+    return values[after - 1] + (values[after] - values[after - 1]) * share

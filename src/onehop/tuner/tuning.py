@@ -2,7 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -12,56 +12,12 @@ from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.cpu import CpuTarget
 from onehop.tuner.gpu.target import GpuTarget, gpu_device
-from onehop.tuner.operations import Operation
 from onehop.tuner.result import TuningInterrupted, TuningResult
 from onehop.tuner.run import Progress, ProgressReport, Run, Tactics, Task
 from onehop.tuner.search import Budget, Steps, finish
 
-
-class Target(Protocol):
-    """One operation on one machine."""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of its plans."""
-        ...
-
-    @property
-    def budget_s(self) -> float:
-        """Seconds for a width by default."""
-        ...
-
-    def machine(self) -> dict[str, Any]:
-        """The stamp of its plans' file."""
-        ...
-
-    def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """Return which of the two cannot be tuned, and why; None if both can."""
-        ...
-
-    def operations(self) -> tuple[Operation, ...]:
-        """Its directions, forward first."""
-        ...
-
-    def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> Any:
-        """The case of a plan."""
-        ...
-
-    def known(self, case: Any) -> Tuned[Any] | None:
-        """The entry for exactly this case."""
-        ...
-
-    def is_due(self, before: Tuned[Any]) -> bool:
-        """Return whether an earlier search left something to find."""
-        ...
-
-    def tactics(self, task: Task, free: Sequence[str]) -> Tactics[Any]:
-        """The plans of a task; the ``free`` fields may differ from the default plan's."""
-        ...
-
-    def install(self, found: Tuned[Any], keep: bool) -> None:
-        """Installs a plan in this process, and, with ``keep``, on disk."""
-        ...
+Target = CpuTarget | GpuTarget
+"""One operation on one machine."""
 
 
 def tune(
@@ -125,54 +81,47 @@ def tune(
         TuningInterrupted: Ctrl-C was pressed; a ``KeyboardInterrupt`` whose ``result`` holds the confirmed
             plans.
     """
-    return finish(
-        tuning_steps(
-            graph,
-            width,
-            op,
-            reduce,
-            dtype=dtype,
-            backward=backward,
-            budget_s=budget_s,
-            lossy=lossy,
-            fields=fields,
-            again=again,
-            keep=keep,
-            codegen=codegen,
-            device=device,
-            heads=heads,
-            progress=progress,
-        )
+    target = _target(op, reduce, backward, device, heads, lossy, codegen)
+    steps = _steps(
+        graph, width, target, dtype, budget_s, fields=fields, again=again, keep=keep, progress=progress
     )
+    return finish(steps)
 
 
 def tuning_steps(
     graph: Graph,
-    width: int | Sequence[int],
-    op: str = "aggregate",
-    reduce: str = "sum",
+    width: int,
     *,
+    reduce: str,
     dtype: torch.dtype,
     backward: bool,
+    budget_s: float,
+    clock: Callable[[], float],
+) -> Steps[TuningResult]:
+    """:func:`tune` for an aggregation on the CPU, as a generator: yields after every measurement.
+
+    It returns the result in the end. The arguments are those of :func:`tune`; ``clock`` gives the seconds of
+    the budget, and may stop between two steps. Torch's own operation is not timed: making its matrix takes
+    longer than the caller may wait.
+    """
+    target = CpuTarget("aggregate", reduce, backward, compared=False)
+    return _steps(graph, width, target, dtype, budget_s, clock=clock)
+
+
+def _steps(
+    graph: Graph,
+    width: int | Sequence[int],
+    target: Target,
+    dtype: torch.dtype,
     budget_s: float | None,
-    lossy: bool = False,
+    *,
     fields: Sequence[str] | None = None,
     again: bool = False,
     keep: bool = True,
-    codegen: bool = False,
-    device: str | torch.device = "cpu",
-    heads: int = 1,
     progress: Progress | None = None,
     clock: Callable[[], float] | None = None,
-    compared: bool = True,
 ) -> Steps[TuningResult]:
-    """:func:`tune` as a generator: yields after every measurement, and returns the result in the end.
-
-    The arguments are those of :func:`tune`; ``clock`` gives the seconds of the budget, and may stand still
-    between two steps; None means the process's clock. Without ``compared``, torch's own operation is not
-    timed.
-    """
-    target = _target(op, reduce, backward, device, heads, lossy, codegen, compared)
+    """The tuning of a target: yields after every measurement, and returns the result in the end."""
     widths = _checked(graph, width, dtype, budget_s, target)
     free = _free_fields(fields, target)
     reason = unsuitable()
@@ -187,19 +136,22 @@ def tuning_steps(
     on_disk = keep and fields is None
 
     def result() -> TuningResult:
-        return TuningResult(op, reduce, tuple(entries), target.machine(), whole_s - budget.left())
+        return TuningResult(
+            target.op, target.reduce, tuple(entries), target.machine(), whole_s - budget.left()
+        )
 
     try:
         for place, (columns, operation) in enumerate(tasks):
-            case = target.case(graph, operation, columns, dtype)
-            before = target.known(case)
-            if before is not None and not (again or lossy or fields is not None or target.is_due(before)):
+            case: Any = target.case(graph, operation, columns, dtype)
+            before: Tuned[Any] | None = target.known(case)
+            if before is not None and not (again or fields is not None or target.is_due(before)):
                 entries.append(before)
                 continue
             report.what = f"width {columns}, {'backward' if case.backward else 'forward'}"
             share = budget.part(1 / (len(tasks) - place))
             task = Task(graph, case, operation, dtype)
-            run = Run(task, target.tactics(task, free), share, report.tick, None if again else before)
+            tactics: Tactics[Any] = target.tactics(task, free)
+            run = Run(task, tactics, share, report.tick, None if again else before)
             try:
                 yield from run.steps()
             finally:
@@ -230,7 +182,6 @@ def _target(
     heads: int,
     lossy: bool,
     codegen: bool,
-    compared: bool,
 ) -> Target:
     try:
         place = torch.device(device)
@@ -239,7 +190,7 @@ def _target(
     if place.type == "cpu":
         if heads != 1:
             raise ArgumentError("heads: they are for GPUs only; on the CPU give the width of one head.")
-        return CpuTarget(op, reduce, backward, lossy, codegen, compared)
+        return CpuTarget(op, reduce, backward, lossy, codegen)
     if place.type != "cuda":
         raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {str(place)!r}.")
     for name, wanted in (("lossy", lossy), ("codegen", codegen)):

@@ -34,7 +34,7 @@ def test_bytes_and_entries_of_an_edge() -> None:
     ]
     found = trace(lambda x_j: torch.cat([x_j, 2 * x_j.double()], 1)[:, :4].float(), runs)
     assert found.row_bytes == 12 * 8  # of the joined rows, in float64
-    assert (found.width, found.dims, found.dtype, found.parameters) == (4, 2, torch.float32, [])
+    assert (found.out.shape[1:], found.out.dtype, found.parameters) == ((4,), torch.float32, [])
     assert trace(lambda x_j: x_j, runs).row_bytes == 6 * 4
 
 

@@ -2,19 +2,126 @@
 
 import hashlib
 import json
+import os
+import platform
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from onehop import native
+from onehop.errors import OnehopError
 from onehop.kernels.cpu import generated
-from onehop.tuner.codegen.compiler import CodegenError, Compiler, run
 from onehop.tuner.codegen.spec import Spec
 
+_NAMES = ("c++", "g++", "clang++")
+# Long enough for a slow disk; a compiler that does not report its version by then has hung.
+_VERSION_S = 10.0
+_COMMON = ("-std=gnu++20", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fvisibility=hidden", "-w")
+# Flags of an instruction set that was requested although the processor has a better one (csrc/engine.cmake).
+_LEVELS = {
+    "portable": (),
+    "avx2": ("-mavx2", "-mfma", "-mf16c", "-mtune=native"),
+    "avx512": ("-march=native", "-mprefer-vector-width=512"),
+    "neon": ("-mcpu=native",),
+}
+_SHOWN_CHARACTERS = 300
 _TRIAL = Path(__file__).with_name("trial.py")
 # The trial itself takes a fraction of a second; a kernel with an endless loop is stopped after this.
 _TRIAL_S = 20.0
+
+
+class CodegenError(OnehopError, RuntimeError):
+    """A kernel could not be made: the sentence says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A working compiler.
+
+    Attributes:
+        command: The program, and the arguments from ``CXX``.
+        version: The first line of its version text.
+    """
+
+    command: tuple[str, ...]
+    version: str
+
+    def flags(self) -> tuple[str, ...]:
+        """Flags for this processor, or for the instruction set that is selected instead of its best."""
+        isa = native.extension.selected_isa()
+        best = isa == native.extension.available_isas()[0]
+        if best and platform.machine() in ("x86_64", "AMD64"):
+            return (*_COMMON, "-march=native", "-mprefer-vector-width=512")
+        return (*_COMMON, *_LEVELS[isa])
+
+    def compile(self, source: Path, library: Path, timeout_s: float) -> None:
+        """Compiles a source file into a shared library.
+
+        Raises:
+            CodegenError: It failed or timed out.
+        """
+        run(
+            [*self.command, *self.flags(), str(source), "-o", str(library)],
+            timeout_s,
+            f"the compiler {self.command[0]}",
+        )
+        if not library.exists():
+            raise CodegenError(f"the compiler {self.command[0]} said that all is well, and made no library")
+
+
+def find_compiler() -> Compiler:
+    """The first of ``$CXX``, c++, g++ and clang++ that is installed.
+
+    Raises:
+        CodegenError: None is installed, or it does not answer.
+    """
+    chosen = os.environ.get("CXX", "")
+    commands = [shlex.split(chosen)] if chosen.strip() else []
+    for command in [*commands, *([name] for name in _NAMES)]:
+        if shutil.which(command[0]) is not None:
+            text = run([*command, "--version"], _VERSION_S, f"the compiler {command[0]}")
+            return Compiler(tuple(command), (text.splitlines() or [""])[0])
+    where = f"neither $CXX ({chosen}) nor" if commands else "none of"
+    raise CodegenError(f"no C++ compiler was found ({where} {', '.join(_NAMES)} is there)")
+
+
+def run(command: list[str], timeout_s: float, what: str) -> str:
+    """Return a program's output; all processes that it started end with it.
+
+    Raises:
+        CodegenError: It cannot be started, fails, or times out.
+    """
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise CodegenError(f"{what} cannot be started ({error.strerror or error})") from error
+    try:
+        printed, _ = process.communicate(timeout=max(timeout_s, 0.0))
+    except subprocess.TimeoutExpired as error:
+        raise CodegenError(f"{what} was stopped: it was not done after {timeout_s:.1f} s") from error
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if process.returncode:
+        shown = " ".join(printed.split())[:_SHOWN_CHARACTERS]
+        how = f"code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
+        raise CodegenError(f"{what} failed with {how}: {shown or 'it printed nothing'}")
+    return printed
 
 
 def build(spec: Spec, compiler: Compiler, timeout_s: float) -> str:

@@ -44,30 +44,14 @@ class Generated(ctypes.Structure):
 
 def job_of(acc: type[ctypes.c_float] | type[ctypes.c_double]) -> type[ctypes.Structure]:
     """onehop::Job for a type of sums."""
+    address, count, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_bool
     fields = (
-        ("rowptr", ctypes.c_void_p),
-        ("col", ctypes.c_void_p),
-        ("x", ctypes.c_void_p),
-        ("x_stride", ctypes.c_int64),
-        ("weight", ctypes.c_void_p),
-        ("weight_stride", ctypes.c_int64),
-        ("perm", ctypes.c_void_p),
-        ("col_scale", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("out_stride", ctypes.c_int64),
-        ("out_is_acc", ctypes.c_bool),
-        ("ties", ctypes.c_void_p),
-        ("slots", ctypes.c_void_p),
-        ("tie_slots", ctypes.c_void_p),
-        ("width", ctypes.c_int64),
-        ("row_of", ctypes.c_void_p),
-        ("row_scale", ctypes.c_void_p),
-        ("mean", ctypes.c_bool),
-        ("nontemporal", ctypes.c_bool),
-        ("keeps_near", ctypes.c_bool),
-        ("prefetch", ctypes.c_int),
-        ("sign", acc),
-    )
+        ("rowptr", address), ("col", address), ("x", address), ("x_stride", count), ("weight", address),
+        ("weight_stride", count), ("perm", address), ("col_scale", address), ("out", address),
+        ("out_stride", count), ("out_is_acc", flag), ("ties", address), ("slots", address),
+        ("tie_slots", address), ("width", count), ("row_of", address), ("row_scale", address), ("mean", flag),
+        ("nontemporal", flag), ("keeps_near", flag), ("prefetch", ctypes.c_int), ("sign", acc),
+    )  # fmt: skip
     return type("Job", (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -116,7 +100,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     columns, stride, rows = table.columns, table.stride, len(SOURCES)
     edges = [node for row in SOURCES for node in row]
     rowptr = [sum(map(len, SOURCES[:row])) for row in range(rows + 1)]
-    # Columns start at an odd offset, if the stride leaves one, and the result lies between guards.
+    # Columns start at an odd offset, if the stride leaves one, and guards surround the result.
     begin = min(stride - columns, 3)
     values = b"".join(number(feature(n, c), dtype) for n in range(NODES) for c in range(stride))
     x = ctypes.create_string_buffer(values, len(values) + 64)

@@ -7,7 +7,7 @@ from onehop.graph import Graph
 from onehop.plans import TritonPlan
 from onehop.plans.triton import VARIANTS
 from onehop.plans.triton_default import power_of_two
-from onehop.tuner.candidates import Axes
+from onehop.tuner.candidates import LEAST_ORDERED_EDGES, ORDERS, Axes
 from onehop.tuner.operations import Operation
 
 _WARP = 32
@@ -21,9 +21,6 @@ _STAGES = (1, 2, 3, 4)
 _SPLITS = (128, 256, 512, 1024, 4096)
 # Then every piece of a row is short: the mapping by feature.
 _ALL_SHORT = max(_SPLITS)
-# Orders do not pay where the GPU's cache holds x, or on small graphs.
-_LEAST_ORDERED_EDGES = 1 << 15
-_ORDERS = ("community", "rcm", "degree")
 
 
 def start(graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype) -> TritonPlan:
@@ -54,8 +51,8 @@ def axes(
     default = start(graph, operation, width, heads, dtype)
     sources = graph.num_dst if operation.transposed else graph.num_src
     found: Axes = {}
-    if graph.num_edges >= _LEAST_ORDERED_EDGES and sources * width * dtype.itemsize > cache_bytes:
-        found["ordering"] = ("none", *_ORDERS)
+    if graph.num_edges >= LEAST_ORDERED_EDGES and sources * width * dtype.itemsize > cache_bytes:
+        found["ordering"] = ("none", *ORDERS)
     found["short_edges"] = tuple(sorted({0, *_round(default.short_edges, 1, _MOST_LANES), _ALL_SHORT}))
     found["rows_per_program"] = _round(default.rows_per_program, 1, _MOST_LANES)
     found["block_edges"] = _round(default.block_edges, 1, _MOST_LANES)

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,11 @@ from onehop.kernels.triton import availability
 from onehop.plans import TritonPlan, gpu_tuned
 from onehop.plans.cases import GpuCase, gpu_case_of, graph_key
 from onehop.plans.entry import Tuned
+from onehop.tuner import calls
 from onehop.tuner.calls import Site
-from onehop.tuner.gpu import candidates, operations
-from onehop.tuner.operations import Operation
-from onehop.tuner.run import Task
-from onehop.tuner.search import Budget, Search, Steps
+from onehop.tuner.gpu import candidates
+from onehop.tuner.operations import GPU, Operation, operations
+from onehop.tuner.run import Tactics, Task
 
 # Calls shorter than this are repeated within one measurement.
 _SHORT_S = 2e-3
@@ -45,9 +44,7 @@ def seconds_of(call: Callable[[TritonPlan], object], plan: TritonPlan, device: t
 def device_seconds(call: Callable[[], object], device: torch.device) -> float:
     """Seconds from the beginning of a call's work on the device to its end."""
     if device.type != "cuda":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
+        return calls.duration(call)
     with torch.cuda.device(device):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize(device)
@@ -84,7 +81,7 @@ class GpuTarget:
     backward: bool
     heads: int
     device: torch.device
-    fields: tuple[str, ...] = operations.FIELDS
+    fields: tuple[str, ...] = GPU.fields
     budget_s: float = BUDGET_S
 
     def machine(self) -> dict[str, Any]:
@@ -101,7 +98,7 @@ class GpuTarget:
     def operations(self) -> tuple[Operation, ...]:
         """Its directions, forward first."""
         site = Site(TritonBackend, self.device, self.heads)
-        return operations.operations(self.op, self.reduce, self.backward, site)
+        return operations(self.op, self.reduce, self.backward, GPU, site)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> GpuCase:
         """The case of a plan."""
@@ -125,24 +122,21 @@ class GpuTarget:
         gpu_tuned.install([found], self.machine(), keep)
 
 
-class GpuTactics:
-    """The plans of one task, as :class:`~onehop.tuner.run.Tactics` has them.
+class GpuTactics(Tactics[TritonPlan]):
+    """The plans of one task.
 
     There is no cost model: the time of a plan is known once it ran. Each run of a plan with an order is
     charged with its share of the time to make the order, so that an order wins only if it pays off in time.
     """
 
-    search_share = 1.0
-    payback_runs: int | None = PAYBACK_RUNS
+    payback_runs = PAYBACK_RUNS
 
     def __init__(self, task: Task, device: torch.device, free: Sequence[str]) -> None:
         graph, case, operation = task.graph, task.case, task.operation
-        self.task, self._device = task, device
-        self.default = candidates.start(graph, operation, case.width, case.heads, task.dtype)
-        everything = candidates.axes(
-            graph, operation, case.width, case.heads, task.dtype, candidates.cache_bytes(device)
-        )
-        self.axes = {name: values for name, values in everything.items() if name in free}
+        sizes = case.width, case.heads, task.dtype
+        axes = candidates.axes(graph, operation, *sizes, candidates.cache_bytes(device))
+        super().__init__(task, candidates.start(graph, operation, *sizes), axes, free)
+        self._device = device
         self._had, self._had_orders = set(graph.derived), set(graph.orders)
         self._ready: dict[TritonPlan, bool] = {}
 
@@ -170,16 +164,6 @@ class GpuTactics:
     def make_order(self, name: str) -> None:
         """Make an order."""
         row_order(self.task.graph, name, self.task.operation.transposed)
-
-    def proposals(self) -> list[TritonPlan]:
-        """None beyond the default plan."""
-        return []
-
-    def complete(
-        self, search: Search[TritonPlan], call: Callable[[TritonPlan], Any], budget: Budget
-    ) -> Steps[None]:
-        """Nothing follows the search."""
-        yield from ()
 
     def facts(self, best: TritonPlan) -> dict[str, Any]:
         """The graph's statistics; frees the data that rejected plans left, which is rebuilt when needed."""
