@@ -1,4 +1,4 @@
-"""What operators on the cores have in common: their interface, and a graph part by part as the cores see it.
+"""The interface of operators on the cores, and a graph part by part as the cores see it.
 
 A row of a part belongs to one tasklet (in COO, neighbours' extrema are joined exactly), so within a part the
 host's kernels make the same numbers from the same edges.
