@@ -49,12 +49,7 @@ struct FixedSweeps {
 
 template <class T, class Fixed>
 constexpr Generated empty_table(int32_t dtype) {
-  return {kGeneratedVersion,
-          static_cast<int32_t>(sizeof(Job<T>)),
-          dtype,
-          Fixed::kColumns,
-          Fixed::kStride,
-          {}};
+  return {kGeneratedVersion, static_cast<int32_t>(sizeof(Job<T>)), dtype, Fixed::kColumns, Fixed::kStride, {}};
 }
 
 // Sums, of plain rows, times a weight, and times the source's scale.
