@@ -85,5 +85,6 @@ class _Put(torch.autograd.Function):
         (mask,) = ctx.saved_tensors
         if has_memory(grad):
             return taken(grad.contiguous(), mask, ctx.dim), None, None, None
-        entries = grad.flatten(ctx.dim, ctx.dim + mask.dim() - 1)
+        # Not flatten, for which torch's older batches of gradients have no rule.
+        entries = grad.reshape(*grad.shape[: ctx.dim], mask.numel(), *grad.shape[ctx.dim + mask.dim() :])
         return entries.index_select(ctx.dim, mask.flatten().nonzero().squeeze(1)), None, None, None

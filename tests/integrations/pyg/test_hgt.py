@@ -283,6 +283,7 @@ def test_rows_of_relations_are_not_kept(bounds):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("types", ["sorted", "unsorted", "one", "none"])
+@pytest.mark.usefixtures("ordinary_bounds")  # another library rounds otherwise
 def test_products_by_type_are_those_of_pyg(types, bias):
     layer = HeteroLinear(WIDTH, OUT, 5, bias=bias)
     rows = 0 if types == "none" else 40

@@ -52,6 +52,7 @@ def test_the_rest_is_pygs(bounds, given):
     assert torch.equal(found[0], given.sort().values)
 
 
+@pytest.mark.usefixtures("ordinary_bounds")
 def test_few_numbers_are_pygs():
     with onehop.patch(), counted() as calls:
         index_sort(torch.arange(100).flip(0))

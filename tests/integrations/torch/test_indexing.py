@@ -153,6 +153,20 @@ def test_gradients_of_masked_rows_need_not_be_contiguous(layout, served):
     assert served == ["taken"]
 
 
+@pytest.mark.parametrize("shape", [(6,), (6, 2), (2, 6, 2)], ids=str)
+def test_hessians_of_masked_rows_in_one_batch(shape, served):
+    x, mask = torch.randn(shape), torch.arange(6) % 3 == 1
+
+    def function(x: Tensor) -> Tensor:
+        return (x[:, mask] if len(shape) == 3 else x[mask]).pow(3).sum()
+
+    expected = torch.autograd.functional.hessian(function, x)
+    with onehop.patch(), thresholds.lifted():
+        found = torch.autograd.functional.hessian(function, x, vectorize=True)
+    torch.testing.assert_close(found, expected)
+    assert served[0] == "taken"
+
+
 @pytest.mark.parametrize(
     "dtype",
     [torch.float16, torch.float32, torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool],
