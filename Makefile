@@ -287,7 +287,7 @@ $(MADE)/kinds/%:
 
 # Editable: Python is read from src. Objects stay in build/, so only what changed is compiled again.
 $(MADE)/onehop: $(NATIVE) $(MADE)/kinds/$(ONEHOP_ISAS)-$(LAYOUT) pyproject.toml constraints.txt | $(MADE)/demo
-	$(call say,compiling onehop: two minutes and a half the first time)
+	$(call say,compiling onehop: 3 minutes the first time)
 	@command -v "$${CXX:-c++}" > /dev/null \
 	  || { echo "No C++ compiler found; on Debian: apt install g++" >&2; exit 1; }
 	$(PIP) install -v --no-deps --no-build-isolation -e .
