@@ -10,6 +10,7 @@ import inspect
 import pkgutil
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +36,7 @@ def described(path: str, value: Any) -> Iterator[str]:
         for name, member in sorted(vars(value).items()):
             if name.startswith("_") and name != "__init__":
                 continue
-            if isinstance(member, property):
+            if isinstance(member, property | cached_property):
                 yield f"  {path}.{name}"
             elif callable(member) or isinstance(member, classmethod | staticmethod):
                 yield f"  {path}.{name}({parameters_of(getattr(value, name))})"
