@@ -85,6 +85,14 @@ def test_edge_features_of_one_number(edges):
     compared(layer_of(edge_dim=1), torch.randn(NODES, WIDTH), edges, torch.randn(EDGES).requires_grad_())
 
 
+def test_weights_that_are_zero_stay_so(edges):
+    """PyG adds 1 to weights above 0 alone, with mod="f-additive"."""
+    layer, x = layer_of(mod="f-additive"), 1e4 * torch.randn(NODES, WIDTH)
+    _, (_, alpha) = layer(x, *edges, return_attention_weights=True)
+    assert ((alpha == 0).any(), (alpha > 0).any()) == (True, True)
+    compared(layer, x.requires_grad_(), edges)
+
+
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, 1e3])
 def test_extreme_numbers(number, edges):
     layer, x, edge_attr = layer_of(edge_dim=DIM), torch.randn(NODES, WIDTH), torch.randn(EDGES, DIM)

@@ -144,6 +144,13 @@ REASONS: dict[str, tuple[Callable[..., Tensor], str]] = {
 }
 
 
+def test_an_aggregation_that_is_overridden_runs():
+    layer = layer_of(lambda self, x_j: x_j * 2)
+    own = layer.aggr_module.forward
+    layer.aggr_module.forward = lambda *args, **kwargs: own(*args, **kwargs) + 1
+    assert reason_of(layer) == "its aggregation module is overridden"
+
+
 @pytest.mark.parametrize("name", REASONS)
 def test_messages(name):
     message, reason = REASONS[name]
