@@ -30,7 +30,7 @@ class Backward(Spec):
     """Differentiates an output."""
 
     age: int = 0  # which output: 0 is the newest that has a gradient function
-    layout: str = "plain"  # how the gradient that comes in lies in memory
+    layout: str = "plain"  # the memory layout of the incoming gradient
     retain: bool = False  # whether it may be done again
     times: int = 1
     seed: int = 0  # of the gradient that comes in
@@ -50,7 +50,7 @@ class Gradient(Spec):
     age: int = 0  # which output: 0 is the newest that has a gradient function
     # "once", "batched" (several gradients in one pass), or "twice" (the gradient of the gradients).
     how: str = "once"
-    layout: str = "plain"  # how the gradient that comes in lies in memory
+    layout: str = "plain"  # the memory layout of the incoming gradient
     seed: int = 0  # of the gradient that comes in
 
     def run(self, world: World) -> None:

@@ -18,7 +18,7 @@ from onehop.integrations import reports
 
 Run = Callable[[], Any]
 # Tolerances: of float32, of 16 bits, and of what must be the same bits.
-SINGLE = {"rtol": 1e-4, "atol": 1e-5}
+SINGLE = {"rtol": 1e-5, "atol": 1e-6}
 HALF = {"rtol": 0.05, "atol": 0.05}
 BITS = {"rtol": 0.0, "atol": 0.0}
 

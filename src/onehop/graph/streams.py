@@ -36,7 +36,7 @@ class Streams:
         """Lets the current stream read the tensors: it waits, on the device, until they are made.
 
         A stream that is being captured is left alone: torch waits for all streams before a capture, and
-        whoever replays it has to keep what it reads.
+        the caller that replays it has to keep what it reads.
         """
         if self._runtime is None:
             return

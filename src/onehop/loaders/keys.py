@@ -82,7 +82,7 @@ def drawing_edges(contents: Sequence[Tensor], seed: int | None, course: Course |
 
 
 def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int:
-    """The key of a batch, of its seeds and what else it depends on.
+    """The key of a batch, made of its seeds and of everything else that it depends on.
 
     With the sampler's seed, the key depends on it and the contents alone. With None it depends on the epoch,
     or, where no loader says when epochs begin, on a number from torch's generator.

@@ -48,7 +48,7 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 class ShapeClass(NamedTuple):
-    """Shapes of which one stands for all: the smallest one.
+    """Shapes that share one measurement, that of the smallest.
 
     Attributes:
         kind: The product, one of :data:`onehop.kernels.products.KINDS`.

@@ -101,7 +101,7 @@ def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[i
 
 
 def check_count(path: Path, name: str, count: int, edges: int) -> None:
-    """Refuses negative and absurd numbers of nodes, with a FileFormatError, before memory is asked for."""
+    """Raises a FileFormatError for numbers of nodes below 0 or too large, before memory is allocated."""
     if not 0 <= count <= MOST_NODES:
         raise FileFormatError(
             f"{path}: {count} {name} are not between 0 and {MOST_NODES}, the most onehop can number."
@@ -130,7 +130,7 @@ def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
 
 
 def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor, int]:
-    """[N], int64, and the number of classes; -1 stands for an unknown class.
+    """[N], int64, and the number of classes; -1 means that the class is unknown.
 
     Raises a FileFormatError unless there is one small integer a node.
     """

@@ -127,7 +127,7 @@ def serve(dram: Dram, layout: Layout, requests: Requests, controller: Controller
     """Serves requests in the given order; one arrives a clock while its queue has room.
 
     Raises:
-        ArgumentError: A burst lies outside the ranks, whose number the layout fixes.
+        ArgumentError: A burst is outside the ranks. The layout fixes their number.
     """
     requests.check(layout)
     timing = np.array(astuple(dram.timing.in_full()), dtype=np.int64)
