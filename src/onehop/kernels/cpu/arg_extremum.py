@@ -29,8 +29,7 @@ class PreparedArgExtremum:
     @staticmethod
     def key(call: ArgExtremum) -> tuple[Any, ...]:
         """The reduction, the width, the heads and the dtype."""
-        heads = None if call.weight is None else call.weight.shape[1:]
-        return ArgExtremum, call.reduce, call.last, call.x.shape[1], heads, call.x.dtype
+        return ArgExtremum, call.reduce, call.last, call.x.shape[1], heads_of(call.weight), call.x.dtype
 
     @staticmethod
     def case(call: ArgExtremum) -> PlanKey:
@@ -69,7 +68,7 @@ class PreparedArgExtremumGrad:
     def key(grad: ArgExtremumGrad) -> tuple[Any, ...]:
         """The width, the heads and the dtype."""
         x, weight = grad.call.x, grad.call.weight
-        return ArgExtremumGrad, x.shape[1], None if weight is None else weight.shape[1:], x.dtype
+        return ArgExtremumGrad, x.shape[1], heads_of(weight), x.dtype
 
     @staticmethod
     def case(grad: ArgExtremumGrad) -> PlanKey:
