@@ -1,5 +1,7 @@
 """onehop's exceptions. Every message names the argument, what was expected, what came, and what to do."""
 
+from collections.abc import Collection
+
 
 class OnehopError(Exception):
     """The base of every error that onehop raises on purpose."""
@@ -63,3 +65,13 @@ class MachineMemoryError(OnehopError, MemoryError):
         self.need_bytes = need_bytes
         self.limit_bytes = limit_bytes
         self.plan = plan
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
+    """Refuses what is not among the allowed names.
+
+    Raises:
+        ArgumentError: It is not.
+    """
+    if value not in allowed:
+        raise ArgumentError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")

@@ -104,7 +104,7 @@ def difference(
     expected: Mapping[str, Tensor],
     own: Callable[[str, Tensor], Tensor] = lambda name, whole: whole,
 ) -> float:
-    """The largest to what one process gave, relative to its largest number; NaN if there is one.
+    """The largest to what one process gave, relative to the largest number of the part; NaN if there is one.
 
     ``own`` takes this process's rows of what one process gave under a name. What was not found is zero.
     """
@@ -114,7 +114,7 @@ def difference(
         ours = found.get(name, torch.zeros_like(exact))
         assert ours.shape == exact.shape, name
         if exact.numel():
-            errors.append((ours - exact).detach().abs().max() / whole.detach().abs().max().clamp(min=1))
+            errors.append((ours - exact).detach().abs().max() / exact.detach().abs().max().clamp(min=1))
     return float(torch.stack(errors).max())
 
 

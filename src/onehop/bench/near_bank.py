@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
 
-from onehop.errors import ArgumentError
+from onehop.errors import check_choice
 from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimPlan, PimReport, combination
 from onehop.machines.pim.combination import KINDS, combination_energy_nj
@@ -39,8 +39,7 @@ class Network(Module):
 
     def __init__(self, kind: str, features: int, hidden: int, classes: int, layers: int) -> None:
         super().__init__()
-        if kind not in KINDS:
-            raise ArgumentError(f"model: expected one of {', '.join(KINDS)}, got {kind!r}.")
+        check_choice("model", kind, KINDS)
         self.kind = kind
         self.begin = Linear(features, hidden)
         self.end = Linear(hidden, classes)

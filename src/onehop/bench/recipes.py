@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from onehop.errors import ArgumentError
+from onehop.errors import check_choice
 
 # The usual rate for these models on these graphs.
 LEARNING_RATE = 0.01
@@ -100,8 +100,7 @@ def recipe(model: str) -> Recipe:
     Raises:
         ArgumentError: There is none.
     """
-    if model not in RECIPES:
-        raise ArgumentError(f"model: expected one of {', '.join(RECIPES)}, got {model!r}.")
+    check_choice("model", model, RECIPES)
     return RECIPES[model]
 
 

@@ -8,7 +8,7 @@ import torch
 from onehop.datasets import store
 from onehop.datasets.dataset import Dataset
 from onehop.datasets.splits import Split
-from onehop.errors import ArgumentError, DatasetError
+from onehop.errors import DatasetError, check_choice
 from onehop.graph.edges import undirected
 
 _PLANETOID = ("Cora", "CiteSeer", "PubMed")
@@ -25,8 +25,7 @@ def pyg(name: str) -> Dataset:
         ArgumentError: No graph of that name.
         DatasetError: torch_geometric is not installed, or the download failed.
     """
-    if name not in _PLANETOID:
-        raise ArgumentError(f"name: expected one of {', '.join(_PLANETOID)}, got {name!r}.")
+    check_choice("name", name, _PLANETOID)
     try:
         from torch_geometric.datasets import Planetoid
     except ImportError as error:
@@ -63,8 +62,7 @@ def ogb(name: str) -> Dataset:
         ArgumentError: No graph of that name.
         DatasetError: ogb is not installed, or the download failed.
     """
-    if name not in _OGB:
-        raise ArgumentError(f"name: expected one of {', '.join(_OGB)}, got {name!r}.")
+    check_choice("name", name, _OGB)
     return store.kept(f"ogb-{name}", lambda: _from_ogb(name))
 
 

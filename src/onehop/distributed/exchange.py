@@ -14,7 +14,7 @@ from torch import Tensor
 
 from onehop.distributed.members import telling
 from onehop.distributed.part import Part
-from onehop.errors import ArgumentError
+from onehop.errors import check_choice
 
 _WIDE = (torch.float32, torch.float64)
 # Messages of one exchange have one tag; torch's backends take small ones.
@@ -176,8 +176,7 @@ class Halos:
     """Blocks that decide how the halos of some exchanges arrive; see :meth:`DistributedGraph.halos`."""
 
     def __init__(self, exchanges: list[Exchange], mode: str) -> None:
-        if mode not in _MODES:
-            raise ArgumentError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}.")
+        check_choice("mode", mode, _MODES)
         self._exchanges = exchanges
         self._kind = _MODES[mode]
         self._before: list[list[type[PendingExchange]]] = []

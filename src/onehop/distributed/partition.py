@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.distributed.loads import IMBALANCE, admitted, limits, loads, loads_of, sums_before
 from onehop.distributed.refinement import BothWays, refined, wishes_of
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph, metis
 from onehop.graph.folder import blocks_of
 from onehop.graph.orders import node_orders
@@ -189,8 +189,7 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
         )
     if parts < 1:
         raise ArgumentError(f"parts: expected one or more, got {parts}.")
-    if method not in METHODS:
-        raise ArgumentError(f"method: expected one of {', '.join(METHODS)}, got {method!r}.")
+    check_choice("method", method, METHODS)
     if isinstance(graph, StoredGraph) and method in ("metis", "greedy"):
         raise ArgumentError(
             f"method: {method!r} needs the graph in memory; give 'streamed', or partition graph.load()."

@@ -9,7 +9,7 @@ from typing import Any
 
 from onehop import config
 from onehop.backends import is_machine
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.integrations.rows import Row
 
 PYG, DGL, TORCH = "pyg", "dgl", "torch"
@@ -66,8 +66,8 @@ def settled(before: Settings, *, with_machine: bool = False, **given: Any) -> Se
         ArgumentError: ``tune`` is no such mode, or ``reuse`` is set with a machine.
     """
     tune = given.get("tune")
-    if tune is not None and tune not in TUNE_MODES:
-        raise ArgumentError(f"tune: expected one of {', '.join(TUNE_MODES)}, got {tune!r}.")
+    if tune is not None:
+        check_choice("tune", tune, TUNE_MODES)
     if with_machine:
         if given.get("reuse"):
             raise ArgumentError(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.extras import needed
 from onehop.graph import Graph, StoredGraph
 from onehop.loaders.engine import Choices, Engine
@@ -139,9 +139,9 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         weight: Tensor | Mapping[EdgeType, Tensor] | None = None,
         seed: int | None = None,
     ) -> None:
-        _check_among("method", method, _METHODS)
-        _check_among("subgraph_type", subgraph_type, _SUBGRAPHS)
-        _check_among("temporal_strategy", temporal_strategy, _STRATEGIES)
+        check_choice("method", method, _METHODS)
+        check_choice("subgraph_type", subgraph_type, _SUBGRAPHS)
+        check_choice("temporal_strategy", temporal_strategy, _STRATEGIES)
         temporal = node_time is not None or edge_time is not None
         _check_together(
             subgraph_type, weighted=weight is not None, by_node=node_time is not None, temporal=temporal
@@ -318,11 +318,6 @@ def _made_again(arguments: dict[str, Any], course: Course) -> NeighborSampler:
     sampler = NeighborSampler(**arguments)
     sampler.course = course
     return sampler
-
-
-def _check_among(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ArgumentError(f"{name}: expected one of {', '.join(known)}, got {value!r}.")
 
 
 def _check_together(subgraph_type: str, *, weighted: bool, by_node: bool, temporal: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 
 from onehop import native
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
 
 # A width that was not tuned uses the plan of the nearest tuned width, up to this ratio.
@@ -53,10 +53,7 @@ class _Case:
 
     def __post_init__(self) -> None:
         """Checks the fields, which a file may have wrong."""
-        if self.operation not in self.operations:
-            raise ArgumentError(
-                f"operation: expected one of {', '.join(self.operations)}, got {self.operation!r}."
-            )
+        check_choice("operation", self.operation, self.operations)
         for field in dataclasses.fields(self):
             kind: Any = field.type
             got = type(getattr(self, field.name))

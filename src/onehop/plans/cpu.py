@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import MOST_COUNT, Plan, check_choice, check_flag, check_least
+from onehop.plans.plan import MOST_COUNT, Plan, check_flag, check_least, check_named
 
 # Column numbers are padded by this many entries (Csr::kPadding), so that prefetching stays in bounds.
 MOST_PREFETCH = 64
@@ -93,7 +93,7 @@ class CpuPlan(Plan):
             ("ordering", ORDERINGS),
             ("storage", STORAGES),
         ):
-            check_choice(name, getattr(self, name), choices)
+            check_named(name, getattr(self, name), choices)
         if not isinstance(self.generated, str) or not _GENERATED.fullmatch(self.generated):
             raise ArgumentError(
                 f"plan: generated must be a kernel's name, of a-z, 0-9 and -, not {self.generated!r}."

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, check_choice, check_flag
+from onehop.plans.plan import Plan, check_flag, check_named
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
 # Users append their own: onehop.machines.ndp.mappings.register does.
@@ -59,7 +59,7 @@ class NdpPlan(Plan):
         """Checks every field."""
         orders = ("adaptive", *HOST_ORDERS)
         for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
-            check_choice(name, getattr(self, name), allowed, own=name == "mapping")
+            check_named(name, getattr(self, name), allowed, own=name == "mapping")
         for name, unset in (("tile", False), ("batch", True)):
             value = getattr(self, name)
             if unset and value is None:

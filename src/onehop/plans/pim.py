@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, check_choice, check_flag, check_least
+from onehop.plans.plan import Plan, check_flag, check_least, check_named
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
 # Users append their own: onehop.machines.pim.schemes.register does.
@@ -103,14 +103,14 @@ class PimPlan(Plan):
     def __post_init__(self) -> None:
         """Checks every field."""
         for name, allowed in _CHOICES.items():
-            check_choice(name, getattr(self, name), allowed, own=name == "scheme")
+            check_named(name, getattr(self, name), allowed, own=name == "scheme")
         for name, least in _LEAST.items():
             check_least(name, getattr(self, name), least)
         for name in _FLAGS:
             check_flag(name, getattr(self, name))
         for name in ("dtype", "accumulator"):
             if getattr(self, name) is not None:
-                check_choice(name, getattr(self, name), DTYPES)
+                check_named(name, getattr(self, name), DTYPES)
         reader = self.reader_bytes
         if type(reader) is not int or not 8 <= reader <= 1024 or reader & (reader - 1):
             # A refill moves two pages, and one transfer moves at most 2,048 bytes.

@@ -14,7 +14,7 @@ MOST_COUNT = 1 << 48
 _OWN_CLASS = re.compile(r".+\.py:\w+")
 
 
-def check_choice(name: str, value: object, names: Collection[str], own: bool = False) -> None:
+def check_named(name: str, value: object, names: Collection[str], own: bool = False) -> None:
     """Refuses a field's value that is not one of some names.
 
     Args:

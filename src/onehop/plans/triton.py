@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onehop.errors import ArgumentError
-from onehop.plans.plan import Plan, check_choice
+from onehop.plans.plan import Plan, check_named
 
 VARIANTS = ("kernels", "torch_csr")
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
@@ -65,7 +65,7 @@ class TritonPlan(Plan):
                     f"plan: {name} must be an integer from {least} to {largest}, not {value!r}."
                 )
         for name, choices in (("variant", VARIANTS), ("ordering", ORDERINGS)):
-            check_choice(name, getattr(self, name), choices)
+            check_named(name, getattr(self, name), choices)
 
     @property
     def mapping(self) -> Literal["neighbour", "feature"]:

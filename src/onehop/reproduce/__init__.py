@@ -7,7 +7,7 @@ values are data at the top of its module, and the function that computes ours is
 
 import importlib
 
-from onehop.errors import ArgumentError
+from onehop.errors import check_choice
 from onehop.reproduce.tables import Chart, Reproduction, Row, Series
 from onehop.reproduce.twins import Progress, silent
 
@@ -33,7 +33,6 @@ def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Re
     Raises:
         ArgumentError: There is no such work.
     """
-    if work not in WORKS:
-        raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, got {work!r}.")
+    check_choice("work", work, WORKS)
     found: Reproduction = importlib.import_module(WORKS[work]).reproduce(quick, progress)
     return found

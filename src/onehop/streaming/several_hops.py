@@ -11,7 +11,7 @@ from pathlib import Path
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming import panels
@@ -105,8 +105,7 @@ def _check(graph: object, count: int, normalise: str, teleport: float, keep: str
     if count < 1:
         raise ArgumentError(f"count: expected 1 or more hops, got {count}.")
     for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, _KEPT)):
-        if value not in choices:
-            raise ArgumentError(f"{name}: expected one of {', '.join(choices)}, got {value!r}.")
+        check_choice(name, value, choices)
     if not 0 <= teleport <= 1:
         raise ArgumentError(f"teleport: expected a probability, 0 to 1, got {teleport}.")
 

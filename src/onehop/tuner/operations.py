@@ -7,7 +7,7 @@ import torch
 
 from onehop.backends.cpu import CpuBackend
 from onehop.calls import Rule
-from onehop.errors import ArgumentError
+from onehop.errors import check_choice
 from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
 
@@ -96,10 +96,8 @@ def operations(
     Raises:
         ArgumentError: ``op`` or ``reduce`` is unknown.
     """
-    if op not in kernels.ops:
-        raise ArgumentError(f"op: expected one of {', '.join(kernels.ops)}, got {op!r}.")
-    if reduce not in REDUCTIONS:
-        raise ArgumentError(f"reduce: expected one of {', '.join(REDUCTIONS)}, got {reduce!r}.")
+    check_choice("op", op, kernels.ops)
+    check_choice("reduce", reduce, REDUCTIONS)
     gradient = None
     if op == "sddmm":
         forward = Operation("sddmm", False, kernels.others, False, calls.sddmm(site))

@@ -166,6 +166,15 @@ def test_a_cached_layer_still_caches(edge_index):
     assert sg._cached_x is not None
 
 
+@pytest.mark.parametrize("name", LAYERS)
+def test_sources_that_no_edge_leaves_may_be_infinite(name, edge_index):
+    """0 times infinity is NaN: in the gradient of a product, but in no aggregate."""
+    layer, lonely = LAYERS[name]().double(), edge_index % (NODES - 1)
+    x = features(layer).detach().double()
+    x[-1] = torch.inf
+    same(step(layer, x.requires_grad_(), lonely), times=1)
+
+
 def test_an_overridden_message_is_kept(edge_index):
     class Doubling(SAGEConv):
         def message(self, x_j):

@@ -179,6 +179,29 @@ def test_a_change_between_two_calls_is_seen(name, edge_index, traces, monkeypatc
     assert changes == (name not in SAME)
 
 
+def test_another_aggregation_of_messages_that_are_multiplied_after_their_sum(edge_index, traces):
+    """The largest products are not the product of the largest."""
+
+    class Product(gnn.MessagePassing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lin = Linear(WIDTH, WIDTH)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.propagate(edge_index, x=x)
+
+        def message(self, x_j: Tensor) -> Tensor:
+            return self.lin(x_j.sin())
+
+    layer, x = Product(), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        layer(x, edge_index)
+        layer.aggr_module = gnn.aggr.MaxAggregation()
+        found = layer(x, edge_index)
+    assert len(traces) == 2
+    torch.testing.assert_close(found, layer(x, edge_index))
+
+
 def test_what_is_changed_back_is_seen(edge_index):
     x = torch.randn(NODES, WIDTH)
 

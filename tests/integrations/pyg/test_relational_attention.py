@@ -102,6 +102,22 @@ def test_extreme_numbers(number, edges):
     same(lambda: layer(x, *edges, edge_attr), rtol=1e-7)
 
 
+@pytest.mark.parametrize("of", ["nodes", "edges"])
+def test_products_that_overflow_in_another_order(of, edges):
+    """A matrix times q is infinite, but not the features times the matrix, times q."""
+    layer, x, edge_attr = layer_of(edge_dim=DIM), torch.randn(NODES, WIDTH), torch.randn(EDGES, DIM)
+    small, *large = (
+        (x, layer.weight, layer.q) if of == "nodes" else (edge_attr, layer.lin_edge.weight, layer.e)
+    )
+    with torch.no_grad():
+        small *= 1e-300
+        for each in large:
+            each *= 1e160
+    out = layer(x, *edges, edge_attr)
+    assert out.isfinite().all()
+    same(lambda: layer(x, *edges, edge_attr), rtol=1e-7)
+
+
 def test_pairs_are_made_once(edges, monkeypatch):
     layer, x = layer_of(), torch.randn(NODES, WIDTH).requires_grad_()
     with onehop.patch():

@@ -240,6 +240,8 @@ UNUSUAL: dict[str, Callable[[], Tensor]] = {
     "subclass as bias": _with(bias=lambda b: b.as_subclass(_Sub)),
     "columns": _with(input=lambda x: x.t().contiguous().t()),
     "expanded": _with(input=lambda x: x[:1].expand(30, 6)),
+    "negative": _with(input=lambda x: torch._neg_view(x)),
+    "negative weight": _with(weight=lambda w: torch._neg_view(w)),
     "columns of the weight": _with(weight=lambda w: w.t().contiguous().t()),
     "a vector as weight": _with(weight=lambda w: w[0], bias=lambda b: None),
     "a vector": _with(input=lambda x: x[0]),

@@ -10,8 +10,8 @@ from onehop.bench import sources
 from onehop.cli.console import progress
 from onehop.cli.options import command
 from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
-from onehop.cli.simulate.values import Values, changed, check_one_of, kinds_of
-from onehop.errors import ArgumentError
+from onehop.cli.simulate.values import Values, changed, kinds_of
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
 from onehop.machines.gpu import MAPPINGS, ORDERS, Gpu, Kernel, gather, in_order, load, presets
 from onehop.tables import Column, Table
@@ -45,7 +45,7 @@ class Options(Shared):
 @command
 def gpu(options: Options) -> None:
     """A sum's gathers on a GPU, by both mappings of its lanes: sectors that are fetched from memory."""
-    check_one_of("order", options.order, ORDERS)
+    check_choice("order", options.order, ORDERS)
     if options.trace is not None:
         raise ArgumentError("trace: sectors are counted, and have no timeline; leave --trace away.")
     case = _Case(load(options.gpu), Kernel(MAPPINGS[0]))

@@ -14,8 +14,7 @@ from onehop.cli.console import Bar, output, progress
 from onehop.cli.options import Commands, command, set_threads
 from onehop.cli.simulate import command_file, ndp_sample, ndp_sweep
 from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
-from onehop.cli.simulate.values import check_one_of
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.common.trace import Trace
@@ -131,9 +130,9 @@ def ndp(options: Options) -> None:
         options.host_order,
     )
     experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, options)
-    check_one_of("check", options.check, ("full", "sample"))
+    check_choice("check", options.check, ("full", "sample"))
     if options.model:
-        check_one_of("model", options.model, MODELS)
+        check_choice("model", options.model, MODELS)
     command_file.check(options.commands, experiment.swept, experiment.case.machine.memory.rank)
     if options.commands is not None and options.compared:
         raise ArgumentError(

@@ -14,8 +14,8 @@ from onehop.bench import near_bank
 from onehop.cli.console import progress
 from onehop.cli.options import command, set_threads
 from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
-from onehop.cli.simulate.values import Values, changed, check_one_of, kinds_of, told
-from onehop.errors import ArgumentError, MachineMemoryError
+from onehop.cli.simulate.values import Values, changed, kinds_of, told
+from onehop.errors import ArgumentError, MachineMemoryError, check_choice
 from onehop.graph import Graph
 from onehop.machines.common.report import times_table
 from onehop.machines.common.trace import Trace
@@ -82,9 +82,9 @@ class Options(OfGraphs):
 def pim(options: Options) -> None:
     """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
     set_threads(options.threads)
-    check_one_of("dtype", options.dtype, TORCH_TYPES)
+    check_choice("dtype", options.dtype, TORCH_TYPES)
     if options.model is not None:
-        check_one_of("model", options.model, KINDS)
+        check_choice("model", options.model, KINDS)
     if options.layers is not None and options.model is None:
         raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
     if options.sweep and options.model is not None:

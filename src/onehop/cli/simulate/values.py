@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from types import GenericAlias, NoneType, UnionType
@@ -93,12 +93,6 @@ def variation(text: str, kinds: Kinds) -> tuple[str, list[Any]]:
     is_number = not {int, float}.isdisjoint(_alternatives(known[name]))
     parts = _range(values) if is_number and ":" in values else values.split(",")
     return name, [_read("sweep", name, known[name], part) for part in parts]
-
-
-def check_one_of(option: str, value: str, allowed: Iterable[str]) -> None:
-    """Raises ArgumentError unless a value is one of those that are allowed."""
-    if value not in (names := list(allowed)):
-        raise ArgumentError(f"{option}: expected one of {', '.join(names)}, got {value!r}.")
 
 
 def told(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""The one check of types and ranges: of a dataclass's fields, of single integers, and of names."""
+"""The one check of types and ranges: of a dataclass's fields and of single integers."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any, get_origin
 
@@ -17,16 +17,6 @@ def check_integer(name: str, value: object, least: int = 1) -> None:
     expected = _wrong_integer(value, least, None)
     if expected:
         raise ArgumentError(f"{name}: expected {expected}, got {value!r}.")
-
-
-def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
-    """Refuses what is not among the allowed names.
-
-    Raises:
-        ArgumentError: It is not.
-    """
-    if value not in allowed:
-        raise ArgumentError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")
 
 
 def check(

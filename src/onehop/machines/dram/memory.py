@@ -8,8 +8,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check, check_choice, check_integer
+from onehop.errors import ArgumentError, check_choice
+from onehop.machines.common.checks import check, check_integer
 from onehop.machines.dram.command import REFRESHES, SCHEDULERS, CommandRun, Controller, serve
 from onehop.machines.dram.device import Dram
 from onehop.machines.dram.layout import Layout, layout_for

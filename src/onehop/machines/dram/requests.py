@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
-from onehop.machines.common.checks import check_choice, check_integer
+from onehop.machines.common.checks import check_integer
 from onehop.machines.dram.device import Dram, Organisation
 from onehop.machines.dram.layout import Layout
 

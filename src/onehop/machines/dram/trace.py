@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from onehop.errors import ArgumentError, FileFormatError
-from onehop.machines.common.checks import check_choice
+from onehop.errors import ArgumentError, FileFormatError, check_choice
 from onehop.machines.dram.layout import FIELDS
 from onehop.machines.dram.memory import Memory
 from onehop.machines.dram.requests import Requests

@@ -22,9 +22,9 @@ What the paper and its code do not say is assumed:
 
 from dataclasses import dataclass
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
-from onehop.machines.common.checks import check, check_choice, check_integer
+from onehop.machines.common.checks import check, check_integer
 from onehop.machines.gpu.device import Gpu
 from onehop.machines.native import extension
 

@@ -3,11 +3,10 @@
 import numpy as np
 import torch
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
 from onehop.graph.edges import edges_of_keys
 from onehop.graph.orders import node_orders
-from onehop.machines.common.checks import check_choice
 
 ORDERS = ("own", "random", "degree", "rcm", "community")
 

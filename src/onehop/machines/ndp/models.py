@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from onehop.machines.common.checks import check_choice, check_integer
+from onehop.errors import check_choice
+from onehop.machines.common.checks import check_integer
 from onehop.machines.ndp.config import Host
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
 

@@ -7,8 +7,8 @@ linear layer to the classes. A pass reads or writes one float32 matrix of nodes 
 
 from dataclasses import dataclass
 
-from onehop.errors import ArgumentError
-from onehop.machines.common.checks import check, check_choice
+from onehop.errors import ArgumentError, check_choice
+from onehop.machines.common.checks import check
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.parts import Power
 

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from onehop.errors import ArgumentError, FileFormatError
+from onehop.errors import ArgumentError, FileFormatError, check_choice
 from onehop.graph.build import MOST_NODES
 
 PARQUET = (".parquet", ".pq")
@@ -79,8 +79,7 @@ class Request:
             ("dtype", self.dtype, _DTYPES),
             ("weight_dtype", self.weight_dtype, _WEIGHT_DTYPES),
         ):
-            if value not in choices:
-                raise ArgumentError(f"{name}: expected one of {', '.join(choices)}, got {value!r}.")
+            check_choice(name, value, choices)
         if self.nodes is not None:
             self._check_nodes(self.nodes)
         if self.ending in ARRAYS:
