@@ -20,6 +20,7 @@ from weakref import WeakSet
 import numpy as np
 import torch
 import torch_geometric.datasets
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.examples import graph_sets, node_sets, ogb_sets, point_sets, typed_sets
@@ -79,7 +80,7 @@ class Gradients:
 
 
 class Nudge:
-    """Changes parameters by about a rounding of float32 before every step of an optimiser.
+    """Changes parameters by about a rounding of float32 when an optimiser gets them, and before each step.
 
     A second run of PyG with it shows how far a script's losses go apart by themselves.
     """
@@ -87,11 +88,32 @@ class Nudge:
     def __init__(self) -> None:
         self._generator = torch.Generator().manual_seed(SEED)
 
-    @torch.no_grad()
     def before_step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
         """Does so; an optimiser calls it."""
         for group in optimiser.param_groups:
-            for each in group["params"]:
+            self._change(group)
+
+    @contextlib.contextmanager
+    def of_optimisers(self) -> Iterator[None]:
+        """Does so for all that optimisers get inside the block."""
+        add = torch.optim.Optimizer.add_param_group
+
+        def changed(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> None:
+            add(optimiser, group)
+            self._change(optimiser.param_groups[-1])
+
+        torch.optim.Optimizer.add_param_group = changed  # type: ignore[method-assign]
+        hook = register_optimizer_step_pre_hook(self.before_step)
+        try:
+            yield
+        finally:
+            hook.remove()
+            torch.optim.Optimizer.add_param_group = add  # type: ignore[method-assign]
+
+    @torch.no_grad()
+    def _change(self, group: dict[str, Any]) -> None:
+        for each in group["params"]:
+            if not is_lazy(each):
                 each.mul_(1 + ROUNDING * torch.randn(each.shape, generator=self._generator))
 
 
@@ -144,11 +166,9 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: 
     random.seed(SEED)
     np.random.seed(SEED)  # noqa: NPY002 - scripts draw from the global one
     torch.manual_seed(SEED)
-    hooks = [register_optimizer_step_pre_hook(Gradients(gradients).before_step)]
-    if nudged:
-        hooks.append(register_optimizer_step_pre_hook(Nudge().before_step))
+    hook = register_optimizer_step_pre_hook(Gradients(gradients).before_step)
     try:
-        with losses_kept(losses):
+        with losses_kept(losses), Nudge().of_optimisers() if nudged else contextlib.nullcontext():
             runpy.run_path(str(script), names, run_name="__main__")
     except SystemExit as ended:
         if ended.code:
@@ -158,8 +178,7 @@ def run(script: Path, channel: Channel, gradients: Path, patched: bool, nudged: 
         traceback.print_exc()
         channel.ask(event="failed", reason=in_a_line(error))
         return
-    for hook in hooks:
-        hook.remove()
+    hook.remove()
     channel.ask(event="ended", losses=losses, layers=listening.layers())
 
 

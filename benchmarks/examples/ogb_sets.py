@@ -24,11 +24,13 @@ PROTEINS = Shape(2_651, 395_610, 8, 112)
 class PygNodePropPredDataset(StandIn):
     """ogbn-arxiv, ogbn-products or ogbn-proteins, smaller."""
 
-    def __init__(self, name: str, root: str = "dataset", **transforms: Function) -> None:
+    def __init__(
+        self, name: str, root: str = "dataset", transform: Function = None, **transforms: Function
+    ) -> None:
         generator = graphs.seeded("ogb", name)
         data = MADE[name](generator)
         self._order = torch.randperm(data.num_nodes, generator=generator)
-        super().__init__([data], **transforms)
+        super().__init__([data], transform, **transforms)
 
     def get_idx_split(self) -> dict[str, Tensor]:
         """The nodes for training, validation and testing."""

@@ -19,8 +19,12 @@ TURN_S = 0.2
 LEAST_ROUNDS = 3
 # Epochs before the turns that count. In the first, the paths of layers are heard, and lazy layers are made.
 WARM = 2
-# Losses that differ by more, relatively, must be explained: by default all stay below.
-LATER = 0.1
+# The first loss and the gradients of the first step come of the same parameters, in float32, with sums in
+# another order. Later losses come of parameters that drift apart: an optimiser that divides gradients by
+# their size, as Adam does, makes whole steps of those that are nothing but rounding. What differs by more,
+# relatively, is compared with what a rounding of the parameters alone does to PyG.
+FIRST, GRADIENTS, LATER = 1e-5, 1e-3, 0.1
+LIMITS = {"first": FIRST, "gradients": GRADIENTS, "largest": LATER}
 # Idle threads of the other process spin for some milliseconds before they sleep.
 PAUSE_S = 0.1
 
@@ -80,22 +84,32 @@ def measured(example: Example, source: Path, effort: Effort) -> dict[str, Any]:
         if failed:
             return result
         result.update(_compared(ways, loops))
-    if result["deviation"] is not None and result["deviation"]["largest"] > LATER:
-        result["drift"] = _drift(example, source, effort, ways[PYG])
+        if far(differences(result)):
+            result["drift"] = _drift(example, source, effort, ways[PYG], folder)
     return result
 
 
-def _drift(example: Example, source: Path, effort: Effort, before: Way) -> float | None:
+Differences = dict[str, float | None]
+
+
+def differences(result: dict[str, Any]) -> Differences:
+    """Relative differences of the "first" loss, the "largest" of all losses, and those of "gradients"."""
+    deviation: dict[str, float] = result["deviation"] or {}
+    return {**deviation, "gradients": result["gradients"]}
+
+
+def far(found: Differences) -> dict[str, float]:
+    """The differences that are larger than what a rounding usually makes."""
+    return {name: value for name, value in found.items() if value is not None and value > LIMITS[name]}
+
+
+def _drift(example: Example, source: Path, effort: Effort, before: Way, folder: Path) -> Differences | None:
     """Runs PyG again, as many epochs, on one thread, with parameters changed by a rounding at every step.
 
     Returns:
-        The largest relative difference of its losses from PyG's: how far the script amplifies a rounding.
-        None where it cannot be told.
+        Its differences from PyG's: how far the script amplifies a rounding. None where it cannot be told.
     """
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Running(example, source, NUDGED, effort, Path(folder)) as running,
-    ):
+    with Running(example, source, NUDGED, effort, folder) as running:
         try:
             at = running.next()
             for epochs in before.running.turns:
@@ -104,8 +118,12 @@ def _drift(example: Example, source: Path, effort: Effort, before: Way) -> float
                     at = running.next()
         except NotRun:
             return None
-    deviation = of_losses(before.at["losses"], at["losses"]) if at["event"] == "ended" else None
-    return None if deviation is None else deviation["largest"]
+        if at["event"] != "ended":
+            return None
+        gradients = of_gradients(saved(before.running.gradients), saved(running.gradients))
+        return differences(
+            {"deviation": of_losses(before.at["losses"], at["losses"]), "gradients": gradients}
+        )
 
 
 def _loop(ways: dict[str, Way], rounds: int, budget_s: float) -> dict[str, str]:

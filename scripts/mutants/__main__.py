@@ -88,7 +88,9 @@ def main() -> int:
     constants = {warm.SOURCE / name: set(names) for name, names in accepted["performance"].items()}
     for each in accepted["survivor"]:
         if each["line"] not in (warm.SOURCE / each["module"]).read_text():
-            raise SystemExit(f"accepted.toml: {each['module']} has no line {each['line']!r} any more; take it out")
+            raise SystemExit(
+                f"accepted.toml: {each['module']} has no line {each['line']!r} any more; take it out"
+            )
     warm.prepare()
     recorded = recording(test_files(options.tests or TESTS), say)
     if recorded.failed:
