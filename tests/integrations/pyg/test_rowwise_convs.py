@@ -75,7 +75,8 @@ def test_pygs_layers_and_users(name, edge_index):
 def test_aggregations_of_a_plain_message(name):
     torch.manual_seed(0)
     model, x = gnn.SimpleConv(aggr=copy.deepcopy(AGGREGATIONS[name])), torch.randn(NODES, WIDTH).exp()
-    compare(model, x, EDGE_INDEX)
+    # The gradient of a channel's temperature is one sum over all messages.
+    compare(model, x, EDGE_INDEX, tolerance=1e-4 if name == "softmax of channels" else 2e-5)
 
 
 @pairwise(aggr=["sum", "mean", "max", "std"], width=[1, 3, 17, 63])

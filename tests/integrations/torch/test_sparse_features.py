@@ -9,6 +9,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GCNConv, SAGEConv, SGConv
 
 import onehop
+from onehop.graph.contents import sample_of
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
 from tests.integrations.same import SINGLE, assert_same, learned, noted, twice
@@ -119,6 +120,18 @@ def test_writes_are_noticed(write, patched, sums):
     write(x)
     for _ in range(3):
         alike(train(x, *given), train(x, *given, call=torch._C._nn.linear))
+
+
+def test_a_write_that_no_sample_sees_is_noticed(patched, sums):
+    x = bag_of_words(rows=500, columns=400)
+    weight = torch.randn(OUT, 400, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    for _ in range(2):
+        train(x, weight, None)
+    assert sums == BOTH
+    sample = sample_of(x)
+    x.numpy()[250, 251] = 7
+    assert sample_of(x) == sample
+    alike(train(x, weight, None), train(x, weight, None, call=torch._C._nn.linear))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
