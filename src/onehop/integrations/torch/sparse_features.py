@@ -27,8 +27,9 @@ from onehop.ops.contexts import saving_is_watched
 
 # At most one entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
-# The entries of a sample. Features are refused if twice the allowed share of it differs from 0.
-_SAMPLE = 1 << 12
+# The entries of two samples, and how many times the allowed share of them may differ from 0. Each entry is a
+# miss of all caches, so that the large sample would cost dense features a tenth of a narrow product.
+_SAMPLES = ((1 << 8, 3), (1 << 12, 2))
 # Entries counted at once.
 _BAND = 1 << 16
 # Features may take one part in so many of the cache.
@@ -142,10 +143,13 @@ def _entries_per_row(x: Tensor) -> Tensor:
 
 
 def _looks_sparse(x: Tensor) -> bool:
-    # An odd step samples all columns even if their number is a power of two.
-    step = max(x.numel() // _SAMPLE, 1) | 1
-    sample = x.detach().view(-1)[::step]
-    return int(torch.count_nonzero(sample)) * _ONE_IN <= 2 * sample.numel()
+    for entries, share in _SAMPLES:
+        # An odd step samples all columns even if their number is a power of two.
+        step = max(x.numel() // entries, 1) | 1
+        sample = x.detach().view(-1)[::step]
+        if int(torch.count_nonzero(sample)) * _ONE_IN > share * sample.numel():
+            return False
+    return True
 
 
 def _is_finite(tensor: Tensor) -> bool:
