@@ -227,7 +227,9 @@ def _of_types(
     for mask, found in graphs.masks(nodes[first], shares, generator).items():
         data[first][mask] = found
     for (source, target), count in edges.items():
+        # Each pair once, as in the real sets: products of sparse matrices in torch take no entry twice.
         pairs = graphs.between(nodes[source], nodes[target], count, generator)
+        pairs = pairs.unique(dim=1).contiguous()
         data[source, target].edge_index = pairs
         data[target, source].edge_index = pairs.flip(0)
     return data
