@@ -161,6 +161,7 @@ def test_changed_data_sets(change, cut, dataset):
         batches(dataset)
         if cut:
             assert dataset[3].num_nodes == 4
+            batches(dataset)  # notes that the graph is the data set's memory
         CHANGES[change](dataset)
         found, ours = batches(dataset)
     assert_batches(found, batches(dataset)[0])
