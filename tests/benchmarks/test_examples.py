@@ -289,7 +289,7 @@ def test_losses_that_a_rounding_alone_changes_are_told_from_wrong_ones(
 
 
 WRONG = "loss = loss * (1 + 0.05 * bool(__import__('onehop').patched()))"
-# As where a layer chooses among rows that are the same but for rounding.
+# As where a standard deviation is of numbers that are the same but for rounding.
 TIED = WRONG + " * (1 + (1e8 * second.lin_l.weight.detach().double().sum() % 1))"
 
 

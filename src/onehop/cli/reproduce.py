@@ -9,7 +9,7 @@ from onehop import pictures
 from onehop.bench.results import write_json
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, place, set_threads
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError
 from onehop.reproduce import WORKS, reproduce as computed
 from onehop.reproduce.pictures import draw
 from onehop.reproduce.tables import headlines, table
@@ -39,7 +39,8 @@ def reproduce(
     sentence on the difference. What needs a GPU or other hardware says so. Of all works, the figures that
     they are known for are shown, each with a verdict.
     """
-    check_choice("work", work, (*WORKS, "all"))
+    if work not in (*WORKS, "all"):
+        raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, or all, got {work!r}.")
     set_threads(threads)
     console = output()
     works = []

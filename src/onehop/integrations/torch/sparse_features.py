@@ -29,7 +29,7 @@ from onehop.ops.contexts import saving_is_watched
 _ONE_IN = 20
 # The entries of two samples, and how many times the allowed share of them may differ from 0. Each entry is a
 # miss of all caches, so that the large sample would cost dense features a tenth of a narrow product.
-_SAMPLES = ((1 << 8, 3), (1 << 12, 2))
+_SAMPLES = ((1 << 6, 3), (1 << 12, 2))
 # Entries counted at once.
 _BAND = 1 << 16
 # Features may take one part in so many of the cache.
