@@ -193,8 +193,8 @@ def main() -> None:
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    # MKL settles on a precision at its first tanh. Where two threads share that one, half of the result is at
-    # times wrong by 5e-5; with a single number, one thread computes it.
+    # Where two threads share the first tanh of a process, half of the result is at times wrong by 5e-5 (torch
+    # 2.13 with MKL). One thread computes that of a single number.
     torch.tanh(torch.zeros(1))
     torch.set_num_threads(options.threads)
     channel = Channel(socket.socket(fileno=options.channel))
