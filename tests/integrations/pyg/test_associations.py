@@ -7,7 +7,7 @@ from torch_geometric.nn import GCNConv, GraphConv, Linear, SAGEConv, SGConv, TAG
 
 import onehop
 from onehop.integrations.pyg.rules.plain import Aggregation
-from tests.integrations.same import SINGLE, noted, same, step
+from tests.integrations.same import SINGLE, assert_same, noted, same, step
 
 NODES, EDGES, NARROW, WIDE = 40, 300, 5, 24
 
@@ -177,6 +177,26 @@ def test_sources_that_no_edge_leaves_may_be_infinite(name, edge_index):
     x = features(layer).detach().double()
     x[-1] = torch.inf
     same(step(layer, x.requires_grad_(), lonely), times=1)
+
+
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_nan_at_a_node_without_edges_stays_out_of_the_weights_gradient(compiled, edge_index):
+    """As when a row of zeros is divided by its norm, in a loss that omits it."""
+    layer = LAYERS["GCN, no loops"]().double()
+    ends = torch.stack([edge_index[0], edge_index[1] % (NODES - 1)])
+    x = features(layer).detach().double().requires_grad_()
+
+    def gradients(model):
+        out = model(x, ends)
+        grad = torch.ones_like(out)
+        grad[-1] = torch.nan
+        return torch.autograd.grad(out, [x, layer.lin.weight], grad)
+
+    expected = gradients(layer)
+    assert all(each.isfinite().all() for each in expected)
+    with onehop.patch():
+        found = gradients(torch.compile(layer, fullgraph=True) if compiled else layer)
+    assert_same(found, expected)
 
 
 def test_an_overridden_message_is_kept(edge_index):

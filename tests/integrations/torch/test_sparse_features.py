@@ -186,6 +186,19 @@ def test_a_few_too_many_are_counted_once(patched, sums, monkeypatch):
     assert len(made) == 1
 
 
+def test_dense_features_may_become_sparse(patched, sums):
+    x, given = torch.ones(ROWS, COLUMNS), parameters()
+    for _ in range(2):
+        train(x, *given)
+    assert sums == []
+    assert sparse_features.is_known_dense(x)
+    assert not sparse_features.is_known_dense(x.clone())
+    x.copy_(bag_of_words())
+    for _ in range(2):
+        alike(train(x, *given), train(x, *given, call=torch._C._nn.linear))
+    assert sums == BOTH
+
+
 def test_fresh_features_are_not_counted(patched, sums, monkeypatch):
     monkeypatch.setattr(sparse_features, "_made", lambda x: pytest.fail("counted"))
     x, given = bag_of_words(), parameters()

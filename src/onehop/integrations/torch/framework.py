@@ -135,7 +135,8 @@ def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
             # An upper bound of the work, which takes less time than reading a size.
             if numbers * weight.numel() >= bounds.product_work or numbers >= bounds.sparse_numbers:
                 large = weight.dim() == _ROWS_AND_COLUMNS and (
-                    numbers * weight.size(0) >= bounds.product_work or numbers >= bounds.sparse_numbers
+                    numbers * weight.size(0) >= bounds.product_work
+                    or (numbers >= bounds.sparse_numbers and not sparse_features.is_known_dense(input))
                 )
                 added = None if bias is _OMITTED else bias
                 if large and not others and context_reason() is None and _suits(input, weight, added):

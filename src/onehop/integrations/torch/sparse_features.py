@@ -10,6 +10,7 @@ the first backward pass through a linear step of the features, which also shows 
 """
 
 import math
+import weakref
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +36,9 @@ _BAND = 1 << 16
 # Features may take one part in so many of the cache.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
+# The last features that looked dense, and their version. After a product has emptied the caches, a sample and
+# the checks before it take a tenth of a narrow product.
+_last_dense: tuple[weakref.ref[Tensor], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,8 @@ def may_apply(x: Tensor) -> bool:
         x: [N, K]; the caller has checked the context.
     """
     return (
-        not x.requires_grad
+        not is_known_dense(x)
+        and not x.requires_grad
         and x.numel() >= thresholds.now.sparse_numbers
         and x.numel() > 0
         and x.dim() == 2
@@ -89,6 +94,11 @@ def may_apply(x: Tensor) -> bool:
         and not saving_is_watched()
         and _looks_sparse(x)
     )
+
+
+def is_known_dense(x: Tensor) -> bool:
+    """Return whether X are the last features of which a sample showed that they are dense."""
+    return _last_dense is not None and _last_dense[0]() is x and _last_dense[1] == x._version
 
 
 def note_training(x: Tensor) -> None:
@@ -143,11 +153,13 @@ def _entries_per_row(x: Tensor) -> Tensor:
 
 
 def _looks_sparse(x: Tensor) -> bool:
+    global _last_dense
     for entries, share in _SAMPLES:
         # An odd step samples all columns even if their number is a power of two.
         step = max(x.numel() // entries, 1) | 1
         sample = x.detach().view(-1)[::step]
         if int(torch.count_nonzero(sample)) * _ONE_IN > share * sample.numel():
+            _last_dense = weakref.ref(x), x._version
             return False
     return True
 

@@ -4,6 +4,7 @@ The first part states the conditions and the choice, for eager layers and for pr
 second runs eager layers, which state their linear steps, their edges, and which of the two orders PyG has.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -34,8 +35,8 @@ from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, savin
 
 Function = Callable[..., Any]
 Run = Callable[..., Tensor | None]
-# The key of the number of rows before the leaves, among what is derived from a graph.
-_LEAVES = "rows before leaves"
+# Keys of what is derived from a graph: the number of rows before the leaves, and which rows have no edges.
+_LEAVES, _EDGELESS = "rows before leaves", "rows without edges"
 LINEAR = ("sum", "mean")
 """Reductions that commute with a linear step."""
 
@@ -213,6 +214,9 @@ def _run(
     else:
         task.x = made
         out = task.run() if bias is None else task.run() + bias
+    if changed and before and bias is None and out.requires_grad and has_edgeless_rows(task.graph):
+        # With a bias, its own gradient has a NaN in both orders.
+        out.register_hook(functools.partial(gradient_where_edges_end, task.graph))
     if joins and not autocast:
         return product(own, root.weight, out)
     return out if alone else out + root(own)
@@ -247,6 +251,35 @@ def _rows_before_leaves(graph: Graph) -> int | None:
     rows: int | None = graph.derived.get(_LEAVES)
     if rows is None:
         rows = graph.derived[_LEAVES] = int(torch.searchsorted(graph.rowptr, graph.num_edges))
+    return rows
+
+
+def has_edgeless_rows(graph: Graph) -> bool:
+    """Return whether a destination may have no edges; True where the host would have to wait to know."""
+    return graph.made_on is not None or bool(_edgeless_rows(graph).any())
+
+
+def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
+    """The gradient of (A X) W with 0 for destinations without edges, if an entry is not finite.
+
+    Their rows of A X are 0. In A (X W) no gradient passes through them; in G^T (A X) a NaN would.
+
+    Args:
+        graph: The edges of A.
+        grad: G, [num_dst, M].
+    """
+    if grad.is_cpu and not wraps(grad) and is_finite(grad):
+        return grad
+    return grad.masked_fill(_edgeless_rows(graph).to(grad.device).unsqueeze(1), 0)
+
+
+def _edgeless_rows(graph: Graph) -> Tensor:
+    """[num_dst], bool: kept for a graph on the host."""
+    if graph.made_on is not None:
+        return graph.on(graph.made_on).rowptr.diff() == 0
+    rows: Tensor | None = graph.derived.get(_EDGELESS)
+    if rows is None:
+        rows = graph.derived[_EDGELESS] = graph.in_degrees == 0
     return rows
 
 

@@ -246,6 +246,8 @@ def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
         reuse.note_training(x)
     grad_x, grad_weight = x.new_empty(0), x.new_empty(0)
     if first:
+        if for_weight and not step.own_before and order.has_edgeless_rows(held(step.graph)):
+            grad = order.gradient_where_edges_end(held(step.graph), grad)
         if for_weight:
             grad_weight = over_rows(grad, summed if step.before else step.aggregated(), elsewhere)
         if for_x:
