@@ -146,7 +146,7 @@ format: $(MADE)/develop  ## put Python and C++ into form
 # A step whose results are there, of this commit and this machine, is not measured again; make bench ARGS=--list lists
 # the steps. PyG's examples are those of ONEHOP_PYG_SOURCE, a checkout of PyG, which is fetched otherwise.
 PYG_SOURCE := $(or $(ONEHOP_PYG_SOURCE),build/pyg)
-bench: $(MADE)/develop $(MADE)/onehop | $(PYG_SOURCE)  ## measure what README and docs/results.md show (40 minutes), resumable; GRAPHS=cora: a few minutes
+bench: $(MADE)/develop $(MADE)/onehop $(MADE)/examples | $(PYG_SOURCE)  ## measure what README and docs/results.md show (40 minutes), resumable; GRAPHS=cora: a few minutes
 	$(BIN)/python -m benchmarks.steps --source $(PYG_SOURCE) $(MEASURED) $(ARGS)
 	$(if $(GRAPHS)$(ARGS),,$(BIN)/python -m benchmarks.render_results)
 
@@ -231,27 +231,12 @@ $(MADE)/develop $(MADE)/demo: $(MADE)/venv pyproject.toml constraints.txt script
 	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements.txt
 	@touch $@ $(if $(filter develop,$(@F)),$(MADE)/demo)
 
-$(MADE)/mutants: constraints.txt pyproject.toml | $(MADE)/develop
-	$(call say,installing Cosmic Ray)
-	$(PIP) install --progress-bar off -c constraints.txt "$$($(BIN)/python scripts/requirements.py mutants | tail -1)"
-	@touch $@
-
-$(MADE)/wheel: constraints.txt pyproject.toml | $(MADE)/demo
-	$(call say,installing auditwheel)
-	$(BIN)/python scripts/requirements.py wheel > $(MADE)/requirements-wheel.txt
-	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-wheel.txt
-	@touch $@
-
-$(MADE)/macos: constraints.txt pyproject.toml | $(MADE)/demo
-	$(call say,installing Zig)
-	$(BIN)/python scripts/requirements.py macos > $(MADE)/requirements-macos.txt
-	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-macos.txt
-	@touch $@
-
-$(MADE)/docs: constraints.txt pyproject.toml | $(MADE)/develop
-	$(call say,installing MkDocs)
-	$(BIN)/python scripts/requirements.py docs > $(MADE)/requirements-docs.txt
-	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-docs.txt
+# What one kind of work needs besides: the extra of the same name.
+$(MADE)/docs $(MADE)/examples $(MADE)/mutants: | $(MADE)/develop
+$(MADE)/docs $(MADE)/examples $(MADE)/mutants $(MADE)/wheel $(MADE)/macos: constraints.txt pyproject.toml | $(MADE)/demo
+	$(call say,installing what $(@F) needs)
+	$(BIN)/python scripts/requirements.py $(@F) > $(MADE)/requirements-$(@F).txt
+	$(PIP) install --progress-bar off -c constraints.txt -r $(MADE)/requirements-$(@F).txt
 	@touch $@
 
 .venv-dgl/.made: constraints.txt | $(MADE)/develop

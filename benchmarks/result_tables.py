@@ -183,7 +183,7 @@ def examples_sentence(document: Document) -> str:
     """How many scripts of PyG there are of each kind, and how many take more memory."""
     kinds = Counter(result["verdict"] for result in document["scripts"])
     total = sum(kinds.values())
-    text = f"{total} scripts: {', '.join(f'{count} {kind}' for kind, count in kinds.most_common())}."
+    text = f"{total} scripts ({', '.join(f'{kind}: {count}' for kind, count in kinds.most_common())})."
     ran = [result for result in document["scripts"] if not result["failed"]]
     more = [result["peak_bytes"]["onehop"] - result["peak_bytes"]["pyg"] for result in ran]
     before = [result["before_bytes"]["onehop"] - result["before_bytes"]["pyg"] for result in ran]
