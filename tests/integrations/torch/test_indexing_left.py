@@ -133,6 +133,7 @@ ERRORS = {
     "segments without lengths": lambda: torch.segment_reduce(V, "sum"),
     "no index": lambda: X.index_select(0),
     "a wrong name": lambda: X.index_select(0, ANY, columns=3),
+    "a number for a bool": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "sum", include_self=1),
     "another reduction": lambda: X.scatter_reduce(0, columns(ANY, 4), V, "median"),
 }
 

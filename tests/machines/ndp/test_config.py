@@ -34,7 +34,7 @@ def test_a_file_is_read_with_defaults(tmp_path):
     assert config.module == load("grande_16").module
 
 
-@pytest.mark.parametrize(("faw", "clocks"), [("preset", 48), ("sheet", 32), (480, 480)])
+@pytest.mark.parametrize(("faw", "clocks"), [("preset", 48), ("sheet", 32), (480, 480), (1, 1)])
 def test_tfaw_is_the_devices_the_sheets_or_a_number_of_clocks(faw, clocks):
     assert load("grande_16").change(dram={"faw": faw}).dram.device().timing.faw == clocks
 
@@ -61,6 +61,7 @@ def test_the_host_path_pays_what_the_host_alone_pays():
         (MINIMAL + "[host]\nllc_mib = -1.0", "host.llc_mib"),
         (MINIMAL + "[dram]\npreset = 'DDR9'", "DDR9"),
         (MINIMAL + "[dram]\nfaw = 'short'", "dram.faw"),
+        (MINIMAL + "[dram]\nfaw = 0", "or a number of clocks, got 0"),
         (MINIMAL + "[dram]\npreset = 'DDR4_2400'\nfaw = 'sheet'", "DDR4_2400"),
         (MINIMAL + "[dram]\nlevel = 'guess'", "dram.level"),
         ('name = "none"', "machine: no topology; expected name, topology"),

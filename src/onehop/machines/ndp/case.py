@@ -77,7 +77,7 @@ class LayerCase:
 
 
 def each_mapping(
-    choices: Sequence[Pods], named: Pods | None, run: Callable[[Pods], Run]
+    choices: Sequence[Pods], run: Callable[[Pods], Run], named: Pods | None = None
 ) -> tuple[dict[str, Run], dict[str, str]]:
     """Runs a layer under each mapping.
 

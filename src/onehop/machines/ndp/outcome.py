@@ -106,7 +106,7 @@ def outcome(case: LayerCase, workload_of: WorkloadOf) -> LayerOutcome:
         named = Pods.of(config.topology, plan.mapping)
         choices = [named, *(other for other in choices if named.own or other.size != named.size)]
     runs, impossible = each_mapping(
-        choices, named, lambda pods: simulate(case, workload_of(case.batched(pods), pods), pods)
+        choices, lambda pods: simulate(case, workload_of(case.batched(pods), pods), pods), named
     )
     chosen = min(runs.values(), key=lambda run: run.time_ns) if named is None else runs[named.name]
     by_number, by_index = workload_of(untiled.plan, None), None

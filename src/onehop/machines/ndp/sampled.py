@@ -128,15 +128,17 @@ def sampled_layer(
         )
     if by_number.num_dst == 0:
         raise ArgumentError("graph: it has no destinations, so there are no windows to draw from.")
-    fixed = plan.mapping != "adaptive"
-    choices = [Pods.of(config.topology, plan.mapping)] if fixed else candidates(config.topology)
+    if plan.mapping == "adaptive":
+        choices = candidates(config.topology)
+    else:
+        choices = [Pods.of(config.topology, plan.mapping)]
     own_ns = control_ns(case, by_number.num_src)
 
     def sampled(pods: Pods) -> _SampledRun:
         tell(f"sampling {pods.name}", choices.index(pods) / (len(choices) + 1))
         return _SampledRun(case, ordered_of(case.batched(pods)), pods, sample, own_ns)
 
-    runs, impossible = each_mapping(choices, choices[0] if fixed else None, sampled)
+    runs, impossible = each_mapping(choices, sampled)
     name = min(runs, key=lambda name: runs[name].mapping.time_ns.value)
     tell("sampling prior machines", len(choices) / (len(choices) + 1))
     untiled = replace(case.untiled, plan=replace(case.untiled.plan, host_order="after"))
