@@ -63,7 +63,7 @@ _NAMES = {
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
     "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gather gatv2 scatter sddmm",
 }
-# What imports PyG, or costs megabytes that few programs need, and so waits until it is asked for.
+# What imports PyG, or costs megabytes that few programs need, and so is imported on first use.
 _LATER = {
     "onehop.integrations.pyg.layerwise": "infer",
     "onehop.loaders.loader": "loader",

@@ -12,7 +12,7 @@ class ArgumentError(OnehopError, ValueError):
 
 
 class IndexRangeError(ArgumentError, IndexError):
-    """A node number lies outside the graph."""
+    """A node number is outside the graph."""
 
 
 class FileFormatError(OnehopError, ValueError):

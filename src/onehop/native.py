@@ -96,7 +96,7 @@ def one_thread() -> None:
 
     For threads that work beside the program's own: the number of threads is each thread's own in OpenMP.
     """
-    torch.get_num_threads()  # torch sets it in each thread where it is first asked for
+    torch.get_num_threads()  # torch sets it in each thread where it is first read
     ctypes.CDLL(TORCH_CPU_LIBRARY).omp_set_num_threads(1)
 
 

@@ -208,8 +208,8 @@ def test_examples_of_pyg_stand_there_once_they_are_measured(project: Path) -> No
     render_results.main(project)
     text = (project / "docs" / "results.md").read_text()
     assert (
-        "3 scripts (faster: 1, does not run here: 1, not timed: 1). The peak is higher with onehop in 1, by at "
-        "most 30 MiB; the library itself takes 16 MiB before the first epoch."
+        "3 scripts (faster: 1, does not run here: 1, not timed: 1). The peak is higher with onehop in 1, by "
+        "at most 30 MiB; the library itself takes 16 MiB before the first epoch."
     ) in text
     assert "| `gcn.py` | faster | 20.0 | 10.0 | 2.00x (13.2x to 15.4x) | 500 | 450 |" in text
     assert "reddit.py" not in text

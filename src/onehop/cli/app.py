@@ -99,4 +99,4 @@ def main(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Holds the options that stand before every verb."""
+    """Holds the options that precede every verb."""

@@ -176,7 +176,7 @@ def _between(
     rng: np.random.Generator,
     progress: Progress,
 ) -> np.ndarray:
-    """[num_pairs], packed as uint64: different pairs whose ends lie in different communities."""
+    """[num_pairs], packed as uint64: different pairs whose ends are in different communities."""
     num_nodes = len(weights)
     threshold, alias = np.empty(num_nodes, dtype=np.uint32), np.empty(num_nodes, dtype=np.int32)
     extension.block_alias(weights.ctypes.data, num_nodes, threshold.ctypes.data, alias.ctypes.data)

@@ -21,7 +21,7 @@ LOOKS = {
     *(Tensor.is_floating_point, Tensor.is_complex, Tensor.is_inference, Tensor.data_ptr, Tensor.get_device),
     *(torch.is_floating_point, torch.numel),
 }
-"""Attributes and functions that do not depend on a tensor's values, nor on how they lie in memory."""
+"""Attributes and functions that do not depend on a tensor's values, nor on its layout in memory."""
 
 _LAID_OUT = (Tensor.is_contiguous, Tensor.stride, Tensor.as_subclass)
 _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne)

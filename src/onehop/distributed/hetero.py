@@ -29,7 +29,7 @@ class DistributedHeteroGraph:
     ) -> None:
         self.relations = dict(relations)
         self.owned_nodes = dict(owned_nodes)
-        # Held, for a graph's edges are one tensor only as long as somebody has it.
+        # Held, because a graph's edges are one tensor only as long as that tensor is referenced.
         self._edges = {relation: graph.edge_index for relation, graph in self.relations.items()}
 
     @classmethod

@@ -1,6 +1,6 @@
 """Rows of any nodes of a divided graph, wherever they are owned: for the ends of links, and for pooling.
 
-Nobody has the owners of all nodes. Each rank keeps the owners of as many consecutive numbers, its share of a
+No rank has the owners of all nodes. Each rank keeps the owners of as many consecutive numbers, its share of a
 directory: a request asks the directory first, and then the owners.
 """
 
@@ -45,7 +45,7 @@ class RowRequest:
         answers = _swapped(graph, [entries.index_select(0, each - part.rank * step) for each in asked])
         owner, row = torch.cat(answers).unbind(1)
         bounds, order = grouped(owner.int(), part.parts)
-        # The rows of this rank itself are not sent, and stand before the others, which are ordered by owner.
+        # The rows of this rank itself are not sent, and precede the others, which are ordered by owner.
         begin, end = int(bounds[part.rank]), int(bounds[part.rank + 1])
         asked_rows = [row[each.long()] for each in order.split(bounds.diff().tolist())]
         place = torch.empty_like(row)

@@ -119,7 +119,7 @@ class StoredRows:
             edges: Most edges, unless one row has more.
 
         Raises:
-            FileFormatError: ``rowptr`` does not ascend, or a source lies outside the graph.
+            FileFormatError: ``rowptr`` does not ascend, or a source is outside the graph.
         """
         col = self.col
         for begin, pointers in self.row_blocks(rows, edges):
@@ -199,7 +199,7 @@ def appearing(folder: str | os.PathLike[str]) -> Iterator[Path]:
         exists = goal.exists()
     if exists:
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
-    # Unique to this call, whoever else writes the same graph at the same time, on any machine.
+    # Unique to this call, even if others write the same graph at the same time, on any machine.
     beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
         with writing("folder", beside):

@@ -84,7 +84,7 @@ class Graph:
         Args:
             edge_index: [2, E], int32 or int64: sources above destinations. On a GPU the graph is made there:
                 nothing is copied to the host, and with ``num_nodes`` or ``size`` the host does not wait.
-                Arrays on the CPU are made when they are first asked for.
+                Arrays on the CPU are made when they are first used.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
             size: (num_src, num_dst) of a bipartite graph, instead of ``num_nodes``.
 
@@ -158,7 +158,7 @@ class Graph:
 
         Raises:
             ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
-            IndexRangeError: A row or a column lies outside the matrix.
+            IndexRangeError: A row or a column is outside the matrix.
         """
         return cls(build.from_scipy(matrix))
 
@@ -372,7 +372,7 @@ class StoredGraph(folders.StoredRows):
 
         Raises:
             ArgumentError: ``rowptr`` does not ascend.
-            IndexRangeError: A source lies outside the graph.
+            IndexRangeError: A source is outside the graph.
         """
         rowptr, col = (torch.from_numpy(np.array(array)) for array in (self.rowptr, self.col))
         return Graph.from_csr(rowptr, col, self.num_src)

@@ -51,7 +51,7 @@ class Batch:
         edges: For each relation, [E], int64: the numbers of the edges in the relation.
         nodes_per_hop: For each type, the number of seeds, then the number of nodes that each hop found.
         edges_per_hop: For each relation, the number of edges of each hop; None if they are induced.
-        graphs: For each relation, the graph of ``edge_index``; None unless asked for.
+        graphs: For each relation, the graph of ``edge_index``; None unless requested.
     """
 
     nodes: list[Tensor]

@@ -38,7 +38,7 @@ class _Budget(NamedTuple):
 
 
 class LayerwiseEngine:
-    """Draws as many nodes of each type in each layer as asked for, those with many edges to the batch first.
+    """Draws as many nodes of each type in each layer as requested, those with many edges to the batch first.
 
     As :class:`Engine`, but fan-outs are ignored.
     """

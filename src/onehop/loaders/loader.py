@@ -186,9 +186,9 @@ def loader(
             :class:`onehop.distributed.RemoteRows`.
         edge_features: The same with a row for each edge, in the order of the graph's edges.
         input_time: [n], integers: the times of the seeds; None means those of the nodes.
-        threads: Number of threads, each with a batch and on one core. 0: a batch is made when it is asked
-            for, with torch's threads.
-        ahead: Number of batches that are made before they are asked for.
+        threads: Number of threads, each with a batch and on one core. 0: a batch is made when it is
+            requested, with torch's threads.
+        ahead: Number of batches that are made before they are requested.
         options: ``batch_size``, ``shuffle``, ``sampler``, ``batch_sampler``, ``drop_last`` and ``generator``
             as for :class:`torch.utils.data.DataLoader`.
 

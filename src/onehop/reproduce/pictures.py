@@ -94,5 +94,5 @@ def _make_room(axes: "Axes", chart: Chart) -> None:
 
 
 def _is_upright(together: int, groups: int) -> bool:
-    """Return whether figures stand upright, because bars are too narrow for them."""
+    """Return whether figures are upright, because bars are too narrow for them."""
     return together * groups > _MOST_UPRIGHT

@@ -1,6 +1,6 @@
 """A model as torch.fx sees it: layers over edges, and between them functions of each row on its own.
 
-Between layers only what is listed here may stand, so that rows can be computed some at a time.
+Between layers only what is listed here is allowed, so that rows can be computed some at a time.
 """
 
 import inspect
@@ -45,7 +45,7 @@ class _Tracer(fx.Tracer):
 
 
 def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.Graph, list[fx.Node]]:
-    """The graph of a model, and its layers in their order, checked: what lies between them goes row by row.
+    """The graph of a model, and its layers in their order, checked: what is between them goes row by row.
 
     The model, in evaluation mode, is called with features and an ``edge_index``. It stays as it was: of
     tensors that its ``forward`` makes, the graph's nodes have the values. Raises an ArgumentError that says

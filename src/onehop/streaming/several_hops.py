@@ -52,7 +52,7 @@ def hops(
         x: [N, F], the features: as :func:`onehop.aggregate` takes them with ``out``.
         count: Number of hops, one or more.
         out: The .npy file of the last hop; with ``keep="all"`` a folder of ``hop1.npy``, ``hop2.npy`` and so
-            on. What is on the way lies in ``out.hops`` beside it.
+            on. Intermediate hops are in ``out.hops`` beside it.
         normalise: "gcn": ``D^-1/2 (A + I) D^-1/2``, each node having exactly one loop, for which the graph is
             stored once more; "symmetric": ``D^-1/2 A D^-1/2``; "mean": ``D^-1 A``; "none": ``A``.
         teleport: The probability to start again, 0 to 1.

@@ -57,7 +57,7 @@ def test_addresses_may_be_decimal_and_lines_empty(tmp_path):
         ("R 0,0,x,0,0,0\n", "line 1: expected numbers"),
         ("LD 0x10000000000\n", "bursts from 0 to"),
         ("LD -64\n", "bursts from 0 to"),
-        ("LD 0xffffffffffffffffffffffff\n", "line 1: .* lies outside the memory"),
+        ("LD 0xffffffffffffffffffffffff\n", "line 1: .* is outside the memory"),
         ("R 0,0,0,0,0,0\nR 1,0,0,0,0,0\n", "line 2: expected channel 0"),
     ],
 )

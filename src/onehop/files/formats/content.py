@@ -72,7 +72,7 @@ def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
 
 
 def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[int, int]) -> Tensor:
-    """[2, E], int64: the edges, once every node number is known to lie inside ``size``.
+    """[2, E], int64: the edges, once every node number is known to be inside ``size``.
 
     Raises a FileFormatError if a node number is no integer or out of range, or the size cannot be right.
     """

@@ -91,7 +91,7 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
             raise _Damaged("it ends inside a tag")
         kind, size = struct.unpack_from(order + "II", content, place)
         if kind >> 16:
-            # Up to four bytes lie in the tag itself, which then has both numbers in its first half.
+            # Up to four bytes are in the tag itself, which then has both numbers in its first half.
             kind, size, begin, place = kind & 0xFFFF, kind >> 16, place + 4, place + 8
             if size > 4:
                 raise _Damaged(f"a short element of {size} bytes")

@@ -207,7 +207,7 @@ def attention_forward(
 
     Args:
         theirs: PyG's.
-        place: Of the argument that asks for the attention weights.
+        place: Of the argument that requests the attention weights.
         layer: The layer.
         args: Features, ``edge_index``, edge features and others.
         kwargs: Those that were given by name.

@@ -13,8 +13,8 @@ from onehop.machines.dram.device import Organisation
 MOST_RANKS = 64
 FIELDS = ("rank", "bank_group", "bank", "row", "column")
 
-# Bits of an address, from low to high. A number is how many bits of that field stand there; a field without
-# one takes all of its bits that stand nowhere else. A "^" at the end: the column, folded, is XORed onto the
+# Bits of an address, from low to high. A number is how many bits of that field are there; a field without
+# one takes all of its bits that are nowhere else. A "^" at the end: the column, folded, is XORed onto the
 # fields.
 _NAMED = {
     "row_first": "column, bank_group, bank, rank, row",

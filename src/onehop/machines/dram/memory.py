@@ -94,7 +94,7 @@ class Memory:
     Attributes:
         dram: The device.
         ranks: Ranks behind the bus, a power of two up to 64; 1 for a unit that sees its own rank only.
-        layout: How bursts lie in the ranks: a name or a list of fields (:class:`~.layout.Layout`).
+        layout: How bursts are placed in the ranks: a name or a list of fields (:class:`~.layout.Layout`).
         queue: Requests of a kind, reads or writes, that the controller chooses among; 1 to 256.
         refresh: Whether the ranks are refreshed.
         scheduler: ``fr_fcfs``: the oldest request whose next command is ready. ``fr_fcfs_rows``: the same,
@@ -284,7 +284,7 @@ class Memory:
         """A command-level report of given requests, such as those of a recorded trace.
 
         Raises:
-            ArgumentError: A burst lies outside the ranks.
+            ArgumentError: A burst is outside the ranks.
         """
         return report(
             self.dram, "command", self.ranks, self.commands(requests, log=False).counts, self.refreshed_share
@@ -298,7 +298,7 @@ class Memory:
             log: Whether to keep the commands, some 170 bytes a request.
 
         Raises:
-            ArgumentError: A burst lies outside the ranks.
+            ArgumentError: A burst is outside the ranks.
         """
         refresh = self.refresh_mode if self.refresh else "none"
         controller = Controller(self.queue, refresh, self.scheduler, self.close_after)

@@ -92,7 +92,7 @@ class Requests:
         """Raises unless the ranks have every burst.
 
         Raises:
-            ArgumentError: A burst lies outside the ranks.
+            ArgumentError: A burst is outside the ranks.
         """
         if len(self) and (int(self.bursts.min()) < 0 or int(self.bursts.max()) >= layout.bursts):
             raise ArgumentError(

@@ -34,7 +34,7 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
         form: ``load_store`` or ``read_write``.
 
     Raises:
-        ArgumentError: The format is unknown, or a burst lies outside the ranks.
+        ArgumentError: The format is unknown, or a burst is outside the ranks.
         OSError: The file cannot be written.
     """
     requests.check(memory.address_layout)
@@ -116,4 +116,4 @@ def _wrong(form: str, place: list[int], text: str) -> str:
         return f"expected channel, {', '.join(FIELDS)}, got {text!r}"
     if form == "read_write" and place[0] != 0:
         return f"expected channel 0, the one that is simulated, got {place[0]}; split the trace by channel"
-    return f"{text!r} lies outside the memory" if max(map(abs, place)) >> 62 else ""
+    return f"{text!r} is outside the memory" if max(map(abs, place)) >> 62 else ""

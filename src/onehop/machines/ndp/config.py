@@ -313,7 +313,7 @@ class NdpConfig:
 
         Args:
             text: The text.
-            folder: Where a device file of ``dram.preset`` with a relative path lies; None is the current one.
+            folder: Where a device file of ``dram.preset`` with a relative path is; None is the current one.
 
         Raises:
             ConfigurationError: Not TOML, an unknown section or key, or a value out of range.

@@ -163,8 +163,8 @@ class Machine:
     ) -> list[LayerOutcome]:
         """Times of a model whose host makes the next layer's vectors of each window's outputs.
 
-        Final vectors have the next layer's width and lie in its mapping; the last layer's lie in its own. So
-        mappings are chosen from the last layer to the first.
+        Final vectors have the next layer's width and are placed by its mapping; the last layer's by its own.
+        So mappings are chosen from the last layer to the first.
 
         Args:
             graph: The graph; sources and destinations are the same nodes.

@@ -38,7 +38,7 @@ class SampledMapping:
         host_order: The host's order with the shortest estimated time.
         time_ns: Time, with re-tiling where it was needed.
         bound_ns: Estimated lower bound of the time, in any order. It has no interval: the largest of several
-            estimated sums tends to lie above the largest sum.
+            estimated sums tends to be above the largest sum.
         orders_ns: Estimated time in every order that the plan allows.
         windows: Windows of the layer.
         simulated: Windows that were simulated.

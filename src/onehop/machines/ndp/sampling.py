@@ -40,7 +40,7 @@ class Sample:
             if type(value) is not int or value < least:
                 raise ArgumentError(f"sample: {name} must be an integer of at least {least}, not {value!r}.")
         if not (isinstance(self.confidence, float) and 0 < self.confidence < 1):
-            raise ArgumentError(f"sample: confidence must lie between 0 and 1, not {self.confidence!r}.")
+            raise ArgumentError(f"sample: confidence must be between 0 and 1, not {self.confidence!r}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -192,7 +192,7 @@ def _transfers() -> Iterator[Row]:
 
 def _totals() -> Iterator[Row]:
     note = (
-        "Nobody measured this: both sides come from the same constants, so agreement shows only that they "
+        "This was not measured: both sides come from the same constants, so agreement shows only that they "
         "are used alike."
     )
     machine = Machine(upmem_v1a())

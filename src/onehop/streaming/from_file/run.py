@@ -284,4 +284,4 @@ def ingest(
 
 
 def _silent(what: str, done: float) -> None:
-    """Tells nobody."""
+    """Discards progress."""

@@ -22,7 +22,12 @@ from onehop.graph.identity import remembered
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.associations.product import prefix_product, product
+from onehop.integrations.pyg.associations.product import (
+    gradient_where_edges_end,
+    has_edgeless_rows,
+    prefix_product,
+    product,
+)
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
@@ -35,8 +40,8 @@ from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, savin
 
 Function = Callable[..., Any]
 Run = Callable[..., Tensor | None]
-# Keys of what is derived from a graph: the number of rows before the leaves, and which rows have no edges.
-_LEAVES, _EDGELESS = "rows before leaves", "rows without edges"
+# The key of the number of rows before the leaves, among what is derived from a graph.
+_LEAVES = "rows before leaves"
 LINEAR = ("sum", "mean")
 """Reductions that commute with a linear step."""
 
@@ -251,35 +256,6 @@ def _rows_before_leaves(graph: Graph) -> int | None:
     rows: int | None = graph.derived.get(_LEAVES)
     if rows is None:
         rows = graph.derived[_LEAVES] = int(torch.searchsorted(graph.rowptr, graph.num_edges))
-    return rows
-
-
-def has_edgeless_rows(graph: Graph) -> bool:
-    """Return whether a destination may have no edges; True where the host would have to wait to know."""
-    return graph.made_on is not None or bool(_edgeless_rows(graph).any())
-
-
-def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
-    """The gradient of (A X) W with 0 for destinations without edges, if an entry is not finite.
-
-    Their rows of A X are 0. In A (X W) no gradient passes through them; in G^T (A X) a NaN would.
-
-    Args:
-        graph: The edges of A.
-        grad: G, [num_dst, M].
-    """
-    if grad.is_cpu and not wraps(grad) and is_finite(grad):
-        return grad
-    return grad.masked_fill(_edgeless_rows(graph).to(grad.device).unsqueeze(1), 0)
-
-
-def _edgeless_rows(graph: Graph) -> Tensor:
-    """[num_dst], bool: kept for a graph on the host."""
-    if graph.made_on is not None:
-        return graph.on(graph.made_on).rowptr.diff() == 0
-    rows: Tensor | None = graph.derived.get(_EDGELESS)
-    if rows is None:
-        rows = graph.derived[_EDGELESS] = graph.in_degrees == 0
     return rows
 
 

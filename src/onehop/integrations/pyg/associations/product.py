@@ -1,6 +1,7 @@
 """The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop import thresholds
+from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import (
@@ -19,8 +21,11 @@ from onehop.integrations.torch.products import (
     times,
     times_transposed,
 )
-from onehop.ops.contexts import autocast_dtype
+from onehop.ops.contexts import autocast_dtype, wraps
 from onehop.ops.linear import FORWARD, is_large
+
+# The key of the rows without edges, among what is derived from a graph.
+_EDGELESS = "rows without edges"
 
 
 def product(
@@ -88,6 +93,35 @@ def _note(noting: Callable[[Tensor], None], x: Tensor, lowered: Tensor) -> None:
 def may_run_elsewhere(x: Tensor) -> bool:
     """Return whether products may run in another library than torch's own, whatever their sizes."""
     return x.is_cpu and x.dtype is torch.float32 and session.now.settings.products and may_choose()
+
+
+def has_edgeless_rows(graph: Graph) -> bool:
+    """Return whether a destination may have no edges; True where the host would have to wait to know."""
+    return graph.made_on is not None or bool(_edgeless_rows(graph).any())
+
+
+def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
+    """The gradient of (A X) W^T with 0 for destinations without edges, if an entry is not finite.
+
+    Their rows of A X are 0. In A (X W^T) no gradient passes through them; in G^T (A X) a NaN would.
+
+    Args:
+        graph: The edges of A.
+        grad: G, [num_dst, M].
+    """
+    if grad.is_cpu and not wraps(grad) and math.isfinite(float(grad.detach().sum())):
+        return grad
+    return grad.masked_fill(_edgeless_rows(graph).to(grad.device).unsqueeze(1), 0)
+
+
+def _edgeless_rows(graph: Graph) -> Tensor:
+    """[num_dst], bool: kept for a graph on the host."""
+    if graph.made_on is not None:
+        return graph.on(graph.made_on).rowptr.diff() == 0
+    rows: Tensor | None = graph.derived.get(_EDGELESS)
+    if rows is None:
+        rows = graph.derived[_EDGELESS] = graph.in_degrees == 0
+    return rows
 
 
 class _PrefixProduct(torch.autograd.Function):

@@ -17,7 +17,12 @@ from onehop.graph.handle import held
 from onehop.integrations import session
 from onehop.integrations.pyg import programs, reuse
 from onehop.integrations.pyg.associations import order
-from onehop.integrations.pyg.associations.product import may_run_elsewhere, product
+from onehop.integrations.pyg.associations.product import (
+    gradient_where_edges_end,
+    has_edgeless_rows,
+    may_run_elsewhere,
+    product,
+)
 from onehop.integrations.pyg.edges.program import NormalisedEdges, ProgramEdges
 from onehop.integrations.pyg.layer import reduction_of
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
@@ -246,8 +251,8 @@ def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
         reuse.note_training(x)
     grad_x, grad_weight = x.new_empty(0), x.new_empty(0)
     if first:
-        if for_weight and not step.own_before and order.has_edgeless_rows(held(step.graph)):
-            grad = order.gradient_where_edges_end(held(step.graph), grad)
+        if for_weight and not step.own_before and has_edgeless_rows(held(step.graph)):
+            grad = gradient_where_edges_end(held(step.graph), grad)
         if for_weight:
             grad_weight = over_rows(grad, summed if step.before else step.aggregated(), elsewhere)
         if for_x:

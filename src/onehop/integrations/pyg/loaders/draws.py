@@ -237,7 +237,7 @@ def dist_neighbor_sample(
         csc: Has no effect.
         replace: Likewise.
         directed: Likewise.
-        disjoint: Whether the number of the seed stands before each node.
+        disjoint: Whether the number of the seed is before each node.
         temporal_strategy: Likewise.
 
     Returns:

@@ -67,7 +67,7 @@ def reduce(rows: Rows, module: Any, semi: bool | None = None) -> Tensor:
     Args:
         rows: The messages.
         module: The module.
-        semi: Whether half a gradient is asked for; None leaves it to the module.
+        semi: Whether half a gradient is requested; None leaves it to the module.
     """
     return _ROWS[type(module)](rows, module, semi)
 
@@ -160,7 +160,7 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     if module.fused_aggr is None or rows.dims != 2:
         outs = [reduce(rows, one) for one in module.aggrs]
     else:
-        # PyG fuses some of them, and then one of them that asks for half a gradient decides for all of these.
+        # PyG fuses some of them, and then one of them that requests half a gradient decides for all of these.
         half = module.fused_aggr.semi_grad
         outs = [
             reduce(rows, one, half if fused else None)
