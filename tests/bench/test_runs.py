@@ -39,4 +39,5 @@ def test_the_first_epoch_is_left_out_of_the_median():
 
 def test_memory_has_a_peak_above_what_is_resident():
     kept = bytearray(1 << 20)
-    assert peak_bytes() >= resident_bytes() > len(kept)
+    resident = resident_bytes()  # before the peak, which may rise in between
+    assert peak_bytes() >= resident > len(kept)

@@ -268,4 +268,4 @@ def test_memory_and_calibration() -> None:
     transfers = [row for row in rows if row.unit == "%"]
     assert len(transfers) == 10
     assert "R2" in transfers[0].note
-    assert all("Nobody measured" in row.note for row in rows if row.unit == "ms")
+    assert all("This was not measured" in row.note for row in rows if row.unit == "ms")
