@@ -24,7 +24,7 @@ from onehop.graph import Graph
 from onehop.graph.contents import fingerprint
 from onehop.graph.identity import CACHE, remembered
 from onehop.integrations import session
-from onehop.ops.contexts import saving_is_watched
+from onehop.ops.contexts import is_memory, saving_is_watched
 
 # At most one entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
@@ -36,9 +36,10 @@ _BAND = 1 << 16
 # Features may take one part in so many of the cache.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
-# The last features that looked dense, and their version. After a product has emptied the caches, a sample and
-# the checks before it take a tenth of a narrow product.
-_last_dense: tuple[weakref.ref[Tensor], int] | None = None
+# The last features that looked dense: their id, memory and version. After a product has emptied the caches,
+# a sample and the checks before it take a tenth of a narrow product. A weak reference to the tensor itself
+# would keep ``torch.utils.swap_tensors`` from exchanging it.
+_last_dense: tuple[int, weakref.ref[torch.UntypedStorage], int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,14 @@ def may_apply(x: Tensor) -> bool:
 
 def is_known_dense(x: Tensor) -> bool:
     """Return whether X are the last features of which a sample showed that they are dense."""
-    return _last_dense is not None and _last_dense[0]() is x and _last_dense[1] == x._version
+    known = _last_dense
+    return (
+        known is not None
+        and known[0] == id(x)
+        and is_memory(x)
+        and known[1]() is x.untyped_storage()
+        and known[2] == x._version
+    )
 
 
 def note_training(x: Tensor) -> None:
@@ -159,7 +167,7 @@ def _looks_sparse(x: Tensor) -> bool:
         step = max(x.numel() // entries, 1) | 1
         sample = x.detach().view(-1)[::step]
         if int(torch.count_nonzero(sample)) * _ONE_IN > share * sample.numel():
-            _last_dense = weakref.ref(x), x._version
+            _last_dense = id(x), weakref.ref(x.untyped_storage()), x._version
             return False
     return True
 
