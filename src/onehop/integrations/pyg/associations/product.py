@@ -97,7 +97,7 @@ def may_run_elsewhere(x: Tensor) -> bool:
 
 def has_edgeless_rows(graph: Graph) -> bool:
     """Return whether a destination may have no edges; True where the host would have to wait to know."""
-    return graph.made_on is not None or bool(_edgeless_rows(graph).any())
+    return _edgeless_rows(graph) is not None
 
 
 def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
@@ -111,17 +111,19 @@ def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
     """
     if grad.is_cpu and not wraps(grad) and math.isfinite(float(grad.detach().sum())):
         return grad
-    return grad.masked_fill(_edgeless_rows(graph).to(grad.device).unsqueeze(1), 0)
+    rows = _edgeless_rows(graph)
+    return grad if rows is None else grad.masked_fill(rows.to(grad.device).unsqueeze(1), 0)
 
 
-def _edgeless_rows(graph: Graph) -> Tensor:
-    """[num_dst], bool: kept for a graph on the host."""
+def _edgeless_rows(graph: Graph) -> Tensor | None:
+    """[num_dst], bool; None if a graph on the host has no such rows. Kept for graphs there."""
     if graph.made_on is not None:
         return graph.on(graph.made_on).rowptr.diff() == 0
-    rows: Tensor | None = graph.derived.get(_EDGELESS)
-    if rows is None:
-        rows = graph.derived[_EDGELESS] = graph.in_degrees == 0
-    return rows
+    if _EDGELESS not in graph.derived:
+        rows = graph.in_degrees == 0
+        graph.derived[_EDGELESS] = rows if bool(rows.any()) else None
+    found: Tensor | None = graph.derived[_EDGELESS]
+    return found
 
 
 class _PrefixProduct(torch.autograd.Function):
