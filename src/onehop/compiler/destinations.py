@@ -47,6 +47,10 @@ class Destinations:
         """Return whether a tensor has a row for every destination, of what its edges have."""
         return id(tensor) in self._rows
 
+    def rows(self, tensor: Any) -> int | None:
+        """Return how many destinations have a row of a tensor; None where it has no such rows."""
+        return self._rows.get(id(tensor))
+
     def rule(
         self, operation: Any, name: str, bound: dict[str, Any], tensors: list[Tensor]
     ) -> Callable[[Any, Places], Place | None] | None:

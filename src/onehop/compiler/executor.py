@@ -43,7 +43,8 @@ class BlockRun:
         blocks: Of the graph.
         linear: "sum" or "mean" if the reduction is no more than that; None for any other.
         autocast: The dtype of autocast, backward too; None without.
-        count: How many operands there are; parameters come behind them.
+        operands: How many operands there are; parameters come behind them, and what is saved at last.
+        parameters: How many parameters there are.
     """
 
     code: Code
@@ -52,22 +53,29 @@ class BlockRun:
     blocks: EdgeBlocks
     linear: str | None
     autocast: torch.dtype | None
-    count: int = field(default=0, init=False)
+    operands: int = field(default=0, init=False)
+    parameters: int = field(default=0, init=False)
 
-    def __call__(self, operands: list[Tensor], parameters: list[Tensor]) -> Tensor:
+    def __call__(self, operands: list[Tensor], parameters: list[Tensor], saved: list[Tensor]) -> Tensor:
         """The reduced messages: [num_dst, ...].
 
         Args:
             operands: The tensors behind the arguments.
             parameters: Other tensors that may need a gradient.
+            saved: Other tensors whose writes before the backward pass autograd is to report.
         """
-        self.count = len(operands)
-        out: Tensor = recomputed(self, *operands, *parameters)
+        self.operands, self.parameters = len(operands), len(parameters)
+        out: Tensor = recomputed(self, *operands, *parameters, *saved)
         return out
+
+    def _parts(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+        """The operands, and the parameters."""
+        last = self.operands + self.parameters
+        return list(tensors[: self.operands]), list(tensors[self.operands : last])
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
         """The reduced messages, unrecorded; nothing is kept."""
-        operands = list(tensors[: self.count])
+        operands, _ = self._parts(tensors)
         out: Tensor | None = None
         with torch.no_grad():
             for block in self.blocks:
@@ -112,12 +120,12 @@ class BlockRun:
         """The gradients that are needed, block by block."""
         (grad,) = grads
         assert grad is not None
-        operands, parameters = list(tensors[: self.count]), list(tensors[self.count :])
+        operands, parameters = self._parts(tensors)
         gradients = [
             torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
             for t, needed in zip(tensors, needs, strict=True)
         ]
-        wanted = zip(parameters, needs[self.count :], strict=True)
+        wanted = zip(parameters, needs[self.operands :], strict=False)
         with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
             for block in self.blocks:
                 self._add_gradients(block, operands, parameters, needs, grad, gradients)
@@ -131,7 +139,7 @@ class BlockRun:
         Not as :class:`.Whole` does, because the message's code holds the parameters: they get new names in
         there, and one that cannot keeps its own.
         """
-        operands, parameters = tensors[: self.count], tensors[self.count :]
+        operands, parameters = self._parts(tensors)
         # New names for them all, so that an operand that was made from another, or from a parameter, does not
         # count for that too.
         inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
@@ -143,7 +151,7 @@ class BlockRun:
         given = {argument.name: chosen.rows(argument, inputs) for argument in self.arguments}
         with under_autocast(self.autocast):
             out = code.reduce(BlockRows(block.graph, code.message(**given)))
-        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=True) if needed]
+        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=False) if needed]
         return torch.autograd.grad(out, wanted, grads, create_graph=True, allow_unused=True)
 
     def _add_gradients(
@@ -160,7 +168,7 @@ class BlockRun:
             out, leaves, pulled = self._recompute(block, operands, needs, grad)
         if not out.requires_grad:
             return
-        totals = gradients[len(operands) :]
+        totals = gradients[len(operands) : len(operands) + len(parameters)]
         wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
         found = torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
         chosen = Choice(self.graph, block)

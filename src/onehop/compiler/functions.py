@@ -1,22 +1,28 @@
-"""Functions, as their bytecode shows them: what they read from outside, and whether they only compute.
+"""Functions, as their bytecode shows them: what they read from outside, and that they only compute.
 
-What was found out about a function holds while its code is the same and reads the same values. That is so for
-functions of torch and PyG, which are trusted, and for others that only compute: they store nothing outside,
-and call torch's functions on tensors, methods of tensors, modules, and functions that only compute.
+A message may run on a few edges, in blocks, or as a program only if its result is a function of its operands
+and of what it reads. Reading shows that, never watching a run. Functions of torch and PyG are trusted to
+compute. Others store nothing but their own local variables, and call torch's functions on tensors, methods of
+tensors, modules, and functions that only compute. Whatever else they reach raises :class:`Opaque`. What was
+found out about a function holds while its code is the same and reads the same values.
 """
 
 import builtins
-import dis
 import functools
+import math
 import types
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Module
 from torch.overrides import get_overridable_functions
+
+from onehop.compiler.bytecode import Names, Scan, scan_of
+from onehop.compiler.lines import Line, told
 
 PACKAGES = ("torch", "torch_geometric")
 """Packages whose functions are trusted to compute what their documentation says."""
@@ -24,90 +30,78 @@ PACKAGES = ("torch", "torch_geometric")
 ABSENT: Any = object()
 """The value of a name that nothing has."""
 
-Names = tuple[str, ...]
-"""A name, and those of attributes behind it."""
+IN_PLACE = "+="
+"""The name of operators that change a list, among the names of attributes that functions read."""
 
 Check = Callable[[Any], bool]
 """Returns whether a value is as it was."""
 
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _OURS = str(Path(__file__).parents[1])
-_COMPUTING_MODULES = frozenset({"math", "torch_geometric.utils._softmax", "torch_geometric.utils._scatter"})
-_BUILTINS = frozenset({
-    abs, all, any, bool, enumerate, float, int, isinstance, len, list, max, min, range, reversed, slice, sum,
-    tuple, zip, AssertionError, ValueError, NotImplementedError, Tensor,
+_COMPUTING_MODULES = frozenset({
+    "math", "torch_geometric.utils._degree", "torch_geometric.utils._scatter",
+    "torch_geometric.utils._segment", "torch_geometric.utils._softmax", "torch_geometric.utils.num_nodes",
 })  # fmt: skip
-# Attributes of tensors that tell no more than shape and type.
-_OF_TENSORS = frozenset({"shape", "dtype", "device", "ndim", "T", "mT", "is_cpu", "is_cuda", "requires_grad"})
-# How the names of instructions begin that reach nothing outside, and of those among these that do.
-_COMPUTING = (
-    "BINARY_", "BUILD_", "CALL", "COMPARE_OP", "CONTAINS_OP", "CONVERT_VALUE", "COPY", "DICT_", "END_FOR",
-    "EXTENDED_ARG", "FOR_ITER", "FORMAT_", "GET_ITER", "GET_LEN", "IS_OP", "JUMP_", "KW_NAMES", "LIST_",
-    "LOAD_", "MAKE_", "MAP_ADD", "NOP", "NOT_TAKEN", "POP_", "PRECALL", "PUSH_NULL", "RAISE_VARARGS",
-    "RERAISE", "RESUME", "RETURN_CONST", "RETURN_VALUE", "SET_", "STORE_FAST", "SWAP", "TO_BOOL", "UNARY_",
-    "UNPACK_",
-)  # fmt: skip
-_REACHING = (
-    "LOAD_BUILD_CLASS",
-    "LOAD_CLASSDEREF",
-    "LOAD_FROM_DICT",
-    "LOAD_LOCALS",
-    "LOAD_NAME",
-    "LOAD_SUPER",
-)
-_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+_BUILTINS = frozenset({
+    abs, all, any, bool, divmod, enumerate, float, int, isinstance, len, list, max, min, pow, range, reversed,
+    round, slice, sum, super, tuple, zip, AssertionError, IndexError, KeyError, NotImplementedError,
+    RuntimeError, TypeError, ValueError, Tensor,
+})  # fmt: skip
+# Those of them that read a whole number without the methods of its class, as functions of math may.
+_IN_C = frozenset({enumerate, range, slice})
+# Functions of torch that take no tensor, which torch does not count among those that classes may override.
+_MAKERS = frozenset({
+    torch.arange, torch.as_tensor, torch.empty, torch.eye, torch.finfo, torch.full, torch.iinfo,
+    torch.is_tensor, torch.linspace, torch.logspace, torch.normal, torch.ones, torch.rand, torch.randint,
+    torch.randn, torch.randperm, torch.scalar_tensor, torch.tensor, torch.zeros,
+})  # fmt: skip
+# Attributes of tensors and dtypes that tell no more than shape and type.
+_OF_TENSORS = frozenset({
+    "H", "T", "bits", "device", "dtype", "eps", "imag", "is_cpu", "is_cuda", "itemsize", "layout", "mH", "mT",
+    "ndim", "real", "resolution", "shape", "smallest_normal", "tiny",
+})  # fmt: skip
+# Methods of tensors that ask about memory, history or modes, or that do more than to compute.
+_NO_COMPUTING = frozenset({
+    "apply_", "backward", "const_data_ptr", "data_ptr", "detach_", "dim_order", "is_contiguous",
+    "is_distributed", "is_inference", "is_pinned", "is_set_to", "is_shared", "map2_", "map_", "module_load",
+    "numpy", "pin_memory", "record_stream", "register_hook", "register_post_accumulate_grad_hook",
+    "requires_grad_", "resize", "resize_", "resize_as", "resize_as_", "retain_grad", "set_", "share_memory_",
+    "storage", "storage_offset", "storage_type", "tolist", "untyped_storage",
+})  # fmt: skip
+# Methods of lists, dictionaries and texts that change nothing.
+_OF_CONTAINERS = frozenset({"count", "endswith", "get", "index", "items", "keys", "startswith", "values"})
 
 
 class Opaque(Exception):
-    """Nothing shows when a function, or a value, leads to something else."""
+    """Nothing shows that a message only computes. The text says why; it begins like "uses print"."""
+
+    def __init__(self, why: str, line: Line | None = None) -> None:
+        super().__init__(why)
+        self.line = line
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that :func:`onehop.explain` shows."""
+        return f"its message {self}{told(self.line)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """The names in the code of a function."""
+@dataclass(slots=True)
+class Outside:
+    """What messages read and no guard can know again, so that they are read anew for each call.
 
-    # Names from outside, each with the names of attributes that are taken from it one after another.
-    paths: frozenset[Names]
-    attributes: frozenset[str]  # names of attributes of everything else
-    texts: frozenset[str]  # its texts that could be names
-    computes: bool  # whether none of its instructions reaches anything outside
+    Attributes:
+        modules: Modules that are not in the layer.
+        values: Other values: tensors, and containers of these.
+        changeable: Whether lists or dictionaries are among what is read, which some operators change.
+    """
 
+    modules: list[Module] = field(default_factory=list)
+    values: list[Any] = field(default_factory=list)
+    changeable: bool = False
 
-@functools.lru_cache(maxsize=512)
-def _scan(code: types.CodeType) -> _Scan:
-    paths: set[Names] = set()
-    attributes: set[str] = set()
-    texts: set[str] = set()
-    computes, outer = True, code.co_freevars
-    for part in _parts(code):
-        texts.update(each for each in part.co_consts if isinstance(each, str) and each.isidentifier())
-        path: Names = ()
-        for instruction in dis.get_instructions(part):
-            name, argument = instruction.opname, instruction.argval
-            if path and name in _ATTRIBUTE:
-                path = (*path, argument)
-                continue
-            if path:
-                paths.add(path)
-                path = ()
-            if name == "LOAD_GLOBAL" or (name in ("LOAD_DEREF", "LOAD_CLOSURE") and argument in outer):
-                path = (argument,)
-            elif name in _ATTRIBUTE:
-                attributes.add(argument)
-            elif name == "STORE_DEREF":
-                # A variable of its own, for a function inside it.
-                computes &= argument in part.co_cellvars
-            else:
-                computes &= name.startswith(_COMPUTING) and not name.startswith(_REACHING)
-    return _Scan(frozenset(paths), frozenset(attributes), frozenset(texts), computes)
-
-
-def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function, and of those inside it."""
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _parts(constant)
+    def __bool__(self) -> bool:
+        """Return whether there is anything."""
+        return bool(self.modules or self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +114,7 @@ class Known:
         values: Names from outside, each with those of attributes of modules, and the values that were there.
         functions: Likewise, and other functions that were there.
         names: Names of attributes that it may read of anything else.
-        own: Those of them that a function which is not trusted reads.
+        own: Those of them that a function which is not trusted reads, each with the first line that does.
     """
 
     code: types.CodeType
@@ -128,7 +122,7 @@ class Known:
     values: tuple[tuple[Names, Any], ...]
     functions: "tuple[tuple[Names, Known], ...]"
     names: frozenset[str]
-    own: frozenset[str]
+    own: dict[str, Line]
 
     def holds(self, function: Any) -> bool:
         """Return whether a function is this one, and reads what it has read."""
@@ -167,64 +161,133 @@ def _read(function: types.FunctionType, path: Names) -> Any:
     return value
 
 
-def known(function: Any, below: tuple[types.CodeType, ...] = ()) -> Known:
+def known(
+    function: Any, outside: Outside, below: tuple[types.CodeType, ...] = (), line: Line | None = None
+) -> Known:
     """Looks at a function, and at those that it reads.
 
     Args:
         function: The function.
+        outside: Takes what it reads and no guard can know again.
         below: The code of functions that are being looked at: one of them may call itself.
+        line: The line that reads it.
 
     Raises:
         Opaque: It does more than to compute, or cannot be looked at.
     """
-    if type(function) is not types.FunctionType or function.__kwdefaults__ or function.__code__ in below:
-        raise Opaque
-    scan, trusted = _scan(function.__code__), is_trusted(function)
-    if not trusted and not (scan.computes and _all_plain(function.__defaults__ or ())):
-        raise Opaque
-    names = set(scan.attributes | scan.texts if trusted else scan.attributes)
-    values: list[tuple[Names, Any]] = []
-    functions: list[tuple[Names, Known]] = []
-    for path in scan.paths:
+    if type(function) is not types.FunctionType:
+        raise Opaque(f"uses a {type(function).__name__}, which onehop cannot read", line)
+    if function.__code__ in below:
+        raise Opaque(f"uses {function.__name__}, which calls itself", line)
+    scan, trusted = scan_of(function.__code__), is_trusted(function)
+    if not trusted:
+        if scan.effect is not None:
+            raise Opaque(*scan.effect)
+        for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
+            check_of(value, outside, line)
+    if function.__kwdefaults__:
+        outside.values.append(function.__kwdefaults__)
+    return _Reader(function, scan, trusted, outside, below).read()
+
+
+class _Reader:
+    """Reads what a function names."""
+
+    def __init__(
+        self,
+        function: types.FunctionType,
+        scan: Scan,
+        trusted: bool,
+        outside: Outside,
+        below: tuple[types.CodeType, ...],
+    ) -> None:
+        self._function, self._scan, self._trusted = function, scan, trusted
+        self._outside, self._below = outside, (*below, function.__code__)
+        self._own = {} if trusted else dict(scan.attributes)
+        if scan.in_place is not None and not trusted:
+            self._own[IN_PLACE] = scan.in_place
+        self._names = set(scan.attributes) | (scan.texts if trusted else set())
+        self._values: list[tuple[Names, Any]] = []
+        self._functions: list[tuple[Names, Known]] = []
+
+    def read(self) -> Known:
+        """The function, as it is now."""
+        for path, line in self._scan.paths.items():
+            self._read(path, line)
+        for path, line in () if self._trusted else self._scan.writes.items():
+            if not _makes_tensors(_read(self._function, path)):
+                raise Opaque(f"writes to elements of what {'.'.join(path)} returns", line)
+        own = dict(self._own)
+        for _, inner in self._functions:
+            self._names |= inner.names
+            own = {**inner.own, **own}
+        function = self._function
+        return Known(
+            function.__code__,
+            function.__defaults__,
+            tuple(self._values),
+            tuple(self._functions),
+            frozenset(self._names),
+            own,
+        )
+
+    def _read(self, path: Names, line: Line) -> None:
         # Attributes of a value that is no module are read like those of everything else.
         lengths = range(1, len(path))
-        length = next((n for n in lengths if not _is_module(_read(function, path[:n]))), len(path))
-        names.update(path[length:])
+        length = next((n for n in lengths if not _is_module(_read(self._function, path[:n]))), len(path))
+        self._names.update(path[length:])
+        if not self._trusted:
+            self._own = {**dict.fromkeys(path[length:], line), **self._own}
         path = path[:length]
-        value = _read(function, path)
-        if _is_known(value, trusted):
-            values.append((path, value))
-        elif is_trusted(value):
-            raise Opaque
+        value = _read(self._function, path)
+        if path == ("__class__",) or _is_known(value, self._trusted):
+            self._values.append((path, value))
+        elif type(value) is types.FunctionType and not is_trusted(value):
+            self._functions.append((path, known(value, self._outside, self._below, line)))
         else:
-            functions.append((path, known(value, (*below, function.__code__))))
-    own = set() if trusted else set(names)
-    for _, inner in functions:
-        names |= inner.names
-        own |= inner.own
-    return Known(
-        function.__code__,
-        function.__defaults__,
-        tuple(values),
-        tuple(functions),
-        frozenset(names),
-        frozenset(own),
-    )
+            check_of(value, self._outside, line, ".".join(path))
 
 
-def check_of(value: Any) -> Check:
-    """Return the check that knows a plain value, a list of these, or a function again.
+def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:
+    """Return the check that knows a value again that a message may read.
+
+    Args:
+        value: The value.
+        outside: Takes a value that no check knows again.
+        line: The line that reads it.
+        name: Its name in sentences; empty for that of its type.
 
     Raises:
-        Opaque: It is none of these.
+        Opaque: Reading it may do more than to compute.
     """
     if type(value) is list and _all_plain(value):
+        outside.changeable = True
         return functools.partial(_is_list, tuple(value))
     if _is_known(value, False):
         return functools.partial(_is, value)
-    if is_trusted(value):
-        raise Opaque
-    return known(value).holds
+    if type(value) is types.FunctionType and not is_trusted(value):
+        return known(value, outside, line=line).holds
+    if isinstance(value, Module):
+        outside.modules.append(value)
+    elif type(value) is functools.partial:
+        for each in (value.func, *value.args, *value.keywords.values()):
+            check_of(each, outside, line, name)
+        outside.values.append(value)
+    elif type(value) in (list, tuple, dict, frozenset):
+        outside.changeable |= type(value) in (list, dict)
+        for each in value.values() if type(value) is dict else value:
+            check_of(each, outside, line, name)
+        outside.values.append(value)
+    elif isinstance(value, Tensor):
+        outside.values.append(value)
+    else:
+        what = name or f"a {type(value).__name__}"
+        raise Opaque(f"uses {what}, of which onehop cannot tell that it only computes", line)
+    return _never
+
+
+def _never(value: Any) -> bool:
+    return False
 
 
 def _is(one: Any, other: Any) -> bool:
@@ -237,7 +300,7 @@ def _is_list(values: tuple[Any, ...], value: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Return whether a value never changes."""
-    return type(value) in _PLAIN or (type(value) is tuple and _all_plain(value))
+    return type(value) in _PLAIN or (type(value) in (tuple, torch.Size) and _all_plain(value))
 
 
 def _all_plain(values: Iterable[Any]) -> bool:
@@ -256,7 +319,7 @@ def _module_of(value: Any) -> str:
 
 
 def is_of_tensors(name: str) -> bool:
-    """Return whether tensors have a method or attribute of a name, which only computes."""
+    """Return whether tensors or containers have a method or attribute of a name, which only computes."""
     return name in _of_torch()[1]
 
 
@@ -266,10 +329,19 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     listed = get_overridable_functions()
     owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
     methods = {each.__name__ for each in listed[Tensor]}
-    return (
-        frozenset(replaced_by(each) for owner in owners for each in listed[owner]),
-        _OF_TENSORS.union(name for name in methods if not name.startswith("_")),
-    )
+    functions = {replaced_by(each) for owner in owners for each in listed[owner]}
+    names = _OF_TENSORS.union(_OF_CONTAINERS, (name for name in methods if not name.startswith("_")))
+    unfit = {getattr(torch, name, None) for name in _NO_COMPUTING}
+    return frozenset((functions | _MAKERS) - unfit), names - _NO_COMPUTING
+
+
+def takes_in_c(value: Any) -> bool:
+    """Return whether a function reads whole numbers without the methods of their class."""
+    return value in _IN_C if isinstance(value, type) else value is math or _module_of(value) == "math"
+
+
+def _makes_tensors(value: Any) -> bool:
+    return isinstance(value, Callable) and replaced_by(value) in _of_torch()[0]  # type: ignore[arg-type]
 
 
 def _is_known(value: Any, trusted: bool) -> bool:

@@ -5,10 +5,9 @@ plain values, functions, and tensors without their numbers. It holds no tensors,
 of a user's, so that it keeps nothing alive, and gives out the tensors that there are now.
 """
 
-import itertools
 import types
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -17,31 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from onehop.compiler.functions import (
-    ABSENT,
-    Check,
-    Known,
-    Opaque,
-    check_of,
-    is_of_tensors,
-    is_plain,
-    is_trusted,
-    known,
-    replaced_by,
-)
+from onehop.compiler.functions import ABSENT, Check, check_of, is_plain, is_trusted, replaced_by
+from onehop.compiler.reading import OF_MODULES, STORES, Reading, calls, of_class
 
-_STORES = ("_parameters", "_buffers", "_modules")
-# What modules keep for themselves, or what is looked at at every call.
-_OF_MODULES = frozenset(vars(Module())) - {"training"}
-# What classes may have of Python's own without another meaning of calls, attributes and elements.
-_PYTHONS = frozenset({
-    "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
-    "__init_subclass__", "__reduce__", "__repr__", "__setstate__", "__str__",
-})  # fmt: skip
 _CALLED = frozenset({"_compiled_call_impl", "__call__", "__getattr__", "__getattribute__"})
-
-# How modules are called, and their attributes found.
-_calls = attrgetter("__call__", "_call_impl", "__getattr__")
 
 Facts = tuple[Any, ...]
 
@@ -68,7 +46,7 @@ class _Kind:
             if base not in self.bases and not self.absent.isdisjoint(vars(base)):
                 return False
         for name, check in self.checks:  # noqa: SIM110, a loop is faster, and every call does this
-            if not check(_of_class(kind, name, self.bases)):
+            if not check(of_class(kind, name, self.bases)):
                 return False
         return True
 
@@ -119,34 +97,33 @@ class Guard:
     """A guard of a layer and its message.
 
     Args:
-        layer: The layer.
-        bases: Classes that have no part in messages, whatever is derived from them.
+        reading: All that the message can reach, which is nothing outside the layer.
         names: Names of attributes of the layer, and of modules in it with such a name, which count although
             the message does not name them.
 
     Raises:
-        Opaque: Not all that may count is known.
         Unfit: A tensor has a hook, a history, or a type or layout of its own.
     """
 
     __slots__ = ("_called", "_kinds", "_methods", "_parts", "_same", "_values")
 
-    def __init__(self, layer: Module, bases: Sequence[type], names: Iterable[str]) -> None:
-        reach, others = _Reach(layer, (*bases, Module, object)), frozenset(names)
-        used = len(reach.modules)
-        kinds = {type(module): module is not layer for module in reversed(reach.modules)}
-        self._kinds = [reach.kind(kind, called) for kind, called in kinds.items()]
-        self._called = _calls(Module)
-        self._methods = attrgetter("shape", "dtype", *(name for name in reach.names if hasattr(Tensor, name)))
+    def __init__(self, reading: Reading, names: Iterable[str]) -> None:
+        layer, others = reading.modules[0], frozenset(names)
+        used = len(reading.modules)
+        kinds = {type(module): module is not layer for module in reversed(reading.modules)}
+        self._kinds = [_kind(reading, kind, called) for kind, called in kinds.items()]
+        self._called = calls(Module)
+        methods = (name for name in reading.names if hasattr(Tensor, name))
+        self._methods = attrgetter("shape", "dtype", *methods)
         self._values = self._methods(Tensor)
         for each in (*self._called, *self._values):
             each = replaced_by(each)
             if isinstance(each, types.FunctionType) and not is_trusted(each):
-                raise Opaque
-        reach.add_others(others)
+                raise Unfit
+        reading.add_others(others)
         self._parts = [
-            reach.part(module, reach.names | others if at < used else others)
-            for at, module in enumerate(reach.modules)
+            _part(reading, module, reading.names | others if at < used else others)
+            for at, module in enumerate(reading.modules)
         ]
         self._same: list[tuple[int, int]] = []
         tensors = self.tensors(layer)
@@ -158,7 +135,7 @@ class Guard:
 
     def tensors(self, layer: Module) -> list[Tensor] | None:
         """The tensors of a layer that count; None if the layer is not as it was."""
-        if _calls(Module) != self._called or self._methods(Tensor) != self._values:
+        if calls(Module) != self._called or self._methods(Tensor) != self._values:
             return None
         for kind in self._kinds:
             if not kind.holds():
@@ -183,133 +160,44 @@ def _facts(tensor: Any) -> Facts | None:
     return tensor.dtype, tensor.requires_grad, tensor.shape, tensor.stride(), tensor.device
 
 
-def _of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
-    """The attribute of a class, other than from bases that have no part in messages."""
-    for base in kind.__mro__:
-        if base not in bases and name in vars(base):
-            found = vars(base)[name]
-            return found.__func__ if isinstance(found, staticmethod) else found
-    return ABSENT
+def _kind(reading: Reading, kind: type, called: bool) -> _Kind:
+    """The part of a class that counts; ``called`` says that its ``forward`` does."""
+    checks: list[tuple[str, Check]] = []
+    absent = set()
+    for name in reading.names | _CALLED | ({"forward"} if called else set()):
+        found = of_class(kind, name, reading.bases)
+        if found is ABSENT:
+            absent.add(name)
+        elif isinstance(found, types.FunctionType) and found in reading.known:
+            checks.append((name, reading.known[found].holds))
+        elif is_plain(found):
+            checks.append((name, check_of(found, reading.outside)))
+        elif not is_trusted(kind):
+            raise Unfit
+    return _Kind(weakref.ref(kind), checks, frozenset(absent), reading.bases)
 
 
-class _Reach:
-    """The modules that a message may use, and the names of attributes that it may read.
-
-    Attributes:
-        modules: The modules, the layer first.
-        names: The names.
-        known: The functions.
-    """
-
-    def __init__(self, layer: Module, bases: tuple[type, ...]) -> None:
-        self.modules: list[Module] = [layer]
-        self._numbers = {id(layer): 0}
-        self.known: dict[types.FunctionType, Known] = {}
-        self.names = frozenset({"message", "aggregate", "training"})
-        own: set[str] = set()
-        self._bases = bases
-        while True:
-            before = len(self.names), len(self.modules), len(self.known)
-            for module in self.modules:
-                self._follow(module, module is not layer)
-                # Containers use all that they have.
-                self._add_modules(module, self.names if module is layer else None)
-            for each in self.known.values():
-                own |= each.own
-            if before == (len(self.names), len(self.modules), len(self.known)):
-                break
-        if not all(map(self._is_known, own)):
-            raise Opaque
-
-    def add_others(self, names: frozenset[str]) -> None:
-        """Adds the modules that the layer has under names, with all in them, though the message uses none."""
-        first = len(self.modules)
-        self._add_modules(self.modules[0], names)
-        # The list grows.
-        for module in itertools.islice(self.modules, first, None):
-            self._add_modules(module, None)
-
-    def kind(self, kind: type, called: bool) -> _Kind:
-        """The part of a class that counts; ``called`` says that its ``forward`` does."""
-        checks: list[tuple[str, Check]] = []
-        absent = set()
-        for name in self.names | _CALLED | ({"forward"} if called else set()):
-            found = _of_class(kind, name, self._bases)
-            if found is ABSENT:
-                absent.add(name)
-            elif isinstance(found, types.FunctionType) and found in self.known:
-                checks.append((name, self.known[found].holds))
-            elif is_plain(found):
-                checks.append((name, check_of(found)))
-            elif not is_trusted(kind):
-                raise Opaque
-        return _Kind(weakref.ref(kind), checks, frozenset(absent), self._bases)
-
-    def part(self, module: Module, names: frozenset[str]) -> _Part:
-        """The part of a module that counts: attributes of these names."""
-        state = vars(module)
-        part = _Part(weakref.ref(type(module)), tuple(tuple(state[store]) for store in _STORES))
-        part.absent = (names | _CALLED) - state.keys()
-        places = [(store, name) for store in _STORES[:2] for name in state[store] if name in names]
-        places += [("", name) for name in names & state.keys() - _OF_MODULES]
-        for store, name in places:
-            value = state[store][name] if store else state[name]
-            if is_plain(value):
-                part.values.append((store, name, value))
-            elif isinstance(value, Tensor):
-                facts = _facts(value)
-                if facts is None:
-                    raise Unfit
-                part.tensors.append((store, name, facts))
-            else:
-                part.checks.append((name, check_of(value)))
-        for name, child in state["_modules"].items():
-            if child is None:
-                part.values.append(("_modules", name, None))
-            elif id(child) in self._numbers:
-                part.modules.append((name, self._numbers[id(child)]))
-        return part
-
-    def _add_modules(self, parent: Module, names: frozenset[str] | None) -> None:
-        for name, child in vars(parent)["_modules"].items():
-            if child is not None and (names is None or name in names) and id(child) not in self._numbers:
-                self._numbers[id(child)] = len(self.modules)
-                self.modules.append(child)
-
-    def _follow(self, module: Module, is_called: bool) -> None:
-        """Looks at the functions of a module's class, and at those that it has as attributes."""
-        kind = type(module)
-        for base in kind.__mro__:
-            if base not in self._bases and not is_trusted(base):
-                for name, value in vars(base).items():
-                    if name.startswith("__") and callable(value) and name not in _PYTHONS:
-                        raise Opaque
-        for name in (*self.names, "forward") if is_called else self.names:
-            found = _of_class(kind, name, self._bases)
-            if isinstance(found, types.FunctionType):
-                self._add(found)
-            elif (
-                isinstance(found, property)
-                and isinstance(found.fget, types.FunctionType)
-                and is_trusted(kind)
-            ):
-                self._add(found.fget)
-            value = vars(module).get(name)
-            if isinstance(value, types.FunctionType):
-                self._add(value)
-
-    def _add(self, function: types.FunctionType) -> None:
-        if function not in self.known:
-            self.known[function] = found = known(function)
-            self.names |= found.names
-
-    def _is_known(self, name: str) -> bool:
-        """Return whether a name that a user's function reads is one of a module here, or of tensors."""
-        if name in _OF_MODULES:
-            return False
-        return is_of_tensors(name) or any(
-            name in vars(module)
-            or any(name in vars(module)[store] for store in _STORES)
-            or _of_class(type(module), name, self._bases) is not ABSENT
-            for module in self.modules
-        )
+def _part(reading: Reading, module: Module, names: frozenset[str]) -> _Part:
+    """The part of a module that counts: attributes of these names."""
+    state = vars(module)
+    part = _Part(weakref.ref(type(module)), tuple(tuple(state[store]) for store in STORES))
+    part.absent = (names | _CALLED) - state.keys()
+    places = [(store, name) for store in STORES[:2] for name in state[store] if name in names]
+    places += [("", name) for name in names & state.keys() - OF_MODULES]
+    for store, name in places:
+        value = state[store][name] if store else state[name]
+        if is_plain(value):
+            part.values.append((store, name, value))
+        elif isinstance(value, Tensor):
+            facts = _facts(value)
+            if facts is None:
+                raise Unfit
+            part.tensors.append((store, name, facts))
+        else:
+            part.checks.append((name, check_of(value, reading.outside)))
+    for name, child in state["_modules"].items():
+        if child is None:
+            part.values.append(("_modules", name, None))
+        elif id(child) in reading.numbers:
+            part.modules.append((name, reading.numbers[id(child)]))
+    return part

@@ -16,9 +16,11 @@ from torch.utils._pytree import tree_map_only
 from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position, with_sizes
 from onehop.compiler.blocks import blocks_of, edges_of_a_block, whole_block
 from onehop.compiler.executor import BlockRun, Choice
+from onehop.compiler.functions import Opaque, is_plain
 from onehop.compiler.modules import modules_reason
+from onehop.compiler.reading import Reading
 from onehop.compiler.rows import PARTS, BlockRows, CompiledRows, Rows, statistic
-from onehop.compiler.snapshot import Snapshot
+from onehop.compiler.snapshot import Frozen
 from onehop.compiler.trials import Trial
 from onehop.compiler.values import Read
 from onehop.compiler.ways import Compiled, InBlocks, is_short, way_of
@@ -161,13 +163,14 @@ def message(
             ``x`` at the edge's source and destination; ``index`` has the number of its destination,
             ``size_i`` the number of destinations, and ``ptr`` is None, for ``softmax`` of PyG; any other is
             the operand of that name. It must treat each edge on its own, except for sums and softmaxes over
-            ``index``, and must not depend on anything that changes.
+            ``index``. Its code is read first: it must only compute, with torch's functions, methods of
+            tensors, modules, and functions of the same kind.
         reduce: "sum" ("add"), "mean", "max", "min", "var" or "std"; of a list of these, the results are side
             by side along the last dimension.
         **operands: For ``x_i`` and ``x_j``, ``x``: a tensor with a row for every node, or a pair (sources,
             destinations). Others: tensors [E, ...], in the caller's edge order; [1, ...] or without
-            dimensions, the same for all edges; and what is no tensor. Differentiable, as are leaves, such as
-            parameters of modules, that ``fn`` uses besides.
+            dimensions, the same for all edges; and numbers, texts and None. Differentiable, as are leaves,
+            such as parameters of modules, that ``fn`` uses besides.
 
     Returns:
         [num_dst, ...], the shape of a message; 0 for destinations without edges.
@@ -194,28 +197,31 @@ def _message(
     reason = context_reason()
     if reason is not None:
         raise ArgumentError(f"fn: it cannot be watched while {reason}; call onehop.message outside.")
-    named = _named_by(fn)
-    owners = [each for each in named if isinstance(each, Module)]
-    modules = [module for owner in owners for module in owner.modules()]
-    reason = modules_reason(modules)
-    if reason is not None:
-        raise ArgumentError(f"fn: {reason}.")
     arguments, tensors = arguments_of(graph, fn, operands)
     each = with_sizes(arguments, graph.num_src, graph.num_dst)
-    snapshots = [Snapshot(owner) for owner in owners]
-    code = FunctionCode(snapshots[0].layer if isinstance(fn, Module) else fn, reductions)
+    for argument in each:
+        if not is_plain(argument.value):
+            raise ArgumentError(
+                f"{argument.name}: expected a tensor, a number or a text, got "
+                f"{type(argument.value).__name__}."
+            )
+    code = FunctionCode(fn, reductions)
     if not graph.num_edges:
         return _over_no_edges(graph, code, each, tensors)
+    try:
+        reading = _reading_of(fn)
+    except Opaque as why:
+        raise ArgumentError(f"fn: {why.sentence}.") from None
     trial = Trial(
         code.message,
-        fn,
         each,
         tensors,
-        frozenset(size for tensor in _tensors_in(named) for size in tensor.shape),
+        frozenset(size for tensor in reading.tensors() for size in tensor.shape),
         partial(_first_edges, graph),
         graph.num_edges,
+        graph.num_dst,
         0,
-        partial(_stored, snapshots),
+        reading.counts_in_c,
     )
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
     names = tuple(sorted({part for one in reductions for part in PARTS[one]}))
@@ -224,10 +230,25 @@ def _message(
     if isinstance(way, str):
         raise ArgumentError(f"fn: {way}.")
     if isinstance(way, Compiled):
-        return _reduced(
-            CompiledRows(graph, way.message, names, [*tensors, *way.tensors], _factors), reductions
-        )
-    return _in_blocks(graph, code, each, tensors, way, autocast)
+        return _reduced(CompiledRows(graph, way.message, names, way.given(tensors), _factors), reductions)
+    if not reading.stays:
+        raise ArgumentError("fn: its message reads what may change before the backward pass.")
+    frozen = FunctionCode(Frozen(reading, way.saved).value(fn), reductions)
+    return _in_blocks(graph, frozen, each, tensors, way, autocast)
+
+
+def _reading_of(fn: Callable[..., Any]) -> Reading:
+    """All that a function can reach.
+
+    Raises:
+        Opaque: It may do more than to compute.
+    """
+    if isinstance(fn, Module):
+        reason = modules_reason(fn.modules())
+        if reason is not None:
+            raise Opaque(f"is a module, and {reason}")
+        return Reading(fn, (), ("forward", "training"))
+    return Reading(None, (), ("training",), [fn])
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +338,8 @@ def _in_blocks(
     only = code.reductions[0] if len(code.reductions) == 1 else ""
     linear = only if only in ("sum", "mean") else None
     blocks = blocks_of(graph, edges_of_a_block(way.row_bytes), linear is not None)
-    return BlockRun(code, each, graph, blocks, linear, autocast)(tensors, way.tensors)
+    run = BlockRun(code, each, graph, blocks, linear, autocast)
+    return run(way.given(tensors), way.tensors, way.saved)
 
 
 def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tensors: list[Tensor]) -> Tensor:
@@ -329,29 +351,6 @@ def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tenso
             block.graph, code.message(**{argument.name: chosen.rows(argument, tensors) for argument in each})
         )
     )
-
-
-def _named_by(fn: Callable[..., Any]) -> list[Any]:
-    """Everything that a function names from outside, what it is a method of, or the module that it is."""
-    if not inspect.ismethod(fn) and not inspect.isfunction(fn):
-        return [fn]
-    known = inspect.getclosurevars(fn)
-    owner = [fn.__self__] if inspect.ismethod(fn) else []
-    return [*owner, *known.nonlocals.values(), *known.globals.values(), *(fn.__defaults__ or ())]
-
-
-def _tensors_in(named: list[Any]) -> list[Tensor]:
-    """The tensors among these, and in modules among them."""
-    tensors = [each for each in named if isinstance(each, Tensor)]
-    for each in named:
-        if isinstance(each, Module):
-            tensors += [*each.parameters(), *each.buffers()]
-    return tensors
-
-
-def _stored(snapshots: list[Snapshot]) -> str | None:
-    """The name of something that was stored on a module since; None if nothing was."""
-    return next(filter(None, [snapshot.stored() for snapshot in snapshots]), None)
 
 
 def _factors(out: Tensor, p: float) -> Tensor:

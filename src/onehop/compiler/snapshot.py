@@ -1,36 +1,42 @@
 """A layer as it is now: what a message runs on, so that backward finds what forward found.
 
-A message that runs again in the backward pass must not see what was set on its layer in between, such as
-``eval()``. So it runs on a copy of the layer and of the modules in it, which shares the parameters and all
-else. What a message stores on the layer goes to the copy, where it is noticed.
+A message that runs again in the backward pass must not see what was changed in between: an attribute of its
+layer, such as by ``eval()``, a global that it reads, an entry of a list, the numbers of a buffer. So it runs
+on a copy of the layer and of the modules in it, which shares the parameters, and as a copy of its functions,
+which read what there was.
 """
 
+import functools
+import types
+from collections.abc import Iterable
 from typing import Any
 
-AN_ENTRY = "an entry of a list, dictionary or set"
-"""The name of what is stored in one that a module has."""
+from torch import Tensor
+from torch.nn import Module
 
-_Contents = list[Any] | dict[Any, Any] | set[Any]
+from onehop.compiler.bytecode import Names, scan_of
+from onehop.compiler.functions import is_plain, is_trusted, replaced_by
+from onehop.compiler.reading import OF_MODULES, Reading
 
 
 class Snapshot:
     """A copy of a layer's modules.
 
+    Args:
+        layer: The layer.
+        frozen: Copies the values that a message reads; None shares all but the modules.
+
     Attributes:
         layer: The copy of the layer.
     """
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self, layer: Any, frozen: "Frozen | None" = None) -> None:
         self._copies: dict[int, tuple[Any, Any]] = {}
-        self.layer = self._copy(layer)
-        self._contents = [
-            (container, container.copy())
-            for original, _ in self._copies.values()
-            for container in vars(original).values()
-            if isinstance(container, list | dict | set)
-        ]
+        self._frozen = frozen
+        self.layer = self.copy(layer)
 
-    def _copy(self, module: Any) -> Any:
+    def copy(self, module: Any) -> Any:
+        """The copy of a module."""
         if id(module) in self._copies:
             return self._copies[id(module)][1]
         copied = object.__new__(type(module))
@@ -40,8 +46,14 @@ class Snapshot:
         for name in ("_parameters", "_buffers"):
             state[name] = dict(state[name])
         state["_modules"] = {
-            name: None if child is None else self._copy(child) for name, child in state["_modules"].items()
+            name: None if child is None else self.copy(child) for name, child in state["_modules"].items()
         }
+        for name, value in state.items():
+            # Methods of a copy that was made before, such as that of a copy.
+            if isinstance(value, types.MethodType) and value.__self__ is module:
+                state[name] = types.MethodType(value.__func__, copied)
+        if self._frozen is not None:
+            self._frozen.fill(copied)
         return copied
 
     def renamed(self, others: dict[int, Any]) -> set[int]:
@@ -55,47 +67,103 @@ class Snapshot:
                     parameters[name] = others[id(parameter)]
         return found
 
-    def stored(self) -> str | None:
-        """The name of something that was stored on a module since; containers are put back as they were."""
-        found = None
-        for container, before in self._contents:
-            if len(container) != len(before) or not _holds(container, before):
-                _restore(container, before)
-                found = AN_ENTRY
-        for original, copied in self._copies.values():
-            name = _difference(vars(original), vars(copied))
-            found = name if name is not None else found
-        return found
+
+class Frozen:
+    """Copies of the functions and values that a message reads.
+
+    Args:
+        reading: The message.
+        saved: Tensors whose writes autograd reports: they need no copy.
+    """
+
+    def __init__(self, reading: Reading, saved: Iterable[Tensor]) -> None:
+        self._names, self._bases = reading.names | {"forward"}, reading.bases
+        # Values that are copied, with their copies: they stay alive, so that their ids are theirs.
+        self._made: dict[int, tuple[Any, Any]] = {id(each): (each, each) for each in saved}
+
+    def fill(self, copied: Module) -> None:
+        """Puts into a copy of a module what the message may read of it and of its class."""
+        state = vars(copied)
+        for name, buffer in state["_buffers"].items():
+            if name in self._names:
+                state["_buffers"][name] = self.value(buffer)
+        for name in self._names & state.keys() - OF_MODULES:
+            state[name] = self.value(state[name])
+        for name in self._names - state.keys():
+            for base in type(copied).__mro__:
+                if base not in self._bases and name in vars(base):
+                    if not is_trusted(base):
+                        state[name] = self._of_class(vars(base)[name], copied)
+                    break
+
+    def _of_class(self, found: Any, copied: Module) -> Any:
+        if isinstance(found, staticmethod):
+            return self.value(found.__func__)
+        made = self.value(found)
+        return types.MethodType(made, copied) if isinstance(made, types.FunctionType) else made
+
+    def value(self, value: Any) -> Any:
+        """A value as it is now."""
+        if is_plain(value):
+            return value
+        if id(value) not in self._made:
+            self._made[id(value)] = value, self._copy(value)
+        return self._made[id(value)][1]
+
+    def _copy(self, value: Any) -> Any:
+        kind = type(value)
+        if isinstance(value, Tensor):
+            return value if value.requires_grad else value.detach().clone()
+        if kind is types.FunctionType:
+            return value if is_trusted(value) or replaced_by(value) is not value else self._function(value)
+        if kind is functools.partial:
+            keywords = {name: self.value(each) for name, each in value.keywords.items()}
+            return functools.partial(self.value(value.func), *map(self.value, value.args), **keywords)
+        if kind in (list, tuple, frozenset):
+            return kind(map(self.value, value))
+        if kind is dict:
+            return {key: self.value(each) for key, each in value.items()}
+        if isinstance(value, Module):
+            return Snapshot(value, self).layer
+        return value
+
+    def _function(self, function: types.FunctionType) -> types.FunctionType:
+        """A function that reads what there is now."""
+        paths: dict[str, list[Names]] = {}
+        for path in scan_of(function.__code__).paths:
+            paths.setdefault(path[0], []).append(path[1:])
+        read = function.__globals__
+        taken = {name: self._behind(read[name], rest) for name, rest in paths.items() if name in read}
+        if "__builtins__" in read:
+            taken["__builtins__"] = read["__builtins__"]
+        copied = types.FunctionType(
+            function.__code__,
+            taken,
+            function.__name__,
+            self.value(function.__defaults__),
+            tuple(map(self._cell, function.__closure__ or ())),
+        )
+        copied.__kwdefaults__ = self.value(function.__kwdefaults__)
+        return copied
+
+    def _cell(self, cell: types.CellType) -> types.CellType:
+        try:
+            return types.CellType(self.value(cell.cell_contents))
+        except ValueError:  # nothing is in it
+            return types.CellType()
+
+    def _behind(self, value: Any, paths: list[Names]) -> Any:
+        """A value, and of a module of a user's the attributes that are read of it."""
+        if type(value) is not types.ModuleType or is_trusted_module(value):
+            return self.value(value)
+        copied = types.ModuleType(value.__name__)
+        for name in {path[0] for path in paths if path}:
+            if hasattr(value, name):
+                rest = [path[1:] for path in paths if path[:1] == (name,)]
+                setattr(copied, name, self._behind(getattr(value, name), rest))
+        return copied
 
 
-def _difference(before: dict[str, Any], after: dict[str, Any]) -> str | None:
-    if before.keys() != after.keys():
-        return str(next(iter(before.keys() ^ after.keys())))
-    for name, value in after.items():
-        if name == "_modules":
-            changed = value.keys() != before[name].keys()
-        elif name in ("_parameters", "_buffers"):
-            changed = value.keys() != before[name].keys() or any(
-                value[key] is not before[name][key] for key in value
-            )
-        else:
-            changed = value is not before[name]
-        if changed:
-            return name
-    return None
-
-
-def _holds(container: _Contents, before: _Contents) -> bool:
-    if isinstance(container, dict) and isinstance(before, dict):
-        return all(key in before and before[key] is value for key, value in container.items())
-    if isinstance(container, set):
-        return container == before
-    return all(one is other for one, other in zip(container, before, strict=True))
-
-
-def _restore(container: Any, before: _Contents) -> None:
-    container.clear()
-    if isinstance(container, list):
-        container.extend(before)
-    else:
-        container.update(before)
+def is_trusted_module(value: types.ModuleType) -> bool:
+    """Return whether a module is one of torch's, PyG's or Python's: what it has does not change."""
+    return value.__name__.partition(".")[0] in ("torch", "torch_geometric", "math")

@@ -1,13 +1,13 @@
 """Results of traces of messages, kept for as long as a trace would find the same.
 
 A trace depends on the call, which the key describes, and on the layer, which a guard checks. For both are
-kept the way of the message, without tensors, and the recipe of the tensors that it uses. A message whose code
-may depend on more, or does more than to compute, is traced at every call.
+kept the way of the message, without tensors, and the recipe of the tensors that it uses. A message that reads
+more is traced at every call. One that may do more than to compute is never traced: PyG's code runs it.
 """
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,13 +15,16 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop import thresholds
-from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.arguments import SIZES, Argument, Kind
 from onehop.compiler.functions import Opaque, is_plain
 from onehop.compiler.guards import Guard, Unfit
+from onehop.compiler.reading import Reading
 from onehop.compiler.recipes import Recipe, recipe_of
 from onehop.compiler.ways import Found, Way
 from onehop.graph import Graph
 
+# Names of a message's parts, and of what it may read without naming it.
+_READ = frozenset({"message", "aggregate", "training"})
 # Keys of one layer: modes, dtypes, and which operands need a gradient.
 _MOST = 16
 Key = tuple[Any, ...]
@@ -32,18 +35,14 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
     if torch._C._len_torch_function_stack():
         return None
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
-    arguments = []
-    for argument in each:
-        if not is_plain(argument.value):
-            return None
-        # Values of several types may be equal: 1, 1.0 and True.
-        arguments.append((argument.name, argument.at, repr(argument.value), argument.leading))
+    # Values of several types may be equal: 1, 1.0 and True.
+    arguments = [(a.name, a.at, None if a.name in SIZES else repr(a.value), a.leading) for a in each]
     facts = []
     for at, tensor in enumerate(operands):
-        shape: Any = tensor.shape
-        facts.append(
-            (tensor.dtype, tensor.requires_grad, (shape, tensor.stride()) if at in whole else shape[1:])
-        )
+        # Rows of edges are the operand itself, not taken from it: its strides count.
+        strides = tensor.stride() if at in whole or not tensor.is_contiguous() else None
+        shape = tensor.shape if at in whole else tensor.shape[1:]
+        facts.append((tensor.dtype, tensor.requires_grad, shape, strides))
     bounds = thresholds.now
     return (
         tuple(arguments),
@@ -67,26 +66,34 @@ class _Kept:
     guard: Guard  # of the layer
     recipe: Recipe  # makes the way's tensors, of the guard's and of whole operands
     whole: tuple[int, ...]  # numbers of the operands that are the same for all edges
+    counts: tuple[int, ...] | None  # numbers of edges and nodes for which it holds; None: for all
 
-    def bound(self, layer: Module, operands: Sequence[Tensor]) -> Way | None:
+    def bound(self, layer: Module, operands: Sequence[Tensor], graph: Graph) -> Way | None:
         """The way for a layer as it is now; None if a trace may find another."""
+        if self.counts is not None and self.counts != _counts(graph):
+            return None
         tensors = self.guard.tensors(layer)
         if tensors is None or isinstance(self.way, str):
             return None if tensors is None else self.way
-        return replace(self.way, tensors=self.recipe.made([*tensors, *(operands[at] for at in self.whole)]))
+        return self.way.using(self.recipe.made([*tensors, *(operands[at] for at in self.whole)]))
 
 
-def _kept(layer: Module, guard: Guard, found: Found) -> _Kept | None:
+def _counts(graph: Graph) -> tuple[int, int, int]:
+    return graph.num_edges, graph.num_src, graph.num_dst
+
+
+def _kept(layer: Module, guard: Guard, found: Found, graph: Graph) -> _Kept | None:
     """The part of a result that is kept; None where the layer has changed meanwhile, or more may change."""
     tensors = guard.tensors(layer)
     if tensors is None or not found.lasts:
         return None
     way, whole = found.way, tuple(found.given)
-    uses = [] if isinstance(way, str) else way.tensors
+    uses = [] if isinstance(way, str) else way.uses
     recipe = recipe_of(uses, [*tensors, *(found.given[at] for at in whole)], found.calls)
     if recipe is None:
         return None
-    return _Kept(way if isinstance(way, str) else replace(way, tensors=[]), guard, recipe, whole)
+    counts = _counts(graph) if found.counts else None
+    return _Kept(way if isinstance(way, str) else way.using([]), guard, recipe, whole, counts)
 
 
 class Traces:
@@ -99,8 +106,8 @@ class Traces:
 
     def __init__(self, bases: Sequence[type], names: Sequence[str]) -> None:
         self._bases, self._names = bases, names
-        # By the layer's id; None for keys of messages that no guard can know.
-        self._of: dict[int, tuple[weakref.ref[Module], dict[Key, _Kept | None]]] = {}
+        # By the layer's id.
+        self._of: dict[int, tuple[weakref.ref[Module], dict[Key, _Kept]]] = {}
 
     def way(
         self,
@@ -108,42 +115,54 @@ class Traces:
         each: list[Argument],
         operands: Sequence[Tensor],
         graph: Graph,
-        trace: Callable[[], Found],
+        trace: Callable[[Reading], Found],
     ) -> Way:
-        """The way of a message: as it is kept, or as a trace finds it.
+        """The way of a message: as it is kept, or as a trace finds it; why it is not traced, if it is not.
 
         Args:
             layer: The layer.
             each: The arguments of its message.
             operands: The tensors behind them.
             graph: Over which edges.
-            trace: Traces the message.
+            trace: Traces the message, which was read.
         """
+        for argument in each:
+            if not is_plain(argument.value):
+                return f"its message takes a {type(argument.value).__name__} ({argument.name})"
         key = _key_of(each, operands, graph)
-        if key is None:
-            return trace().way
         ref, known = self._of.get(id(layer), (None, {}))
         if ref is None or ref() is not layer:
             known = {}
-        kept = known.get(key)
-        way = None if kept is None else kept.bound(layer, operands)
+        kept = None if key is None else known.get(key)
+        way = None if kept is None else kept.bound(layer, operands, graph)
         if way is not None:
             return way
-        guard = None
-        if key not in known or kept is not None:
-            try:
-                guard = Guard(layer, self._bases, self._names)
-            except Opaque:
-                self._keep(layer, {**known, key: None})
-            except Unfit:
-                pass  # it may fit next time
-        found = trace()
-        kept = None if guard is None else _kept(layer, guard, found)
-        if kept is not None:
+        try:
+            reading = self.reading(layer)
+        except Opaque as why:
+            return why.sentence
+        guard = None if key is None or reading.outside else self._guard(reading)
+        found = trace(reading)
+        kept = None if guard is None else _kept(layer, guard, found, graph)
+        if key is not None and kept is not None:
             self._keep(layer, {**known, key: kept})
         return found.way
 
-    def _keep(self, layer: Module, known: dict[Key, _Kept | None]) -> None:
+    def reading(self, layer: Module) -> Reading:
+        """All that the message of a layer can reach.
+
+        Raises:
+            Opaque: It may do more than to compute.
+        """
+        return Reading(layer, self._bases, _READ)
+
+    def _guard(self, reading: Reading) -> Guard | None:
+        try:
+            return Guard(reading, self._names)
+        except Unfit:
+            return None  # it may fit next time
+
+    def _keep(self, layer: Module, known: dict[Key, _Kept]) -> None:
         number = id(layer)
         ref = weakref.ref(layer, lambda _: self._of.pop(number, None))
         # The oldest ones go.

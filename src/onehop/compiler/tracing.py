@@ -3,9 +3,11 @@
 The message runs twice, on two numbers of edges that no other size can be taken for, while every operation of
 torch that it leads to is looked at: :mod:`edge_dims` says where the edges are in its result, or that it mixes
 them. What differs between the runs depends on the number of edges, which a block would get wrong. Conditions
-on sizes, on None and on the layer's settings are thus decided as they will be for the call that is about to
-happen; conditions on the data are refused, and so are random numbers and writes to what is not the message's
-own. A layer that has changed is looked at as it is: see :mod:`onehop.compiler.traces` for what is kept.
+on None and on the layer's settings are thus decided as they will be for the call that is about to happen,
+and so are conditions on sizes: Python sees the real ones (:mod:`onehop.compiler.counts`). Conditions on the
+data are refused, and so are random numbers and writes to what is not the message's own. A layer that has
+changed is looked at as it is: see :mod:`onehop.compiler.traces` for what is kept. Only a message that
+:mod:`onehop.compiler.reading` has read runs here, so that a trial has no effects.
 """
 
 import sys
@@ -21,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from onehop.compiler.aten import Mixes, Place, name_of, named
+from onehop.compiler.counts import Counts, tried
 from onehop.compiler.destinations import Destinations
 from onehop.compiler.edge_dims import place_of_made, rule_of
 from onehop.compiler.lines import Line, line_below, line_of_error, told
@@ -60,6 +63,10 @@ class Watched:
         sizes: Of all tensors that it uses besides its operands.
         row_bytes: Bytes an edge of the largest tensor that it makes.
         looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
+        counts: Whether it looks at the number of edges or destinations, so that others may matter.
+        history: The gradients that it leads to.
+        frozen: Tensors that need no gradient and that it uses besides its operands; with each, whether torch
+            saves it for the backward pass, and so reports a write to it.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
@@ -73,6 +80,9 @@ class Watched:
     sizes: set[int]
     row_bytes: int
     looks: bool
+    counts: bool
+    history: "History"
+    frozen: list[tuple[Tensor, bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +116,9 @@ class Run:
             destination; empty where such reductions are not allowed.
         destinations: How many destinations the message is told of; None where it is not.
         draws: Whether dropout is allowed; nothing is drawn for it.
+        real: How many edges and destinations there really are.
+        sizes: Numbers of nodes that the message is told: by the argument, the real one, and that of the run;
+            None where it is told the real one there too.
     """
 
     edges: int
@@ -115,15 +128,25 @@ class Run:
     numbers: list[Tensor]
     destinations: int | None
     draws: bool
+    real: tuple[int, int]
+    sizes: dict[str, tuple[int, int | None]]
 
 
-def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -> Watched:
+def trace(
+    message: Callable[..., Any],
+    runs: list[Run],
+    reduces: bool = False,
+    in_c: bool = False,
+    saved: Callable[[Tensor], bool] = lambda tensor: False,
+) -> Watched:
     """Watches a message.
 
     Args:
         message: To be called with keywords.
         runs: Two runs.
         reduces: Whether it reduces its messages itself, and returns the results, or the messages, or both.
+        in_c: Whether its code may ask about numbers in a way that these do not notice.
+        saved: Returns whether torch has saved a tensor for the backward pass.
 
     Raises:
         Refused: It does not treat each edge on its own, or that could not be found out.
@@ -132,8 +155,8 @@ def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -
     for run in runs:
         watch = _Watch(run)
         try:
-            with _Guard(), watch:
-                out = message(**run.arguments)
+            with _Python(watch.counts), watch:
+                out = message(**run.arguments, **watch.counts.told(run.sizes))
         except Refused as why:
             raise Refused(f"{why}{told(line_of_error(why.__traceback__))}") from None
         watch.finish(out, reduces)
@@ -145,8 +168,7 @@ def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -
     if len(first.steps) != len(second.steps):
         raise Refused("its message depends on the number of edges")
     out = first.out
-    for each in (out,) if first.returned is None else first.returned.tensors:
-        _check_history(each)
+    history = History((out,) if first.returned is None else first.returned.tensors)
     parameters = list({id(t): t for t in first.outer if t.requires_grad}.values())
     for parameter in parameters:
         where = told(first.met_at[id(parameter)])
@@ -166,6 +188,9 @@ def trace(message: Callable[..., Any], runs: list[Run], reduces: bool = False) -
         sizes={size for tensor in first.outer for size in tensor.shape},
         row_bytes=max(first.largest, out.nbytes // max(out.size(0), 1)),
         looks=first.looks or second.looks,
+        counts=any(watch.counts.asked or (in_c and watch.counts.taken) for watch in watches),
+        history=history,
+        frozen=[(t, saved(t)) for t in first.outer if not t.requires_grad],
     )
 
 
@@ -180,15 +205,20 @@ class _Step:
     line: Line | None  # of the message
 
 
-class _Guard(TorchFunctionMode):
-    """Refuses methods that the operations themselves do not show."""
+class _Python(TorchFunctionMode):
+    """Shows Python the real sizes, and refuses methods that the operations themselves do not show."""
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self._counts = counts
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if getattr(function, "__name__", "") in _BEHIND_THE_BACK:
             raise Refused(f"its message calls {function.__name__} of a tensor")
-        return function(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        return self._counts.of(function, args, kwargs, function(*tried(args), **tried(kwargs)))
 
 
 @dataclass(eq=False)
@@ -212,6 +242,7 @@ class _Watch(TorchDispatchMode):
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.
         self.met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
+        self.counts = Counts(self._real)
         self._made: set[int] = set()
         self._records = torch.is_grad_enabled()
         self.unrecorded: set[int] = set()
@@ -243,6 +274,17 @@ class _Watch(TorchDispatchMode):
         """Return where the edges are in a tensor; None: nowhere."""
         return self._places.get(id(tensor))
 
+    def _real(self, tensor: Tensor, dim: int) -> int | None:
+        """Return how large a dimension really is; None where it is as large as in the trial."""
+        edges, destinations = self.run.real
+        place = self.place(tensor)
+        if place is not None:
+            return edges * place.inner if dim == place.dim else None
+        rows = self.destinations.rows(tensor)
+        if rows is None or dim:
+            return None
+        return destinations if rows == self.run.destinations else edges
+
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -257,9 +299,9 @@ class _Watch(TorchDispatchMode):
         line = line_below(trace.__code__, sys._getframe())
         for tensor in tensors:
             self._meet(tensor, line)
-        if schema.is_mutable:
-            self._check_write(schema, args, name)
         bound = dict(zip((a.name for a in schema.arguments), args, strict=False), **kwargs)
+        if schema.is_mutable:
+            self._check_write(schema, bound, name)
         try:
             rule = self.destinations.rule(operation, name, bound, tensors)
             if drawn:
@@ -309,15 +351,17 @@ class _Watch(TorchDispatchMode):
         self._places[id(out)] = place
         self.largest = max(self.largest, out.nbytes // self._edges)
 
-    def _check_write(self, schema: Any, args: Any, name: str) -> None:
-        for argument, value in zip(schema.arguments, args, strict=False):
-            written = argument.alias_info is not None and argument.alias_info.is_write
-            if written and value.untyped_storage()._cdata in self._foreign:
-                floating = value.is_floating_point()
-                raise Refused(
-                    f"its message writes to a tensor that is not its own ({name})"
-                    f"{'' if floating else ', as normalisation by the batch does in training'}"
-                )
+    def _check_write(self, schema: Any, bound: dict[str, Any], name: str) -> None:
+        for argument in schema.arguments:
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            for value in tree_leaves(bound.get(argument.name)):
+                if isinstance(value, Tensor) and value.untyped_storage()._cdata in self._foreign:
+                    floating = value.is_floating_point()
+                    raise Refused(
+                        f"its message writes to a tensor that is not its own ({name})"
+                        f"{'' if floating else ', as normalisation by the batch does in training'}"
+                    )
 
     def _result_place(
         self, operation: Any, name: str, args: Any, bound: dict[str, Any], tensors: list[Tensor]
@@ -363,15 +407,50 @@ def _same_numbers(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and left.dtype == right.dtype and torch.equal(left, right)
 
 
-def _check_history(out: Tensor) -> None:
-    """Refuses gradient functions written in Python: they may mix edges, and no operation shows it."""
-    waiting: list[Any] = [out.grad_fn]
-    seen = set()
+class History:
+    """The nodes of the graph of gradients behind some tensors, and the leaves that these gradients reach.
+
+    Args:
+        outs: The tensors.
+
+    Raises:
+        Refused: A gradient function is written in Python: it may mix edges, and no operation shows it.
+    """
+
+    def __init__(self, outs: Iterable[Tensor]) -> None:
+        self._nodes: set[Any] = set()
+        self._leaves: dict[int, Tensor] = {}
+        for out in outs:
+            if out.grad_fn is not None:
+                self._add(out.grad_fn)
+            elif out.requires_grad:
+                self._leaves[id(out)] = out
+
+    def reaches(self, tensor: Tensor) -> bool:
+        """Return whether a tensor, or what it is made of, gets a gradient."""
+        if tensor.grad_fn is None:
+            return id(tensor) in self._leaves
+        return any(
+            node in self._nodes or id(getattr(node, "variable", None)) in self._leaves
+            for node in _nodes_behind(tensor.grad_fn)
+        )
+
+    def _add(self, start: Any) -> None:
+        for node in _nodes_behind(start):
+            if isinstance(node, BackwardCFunction):
+                raise Refused(f"its message uses an autograd function of its own ({type(node).__name__})")
+            self._nodes.add(node)
+            leaf = getattr(node, "variable", None)
+            if isinstance(leaf, Tensor):
+                self._leaves[id(leaf)] = leaf
+
+
+def _nodes_behind(start: Any) -> Iterable[Any]:
+    waiting, seen = [start], set()
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
-        if isinstance(node, BackwardCFunction):
-            raise Refused(f"its message uses an autograd function of its own ({type(node).__name__})")
+        yield node
         waiting += [following for following, _ in node.next_functions]

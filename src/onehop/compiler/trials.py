@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from onehop.compiler.arguments import PAIRS, Argument, Kind
-from onehop.compiler.lines import line_of_error, line_that_stores, told
-from onehop.compiler.snapshot import AN_ENTRY
+from onehop.compiler.arguments import PAIRS, SIZES, Argument, Kind
+from onehop.compiler.lines import line_of_error, told
 from onehop.compiler.tracing import Refused, Run, Watched, few_edges, trace
 from onehop.ops.checks import FLOATS
 
@@ -31,27 +30,27 @@ class Trial:
     """A message that is to be tried.
 
     Attributes:
-        message: To be called with keywords.
-        written: The same, as its author wrote it.
+        message: To be called with keywords; one that :mod:`onehop.compiler.reading` has read.
         each: Its arguments.
         operands: The tensors behind these.
         sizes: Of the tensors that it may use besides.
         some: The numbers, sources and destinations, int64, of the first edges, so many of them.
         edges: How many there are.
+        destinations: Likewise.
         node_dim: The dimension of messages that is to be the first one.
-        stored: Names what was stored where the message keeps its parameters; None if nothing was.
+        in_c: As :func:`.tracing.trace` says.
         reduces: Whether the message reduces its messages itself, as :func:`.tracing.trace` says.
     """
 
     message: Callable[..., Any]
-    written: Callable[..., Any]
     each: list[Argument]
     operands: list[Tensor]
     sizes: frozenset[int]
     some: Callable[[int], tuple[Tensor, Tensor, Tensor]]
     edges: int
+    destinations: int
     node_dim: int
-    stored: Callable[[], str | None]
+    in_c: bool
     reduces: bool = False
 
 
@@ -104,28 +103,23 @@ def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | Non
 
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
+    saved = _Saved()
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(torch.is_grad_enabled()),
         # Checkpoints have hooks here, others in their second pass than in the first: a trial is not theirs.
-        saved_tensors_hooks(_saved, _unchanged),
+        saved_tensors_hooks(saved.pack, _unchanged),
     ):
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
         runs = [_run(trial, operands, *each) for each in counts]
         try:
-            watched = trace(trial.message, runs, trial.reduces)
+            watched = trace(trial.message, runs, trial.reduces, trial.in_c, saved.has)
         except Refused as why:
             return str(why)
         except Exception as error:  # a user's message reports itself what it raises
             where = told(line_of_error(error.__traceback__))
             first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
             return f"{FAILS} ({type(error).__name__}: {first}){where}"
-        finally:
-            stored = trial.stored()
-    if stored is not None:
-        attribute = None if stored == AN_ENTRY else stored
-        where = told(line_that_stores(trial.written, attribute))
-        return f"its message stores something on the layer ({stored}){where}"
     out_dims, dim = watched.out.dim(), trial.node_dim
     if not -out_dims <= dim < out_dims or dim % out_dims != 0:
         return "node_dim is not the first dimension of its messages"
@@ -134,10 +128,21 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
     return watched, runs[0].arguments
 
 
-def _saved(tensor: Tensor) -> tuple[Tensor, int]:
-    """The tensor without its history, by which a saved result would hold itself, and its version."""
-    with torch._C._DisableTorchDispatch():  # not an operation of the message
-        return tensor.detach(), tensor._version
+class _Saved:
+    """What torch saves for the backward pass of a trial."""
+
+    def __init__(self) -> None:
+        self._memory: set[int] = set()
+
+    def pack(self, tensor: Tensor) -> tuple[Tensor, int]:
+        """The tensor without its history, by which a saved result would hold itself, and its version."""
+        with torch._C._DisableTorchDispatch():  # not an operation of the message
+            self._memory.add(tensor.untyped_storage()._cdata)
+            return tensor.detach(), tensor._version
+
+    def has(self, tensor: Tensor) -> bool:
+        """Return whether a tensor, or a view of it, was saved."""
+        return tensor.untyped_storage()._cdata in self._memory
 
 
 def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
@@ -156,14 +161,18 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))
     inside, numbers = destinations is not None, targets
-    run = Run(edges, {}, [], [], [], destinations, draws=inside)
+    real = trial.edges, trial.destinations
+    run = Run(edges, {}, [], [], [], destinations, draws=inside, real=real, sizes={})
     if destinations is not None:
         numbers = torch.arange(0, 2 * edges, 2, device="cpu") % destinations
     for argument in trial.each:
         kind = argument.kind
         value: Any
         if kind is Kind.VALUE:
-            value = destinations if argument.name in _COUNTS and inside else argument.value
+            value = argument.value
+            if argument.name in SIZES and value is not None:
+                few = destinations if argument.name in _COUNTS else None
+                run.sizes[argument.name] = value, few
         elif kind is Kind.WHOLE and argument.at is not None:
             value = operands[argument.at]
         elif kind in PAIRS:
@@ -177,7 +186,11 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
         else:
             ends = chosen if kind is Kind.EDGE else sources if kind is Kind.SOURCE else targets
             operand = operands[argument.at]
-            value = operand.index_select(0, ends).detach().clone().requires_grad_(operand.requires_grad)
+            if kind is Kind.EDGE and not operand.is_contiguous() and edges <= trial.edges:
+                value = operand[:edges]  # with its strides: some views of it are errors
+            else:
+                value = operand.index_select(0, ends)
+            value = value.detach().requires_grad_(operand.requires_grad)
             run.rows.append(value)
         run.arguments[argument.name] = value
     return run

@@ -1,7 +1,8 @@
 """The way in which a message runs: compiled, in blocks, or not at all."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,10 +28,25 @@ class Compiled:
     Attributes:
         message: The program.
         tensors: Those that its terms number after the operands.
+        apart: The numbers of those, operands among them, that need a gradient and get none from it.
     """
 
     message: Read
     tensors: list[Tensor]
+    apart: frozenset[int]
+
+    @property
+    def uses(self) -> list[Tensor]:
+        """The tensors that it uses besides its operands."""
+        return self.tensors
+
+    def using(self, tensors: list[Tensor]) -> "Compiled":
+        """The same with other tensors."""
+        return replace(self, tensors=tensors)
+
+    def given(self, operands: list[Tensor]) -> list[Tensor]:
+        """All tensors that its terms number; those that get no gradient need none."""
+        return _detached([*operands, *self.tensors], self.apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +55,35 @@ class InBlocks:
 
     Attributes:
         row_bytes: Bytes an edge of the largest tensor that it makes.
-        tensors: Those that require a gradient and that it uses besides its operands.
+        tensors: Those that get a gradient and that it uses besides its operands.
         refusal: Why it is not compiled.
+        apart: The numbers of operands that need a gradient and get none from it.
+        saved: Other tensors that it uses and that torch saves for the backward pass.
     """
 
     row_bytes: int
     tensors: list[Tensor]
     refusal: str
+    apart: frozenset[int]
+    saved: list[Tensor]
+
+    @property
+    def uses(self) -> list[Tensor]:
+        """The tensors that it uses besides its operands."""
+        return [*self.tensors, *self.saved]
+
+    def using(self, tensors: list[Tensor]) -> "InBlocks":
+        """The same with other tensors."""
+        count = len(self.tensors)
+        return replace(self, tensors=tensors[:count], saved=tensors[count:])
+
+    def given(self, operands: list[Tensor]) -> list[Tensor]:
+        """The operands; those that get no gradient need none."""
+        return _detached(operands, self.apart)
+
+
+def _detached(tensors: list[Tensor], apart: frozenset[int]) -> list[Tensor]:
+    return [each.detach() if at in apart else each for at, each in enumerate(tensors)] if apart else tensors
 
 
 Way = Compiled | InBlocks | str
@@ -61,12 +99,14 @@ class Found:
         calls: The operations of the trace; empty where the way is a sentence.
         given: The arguments of the trace that are the same for all edges, by the operand that they copy.
         lasts: Whether the same layer leads to the same way: no numbers of operands or tensors count.
+        counts: Whether it does so for the same numbers of edges and nodes alone.
     """
 
     way: Way
     calls: list[Call]
     given: dict[int, Tensor]
     lasts: bool
+    counts: bool
 
 
 def way_of(
@@ -111,7 +151,10 @@ def way_of(
     watched = traced[0]
     if watched.out.dtype.is_complex:
         return _refused(found)
-    return Found(InBlocks(watched.row_bytes, watched.parameters, found), [], {}, not watched.looks)
+    if watched.counts:
+        # A block has fewer edges.
+        return _refused(f"its message looks at the number of edges or nodes, and is not compiled: {found}")
+    return _in_blocks(trial, traced, found)
 
 
 OWN_AGGREGATE = "its class overrides aggregate"
@@ -119,7 +162,30 @@ OWN_AGGREGATE = "its class overrides aggregate"
 
 
 def _refused(sentence: str) -> Found:
-    return Found(sentence, [], {}, FAILS not in sentence)
+    return Found(sentence, [], {}, FAILS not in sentence, counts=False)
+
+
+def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
+    watched, given = traced
+    reached = watched.history.reaches
+    way = InBlocks(
+        watched.row_bytes,
+        [each for each in watched.parameters if reached(each)],
+        refusal,
+        _apart(trial, traced, []),
+        [tensor for tensor, saved in watched.frozen if saved],
+    )
+    return Found(way, watched.calls, _whole(trial, given), not watched.looks, counts=False)
+
+
+def _apart(trial: Trial, traced: Traced, others: list[Tensor]) -> frozenset[int]:
+    """The numbers of operands, and of other tensors after them, that need a gradient and get none."""
+    watched, given = traced
+    reached = watched.history.reaches
+    gets = {a.at for a in trial.each if a.at is not None and reached(given[a.name])}
+    operands = {at for at, each in enumerate(trial.operands) if each.requires_grad and at not in gets}
+    rest = enumerate(others, len(trial.operands))
+    return frozenset(operands | {at for at, each in rest if each.requires_grad and not reached(each)})
 
 
 def asks_for(name: str) -> str:
@@ -165,5 +231,11 @@ def _compiled(
     refusal = refusal_of(found)
     if refusal is not None:
         return refusal
-    copies = {a.at: given[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
-    return Found(Compiled(found, reader.tensors), [*watched.calls, *tape.calls], copies, not watched.looks)
+    way = Compiled(found, reader.tensors, _apart(trial, traced, reader.tensors))
+    calls = [*watched.calls, *tape.calls]
+    return Found(way, calls, _whole(trial, given), not watched.looks, watched.counts)
+
+
+def _whole(trial: Trial, given: dict[str, Any]) -> dict[int, Tensor]:
+    """The arguments of a trial that are the same for all edges, by the operand that they copy."""
+    return {a.at: given[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}

@@ -1,7 +1,7 @@
 """Layers' own messages, which treat each edge on its own: compiled, or in blocks of whole rows."""
 
 import inspect
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -14,8 +14,9 @@ from onehop import thresholds
 from onehop.compiler.arguments import ENDS, Argument, with_sizes
 from onehop.compiler.blocks import edges_of_a_block
 from onehop.compiler.executor import BlockRun
+from onehop.compiler.reading import Reading
 from onehop.compiler.rows import BlockRows, CompiledRows, rule_for, weighted
-from onehop.compiler.snapshot import Snapshot
+from onehop.compiler.snapshot import Frozen, Snapshot
 from onehop.compiler.terms import names_of
 from onehop.compiler.traces import Traces
 from onehop.compiler.trials import Trial
@@ -85,19 +86,14 @@ class OwnMessage:
         self.update = _parameters(kind.update, 2) if own else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
-    def function(self, layer: Any) -> Callable[..., Tensor]:
-        """The message of a layer of the class, with its own aggregate behind it; it takes the layer first."""
-        message: Callable[..., Tensor] = type(layer).message
+    def run(self, layer: Any, **given: Any) -> Any:
+        """Runs the message of a layer of the class, and its own aggregate behind it."""
         if not self.reduces:
-            return message
-        aggregate, taken = type(layer).aggregate, {each.name for each in self._of_aggregate}
-        own = {each.name for each in _parameters(message, 1)}
-
-        def reduced(layer: Any, **given: Any) -> Any:
-            inputs = message(layer, **{name: value for name, value in given.items() if name in own})
-            return aggregate(layer, inputs, **{name: value for name, value in given.items() if name in taken})
-
-        return reduced
+            return layer.message(**given)
+        own = {each.name for each in _parameters(type(layer).message, 1)}
+        taken = {each.name for each in self._of_aggregate}
+        inputs = layer.message(**{name: value for name, value in given.items() if name in own})
+        return layer.aggregate(inputs, **{name: value for name, value in given.items() if name in taken})
 
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
         """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
@@ -128,16 +124,11 @@ class ExplainedMessage(OwnMessage):
         super().__init__(kind, names, plain)
         self.message = (*self.message, inspect.Parameter(MASK, inspect.Parameter.KEYWORD_ONLY))
 
-    def function(self, layer: Any) -> Callable[..., Tensor]:
-        """The message of a layer of the class, times the operand :data:`MASK`, [E]."""
-        message: Callable[..., Tensor] = type(layer).message
-
-        def explained(layer: Any, **given: Any) -> Tensor:
-            mask: Tensor = given.pop(MASK)
-            inputs: Tensor = message(layer, **given)
-            return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
-
-        return explained
+    def run(self, layer: Any, **given: Any) -> Tensor:
+        """Runs the message of a layer of the class, times the operand :data:`MASK`, [E]."""
+        mask: Tensor = given.pop(MASK)
+        inputs: Tensor = layer.message(**given)
+        return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
 
 
 def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
@@ -245,7 +236,7 @@ def _compiled(
     update: dict[str, Any],
 ) -> CompiledPlan:
     message, module = way.message, layer.aggr_module
-    reductions, tensors = _reductions(message, module), [*operands, *way.tensors]
+    reductions, tensors = _reductions(message, module), way.given(operands)
     reduced = name_of(module) if message.returned is None else " and ".join(reductions)
 
     def run() -> Any:
@@ -280,27 +271,32 @@ def _traced(
     graph: Graph,
     autocast: torch.dtype | None,
     signals: Signals | None,
+    reading: Reading,
 ) -> Found:
-    """Traces the message of a layer; ``autocast`` is the dtype of autocast, or None."""
-    snapshot, message, module = Snapshot(layer), own.function(layer), layer.aggr_module
-    refusal = None if signals is None else signals.refusal(message, each, operands)
-    if refusal is not None:
-        return Found(refusal, [], {}, lasts=False)
+    """Traces the message of a layer, which was read; ``autocast`` is the dtype of autocast, or None."""
+    module = layer.aggr_module
     sizes = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
-        partial(message, snapshot.layer),
-        message,
+        partial(own.run, Snapshot(layer).layer),
         each,
         operands,
         sizes,
         partial(edges.first, graph),
         edges.count,
+        graph.num_dst,
         layer.node_dim,
-        snapshot.stored,
+        reading.counts_in_c,
         own.reduces,
     )
     linear = linear_reduction(module) is not None
-    return way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
+    found = way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
+    if signals is None or isinstance(found.way, str):
+        return found
+    if found.counts:
+        refusal: str | None = "its message looks at the number of edges or nodes"
+    else:
+        refusal = signals.refusal(own.run, each, operands)
+    return found if refusal is None else Found(refusal, [], {}, lasts=False, counts=False)
 
 
 def _refusal_of(message: Read, module: Any) -> str | None:
@@ -338,15 +334,16 @@ class LayerCode:
 
     Attributes:
         layer: A copy of the layer.
-        function: The message.
+        own: The message of its class.
     """
 
     layer: Any
-    function: Callable[..., Tensor]
+    own: OwnMessage
 
     def message(self, **given: Any) -> Tensor:
         """The messages of edges."""
-        return self.function(self.layer, **given)
+        found: Tensor = self.own.run(self.layer, **given)
+        return found
 
     def reduce(self, rows: BlockRows) -> Tensor:
         """The messages, reduced over rows."""
@@ -356,7 +353,7 @@ class LayerCode:
         """The same code with other tensors instead of parameters."""
         copied = Snapshot(self.layer)
         found = copied.renamed(others)
-        return LayerCode(copied.layer, self.function), found
+        return LayerCode(copied.layer, self.own), found
 
 
 def _in_blocks(
@@ -373,13 +370,19 @@ def _in_blocks(
     module, graph = layer.aggr_module, edges.graph()
     linear = linear_reduction(module)
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
-    code = LayerCode(Snapshot(layer).layer, own.function(layer))
-    blocks_run = BlockRun(code, each, graph, blocks, linear, autocast)
     learned = [p for p in module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
+    given, frozen = way.given(operands), None
+    if torch.is_grad_enabled() and any(each.requires_grad for each in (*given, *parameters)):
+        reading = own.traces.reading(layer)
+        if not reading.stays:
+            raise Leave("its message reads what may change before it runs again in the backward pass")
+        frozen = Frozen(reading, way.saved)
+    code = LayerCode(Snapshot(layer, frozen).layer, own)
+    blocks_run = BlockRun(code, each, graph, blocks, linear, autocast)
 
     def run() -> Any:
-        return layer.update(blocks_run(operands, parameters), **update)
+        return layer.update(blocks_run(given, parameters, way.saved), **update)
 
     def shown(layer: Any) -> reports.Call:
         plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, because {way.refusal}"

@@ -1,0 +1,248 @@
+"""Code of functions, read instruction by instruction: names that it takes from outside, and effects.
+
+Nothing here runs or resolves anything: :mod:`onehop.compiler.functions` does, with the names found here.
+"""
+
+import dis
+import functools
+import types
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from onehop.compiler.lines import Line
+
+Names = tuple[str, ...]
+"""A name, and those of attributes behind it."""
+
+# How the names of instructions begin that reach nothing outside, and of those among these that do.
+_COMPUTING = (
+    "BINARY_", "BUILD_", "CALL", "COMPARE_OP", "CONTAINS_OP", "CONVERT_VALUE", "COPY", "DELETE_FAST", "DICT_",
+    "END_FOR", "EXTENDED_ARG", "FOR_ITER", "FORMAT_", "GET_ITER", "GET_LEN", "IS_OP", "JUMP_", "KW_NAMES",
+    "LIST_", "LOAD_", "MAKE_", "MAP_ADD", "NOP", "NOT_TAKEN", "POP_", "PRECALL", "PUSH_NULL", "RAISE_VARARGS",
+    "RERAISE", "RESUME", "RETURN_CONST", "RETURN_VALUE", "SET_", "STORE_FAST", "SWAP", "TO_BOOL", "UNARY_",
+    "UNPACK_",
+)  # fmt: skip
+_REACHING = (
+    "LOAD_BUILD_CLASS", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_LOCALS", "LOAD_NAME", "LOAD_SPECIAL",
+)  # fmt: skip
+# What a generator inside a function does besides: the function itself uses it up, or returns no tensor.
+_GENERATING = ("RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC", "STOPITERATION_ERROR")
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
+_ELEMENTS = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}
+# How instructions begin, and what they do that is more than to compute.
+_EFFECTS = {
+    "STORE_": "stores something outside its local variables",
+    "DELETE_": "stores something outside its local variables",
+    "BEFORE_WITH": "enters a context",
+    "LOAD_SPECIAL": "enters a context",
+    "WITH_": "enters a context",
+    "PUSH_EXC": "handles exceptions",
+    "CHECK_EXC": "handles exceptions",
+    "IMPORT_": "imports a module",
+}
+_CONTAINERS = ("BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND")
+_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
+# Methods that change a list, a dictionary or a set.
+CHANGING = frozenset({
+    "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
+    "reverse", "setdefault", "update",
+})  # fmt: skip
+"""Methods that change a list, a dictionary or a set, and no tensor."""
+
+# Methods of tensors whose result may be written to: what is written to it is watched.
+_MAKING = frozenset({
+    "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "view", "reshape",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class Scan:
+    """The names and effects in the code of a function, each with the first line that has it.
+
+    Attributes:
+        paths: Names from outside, each with the names of attributes that are taken from it one after another.
+        attributes: Names of attributes of everything else.
+        texts: Its texts that could be names.
+        writes: Names from outside of functions to whose results it writes elements: those of torch alone may
+            be called so.
+        effect: What it does that is more than to compute; None if it only computes.
+        in_place: The first line with an operator such as ``+=``, which changes a list; None without.
+        counts_in_c: Whether it may pass a number on so that the number's class does not notice it.
+    """
+
+    paths: dict[Names, Line] = field(default_factory=dict)
+    attributes: dict[str, Line] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
+    writes: dict[Names, Line] = field(default_factory=dict)
+    effect: tuple[str, Line] | None = None
+    in_place: Line | None = None
+    counts_in_c: bool = False
+
+    def refuse(self, what: str, line: Line) -> None:
+        """Notes an effect; the first one counts."""
+        self.effect = self.effect or (what, line)
+
+
+@dataclass(frozen=True, slots=True)
+class _Instruction:
+    """An instruction of Python, or half of one that does two things."""
+
+    name: str
+    argument: object
+    line: Line
+    effect: int  # on the size of the stack; of both halves, for the first
+    text: str = ""
+    is_target: bool = False  # whether something jumps to it, so that what is before it may not have run
+
+
+@functools.lru_cache(maxsize=512)
+def scan_of(code: types.CodeType) -> Scan:
+    """Reads the code of a function, and of those inside it."""
+    scan, outer = Scan(), code.co_freevars
+    for part in _parts(code):
+        for constant in part.co_consts:
+            if isinstance(constant, str):
+                scan.counts_in_c |= "%" in constant
+                if constant.isidentifier():
+                    scan.texts.add(constant)
+        _Part(part, list(_instructions(part)), scan, outer, part is not code).read()
+    return scan
+
+
+def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
+    """The code of a function, and of those inside it."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _parts(constant)
+
+
+def _instructions(code: types.CodeType) -> Iterator[_Instruction]:
+    """The instructions of a function, those that do two things as two."""
+    number = code.co_firstlineno
+    for each in dis.get_instructions(code):
+        if each.positions is not None and each.positions.lineno is not None:
+            number = each.positions.lineno
+        line = code.co_filename, number
+        effect = dis.stack_effect(each.opcode, each.arg, jump=False)
+        name = each.opname.replace("_BORROW", "")
+        halves = name.count("_FAST")
+        if halves == 2 and isinstance(each.argval, tuple):
+            first, second = name.split("_FAST_")
+            yield _Instruction(f"{first}_FAST", each.argval[0], line, effect, "", each.is_jump_target)
+            yield _Instruction(second, each.argval[1], line, 0)
+        else:
+            yield _Instruction(name, each.argval, line, effect, each.argrepr, each.is_jump_target)
+
+
+class _Part:
+    """The code of one function, which is read into a scan."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        instructions: Sequence[_Instruction],
+        scan: Scan,
+        outer: Names,
+        is_inside: bool,
+    ) -> None:
+        self._code, self._all, self._scan, self._outer = code, instructions, scan, outer
+        self._computing = (*_COMPUTING, *_GENERATING) if is_inside else _COMPUTING
+        own = set(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
+        stores = [(each, at) for at, each in enumerate(instructions) if each.name == "STORE_FAST"]
+        # Local variables that hold nothing but lists and dictionaries that are made there.
+        self._made = own - {
+            each.argument
+            for each, at in stores
+            if each.is_target or not self._all[at - 1].name.startswith(_CONTAINERS)
+        }
+        # Local variables that hold nothing but results of calls, each with what is called.
+        self._results: dict[object, list[Names]] = {}
+        for each, at in stores:
+            self._results.setdefault(each.argument, []).append(self._called(at))
+
+    def read(self) -> None:
+        """Reads all instructions."""
+        scan, path, start = self._scan, Names(), ("", 0)
+        for at, each in enumerate(self._all):
+            name, argument = each.name, each.argument
+            if path and name in _ATTRIBUTE:
+                path = (*path, str(argument))
+                continue
+            if path:
+                scan.paths.setdefault(path, start)
+                path = ()
+            if self._is_outside(each):
+                path, start = (str(argument),), each.line
+            elif name in _ATTRIBUTE:
+                owner = self._all[at - 1]
+                is_own = owner.name == "LOAD_FAST" and owner.argument in self._made
+                if not (is_own and argument in CHANGING):
+                    scan.attributes.setdefault(str(argument), each.line)
+            elif name in _ELEMENTS:
+                self._write(at, _ELEMENTS[name])
+            elif name == "STORE_DEREF" and argument in self._code.co_cellvars:
+                pass  # a variable of its own, for a function inside it
+            elif not name.startswith(self._computing) or name.startswith(_REACHING):
+                scan.refuse(_effect_of(name), each.line)
+            if name == "BINARY_OP" and each.text.endswith("="):
+                scan.in_place = scan.in_place or each.line
+            if name in ("BINARY_SLICE", "BINARY_SUBSCR") or (name == "BINARY_OP" and each.text == "[]"):
+                scan.counts_in_c |= self._all[at - 1].name not in _CONSTANTS
+
+    def _is_outside(self, each: _Instruction) -> bool:
+        if each.name == "LOAD_GLOBAL":
+            return True
+        return each.name in ("LOAD_DEREF", "LOAD_CLOSURE") and each.argument in self._outer
+
+    def _write(self, at: int, keys: int) -> None:
+        """Reads a write to elements of what is below so many keys on the stack."""
+        line, below = self._all[at].line, self._start(at, keys) - 1
+        owner = self._all[below] if below >= 0 else None
+        if owner is not None and owner.name.startswith("LOAD_FAST"):
+            if owner.argument in self._made:
+                return
+            calls = self._results.get(owner.argument, [()])
+            if all(calls) and owner.argument not in self._code.co_varnames[: self._code.co_argcount]:
+                self._scan.writes.update((call, line) for call in calls if call[0] not in _MAKING)
+                return
+        self._scan.refuse(_effect_of("STORE_"), line)
+
+    def _start(self, end: int, values: int) -> int:
+        """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
+        left = 0
+        for at in range(end - 1, -1, -1):
+            name = self._all[at].name
+            if self._all[at + 1].is_target or "JUMP" in name or name == "FOR_ITER":
+                return -1
+            left += self._all[at].effect
+            if left == values:
+                return at
+        return -1
+
+    def _called(self, at: int) -> Names:
+        """The name from outside, or of a method, whose result is on the stack at ``at``; empty: unknown."""
+        if not self._all[at - 1].name.startswith("CALL"):
+            return ()
+        first = self._start(at, 1)
+        if first < 0:
+            return ()
+        if self._all[first].name == "PUSH_NULL":
+            first += 1
+        path: list[str] = []
+        for each in self._all[first:at]:
+            if each.name in _ATTRIBUTE or (not path and self._is_outside(each)):
+                path.append(str(each.argument))
+            elif not path and each.name in ("LOAD_FAST", "LOAD_DEREF"):
+                continue
+            else:
+                break
+        owned = self._is_outside(self._all[first])
+        return tuple(path) if owned or (len(path) == 1 and path[0] in _MAKING) else ()
+
+
+def _effect_of(name: str) -> str:
+    for start, effect in _EFFECTS.items():
+        if name.startswith(start):
+            return effect
+    return f"does more than compute ({name})"

@@ -1,0 +1,233 @@
+"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch those of the trial.
+
+A message that looks at how many edges there are decides as it will for the call that is about to happen,
+although only a few of them are tried. It is noted that it looked: what was decided holds for no other number.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Methods of whole numbers that ask nothing: they lead to another number in the same way for any number.
+_LINEAR = ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__neg__", "__pos__")
+_ASKING = (
+    "__abs__", "__and__", "__bool__", "__ceil__", "__divmod__", "__eq__", "__float__", "__floor__",
+    "__floordiv__", "__format__", "__ge__", "__gt__", "__hash__", "__index__", "__int__", "__invert__",
+    "__le__", "__lshift__", "__lt__", "__mod__", "__ne__", "__or__", "__pow__", "__rand__", "__rdivmod__",
+    "__repr__", "__rfloordiv__", "__rlshift__", "__rmod__", "__ror__", "__round__", "__rpow__",
+    "__rrshift__", "__rshift__", "__rtruediv__", "__rxor__", "__str__", "__truediv__", "__trunc__",
+    "__xor__",
+)  # fmt: skip
+_COMPARING = frozenset({"__eq__", "__ne__", "__gt__", "__ge__", "__lt__", "__le__"})
+
+Note = Callable[[], None]
+
+
+class Count(int):
+    """A number as it really is, which torch gets as it is in the trial.
+
+    Args:
+        real: The number.
+        tried: The number in the trial.
+        note: Called when Python asks about the number.
+        positive: Whether both are multiples of numbers above 0, so that a comparison with 0 tells nothing.
+    """
+
+    tried: int
+    _note: Note
+    _positive: bool
+
+    def __new__(cls, real: int, tried: int, note: Note, positive: bool = True) -> "Count":
+        """Returns the number."""
+        self = super().__new__(cls, real)
+        self.tried, self._note, self._positive = tried, note, positive
+        return self
+
+
+def _linear(name: str) -> Callable[..., Any]:
+    of_int, multiplies = getattr(int, name), "mul" in name
+
+    def method(self: Count, *others: Any) -> Any:
+        for other in others:
+            if type(other) not in (int, Count):
+                self._note()
+                return of_int(self, other)
+        found = of_int(int(*_real([self])), *_real(others))
+        tried = of_int(self.tried, *(getattr(each, "tried", each) for each in others))
+        return Count(found, tried, self._note, multiplies and self._positive and _are_positive(others))
+
+    return method
+
+
+def _real(numbers: Any) -> list[int]:
+    return [int.__int__(number) for number in numbers]
+
+
+def _are_positive(others: tuple[Any, ...]) -> bool:
+    return all(each._positive if type(each) is Count else each > 0 for each in others)
+
+
+def _asking(name: str) -> Callable[..., Any]:
+    of_int, compares = getattr(int, name), name in _COMPARING
+
+    def method(self: Count, *others: Any) -> Any:
+        if compares:
+            (other,) = others
+            if type(other) is int and other == 0 and self._positive:
+                return of_int(self, 0)
+            if type(other) is Count and other.tried == self.tried and int.__eq__(self, other):
+                return of_int(self, other)
+        elif name == "__bool__" and self._positive:
+            return True
+        self._note()
+        return of_int(self, *others)
+
+    return method
+
+
+for _name in _LINEAR:
+    setattr(Count, _name, _linear(_name))
+for _name in _ASKING:
+    setattr(Count, _name, _asking(_name))
+
+
+class Shape(tuple[Any, ...]):
+    """The sizes of a tensor, some of which are counts; notes when one of these is taken out.
+
+    Args:
+        sizes: The sizes.
+        taken: Called then.
+    """
+
+    _taken: Note
+
+    def __new__(cls, sizes: Any, taken: Note) -> "Shape":
+        """Returns the sizes."""
+        self = super().__new__(cls, sizes)
+        self._taken = taken
+        return self
+
+    def __getitem__(self, key: Any) -> Any:
+        """Returns one size, or some."""
+        found = super().__getitem__(key)
+        if type(found) is tuple:
+            return Shape(found, self._taken)
+        if type(found) is Count:
+            self._taken()
+        return found
+
+    def __iter__(self) -> Any:
+        """Returns the sizes, one after another."""
+        self._taken()
+        return super().__iter__()
+
+    def __add__(self, other: Any) -> Any:
+        """Returns these sizes and others."""
+        return Shape(super().__add__(tuple(other)), self._taken)
+
+    def __radd__(self, other: Any) -> Any:
+        """Returns other sizes and these."""
+        return Shape((*tuple(other), *super().__iter__()), self._taken)
+
+    def __eq__(self, other: Any) -> bool:
+        """Compares the sizes."""
+        return len(self) == len(other) and all(a == b for a, b in zip(super().__iter__(), other, strict=True))
+
+    def __ne__(self, other: Any) -> bool:
+        """Compares the sizes."""
+        return not self == other
+
+    def __hash__(self) -> int:
+        """Returns the hash of the sizes."""
+        self._taken()
+        return super().__hash__()
+
+    def numel(self) -> Any:
+        """Return the number of entries."""
+        product: Any = 1
+        for size in super().__iter__():
+            product = product * size
+        return product
+
+
+def tried(value: Any) -> Any:
+    """An argument of a function of torch, with the numbers of the trial."""
+    kind = type(value)
+    if kind is Count:
+        return value.tried
+    if kind is Shape:
+        return torch.Size(tried(each) for each in tuple.__iter__(value))
+    if kind in (tuple, list):
+        return kind(tried(each) for each in value)
+    if kind is slice:
+        return slice(tried(value.start), tried(value.stop), tried(value.step))
+    if kind is dict:
+        return {key: tried(each) for key, each in value.items()}
+    return value
+
+
+_SIZES = (Tensor.size, Tensor.shape.__get__)  # type: ignore[attr-defined]
+_NUMBERS = (Tensor.numel, Tensor.nelement, torch.numel)
+
+
+class Counts:
+    """Sizes of tensors in a trial, as Python sees them.
+
+    Args:
+        real_of: The real number for a size of a tensor in a dimension; None for one that is as it is.
+
+    Attributes:
+        asked: Whether Python has asked about a number.
+        taken: Whether it has got one.
+    """
+
+    def __init__(self, real_of: Callable[[Tensor, int], int | None]) -> None:
+        self.asked, self.taken = False, False
+        self._real_of = real_of
+
+    def note_asked(self) -> None:
+        """Notes that Python has asked about a number."""
+        self.asked = True
+
+    def note_taken(self) -> None:
+        """Notes that Python has got a number."""
+        self.taken = True
+
+    def told(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
+        """Numbers by their names, as Python gets them: the real ones, and those of the trial, or None.
+
+        Nothing shows where torch uses a number that is the real one in the trial too.
+        """
+        self.taken |= bool(sizes)
+        self.asked |= any(few is None for _, few in sizes.values())
+        return {
+            name: Count(real, real if few is None else few, self.note_asked)
+            for name, (real, few) in sizes.items()
+        }
+
+    def of(self, function: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
+        """The result of a function of torch as Python sees it."""
+        if type(found) is torch.Size and function in _SIZES:
+            return self._shape(args[0])
+        if type(found) is not int:
+            return found
+        if function is Tensor.size:
+            return self._shape(args[0])[kwargs["dim"] if "dim" in kwargs else args[1]]
+        if function in _NUMBERS:
+            self.taken = True
+            return self._shape(args[0]).numel()
+        if function is Tensor.__len__:
+            # Python makes a plain number of it.
+            self.asked = True
+            return int.__int__(self._shape(args[0])[0])
+        return found
+
+    def _shape(self, tensor: Tensor) -> Any:
+        sizes: list[Any] = list(tensor.shape)
+        for dim, size in enumerate(sizes):
+            real = self._real_of(tensor, dim)
+            if real is not None:
+                sizes[dim] = Count(real, size, self.note_asked)
+        return Shape(sizes, self.note_taken)

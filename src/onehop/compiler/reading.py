@@ -1,0 +1,254 @@
+"""Reading of a message: all that its code can reach, in a layer and outside, only computes.
+
+The message of a layer names attributes of the layer and of the modules in it, and functions. Their code is
+followed, not run. What may do more than to compute raises :class:`.functions.Opaque`.
+"""
+
+import itertools
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import Any
+
+from torch import Tensor
+from torch.nn import Module
+
+from onehop.compiler.bytecode import CHANGING, scan_of
+from onehop.compiler.functions import (
+    ABSENT,
+    IN_PLACE,
+    Known,
+    Opaque,
+    Outside,
+    check_of,
+    is_of_tensors,
+    is_plain,
+    is_trusted,
+    known,
+    replaced_by,
+    takes_in_c,
+)
+from onehop.compiler.lines import Line
+from onehop.compiler.modules import modules_reason
+
+STORES = ("_parameters", "_buffers", "_modules")
+"""Where a module keeps what it has."""
+
+OF_MODULES = frozenset(vars(Module())) - {"training"}
+"""What modules keep for themselves, or what is looked at at every call."""
+
+# What classes may have of Python's own without another meaning of calls, attributes and elements.
+_PYTHONS = frozenset({
+    "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
+    "__init_subclass__", "__reduce__", "__repr__", "__setstate__", "__str__",
+})  # fmt: skip
+# Methods of lists and sets that change them, and that tensors have too.
+_CHANGING_LISTS = ("add", "sort", IN_PLACE)
+
+calls = attrgetter("__call__", "_call_impl", "__getattr__")
+"""Reads how modules are called, and their attributes found."""
+
+
+def of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
+    """The attribute of a class, other than from bases that have no part in messages."""
+    for base in kind.__mro__:
+        if base not in bases and name in vars(base):
+            found = vars(base)[name]
+            return found.__func__ if isinstance(found, staticmethod) else found
+    return ABSENT
+
+
+class Reading:
+    """All that the code of a message can reach.
+
+    Args:
+        layer: The layer whose message it is, or the module that is one; None for a plain function.
+        bases: Classes that have no part in messages, whatever is derived from them.
+        names: Attributes of the layer that are the message, or that are read with it.
+        functions: Functions that are the message.
+
+    Attributes:
+        layer: As given.
+        bases: As given, and those of all modules.
+        modules: The modules that the message may use: the layer first, then those in it.
+        names: Names of attributes that it may read.
+        known: Its functions.
+        outside: What it reads outside the layer, or what no guard can know again.
+
+    Raises:
+        Opaque: The message may do more than to compute.
+    """
+
+    def __init__(
+        self,
+        layer: Module | None,
+        bases: Sequence[type],
+        names: Iterable[str],
+        functions: Iterable[Any] = (),
+    ) -> None:
+        self.layer, self.bases = layer, (*bases, Module, object)
+        self.modules: list[Module] = [] if layer is None else [layer]
+        self.numbers = {id(module): at for at, module in enumerate(self.modules)}
+        self.known: dict[types.FunctionType, Known] = {}
+        self.names = frozenset(names)
+        self.outside = Outside()
+        self._has_super = False
+        # Functions that are bound, and properties: they are read, and no guard knows them again.
+        for each in functions:
+            self._add(each, None)
+        self._follow_all()
+        self._check()
+
+    @property
+    def counts_in_c(self) -> bool:
+        """Return whether a number of edges may be asked about in a way that the number does not notice."""
+        return any(
+            scan_of(each.code).counts_in_c or any(takes_in_c(value) for _, value in each.values)
+            for each in _all(self.known.values())
+        )
+
+    @property
+    def stays(self) -> bool:
+        """Return whether a copy of what it reads can be made, for a run in the backward pass."""
+        return not any(
+            each is super or isinstance(each, property | classmethod) for each in self.outside.values
+        )
+
+    def tensors(self) -> Iterator[Tensor]:
+        """The tensors of all modules, and those outside."""
+        for module in self.modules:
+            yield from module.parameters()
+            yield from module.buffers()
+        yield from (each for each in self.outside.values if isinstance(each, Tensor))
+
+    def add_others(self, names: frozenset[str]) -> None:
+        """Adds the modules that the layer has under names, with all in them, though the message uses none."""
+        first = len(self.modules)
+        self._add_modules(self.modules[0], names)
+        # The list grows.
+        for module in itertools.islice(self.modules, first, None):
+            self._add_modules(module, None)
+
+    def _follow_all(self) -> None:
+        while True:
+            before = self._size()
+            for module in self.modules:
+                self._follow(module)
+                # Containers use all that they have.
+                self._add_modules(module, self.names if module is self.layer else None)
+            for module in self.outside.modules:
+                self._note(module)
+            if before == self._size():
+                return
+
+    def _size(self) -> tuple[int, ...]:
+        outside = self.outside
+        return len(self.names), len(self.modules), len(self.known), len(outside.modules)
+
+    def _follow(self, module: Module) -> None:
+        """Looks at the functions of a module's class, and at what it has as attributes."""
+        kind, state = type(module), vars(module)
+        for base in kind.__mro__:
+            if base not in self.bases and not is_trusted(base):
+                for name, value in vars(base).items():
+                    if name.startswith("__") and callable(value) and name not in _PYTHONS:
+                        raise Opaque(f"uses a {base.__name__}, whose class defines {name}")
+        for name in self.names if module is self.layer else (*self.names, "forward"):
+            for found in self._of_class(kind, name):
+                self._add_of_class(kind, found)
+            value = state.get(name)
+            if value is not None and name not in OF_MODULES and not isinstance(value, Tensor):
+                self._add(value, None)
+
+    def _of_class(self, kind: type, name: str) -> Iterator[Any]:
+        """The attribute of a class by a name; those of all its bases where ``super()`` may read them."""
+        for base in kind.__mro__:
+            if base not in self.bases and name in vars(base):
+                found = vars(base)[name]
+                yield found.__func__ if isinstance(found, staticmethod) else found
+                if not self._has_super:
+                    return
+
+    def _add_of_class(self, kind: type, found: Any) -> None:
+        if isinstance(found, property | classmethod):
+            function = found.fget if isinstance(found, property) else found.__func__
+            if not is_trusted(kind):
+                self.outside.values.append(found)
+            self._add(function, None)
+        elif isinstance(found, types.FunctionType) or not is_trusted(kind):
+            self._add(found, None)
+
+    def _add(self, value: Any, line: Line | None) -> None:
+        """Reads a function, or another value that the message may read."""
+        if isinstance(value, types.MethodType):
+            self.outside.values.append(value)
+            if isinstance(value.__self__, Module):
+                self.outside.modules.append(value.__self__)
+            else:
+                check_of(value.__self__, self.outside, line)
+            value = value.__func__
+        if not isinstance(value, types.FunctionType):
+            if not is_plain(value):
+                check_of(value, self.outside, line)
+            return
+        if value not in self.known:
+            effect = scan_of(value.__code__).effect
+            if effect is not None and effect[0].startswith("stores"):
+                raise Opaque(*effect)
+            self.known[value] = found = known(value, self.outside, line=line)
+            self.names |= found.names
+            if not self._has_super and any(super in (v for _, v in each.values) for each in _all([found])):
+                self._has_super = True
+                self.outside.values.append(super)  # no guard looks at what it reads
+
+    def _add_modules(self, parent: Module, names: frozenset[str] | None) -> None:
+        for name, child in vars(parent)["_modules"].items():
+            if child is not None and (names is None or name in names):
+                self._note(child)
+
+    def _note(self, module: Module) -> None:
+        if id(module) not in self.numbers:
+            self.numbers[id(module)] = len(self.modules)
+            self.modules.append(module)
+
+    def _check(self) -> None:
+        own: dict[str, Line] = {}
+        for each in self.known.values():
+            own = {**each.own, **own}
+        for name, line in own.items():
+            if name != IN_PLACE and not self._is_known(name):
+                raise Opaque(f"uses {name}, of which onehop cannot tell that it only computes", line)
+            if isinstance(replaced_by(getattr(Tensor, name, None)), types.FunctionType) and not is_trusted(
+                replaced_by(getattr(Tensor, name))
+            ):
+                raise Opaque(f"uses {name}, which is not torch's", line)
+        if self.outside.changeable:
+            for name in _CHANGING_LISTS:
+                if name in own:
+                    raise Opaque(f"uses {name}, which may change a list", own[name])
+        reason = modules_reason(part for module in self.outside.modules for part in module.modules())
+        if reason is not None:
+            raise Opaque(f"uses a module from outside, and {reason}")
+
+    def _is_known(self, name: str) -> bool:
+        """Return whether a name that a user's function reads is one of a module here, or of tensors."""
+        if name in OF_MODULES:
+            return False
+        if name in CHANGING:
+            found = (attribute for module in self.modules for attribute in self._of_class(type(module), name))
+            return any(isinstance(each, types.FunctionType) and not is_trusted(each) for each in found)
+        return is_of_tensors(name) or any(
+            name in vars(module)
+            or any(name in vars(module)[store] for store in STORES)
+            or of_class(type(module), name, self.bases) is not ABSENT
+            for module in self.modules
+        )
+
+
+def _all(functions: Iterable[Known]) -> Iterator[Known]:
+    """Functions, and those that they read."""
+    waiting = list(functions)
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += [inner for _, inner in found.functions]
