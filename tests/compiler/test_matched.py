@@ -300,7 +300,7 @@ def test_the_trace_of_each_message_that_the_table_knows_is_its_rule(
         }
         given |= {} if weight is None else {weight: numbers(EDGES, seed=2) if weighted else None}
         with thresholds.lifted():
-            onehop.message(graph, MethodType(kind.message, object()), reduce, **given)  # type: ignore[attr-defined]
+            onehop.message(graph, MethodType(kind.message, torch.nn.Module()), reduce, **given)  # type: ignore[attr-defined]
     copies = {False: f"the {reduce} of sources", True: f"the weighted {reduce} of sources"}
     # A difference is two sums, and runs as such where its class is known.
     assert ran == [None if Target in specs else copies[weighted] for weighted in weights]

@@ -5,6 +5,7 @@ Nothing here runs or resolves anything: :mod:`onehop.compiler.functions` does, w
 
 import dis
 import functools
+import itertools
 import types
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +42,7 @@ _EFFECTS = {
     "IMPORT_": "imports a module",
 }
 _CONTAINERS = ("BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND")
-_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "RETURN_CONST")
+_CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "UNARY_NEGATIVE", "BUILD_SLICE", "BUILD_TUPLE")
 # Methods that change a list, a dictionary or a set.
 CHANGING = frozenset({
     "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
@@ -49,9 +50,11 @@ CHANGING = frozenset({
 })  # fmt: skip
 """Methods that change a list, a dictionary or a set, and no tensor."""
 
+# What is called for the result of an operator: a tensor, or a list of its own.
+_ARITHMETIC = ("", "add")
 # Methods of tensors whose result may be written to: what is written to it is watched.
 _MAKING = frozenset({
-    "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "view", "reshape",
+    "add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "view", "reshape",
 })  # fmt: skip
 
 
@@ -63,8 +66,8 @@ class Scan:
         paths: Names from outside, each with the names of attributes that are taken from it one after another.
         attributes: Names of attributes of everything else.
         texts: Its texts that could be names.
-        writes: Names from outside of functions to whose results it writes elements: those of torch alone may
-            be called so.
+        writes: Names from outside of functions to whose results it writes elements.
+        results: Names of attributes of everything else to whose results, when called, it writes elements.
         effect: What it does that is more than to compute; None if it only computes.
         in_place: The first line with an operator such as ``+=``, which changes a list; None without.
         counts_in_c: Whether it may pass a number on so that the number's class does not notice it.
@@ -74,6 +77,7 @@ class Scan:
     attributes: dict[str, Line] = field(default_factory=dict)
     texts: set[str] = field(default_factory=set)
     writes: dict[Names, Line] = field(default_factory=dict)
+    results: dict[str, Line] = field(default_factory=dict)
     effect: tuple[str, Line] | None = None
     in_place: Line | None = None
     counts_in_c: bool = False
@@ -187,8 +191,10 @@ class _Part:
                 scan.refuse(_effect_of(name), each.line)
             if name == "BINARY_OP" and each.text.endswith("="):
                 scan.in_place = scan.in_place or each.line
-            if name in ("BINARY_SLICE", "BINARY_SUBSCR") or (name == "BINARY_OP" and each.text == "[]"):
-                scan.counts_in_c |= self._all[at - 1].name not in _CONSTANTS
+            if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and each.text == "[]"):
+                key = self._all[max(self._start(at, 1), 0) : at]
+                scan.counts_in_c |= not all(part.name in _CONSTANTS for part in key)
+            scan.counts_in_c |= name == "BINARY_SLICE"
 
     def _is_outside(self, each: _Instruction) -> bool:
         if each.name == "LOAD_GLOBAL":
@@ -204,7 +210,11 @@ class _Part:
                 return
             calls = self._results.get(owner.argument, [()])
             if all(calls) and owner.argument not in self._code.co_varnames[: self._code.co_argcount]:
-                self._scan.writes.update((call, line) for call in calls if call[0] not in _MAKING)
+                for call in calls:
+                    if call[0]:
+                        self._scan.writes.setdefault(call, line)
+                    elif call[1] not in _MAKING:
+                        self._scan.results.setdefault(call[1], line)
                 return
         self._scan.refuse(_effect_of("STORE_"), line)
 
@@ -221,24 +231,23 @@ class _Part:
         return -1
 
     def _called(self, at: int) -> Names:
-        """The name from outside, or of a method, whose result is on the stack at ``at``; empty: unknown."""
-        if not self._all[at - 1].name.startswith("CALL"):
-            return ()
-        first = self._start(at, 1)
+        """The name of what was called for the result that is on the stack at ``at``; empty: unknown.
+
+        It begins with "" if it is an attribute of a local variable.
+        """
+        before = self._all[at - 1]
+        if before.name == "BINARY_OP" and before.text != "[]":
+            return _ARITHMETIC
+        first = self._start(at, 1) if self._all[at - 1].name.startswith("CALL") else -1
         if first < 0:
             return ()
-        if self._all[first].name == "PUSH_NULL":
-            first += 1
-        path: list[str] = []
-        for each in self._all[first:at]:
-            if each.name in _ATTRIBUTE or (not path and self._is_outside(each)):
-                path.append(str(each.argument))
-            elif not path and each.name in ("LOAD_FAST", "LOAD_DEREF"):
-                continue
-            else:
-                break
-        owned = self._is_outside(self._all[first])
-        return tuple(path) if owned or (len(path) == 1 and path[0] in _MAKING) else ()
+        owner, *rest = itertools.dropwhile(lambda each: each.name == "PUSH_NULL", self._all[first:at])
+        behind = itertools.takewhile(lambda each: each.name in _ATTRIBUTE, rest)
+        names = [str(each.argument) for each in behind]
+        if self._is_outside(owner):
+            return (str(owner.argument), *names)
+        is_local = owner.name in ("LOAD_FAST", "LOAD_DEREF") and len(names) == 1
+        return ("", names[0]) if is_local else ()
 
 
 def _effect_of(name: str) -> str:

@@ -179,20 +179,22 @@ class Counts:
         real_of: The real number for a size of a tensor in a dimension; None for one that is as it is.
 
     Attributes:
-        asked: Whether Python has asked about a number.
-        taken: Whether it has got one.
+        of_edges: Whether Python has asked how large a tensor is.
+        of_nodes: Whether it has asked about the numbers of nodes that the message is told.
+        taken: Whether it has got the size of a tensor.
     """
 
     def __init__(self, real_of: Callable[[Tensor, int], int | None]) -> None:
-        self.asked, self.taken = False, False
+        self.of_edges, self.of_nodes, self.taken = False, False, False
         self._real_of = real_of
 
-    def note_asked(self) -> None:
-        """Notes that Python has asked about a number."""
-        self.asked = True
+    def _ask_edges(self) -> None:
+        self.of_edges = True
 
-    def note_taken(self) -> None:
-        """Notes that Python has got a number."""
+    def _ask_nodes(self) -> None:
+        self.of_nodes = True
+
+    def _take(self) -> None:
         self.taken = True
 
     def told(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
@@ -200,10 +202,9 @@ class Counts:
 
         Nothing shows where torch uses a number that is the real one in the trial too.
         """
-        self.taken |= bool(sizes)
-        self.asked |= any(few is None for _, few in sizes.values())
+        self.of_nodes |= any(few is None for _, few in sizes.values())
         return {
-            name: Count(real, real if few is None else few, self.note_asked)
+            name: Count(real, real if few is None else few, self._ask_nodes)
             for name, (real, few) in sizes.items()
         }
 
@@ -219,8 +220,7 @@ class Counts:
             self.taken = True
             return self._shape(args[0]).numel()
         if function is Tensor.__len__:
-            # Python makes a plain number of it.
-            self.asked = True
+            self.of_edges = True  # Python makes a plain number of it
             return int.__int__(self._shape(args[0])[0])
         return found
 
@@ -229,5 +229,5 @@ class Counts:
         for dim, size in enumerate(sizes):
             real = self._real_of(tensor, dim)
             if real is not None:
-                sizes[dim] = Count(real, size, self.note_asked)
-        return Shape(sizes, self.note_taken)
+                sizes[dim] = Count(real, size, self._ask_edges)
+        return Shape(sizes, self._take)

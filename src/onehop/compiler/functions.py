@@ -33,6 +33,9 @@ ABSENT: Any = object()
 IN_PLACE = "+="
 """The name of operators that change a list, among the names of attributes that functions read."""
 
+IN_C = "range"
+"""Likewise, of what reads a whole number without the methods of its class."""
+
 Check = Callable[[Any], bool]
 """Returns whether a value is as it was."""
 
@@ -115,6 +118,7 @@ class Known:
         functions: Likewise, and other functions that were there.
         names: Names of attributes that it may read of anything else.
         own: Those of them that a function which is not trusted reads, each with the first line that does.
+        results: Those whose results, when called, such a function writes elements to, likewise.
     """
 
     code: types.CodeType
@@ -123,6 +127,7 @@ class Known:
     functions: "tuple[tuple[Names, Known], ...]"
     names: frozenset[str]
     own: dict[str, Line]
+    results: dict[str, Line]
 
     def holds(self, function: Any) -> bool:
         """Return whether a function is this one, and reads what it has read."""
@@ -204,8 +209,6 @@ class _Reader:
         self._function, self._scan, self._trusted = function, scan, trusted
         self._outside, self._below = outside, (*below, function.__code__)
         self._own = {} if trusted else dict(scan.attributes)
-        if scan.in_place is not None and not trusted:
-            self._own[IN_PLACE] = scan.in_place
         self._names = set(scan.attributes) | (scan.texts if trusted else set())
         self._values: list[tuple[Names, Any]] = []
         self._functions: list[tuple[Names, Known]] = []
@@ -217,10 +220,17 @@ class _Reader:
         for path, line in () if self._trusted else self._scan.writes.items():
             if not _makes_tensors(_read(self._function, path)):
                 raise Opaque(f"writes to elements of what {'.'.join(path)} returns", line)
-        own = dict(self._own)
+        scan, own, results = self._scan, dict(self._own), dict[str, Line]()
+        if not self._trusted:
+            results = dict(scan.results)
+            if scan.in_place is not None:
+                own[IN_PLACE] = scan.in_place
+            if scan.counts_in_c or any(_takes_in_c(value) for _, value in self._values):
+                own[IN_C] = self._function.__code__.co_filename, self._function.__code__.co_firstlineno
         for _, inner in self._functions:
             self._names |= inner.names
             own = {**inner.own, **own}
+            results = {**inner.results, **results}
         function = self._function
         return Known(
             function.__code__,
@@ -229,6 +239,7 @@ class _Reader:
             tuple(self._functions),
             frozenset(self._names),
             own,
+            results,
         )
 
     def _read(self, path: Names, line: Line) -> None:
@@ -335,7 +346,7 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     return frozenset((functions | _MAKERS) - unfit), names - _NO_COMPUTING
 
 
-def takes_in_c(value: Any) -> bool:
+def _takes_in_c(value: Any) -> bool:
     """Return whether a function reads whole numbers without the methods of their class."""
     return value in _IN_C if isinstance(value, type) else value is math or _module_of(value) == "math"
 

@@ -16,6 +16,7 @@ from torch.nn import Module
 from onehop.compiler.bytecode import CHANGING, scan_of
 from onehop.compiler.functions import (
     ABSENT,
+    IN_C,
     IN_PLACE,
     Known,
     Opaque,
@@ -26,7 +27,6 @@ from onehop.compiler.functions import (
     is_trusted,
     known,
     replaced_by,
-    takes_in_c,
 )
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
@@ -102,10 +102,7 @@ class Reading:
     @property
     def counts_in_c(self) -> bool:
         """Return whether a number of edges may be asked about in a way that the number does not notice."""
-        return any(
-            scan_of(each.code).counts_in_c or any(takes_in_c(value) for _, value in each.values)
-            for each in _all(self.known.values())
-        )
+        return any(IN_C in each.own for each in self.known.values())
 
     @property
     def stays(self) -> bool:
@@ -216,12 +213,16 @@ class Reading:
         for each in self.known.values():
             own = {**each.own, **own}
         for name, line in own.items():
-            if name != IN_PLACE and not self._is_known(name):
+            if name not in (IN_C, IN_PLACE) and not self._is_known(name):
                 raise Opaque(f"uses {name}, of which onehop cannot tell that it only computes", line)
             if isinstance(replaced_by(getattr(Tensor, name, None)), types.FunctionType) and not is_trusted(
                 replaced_by(getattr(Tensor, name))
             ):
                 raise Opaque(f"uses {name}, which is not torch's", line)
+        for each in self.known.values():
+            for name, line in each.results.items():
+                if not self._is_trusted_module(name):
+                    raise Opaque(f"writes to elements of what {name} returns", line)
         if self.outside.changeable:
             for name in _CHANGING_LISTS:
                 if name in own:
@@ -229,6 +230,16 @@ class Reading:
         reason = modules_reason(part for module in self.outside.modules for part in module.modules())
         if reason is not None:
             raise Opaque(f"uses a module from outside, and {reason}")
+
+    def _is_trusted_module(self, name: str) -> bool:
+        """Return whether an attribute is a module of torch or PyG wherever there is one of that name."""
+        children = [vars(module)["_modules"].get(name) for module in self.modules]
+        return any(children) and not any(
+            (child is not None and not is_trusted(type(child)))
+            or name in vars(module)
+            or of_class(type(module), name, self.bases) is not ABSENT
+            for module, child in zip(self.modules, children, strict=True)
+        )
 
     def _is_known(self, name: str) -> bool:
         """Return whether a name that a user's function reads is one of a module here, or of tensors."""

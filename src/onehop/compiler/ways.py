@@ -151,9 +151,9 @@ def way_of(
     watched = traced[0]
     if watched.out.dtype.is_complex:
         return _refused(found)
-    if watched.counts:
-        # A block has fewer edges.
-        return _refused(f"its message looks at the number of edges or nodes, and is not compiled: {found}")
+    if watched.of_edges:
+        # A block has fewer.
+        return _refused(f"its message looks at the number of edges, and is not compiled: {found}")
     return _in_blocks(trial, traced, found)
 
 
@@ -175,7 +175,7 @@ def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
         _apart(trial, traced, []),
         [tensor for tensor, saved in watched.frozen if saved],
     )
-    return Found(way, watched.calls, _whole(trial, given), not watched.looks, counts=False)
+    return Found(way, watched.calls, _whole(trial, given), not watched.looks, watched.of_nodes)
 
 
 def _apart(trial: Trial, traced: Traced, others: list[Tensor]) -> frozenset[int]:
@@ -233,7 +233,8 @@ def _compiled(
         return refusal
     way = Compiled(found, reader.tensors, _apart(trial, traced, reader.tensors))
     calls = [*watched.calls, *tape.calls]
-    return Found(way, calls, _whole(trial, given), not watched.looks, watched.counts)
+    counts = watched.of_edges or watched.of_nodes
+    return Found(way, calls, _whole(trial, given), not watched.looks, counts)
 
 
 def _whole(trial: Trial, given: dict[str, Any]) -> dict[int, Tensor]:
