@@ -23,6 +23,7 @@ _ASKING = (
 _COMPARING = frozenset({"__eq__", "__ne__", "__gt__", "__ge__", "__lt__", "__le__"})
 
 Note = Callable[[], None]
+RealOf = Callable[[Tensor, int], int | None]
 
 
 class Count(int):
@@ -173,10 +174,7 @@ _NUMBERS = (Tensor.numel, Tensor.nelement, torch.numel)
 
 
 class Counts:
-    """Sizes of tensors in a trial, as Python sees them.
-
-    Args:
-        real_of: The real number for a size of a tensor in a dimension; None for one that is as it is.
+    """What Python asks about sizes of tensors in a trial.
 
     Attributes:
         of_edges: Whether Python has asked how large a tensor is.
@@ -184,9 +182,8 @@ class Counts:
         taken: Whether it has got the size of a tensor.
     """
 
-    def __init__(self, real_of: Callable[[Tensor, int], int | None]) -> None:
+    def __init__(self) -> None:
         self.of_edges, self.of_nodes, self.taken = False, False, False
-        self._real_of = real_of
 
     def _ask_edges(self) -> None:
         self.of_edges = True
@@ -208,26 +205,34 @@ class Counts:
             for name, (real, few) in sizes.items()
         }
 
-    def of(self, function: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
-        """The result of a function of torch as Python sees it."""
+    def of(self, real_of: RealOf, function: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
+        """The result of a function of torch as Python sees it.
+
+        Args:
+            real_of: Returns how large a tensor really is in a dimension; None where it is as in the trial.
+            function: The function.
+            args: Its arguments without a name.
+            kwargs: Those with one.
+            found: Its result.
+        """
         if type(found) is torch.Size and function in _SIZES:
-            return self._shape(args[0])
+            return self._shape(real_of, args[0])
         if type(found) is not int:
             return found
         if function is Tensor.size:
-            return self._shape(args[0])[kwargs["dim"] if "dim" in kwargs else args[1]]
+            return self._shape(real_of, args[0])[kwargs["dim"] if "dim" in kwargs else args[1]]
         if function in _NUMBERS:
             self.taken = True
-            return self._shape(args[0]).numel()
+            return self._shape(real_of, args[0]).numel()
         if function is Tensor.__len__:
             self.of_edges = True  # Python makes a plain number of it
-            return int.__int__(self._shape(args[0])[0])
+            return int.__int__(self._shape(real_of, args[0])[0])
         return found
 
-    def _shape(self, tensor: Tensor) -> Any:
+    def _shape(self, real_of: RealOf, tensor: Tensor) -> Any:
         sizes: list[Any] = list(tensor.shape)
         for dim, size in enumerate(sizes):
-            real = self._real_of(tensor, dim)
+            real = real_of(tensor, dim)
             if real is not None:
                 sizes[dim] = Count(real, size, self._ask_edges)
         return Shape(sizes, self._take)

@@ -159,7 +159,7 @@ def trace(
     for run in runs:
         watch = _Watch(run)
         try:
-            with _Python(watch.counts), watch:
+            with _Python(watch), watch:
                 out = message(**run.arguments | watch.counts.told(run.sizes))
         except Refused as why:
             raise Refused(f"{why}{told(line_of_error(why.__traceback__))}") from None
@@ -213,9 +213,9 @@ class _Step:
 class _Python(TorchFunctionMode):
     """Shows Python the real sizes, and refuses methods that the operations themselves do not show."""
 
-    def __init__(self, counts: Counts) -> None:
+    def __init__(self, watch: "_Watch") -> None:
         super().__init__()
-        self._counts = counts
+        self._watch = watch
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -226,7 +226,7 @@ class _Python(TorchFunctionMode):
         found = function(*tried(args), **tried(kwargs))
         if sys._getframe(1).f_code.co_filename.startswith(_OURS):
             return found  # a function of the patch, in the place of torch's
-        return self._counts.of(function, args, kwargs, found)
+        return self._watch.counts.of(self._watch.real, function, args, kwargs, found)
 
 
 @dataclass(eq=False)
@@ -250,7 +250,7 @@ class _Watch(TorchDispatchMode):
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.
         self.met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
-        self.counts = Counts(self._real)
+        self.counts = Counts()
         self._made: set[int] = set()
         self._records = torch.is_grad_enabled()
         self.unrecorded: set[int] = set()
@@ -282,7 +282,7 @@ class _Watch(TorchDispatchMode):
         """Return where the edges are in a tensor; None: nowhere."""
         return self._places.get(id(tensor))
 
-    def _real(self, tensor: Tensor, dim: int) -> int | None:
+    def real(self, tensor: Tensor, dim: int) -> int | None:
         """Return how large a dimension really is; None where it is as large as in the trial."""
         edges, destinations = self.run.real
         place = self.place(tensor)

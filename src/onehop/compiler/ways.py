@@ -55,27 +55,32 @@ class InBlocks:
 
     Attributes:
         row_bytes: Bytes an edge of the largest tensor that it makes.
-        tensors: Those that get a gradient and that it uses besides its operands.
+        uses: Tensors that it uses besides its operands: those that get a gradient, and after them others that
+            torch saves for the backward pass.
+        learned: How many get a gradient.
         refusal: Why it is not compiled.
         apart: The numbers of operands that need a gradient and get none from it.
-        saved: Other tensors that it uses and that torch saves for the backward pass.
     """
 
     row_bytes: int
-    tensors: list[Tensor]
+    uses: list[Tensor]
+    learned: int
     refusal: str
     apart: frozenset[int]
-    saved: list[Tensor]
 
     @property
-    def uses(self) -> list[Tensor]:
-        """The tensors that it uses besides its operands."""
-        return [*self.tensors, *self.saved]
+    def tensors(self) -> list[Tensor]:
+        """Those that get a gradient."""
+        return self.uses[: self.learned]
+
+    @property
+    def saved(self) -> list[Tensor]:
+        """Those that torch saves, and that get none."""
+        return self.uses[self.learned :]
 
     def using(self, tensors: list[Tensor]) -> "InBlocks":
         """The same with other tensors."""
-        count = len(self.tensors)
-        return replace(self, tensors=tensors[:count], saved=tensors[count:])
+        return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
         """The operands; those that get no gradient need none."""
@@ -167,13 +172,10 @@ def _refused(sentence: str) -> Found:
 
 def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
     watched, given = traced
-    reached = watched.history.reaches
+    learned = [each for each in watched.parameters if watched.history.reaches(each)]
+    saved = [tensor for tensor, is_saved in watched.frozen if is_saved]
     way = InBlocks(
-        watched.row_bytes,
-        [each for each in watched.parameters if reached(each)],
-        refusal,
-        _apart(trial, traced, []),
-        [tensor for tensor, saved in watched.frozen if saved],
+        watched.row_bytes, [*learned, *saved], len(learned), refusal, _apart(trial, traced, [])
     )
     return Found(way, watched.calls, _whole(trial, given), not watched.looks, watched.of_nodes)
 
