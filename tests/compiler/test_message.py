@@ -331,15 +331,15 @@ BAD = {
     "message is one row": (lambda x_j: X, {"x": X}, "fn: its message has no row for every edge"),
     "history": (lambda x_j: x_j * HISTORY, {"x": X}, "fn: .* history of its own, which is no operand"),
     "number of edges": (
-        lambda x_j: x_j * len(x_j),
+        lambda x_j: x_j * x_j.size(0),
         {"x": X},
         "fn: its message depends on the number of edges",
     ),
     "values": (lambda x_j: x_j if x_j.sum() > 0 else -x_j, {"x": X}, "fn: its message .* in sum"),
-    "module that stores": (Keeping(), {"x": X}, r"fn: .* stores something .*\(kept\)"),
-    "method that stores": (Keeping().forward, {"x": X}, r"fn: .* stores something .*\(kept\)"),
+    "module that stores": (Keeping(), {"x": X}, "fn: .* stores something .*kept = x_j"),
+    "method that stores": (Keeping().forward, {"x": X}, "fn: .* stores something .*kept = x_j"),
     "function that stores": (lambda x_j: KEEPING(x_j), {"x": X}, r"fn: .* stores something"),
-    "hooks": (lambda x_j: HOOKED(x_j), {"x": X}, "fn: hooks are registered on a module"),
+    "hooks": (lambda x_j: HOOKED(x_j), {"x": X}, "fn: .* hooks are registered on a module"),
 }
 
 

@@ -54,7 +54,8 @@ CHANGING = frozenset({
 _ARITHMETIC = ("", "add")
 # Methods of tensors whose result may be written to: what is written to it is watched.
 _MAKING = frozenset({
-    "add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "view", "reshape",
+    "add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "reshape",
+    "view",
 })  # fmt: skip
 
 

@@ -7,7 +7,9 @@ tensors, modules, and functions that only compute. Whatever else they reach rais
 found out about a function holds while its code is the same and reads the same values.
 """
 
+import argparse
 import builtins
+import dataclasses
 import functools
 import math
 import types
@@ -42,7 +44,7 @@ Check = Callable[[Any], bool]
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _OURS = str(Path(__file__).parents[1])
 _COMPUTING_MODULES = frozenset({
-    "math", "torch_geometric.utils._degree", "torch_geometric.utils._scatter",
+    "math", "torch.nn.modules.activation", "torch_geometric.utils._degree", "torch_geometric.utils._scatter",
     "torch_geometric.utils._segment", "torch_geometric.utils._softmax", "torch_geometric.utils.num_nodes",
 })  # fmt: skip
 _BUILTINS = frozenset({
@@ -94,17 +96,19 @@ class Outside:
 
     Attributes:
         modules: Modules that are not in the layer.
+        holders: Objects that hold values by name, such as options, and do nothing.
         values: Other values: tensors, and containers of these.
         changeable: Whether lists or dictionaries are among what is read, which some operators change.
     """
 
     modules: list[Module] = field(default_factory=list)
+    holders: list[Any] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
     changeable: bool = False
 
     def __bool__(self) -> bool:
         """Return whether there is anything."""
-        return bool(self.modules or self.values)
+        return bool(self.modules or self.holders or self.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ def _read(function: types.FunctionType, path: Names) -> Any:
         if value is ABSENT:
             value = vars(builtins).get(name, ABSENT)
     for attribute in path[1:]:
-        value = vars(value).get(attribute, ABSENT) if _is_module(value) else ABSENT
+        value = vars(value).get(attribute, ABSENT) if is_module(value) else ABSENT
     return value
 
 
@@ -190,8 +194,8 @@ def known(
             raise Opaque(*scan.effect)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             check_of(value, outside, line)
-    if function.__kwdefaults__:
-        outside.values.append(function.__kwdefaults__)
+    if function.__kwdefaults__ or not _all_plain(function.__defaults__ or ()):
+        outside.values.append(function)
     return _Reader(function, scan, trusted, outside, below).read()
 
 
@@ -245,7 +249,7 @@ class _Reader:
     def _read(self, path: Names, line: Line) -> None:
         # Attributes of a value that is no module are read like those of everything else.
         lengths = range(1, len(path))
-        length = next((n for n in lengths if not _is_module(_read(self._function, path[:n]))), len(path))
+        length = next((n for n in lengths if not is_module(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
         if not self._trusted:
             self._own = {**dict.fromkeys(path[length:], line), **self._own}
@@ -278,8 +282,10 @@ def check_of(value: Any, outside: Outside, line: Line | None = None, name: str =
         return functools.partial(_is, value)
     if type(value) is types.FunctionType and not is_trusted(value):
         return known(value, outside, line=line).holds
-    if isinstance(value, Module):
-        outside.modules.append(value)
+    if isinstance(value, Module) or is_holder(value):
+        values = outside.modules if isinstance(value, Module) else outside.holders
+        if not any(value is each for each in values):
+            values.append(value)
     elif type(value) is functools.partial:
         for each in (value.func, *value.args, *value.keywords.values()):
             check_of(each, outside, line, name)
@@ -289,12 +295,23 @@ def check_of(value: Any, outside: Outside, line: Line | None = None, name: str =
         for each in value.values() if type(value) is dict else value:
             check_of(each, outside, line, name)
         outside.values.append(value)
-    elif isinstance(value, Tensor):
+    elif isinstance(value, Tensor) or (is_module(value) and value.__name__.partition(".")[0] in PACKAGES):
         outside.values.append(value)
     else:
         what = name or f"a {type(value).__name__}"
         raise Opaque(f"uses {what}, of which onehop cannot tell that it only computes", line)
     return _never
+
+
+def is_holder(value: Any) -> bool:
+    """Return whether an object holds values by name, and does nothing."""
+    kind = type(value)
+    return kind in (types.SimpleNamespace, argparse.Namespace) or (
+        dataclasses.is_dataclass(kind)
+        and hasattr(value, "__dict__")
+        and kind.__getattribute__ is object.__getattribute__
+        and not hasattr(kind, "__getattr__")
+    )
 
 
 def _never(value: Any) -> bool:
@@ -357,13 +374,14 @@ def _makes_tensors(value: Any) -> bool:
 
 def _is_known(value: Any, trusted: bool) -> bool:
     """Return whether a value is known by itself: one that never changes, or a function that computes."""
-    if is_plain(value) or _is_computing(value):
+    if is_plain(value) or computes(value):
         return True
     # What trusted functions read is not looked into, except for functions that a user has put there.
     return trusted and (is_trusted(value) or not isinstance(value, types.FunctionType))
 
 
-def _is_computing(value: Any) -> bool:
+def computes(value: Any) -> bool:
+    """Return whether a value is a function or class that is known to compute."""
     if not isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
         return False
     value, (functions, _) = replaced_by(value), _of_torch()
@@ -377,5 +395,6 @@ def replaced_by(value: Any) -> Any:
     return value
 
 
-def _is_module(value: Any) -> bool:
+def is_module(value: Any) -> bool:
+    """Return whether a value is a module of Python."""
     return type(value) is types.ModuleType

@@ -22,6 +22,8 @@ from onehop.compiler.functions import (
     Opaque,
     Outside,
     check_of,
+    computes,
+    is_module,
     is_of_tensors,
     is_plain,
     is_trusted,
@@ -135,12 +137,15 @@ class Reading:
                 self._add_modules(module, self.names if module is self.layer else None)
             for module in self.outside.modules:
                 self._note(module)
+            for holder in self.outside.holders:
+                self._follow_holder(holder)
             if before == self._size():
                 return
 
     def _size(self) -> tuple[int, ...]:
         outside = self.outside
-        return len(self.names), len(self.modules), len(self.known), len(outside.modules)
+        found = self.names, self.modules, self.known, outside.modules, outside.holders
+        return tuple(map(len, found))
 
     def _follow(self, module: Module) -> None:
         """Looks at the functions of a module's class, and at what it has as attributes."""
@@ -155,7 +160,12 @@ class Reading:
                 self._add_of_class(kind, found)
             value = state.get(name)
             if value is not None and name not in OF_MODULES and not isinstance(value, Tensor):
-                self._add(value, None)
+                try:
+                    self._add(value, self._line(name))
+                except Opaque:
+                    if self._is_own(name) or isinstance(value, types.FunctionType):
+                        raise
+                    self.outside.values.append(value)  # functions of torch and PyG alone read it
 
     def _of_class(self, kind: type, name: str) -> Iterator[Any]:
         """The attribute of a class by a name; those of all its bases where ``super()`` may read them."""
@@ -165,6 +175,22 @@ class Reading:
                 yield found.__func__ if isinstance(found, staticmethod) else found
                 if not self._has_super:
                     return
+
+    def _follow_holder(self, holder: Any) -> None:
+        for name in self.names:
+            if not self._is_own(name):
+                continue
+            if name in vars(holder):
+                self._add(vars(holder)[name], self._line(name))
+            elif hasattr(type(holder), name):
+                raise Opaque(f"uses {name}, which a {type(holder).__name__} has", self._line(name))
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether a function that is not trusted reads attributes by a name."""
+        return any(name in each.own for each in self.known.values())
+
+    def _line(self, name: str) -> Line | None:
+        return next((each.own[name] for each in self.known.values() if name in each.own), None)
 
     def _add_of_class(self, kind: type, found: Any) -> None:
         if isinstance(found, property | classmethod):
@@ -248,6 +274,10 @@ class Reading:
         if name in CHANGING:
             found = (attribute for module in self.modules for attribute in self._of_class(type(module), name))
             return any(isinstance(each, types.FunctionType) and not is_trusted(each) for each in found)
+        if any(name in vars(holder) for holder in self.outside.holders):
+            return True
+        if any(computes(vars(each).get(name)) for each in self.outside.values if is_module(each)):
+            return True
         return is_of_tensors(name) or any(
             name in vars(module)
             or any(name in vars(module)[store] for store in STORES)

@@ -6,6 +6,7 @@ on a copy of the layer and of the modules in it, which shares the parameters, an
 which read what there was.
 """
 
+import copy
 import functools
 import types
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import Names, scan_of
-from onehop.compiler.functions import is_plain, is_trusted, replaced_by
+from onehop.compiler.functions import is_holder, is_plain, is_trusted, replaced_by
 from onehop.compiler.reading import OF_MODULES, Reading
 
 
@@ -125,6 +126,10 @@ class Frozen:
             return {key: self.value(each) for key, each in value.items()}
         if isinstance(value, Module):
             return Snapshot(value, self).layer
+        if is_holder(value):
+            copied = copy.copy(value)
+            vars(copied).update({name: self.value(each) for name, each in vars(value).items()})
+            return copied
         return value
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:

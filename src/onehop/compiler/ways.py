@@ -174,9 +174,7 @@ def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
     watched, given = traced
     learned = [each for each in watched.parameters if watched.history.reaches(each)]
     saved = [tensor for tensor, is_saved in watched.frozen if is_saved]
-    way = InBlocks(
-        watched.row_bytes, [*learned, *saved], len(learned), refusal, _apart(trial, traced, [])
-    )
+    way = InBlocks(watched.row_bytes, [*learned, *saved], len(learned), refusal, _apart(trial, traced, []))
     return Found(way, watched.calls, _whole(trial, given), not watched.looks, watched.of_nodes)
 
 

@@ -138,9 +138,7 @@ def softmax_of_heads(self, x_i, x_j):
 
 
 def without_gradients(self, x_i, x_j):
-    with torch.no_grad():
-        scale = x_i.sigmoid()
-    return scale * x_j
+    return x_i.detach().sigmoid() * x_j
 
 
 def in_the_middle(self, x_i, x_j):

@@ -348,15 +348,15 @@ def test_what_has_two_names_may_get_two(shared, edge_index):
         compare(results(layer, x, edge_index), expected[1])
 
 
-def test_a_method_that_was_replaced_before_is_called_each_time(edge_index, traces, monkeypatch):
+def test_a_method_that_was_replaced_before_is_called_once_each_time(edge_index, traces, monkeypatch):
     layer, x = Own(), torch.randn(NODES, WIDTH)
     monkeypatch.setattr(Tensor, "exp", lambda self: SEEN.append(1) or self.sigmoid())
     with onehop.patch():
-        for number in range(3):
+        for _ in range(3):
             before = len(SEEN)
             layer(x, edge_index)
-            assert len(SEEN) > before
-            assert len(traces) == number + 1
+            assert len(SEEN) == before + 1
+    assert not traces
 
 
 def test_a_hook_on_a_parameter_is_refused_later_too(edge_index, took_fast_path):

@@ -28,7 +28,7 @@ def test_numbers_of_edges_that_no_size_can_be_taken_for() -> None:
 
 def test_bytes_and_entries_of_an_edge() -> None:
     runs = [
-        Run(edges, {"x_j": rows}, [rows], [], [], None, draws=False)
+        Run(edges, {"x_j": rows}, [rows], [], [], None, draws=False, real=(20, 20), sizes={})
         for edges in (7, 11)
         for rows in [torch.ones(edges, 6)]
     ]
