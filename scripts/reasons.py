@@ -22,6 +22,7 @@ GIVEN = {
     "Refused": 0,
     "Mixes": 0,
     "NotCompiled": 0,
+    "Opaque": 0,
     "_refused": 0,
     "leave_if": 0,
     "need": 1,

@@ -30,17 +30,6 @@ _REACHING = (
 _GENERATING = ("RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC", "STOPITERATION_ERROR")
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _ELEMENTS = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}
-# How instructions begin, and what they do that is more than to compute.
-_EFFECTS = {
-    "STORE_": "stores something outside its local variables",
-    "DELETE_": "stores something outside its local variables",
-    "BEFORE_WITH": "enters a context",
-    "LOAD_SPECIAL": "enters a context",
-    "WITH_": "enters a context",
-    "PUSH_EXC": "handles exceptions",
-    "CHECK_EXC": "handles exceptions",
-    "IMPORT_": "imports a module",
-}
 _CONTAINERS = ("BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "UNARY_NEGATIVE", "BUILD_SLICE", "BUILD_TUPLE")
 # Methods that change a list, a dictionary or a set.
@@ -83,9 +72,9 @@ class Scan:
     in_place: Line | None = None
     counts_in_c: bool = False
 
-    def refuse(self, what: str, line: Line) -> None:
+    def note(self, effect: str, line: Line) -> None:
         """Notes an effect; the first one counts."""
-        self.effect = self.effect or (what, line)
+        self.effect = self.effect or (effect, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +178,7 @@ class _Part:
             elif name == "STORE_DEREF" and argument in self._code.co_cellvars:
                 pass  # a variable of its own, for a function inside it
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
-                scan.refuse(_effect_of(name), each.line)
+                scan.note(_effect_reason(name), each.line)
             if name == "BINARY_OP" and each.text.endswith("="):
                 scan.in_place = scan.in_place or each.line
             if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and each.text == "[]"):
@@ -217,7 +206,7 @@ class _Part:
                     elif call[1] not in _MAKING:
                         self._scan.results.setdefault(call[1], line)
                 return
-        self._scan.refuse(_effect_of("STORE_"), line)
+        self._scan.note(_effect_reason("STORE_"), line)
 
     def _start(self, end: int, values: int) -> int:
         """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
@@ -251,8 +240,14 @@ class _Part:
         return ("", names[0]) if is_local else ()
 
 
-def _effect_of(name: str) -> str:
-    for start, effect in _EFFECTS.items():
-        if name.startswith(start):
-            return effect
+def _effect_reason(name: str) -> str:
+    """Return why an instruction does more than to compute."""
+    if name.startswith(("STORE_", "DELETE_")):
+        return "stores something outside its local variables"
+    if name.startswith(("BEFORE_WITH", "LOAD_SPECIAL", "WITH_")):
+        return "enters a context"
+    if name.startswith(("PUSH_EXC", "CHECK_EXC")):
+        return "handles exceptions"
+    if name.startswith("IMPORT_"):
+        return "imports a module"
     return f"does more than compute ({name})"

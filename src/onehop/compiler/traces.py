@@ -128,7 +128,7 @@ class Traces:
         """
         for argument in each:
             if not is_plain(argument.value):
-                return f"its message takes a {type(argument.value).__name__} ({argument.name})"
+                return Opaque(f"is given a {type(argument.value).__name__} ({argument.name})").sentence
         key = _key_of(each, operands, graph)
         ref, known = self._of.get(id(layer), (None, {}))
         if ref is None or ref() is not layer:

@@ -73,7 +73,7 @@ def hooks(self, x_j):
 
 
 def fails(self, x_j):
-    return x_j + torch.ones(EDGES, 1)
+    return x_j + torch.ones(EDGES).view(x_j.size(0), 1)
 
 
 class Double(torch.autograd.Function):
@@ -138,7 +138,7 @@ REASONS: dict[str, tuple[Callable[..., Tensor], str]] = {
         lambda self, x_j: Double.apply(x_j),
         f"its message uses Double, {UNKNOWN}",
     ),
-    "fails": (fails, "its message fails on a few of the edges (RuntimeError: The size of tensor a (7)"),
+    "fails": (fails, "its message fails on a few of the edges (RuntimeError: shape '[7, 1]' is invalid"),
 }
 
 
