@@ -1,6 +1,8 @@
 """Pieces of Python from which a layer is put together."""
 
+import re
 import string
+import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
@@ -33,9 +35,7 @@ class Code:
     def filled(self, words: Mapping[str, str]) -> "Code":
         """The same with ``$words`` replaced."""
         texts = {
-            each.name: string.Template(getattr(self, each.name)).substitute(words)
-            for each in fields(self)
-            if each.name != "few"
+            each.name: placed(getattr(self, each.name), words) for each in fields(self) if each.name != "few"
         }
         return Code(**texts, few=self.few)
 
@@ -90,3 +90,15 @@ def joined(pieces: Iterable[Code]) -> Code:
         change=together("change"),
         few=any(each.few for each in pieces),
     )
+
+
+def placed(template: str, words: Mapping[str, str]) -> str:
+    """A template with its words replaced; what has several lines gets the indentation of its place."""
+    lines = []
+    for line in template.splitlines():
+        alone = re.fullmatch(r"(\s+)\$(\w+)", line)
+        if alone and alone[2] in words:
+            lines.append(textwrap.indent(words[alone[2]], alone[1]))
+        else:
+            lines.append(string.Template(line).substitute(words))
+    return "\n".join(lines)

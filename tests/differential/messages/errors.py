@@ -46,37 +46,25 @@ ERRORS = {
 }  # fmt: skip
 
 WHEN = {
-    "always": "{error}",
-    "second call": "self.calls_$k += 1\nif self.calls_$k == 2:\n    {error}",
-    "first call": "self.calls_$k += 1\nif self.calls_$k == 1:\n    {error}",
-    "many edges": "if out.size(0) > 1000:\n    {error}",
-    "values": "if float(out.detach().max()) > 1:\n    {error}",
-    "training": "if self.training:\n    {error}",
-    "no gradient": "if not torch.is_grad_enabled():\n    {error}",
-    "caught": "try:\n    {error}\nexcept Exception:\n    out = out * 2",
-    "caught and noted": "try:\n    {error}\nexcept Exception as caught:\n    self.caught_$k = type(caught).__name__",
+    "always": "$error",
+    "second call": "self.calls_$k += 1\nif self.calls_$k == 2:\n    $error",
+    "first call": "self.calls_$k += 1\nif self.calls_$k == 1:\n    $error",
+    "many edges": "if out.size(0) > 1000:\n    $error",
+    "values": "if float(out.detach().max()) > 1:\n    $error",
+    "training": "if self.training:\n    $error",
+    "no gradient": "if not torch.is_grad_enabled():\n    $error",
+    "caught": "try:\n    $error\nexcept Exception:\n    out = out * 2",
+    "caught and noted": "try:\n    $error\nexcept Exception as caught:\n    self.caught_$k = type(caught).__name__",
 }  # fmt: skip
-
-
-def _raised(when: str, error: str) -> Code:
-    lines = []
-    for line in when.splitlines():
-        indent = line[: len(line) - len(line.lstrip())]
-        lines += [line] if "{error}" not in line else [indent + each for each in error.splitlines()]
-    return Code(
-        top="class Failed_$k(Exception):\n    pass\n", init="self.calls_$k = 0", body="\n".join(lines)
-    )
 
 
 SORTS = {
     "error": Sort(
         "errors",
         {
-            "error": {
-                f"{name}, {when}": _raised(place, error)
-                for name, error in ERRORS.items()
-                for when, place in WHEN.items()
-            }
+            "class": {"": Code(top="class Failed_$k(Exception):\n    pass\n", init="self.calls_$k = 0")},
+            "error": ERRORS,
+            "when": {name: Code(body=text) for name, text in WHEN.items()},
         },
         share=1.5,
     ),

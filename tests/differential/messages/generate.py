@@ -26,7 +26,7 @@ _STAGES = ((0.88, "message"), (0.04, "update"), (0.04, "aggregate"), (0.03, "edg
 def generate(seed: int) -> Program:
     """The program of a seed."""
     choose = Chooser(seed)
-    parts = tuple(_part(choose) for _ in range(choose.weighted(_COUNTS)))
+    parts = tuple(random_part(choose) for _ in range(choose.weighted(_COUNTS)))
     kinds = {SORTS[each.sort].kind for each in parts}
     special = "A2" in kinds and choose.happens(0.6)
     size, bounds = choose.weighted(_SIZES)
@@ -60,7 +60,8 @@ def _values(choose: Chooser) -> str:
     return str(choose.of([each for each in VALUES if each != "special"])) if choose.happens(0.3) else "normal"
 
 
-def _part(choose: Chooser) -> Part:
+def random_part(choose: Chooser) -> Part:
+    """One thing that a message does."""
     sort = choose.weighted([(each.share, name) for name, each in SORTS.items()])
     return Part(sort, tuple(choose.of(tuple(table)) for table in SORTS[sort].tables.values()))
 

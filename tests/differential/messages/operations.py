@@ -121,6 +121,6 @@ SORTS = {
     "operation": Sort(
         "A2",
         {"operation": {name: Code(body=f"out = {text}") for name, text in OPERATIONS.items()}},
-        share=2.5,
+        share=4.0,
     ),
 }

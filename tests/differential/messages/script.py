@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tests.differential.messages.code import joined
+from tests.differential.messages.code import joined, placed
 from tests.differential.messages.forms import BASES, FORMS, OPERANDS, STAGES
 from tests.differential.messages.steps import STEPS
 
@@ -196,18 +196,6 @@ _MATRIX = "torch.sparse_coo_tensor(index, torch.ones(edges, dtype=DTYPE), (NODES
 def operands_in(text: str) -> set[str]:
     """The operands of a message that a text names."""
     return set(re.findall(r"[A-Za-z_]\w*", text)) & set(OPERANDS)
-
-
-def placed(template: str, words: Mapping[str, str]) -> str:
-    """A template with its words replaced; what has several lines gets the indentation of its place."""
-    lines = []
-    for line in template.splitlines():
-        alone = re.fullmatch(r"(\s+)\$(\w+)", line)
-        if alone and alone[2] in words:
-            lines.append(textwrap.indent(words[alone[2]], alone[1]))
-        else:
-            lines.append(string.Template(line).substitute(words))
-    return "\n".join(lines)
 
 
 def text_of(program: "Program") -> str:

@@ -155,6 +155,8 @@ WHOLE = {
 SORTS = {
     "size": Sort("B1", {"read": READS, "holder": HOLDERS, "use": USES}, share=3.0),
     "whole": Sort(
-        "B1", {"whole": {name: Code(value=text, body=f"out = {text}") for name, text in WHOLE.items()}}
+        "B1",
+        {"whole": {name: Code(value=text, body=f"out = {text}") for name, text in WHOLE.items()}},
+        share=1.5,
     ),
 }
