@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.processes import run_python
 
-PROGRAMS = 400
+PROGRAMS = 300
 ROOT = Path(__file__).parents[2]
 
 

@@ -14,7 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 import onehop
 from tests.differential.generate import Chooser
-from tests.differential.messages.forms import BASES, FORMS, STAGES
+from tests.differential.messages.forms import BASES, FORMS, FORWARDS, STAGES
 from tests.differential.messages.generate import generate, random_part
 from tests.differential.messages.judge import difference
 from tests.differential.messages.program import SORTS, Part, Program
@@ -77,8 +77,9 @@ def test_programs_meet_every_word():
     for seed in range(3000):
         program = generate(seed)
         met |= {program.form, program.base, program.stage, program.bounds, program.values, program.size}
+        met.add(program.forward)
         met |= set(program.steps)
-    for table in (FORMS, BASES, STAGES, BOUNDS, VALUES, SIZES, STEPS):
+    for table in (FORMS, FORWARDS, BASES, STAGES, BOUNDS, VALUES, SIZES, STEPS):
         assert set(table) <= met
 
 
@@ -91,6 +92,7 @@ def test_parts_meet_every_word():
 def test_every_piece_is_python():
     programs = [Program(parts=(part,)) for part in _PARTS]
     programs += [Program(base="gated", form=form, stage=stage) for form in FORMS for stage in STAGES]
+    programs += [Program(forward=forward, stage=stage) for forward in FORWARDS for stage in STAGES]
     for program in programs:
         compile(program.text(), "text", "exec")
 

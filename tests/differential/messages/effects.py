@@ -84,7 +84,7 @@ ACTS = {
     "format": Code(
         top="class Telling_$k:\n    def __init__(self, log):\n        self.log = log\n\n"
         "    def __format__(self, how):\n        self.log.append(how)\n        return how\n",
-        body='f"{Telling_$k($list):x}"',
+        body='format(Telling_$k($list), "x")',
     ),
     "comparison": Code(
         top="class Equal_$k:\n    def __init__(self, log):\n        self.log = log\n\n"
@@ -252,7 +252,7 @@ SCHEDULES = {
     "factor": Code(body="out = out * (1.0 if $count <= 2 else 0.5)"),
     "times": Code(body="out = out * $count"),
     "third call fails": Code(body='if $count == 3:\n    raise KeyError("third call")'),
-    "second call fails": Code(body='if $count == 2:\n    raise RuntimeError(f"call {$count}")'),
+    "second call fails": Code(body='if $count == 2:\n    raise RuntimeError("call " + str($count))'),
     "parity": Code(body="out = -out if $count % 2 else out"),
     "first call": Code(body="if $count == 1:\n    out = torch.zeros_like(out)"),
 }

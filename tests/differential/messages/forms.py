@@ -187,8 +187,19 @@ FORMS: Mapping[str, Form] = {
     "doc": Form('def $name(self, $params):\n    """The message."""\n    $body\n'),
 }
 
-# Of PyG's functions, where the code stands.
-STAGES: Mapping[str, "Stage"]
+# What ``forward`` does with the node features before it propagates them, and what the constructor gets.
+FORWARDS: Mapping[str, tuple[str, str]] = {
+    "plain": ("", ""),
+    "from destinations": ("", ", flow='target_to_source'"),
+    "pair": ("x = (x, x * 2)", ""),
+    "pair of one": ("x = (x, x)", ""),
+    "sources alone": ("x = (x, None)", ""),
+    "computed": ("x = x * 1.5 + 1", ""),
+    "twice": ("x = self.propagate(edge_index, $operands)", ""),
+    "decomposed": ("", ", decomposed_layers=2"),
+    "detached": ("x = x.detach()", ""),
+    "columns": ("x = x.t().contiguous().t()", ""),
+}
 
 
 @dataclass(frozen=True)
@@ -199,18 +210,19 @@ class Stage:
         name: The function that holds the code, as :class:`Form` defines it.
         operands: The operands that the code may read.
         members: Other functions of the class; ``$given`` are those operands, ``$more`` those that only they take.
-        forward: What ``forward`` does; ``$operands`` are keywords.
+        forward: What ``forward`` does; ``$operands`` are keywords, and ``$x`` what it does before.
     """
 
     name: str
     operands: tuple[str, ...]
     members: str = ""
-    forward: str = "return self.propagate(edge_index, $operands)"
+    forward: str = "$x\nreturn self.propagate(edge_index, $operands)"
 
 
 _X = "def message(self, x_j):\n    return x_j\n"
 
-STAGES = {
+# Of PyG's functions, where the code stands.
+STAGES: Mapping[str, Stage] = {
     "message": Stage("message", OPERANDS),
     "update": Stage("update", ("x_j", "index", "ptr", "size_i", "dim_size"), _X),
     "aggregate": Stage(
@@ -223,7 +235,7 @@ STAGES = {
         "edge_update",
         ("x_j", "x_i", "z_j", "z_i", "edge_attr", "edge_weight", "index", "ptr", "size_i"),
         "def message(self, e):\n    return e\n",
-        "e = self.edge_updater(edge_index, $operands)\nreturn self.propagate(edge_index, e=e)",
+        "$x\ne = self.edge_updater(edge_index, $operands)\nreturn self.propagate(edge_index, e=e)",
     ),
     "fused": Stage(
         "changed",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.differential.generate import Chooser
-from tests.differential.messages.forms import BASES, FORMS, STAGES
+from tests.differential.messages.forms import BASES, FORMS, FORWARDS, STAGES
 from tests.differential.messages.program import SORTS, Part, Program
 from tests.differential.messages.script import AGGREGATIONS, VALUES
 from tests.differential.messages.steps import BACKWARDS, CALLS, CHANGES, LIVES
@@ -38,6 +38,7 @@ def generate(seed: int) -> Program:
         parts=parts,
         base="copy" if special else base,
         form=choose.of(_FORMS) if choose.happens(0.35) else "plain",
+        forward=choose.of(tuple(FORWARDS)) if choose.happens(0.2) else "plain",
         aggr=choose.of(AGGREGATIONS) if choose.happens(0.3) else "sum",
         size="one to one" if special else size,
         more_edges=choose.below(4),

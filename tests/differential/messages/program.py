@@ -52,6 +52,7 @@ class Program(Spec):
     base: str = "copy"  # what the message starts from: a key of BASES
     form: str = "plain"  # how it is written down: a key of FORMS
     stage: str = "message"  # which function of the layer it is: a key of STAGES
+    forward: str = "plain"  # how it is propagated: a key of FORWARDS
     aggr: str = "sum"  # how the messages are reduced
     size: str = "medium"  # how large the graph is: a key of SIZES
     more_edges: int = 0  # edges beside those of the size

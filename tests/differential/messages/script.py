@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tests.differential.messages.code import joined, placed
-from tests.differential.messages.forms import BASES, FORMS, OPERANDS, STAGES
+from tests.differential.messages.forms import BASES, FORMS, FORWARDS, OPERANDS, STAGES
 from tests.differential.messages.steps import STEPS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ HEARD = []
 _CLASS = """
 class Own($base):
     def __init__(self):
-        super().__init__(aggr=$aggr)
+        super().__init__(aggr=$aggr$options)
         $init
 
     def forward(self, x, edge_index, $more):
@@ -221,9 +221,9 @@ def text_of(program: "Program") -> str:
     given = [name for name in _GIVEN if name in read or f"{name}_j" in read or f"{name}_i" in read]
     init = [f"self.{name} = {made}" for name, made in _MODULES.items() if f"self.{name}" in body]
     nodes, edges, width = SIZES[program.size]
-    forward = string.Template(stage.forward).substitute(
-        operands=", ".join(f"{name}={name}" for name in ["x", *given])
-    )
+    keywords = {"operands": ", ".join(f"{name}={name}" for name in ["x", *given])}
+    first, options = FORWARDS[program.forward]
+    forward = placed(stage.forward, {**keywords, "x": placed(first, keywords)})
     head = string.Template(_HEAD).substitute(
         bounds=repr(program.bounds),
         early=program.early,
@@ -238,6 +238,7 @@ def text_of(program: "Program") -> str:
         {
             "base": form.base,
             "aggr": repr(program.aggr),
+            "options": options,
             "init": "\n".join([*init, code.init, around(form.init)]),
             "more": ", ".join(f"{name}=None" for name in given) or "**more",
             "forward": forward,

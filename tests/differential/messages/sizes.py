@@ -51,7 +51,7 @@ HOLDERS = {
     "tuple": Code(body="sizes_$k = ($read, 1)\nn_$k, _ = sizes_$k"),
     "dict": Code(body='n_$k = {"n": $read}["n"]'),
     "keyword": Code(body="n_$k = dict(n=$read).get('n')"),
-    "f-string": Code(body='n_$k = int(float(f"{int($read)}"))'),
+    "f-string": Code(body='read_$k = $read\nn_$k = int(float(f"{int(read_$k)}"))'),
     "walrus": Code(body="if (n_$k := $read) is None:\n    out = -out"),
     "lambda": Code(body="n_$k = (lambda: $read)()"),
     "nested function": Code(body="def count_$k():\n    return $read\n\n\nn_$k = count_$k()"),

@@ -137,7 +137,8 @@ class _Found:
         lazy = torch.nn.parameter.UninitializedTensorMixin
         for name, each in [*layer.named_parameters(), *layer.named_buffers()]:
             if not isinstance(each, lazy):
-                self.look(f"{path}/{name}", each)
+                self._met[id(each)] = each
+                self._tensor(f"{path}/{name}", each, counted=True)
         for name, module in layer.named_modules():
             self._met[id(module)] = module
             here = f"{path}/{name}" if name else path
@@ -152,7 +153,8 @@ class _Found:
                 if key not in _OF_PYG and not key.startswith("_forward"):
                     self.look(f"{here}/{key}", value)
 
-    def _tensor(self, path: str, tensor: Tensor) -> None:
+    def _tensor(self, path: str, tensor: Tensor, counted: bool = False) -> None:
+        """Notes a tensor; ``counted`` if it is promised how often it was written to."""
         if tensor.layout is not torch.strided:
             self.facts[path] = str(tensor.layout)
             self.look(f"{path}/values", tensor.values())
@@ -166,10 +168,11 @@ class _Found:
             "is_leaf": tensor.is_leaf,
             "is_inference": tensor.is_inference(),
         }
-        made = path.startswith(("s.out", "s.found", "s.optimiser")) or of_gradient
-        if not made and not tensor.is_inference():
+        counted |= path.startswith(("s.x", "s.edges", "s.more"))
+        if counted and not of_gradient and not tensor.is_inference():
             facts["writes"] = tensor._version
         with torch.no_grad():
-            self.facts[path] = Seen(facts, torch.Tensor.clone(tensor.detach()))
+            plain = tensor.detach().as_subclass(Tensor).clone()
+            self.facts[path] = Seen(facts, plain)
         if not of_gradient and (tensor.is_leaf or tensor.retains_grad) and tensor.grad is not None:
             self._tensor(f"{path}.grad", tensor.grad)
