@@ -114,8 +114,7 @@ def _observed(name: str, error: BaseException | None, module: Any, s: Any, told:
 def _of_the_process() -> Facts:
     kind, keys, *rest = np.random.get_state()  # noqa: NPY002 - the stream that messages draw from
     return {
-        "torch's chance": torch.get_rng_state().numpy().tobytes().hex()[-200:]
-        + str(hash(torch.get_rng_state().numpy().tobytes())),
+        "torch's chance": str(hash(torch.get_rng_state().numpy().tobytes())),
         "Python's chance": str(hash(random.getstate())),
         "NumPy's chance": f"{kind} {hash(np.asarray(keys).tobytes())} {rest}",
         "grad mode": str(torch.is_grad_enabled()),

@@ -25,13 +25,6 @@ SIZES: Mapping[str, tuple[int, int, int]] = {
 
 AGGREGATIONS = ("sum", "mean", "max", "min", "std", "median", "softmax", ["sum", "max"])
 
-BOUNDS: Mapping[str, str] = {
-    "ordinary": "onehop.thresholds.changed(**vars_of(onehop.thresholds.ORDINARY))",
-    "blocks": "cached_bytes = 0",
-    "lifted": "all of them",
-}
-"""Which thresholds hold: the library's own; those with which messages run in blocks; none."""
-
 VALUES: Mapping[str, str] = {
     "normal": "torch.randn(nodes, WIDTH, generator=chance, dtype=DTYPE)",
     "whole": "torch.randint(-2, 3, (nodes, WIDTH), generator=chance).to(DTYPE)",
@@ -77,7 +70,7 @@ from torch_geometric.utils import softmax
 
 BOUNDS, EARLY = $bounds, $early
 NODES, EDGES, WIDTH, DTYPE = $nodes, $edges, $width, torch.$dtype
-HEARD = []
+HEARD, COUNTED = [], collections.Counter()
 """
 
 _CLASS = """
@@ -101,6 +94,10 @@ SPECIAL = torch.tensor(
     [0.0, -0.0, nan, inf, -inf, 1.0, -1.0, 88.8, -88.8, 104.0, -104.0, 710.0, 1e-40, -1e-40, 1e30, 3e38, 0.5, 20.0, 2.5],
     dtype=DTYPE,
 )
+
+
+class Sub(torch.Tensor):
+    pass
 
 
 class Counting(torch.overrides.TorchFunctionMode):

@@ -220,6 +220,20 @@ SOURCES = {
         top="OPS_$k = types.SimpleNamespace(f=torch.tanh)",
         change="OPS_$k.f = torch.sigmoid",
     ),
+    "function added to torch's": Code(
+        value="F.own_$k(torch.tensor(2.0))", top="F.own_$k = torch.tanh", change="F.own_$k = torch.exp"
+    ),
+    "method added to tensors": Code(
+        value="out.own_$k()",
+        top="torch.Tensor.own_$k = lambda t: t.detach().mean(-1, keepdim=True)",
+        change="torch.Tensor.own_$k = lambda t: t.detach().amax(-1, keepdim=True)",
+    ),
+    "operator of a class": Code(
+        value="V_$k",
+        top="class Times_$k:\n    def __mul__(self, other):\n        return other * 2\n\n"
+        "    __rmul__ = __radd__ = __rtruediv__ = __mul__\n\n\nV_$k = Times_$k()",
+        change="Times_$k.__rmul__ = lambda self, other: other * 5",
+    ),
     "table of functions": Code(
         value="OPS_$k['f'](torch.tensor(2.0))",
         top="OPS_$k = {'f': torch.tanh}",
