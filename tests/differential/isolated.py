@@ -9,11 +9,9 @@ from typing import Any
 
 import torch
 
-from tests.differential.check import difference
 from tests.differential.compare import Difference
-from tests.differential.interpreter import run
+from tests.differential.kinds import MODELS, AnyProgram, Kind
 from tests.differential.layers import KINDS
-from tests.differential.program import Program
 
 SECONDS = 120.0
 """After so many a program counts as hung. One takes a fraction of a second."""
@@ -28,33 +26,37 @@ def warm_up() -> None:
     torch.func.jvp(torch.sin, (x,), (x,))
 
 
-def verdicts(programs: list[Program]) -> list[Difference | None]:
+def verdicts(programs: list[AnyProgram], kind: Kind = MODELS) -> list[Difference | None]:
     """How each program differs, for a process that was started for this alone."""
     torch.set_num_threads(1)
     warm_up()
-    return [verdict for _, verdict in judged(programs, lambda each: each)]
+    return [verdict for _, verdict in judged(programs, lambda each: each, kind)]
 
 
-def isolated(program: Program) -> Difference | None:
-    """:func:`difference`, in a process of its own; its death is a difference too."""
-    return next(each for _, each in judged([program], lambda each: each))
+def isolated(program: AnyProgram, kind: Kind = MODELS) -> Difference | None:
+    """How a program differs, found in a process of its own; its death is a difference too."""
+    return next(each for _, each in judged([program], lambda each: each, kind))
 
 
-def judged(items: list[Any], program_of: Callable[[Any], Program]) -> Iterator[tuple[Any, Difference | None]]:
-    """Each item with what :func:`difference` says of its program, from as few processes as do not die."""
+def judged(
+    items: list[Any], program_of: Callable[[Any], AnyProgram], kind: Kind = MODELS
+) -> Iterator[tuple[Any, Difference | None]]:
+    """Each item with how its program differs, from as few processes as do not die."""
     done = 0
     while done < len(items):
-        for verdict in _from_child(items[done:], program_of):
+        for verdict in _from_child(items[done:], program_of, kind):
             yield items[done], verdict
             done += 1
 
 
-def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Iterator[Difference | None]:
+def _from_child(
+    items: list[Any], program_of: Callable[[Any], AnyProgram], kind: Kind
+) -> Iterator[Difference | None]:
     """Verdicts from one process, up to and with the item that it dies of."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _work(items, program_of, reading, writing)
+        _work(items, program_of, kind, reading, writing)
     os.close(writing)
     read, reaped = 0, False
     try:
@@ -66,7 +68,7 @@ def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Itera
                 size = pipe.read(8)
                 if not size:
                     reaped = True
-                    yield _judged_dead(program_of(items[read]), _death(child))
+                    yield _judged_dead(program_of(items[read]), kind, _death(child))
                     return
                 yield pickle.loads(_exactly(pipe, int.from_bytes(size, "little")))
                 read += 1
@@ -76,7 +78,9 @@ def _from_child(items: list[Any], program_of: Callable[[Any], Program]) -> Itera
             os.waitpid(child, 0)
 
 
-def _work(items: list[Any], program_of: Callable[[Any], Program], reading: int, writing: int) -> None:
+def _work(
+    items: list[Any], program_of: Callable[[Any], AnyProgram], kind: Kind, reading: int, writing: int
+) -> None:
     """The child: never returns."""
     code = 1
     try:
@@ -84,21 +88,21 @@ def _work(items: list[Any], program_of: Callable[[Any], Program], reading: int, 
         _hush()
         with os.fdopen(writing, "wb", buffering=0) as pipe:
             for item in items:
-                verdict = pickle.dumps(_verdict(program_of(item)))
+                verdict = pickle.dumps(_verdict(program_of(item), kind))
                 pipe.write(len(verdict).to_bytes(8, "little") + verdict)
         code = 0
     finally:
         os._exit(code)
 
 
-def _verdict(program: Program) -> Difference | None:
+def _verdict(program: AnyProgram, kind: Kind) -> Difference | None:
     try:
-        return difference(program)
+        return kind.difference(program)
     except Exception as error:  # a fault of the tests, told like a difference so that the run goes on
         return _ending(program, f"the tests failed: {type(error).__name__}: {error}")
 
 
-def _ending(program: Program, what: str) -> Difference:
+def _ending(program: AnyProgram, what: str) -> Difference:
     return Difference(len(program.steps), "the whole program", (what,))
 
 
@@ -112,13 +116,13 @@ def _exactly(pipe: Any, size: int) -> bytes:
     return parts
 
 
-def _judged_dead(program: Program, death: str) -> Difference | None:
+def _judged_dead(program: AnyProgram, kind: Kind, death: str) -> Difference | None:
     """What the death of a process says: nothing, if the program kills it without the patch, too."""
     child = os.fork()
     if child == 0:
         try:
             _hush()
-            run(program, patched=False)
+            kind.alone(program)
         finally:
             os._exit(0)
     if os.waitpid(child, 0)[1]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.differential.compare import Difference
-from tests.differential.generate import generate
 from tests.differential.isolated import isolated, judged
-from tests.differential.program import Program
+from tests.differential.kinds import MODELS, AnyProgram, Kind
 from tests.differential.shrink import shrunk
 
 _BATCH = 50
@@ -24,7 +23,7 @@ class Found:
     """A program that differs."""
 
     seed: int
-    program: Program  # the program, made as small as time allowed
+    program: AnyProgram  # the program, made as small as time allowed
     difference: Difference
     alone: bool  # whether it differs in a process of its own, and not after other programs alone
 
@@ -56,6 +55,7 @@ def fuzz(
     processes: int,
     shrink_seconds: float,
     tell: Callable[[str], None],
+    kind: Kind = MODELS,
 ) -> Summary:
     """Runs the programs of seeds for so many seconds; those that have begun are finished.
 
@@ -64,7 +64,7 @@ def fuzz(
     """
     summary, start = Summary(), time.monotonic()
     told = start
-    for verdict in _everywhere(seeds, seconds, processes, shrink_seconds):
+    for verdict in _everywhere(seeds, seconds, processes, shrink_seconds, kind):
         summary.programs += 1
         summary.seconds = time.monotonic() - start
         if verdict is not None:
@@ -78,14 +78,14 @@ def fuzz(
 
 
 def _everywhere(
-    seeds: Sequence[int], seconds: float, processes: int, shrink_seconds: float
+    seeds: Sequence[int], seconds: float, processes: int, shrink_seconds: float, kind: Kind
 ) -> Iterator[Found | None]:
     """A verdict for every program, as they come."""
     context = multiprocessing.get_context("fork")
     verdicts: Any = context.Queue()
     deadline = time.monotonic() + seconds
     workers = [
-        context.Process(target=_worker, args=(seeds, deadline, i, processes, shrink_seconds, verdicts))
+        context.Process(target=_worker, args=(seeds, deadline, i, processes, shrink_seconds, kind, verdicts))
         for i in range(processes)
     ]
     for worker in workers:
@@ -107,18 +107,24 @@ def _everywhere(
 
 
 def _worker(
-    seeds: Sequence[int], deadline: float, number: int, processes: int, shrink_seconds: float, verdicts: Any
+    seeds: Sequence[int],
+    deadline: float,
+    number: int,
+    processes: int,
+    shrink_seconds: float,
+    kind: Kind,
+    verdicts: Any,
 ) -> None:
     """Every so-many-th batch of seeds."""
     sorts: Counter[str] = Counter()
     for start in range(number * _BATCH, len(seeds), processes * _BATCH):
-        for seed, verdict in judged(list(seeds[start : start + _BATCH]), generate):
+        for seed, verdict in judged(list(seeds[start : start + _BATCH]), kind.generate, kind):
             found = None
             if verdict is not None:
                 sorts[verdict.sort] += 1
                 # One cause shows many times: a few small programs of a sort are enough.
                 few = sorts[verdict.sort] <= _SHRUNK_OF_A_SORT
-                found = _made_small(seed, verdict, shrink_seconds if few else 0.0)
+                found = _made_small(seed, verdict, shrink_seconds if few else 0.0, kind)
             verdicts.put(found)
             if time.monotonic() > deadline:
                 verdicts.put("ended")
@@ -126,11 +132,18 @@ def _worker(
     verdicts.put("ended")
 
 
-def _made_small(seed: int, verdict: Difference, seconds: float) -> Found:
-    program = generate(seed)
-    alone = isolated(program)
+def _made_small(seed: int, verdict: Difference, seconds: float, kind: Kind) -> Found:
+    program = kind.generate(seed)
+    alone = isolated(program, kind)
     if alone is None:
         return Found(seed, program, verdict, alone=False)
     if seconds:
-        program, alone = shrunk(program, alone, isolated, seconds)
+        program, alone = small(program, alone, kind, seconds)
     return Found(seed, program, alone, alone=True)
+
+
+def small(
+    program: AnyProgram, found: Difference, kind: Kind, seconds: float
+) -> tuple[AnyProgram, Difference]:
+    """A smaller program that differs likewise, each tried in a process of its own."""
+    return shrunk(program, found, lambda each: isolated(each, kind), kind.smaller, seconds)

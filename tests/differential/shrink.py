@@ -3,36 +3,42 @@
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.differential.compare import Difference
 from tests.differential.layers import KINDS
 from tests.differential.program import Layer, Program, Spec
 
-Judge = Callable[[Program], Difference | None]
+P = TypeVar("P")
 
 
-def shrunk(program: Program, found: Difference, judge: Judge, seconds: float) -> tuple[Program, Difference]:
+def shrunk(
+    program: P,
+    found: Difference,
+    judge: Callable[[P], Difference | None],
+    smaller: Callable[[P, Difference], Iterator[P]],
+    seconds: float,
+) -> tuple[P, Difference]:
     """A smaller program, and its difference, of the same sort, found within so many seconds."""
     deadline = time.monotonic() + seconds
     tried = {program}
     going = True
     while going:
         going = False
-        for smaller in _smaller(program, found):
+        for tried_now in smaller(program, found):
             if time.monotonic() > deadline:
                 return program, found
-            if smaller in tried:
+            if tried_now in tried:
                 continue
-            tried.add(smaller)
-            verdict = judge(smaller)
+            tried.add(tried_now)
+            verdict = judge(tried_now)
             if verdict is not None and verdict.sort == found.sort:
-                program, found, going = smaller, verdict, True
+                program, found, going = tried_now, verdict, True
                 break
     return program, found
 
 
-def _smaller(program: Program, found: Difference) -> Iterator[Program]:
+def smaller(program: Program, found: Difference) -> Iterator[Program]:
     """Programs that are one thing smaller, those that are much smaller first."""
     yield dataclasses.replace(program, steps=program.steps[: found.number])
     steps = program.steps

@@ -16,7 +16,7 @@ from tests.differential.gradients import Backward
 from tests.differential.layers import KINDS
 from tests.differential.lives import ALTERATIONS, CHANGES, HOOKS, PATCHES, Free
 from tests.differential.program import Features, Layer, Model, Program, specs_in
-from tests.differential.shrink import shrunk
+from tests.differential.shrink import shrunk, smaller
 from tests.differential.writes import WRITES, WriteOutput
 
 _PLAIN = Program(
@@ -136,7 +136,7 @@ def test_rounding_is_no_difference(broken):
 def test_a_crash_is_a_difference_and_the_programs_after_it_run(monkeypatch):
     crashing = dataclasses.replace(_PLAIN, seed=13)
 
-    def verdict(program):
+    def verdict(program, kind):
         if program == crashing:
             os.kill(os.getpid(), signal.SIGKILL)
         return None
@@ -152,7 +152,7 @@ def test_shrinking_leaves_what_is_needed(broken):
     broken(lambda out: out * 2)
     found = difference(_PLAIN)
     assert found is not None
-    small, same = shrunk(_PLAIN, found, difference, seconds=60.0)
+    small, same = shrunk(_PLAIN, found, difference, smaller, seconds=60.0)
     assert same.sort == found.sort
     assert len(small.steps) == 1
     assert isinstance(small.steps[0], Call)

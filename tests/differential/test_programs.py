@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_random_programs_do_the_same_with_and_without_the_patch():
-    command = ["-m", "tests.differential", "--programs", str(PROGRAMS), "--shrink", "10"]
+    command = ["-m", "tests.differential", "--kind", "models", "--programs", str(PROGRAMS), "--shrink", "10"]
     # A process of its own: programs may crash theirs, which are forked from it.
     ended = run_python(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-2_000:]

@@ -1,0 +1,17 @@
+"""Random messages do the same with and without the patch; ``make fuzz`` runs thousands."""
+
+import os
+from pathlib import Path
+
+from tests.processes import run_python
+
+PROGRAMS = 300
+ROOT = Path(__file__).parents[2]
+
+
+def test_random_messages_do_the_same_with_and_without_the_patch():
+    command = ["-m", "tests.differential", "--kind", "messages", "--programs", str(PROGRAMS), "--shrink", "5"]
+    # A process of its own: programs may crash theirs, which are forked from it.
+    ended = run_python(command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert ended.returncode == 0, ended.stdout[-20_000:] + ended.stderr[-2_000:]
+    assert f"{PROGRAMS} programs" in ended.stdout.splitlines()[-1]

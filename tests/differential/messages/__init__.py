@@ -1,0 +1,1 @@
+"""Programs of a layer with a message of its own, written as text, run with and without the patch."""

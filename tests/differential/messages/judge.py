@@ -1,0 +1,124 @@
+"""Two runs of a program, side by side."""
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.differential.compare import Difference
+from tests.differential.messages.program import Part, Program
+from tests.differential.messages.run import Observation, run
+from tests.differential.observe import Seen
+
+_WRITTEN = "has been modified by an inplace operation"
+# Words of programs that compute with fewer bits than their dtype has, and how far rounding may carry them.
+_COARSE = {
+    "autocast": 5e-2,
+    "bfloat16": 5e-2,
+    "autocast dtype": 5e-2,
+    "half": 1e-2,
+    "float": 1e-4,
+    "layer float": 1e-4,
+}
+_RELATIVE = {"float64": 1e-9, "float32": 1e-4}
+# Of numbers that are compared one by one, as they may be infinite or large beside each other.
+_SINGLE = {"float64": (1e-7, 1e-10), "float32": (1e-4, 1e-5)}
+_WRITING = {"features in place", "parameters in place", "SGD", "AdamW"}
+
+
+def difference(program: Program) -> Difference | None:
+    """Where the two runs of a program part; None if they do not."""
+    return _difference(program, program.text())
+
+
+def _difference(program: Program, text: str) -> Difference | None:
+    plain, patched = run(text, patched=False), run(text, patched=True)
+    for number, (one, other) in enumerate(zip(plain, patched, strict=True)):
+        what = _differences(program, one, other)
+        if what:
+            return None if _excused(program, one, other) else Difference(number, one.step, tuple(what))
+    return None
+
+
+def alone(program: Program) -> None:
+    """Runs it without the patch."""
+    run(program.text(), patched=False)
+
+
+def tell(path: str) -> None:
+    """Prints how the two runs of a script differ, which :meth:`Program.listed` wrote."""
+    spec = importlib.util.spec_from_file_location("script", path)
+    assert spec is not None
+    text = Path(path).read_text()
+    program = eval(text.split('"""')[1], {"Program": Program, "Part": Part})
+    print(_difference(program, text) or "Both runs are the same.")  # noqa: T201
+
+
+def _excused(program: Program, plain: Observation, patched: Observation) -> bool:
+    """Whether the runs may part here.
+
+    The patch keeps features and parameters, where PyG keeps copies of them, one row an edge, or nothing. It
+    raises, loudly, where they were written to before the backward pass.
+    """
+    return plain.error is None and _WRITTEN in patched.message and bool(_WRITING & set(program.steps))
+
+
+def _differences(program: Program, plain: Observation, patched: Observation) -> list[str]:
+    if (plain.error, plain.message) != (patched.error, patched.message):
+        told = f"without the patch {_told(plain)}; with it {_told(patched)}"
+        return [f"error: {told}"]
+    found = []
+    for here, there, which in ((plain, patched, "without"), (patched, plain, "with")):
+        names = sorted(here.facts.keys() - there.facts.keys())
+        found += [f"there {which} the patch alone: {name}" for name in names]
+    for name in plain.facts.keys() & patched.facts.keys():
+        found += _compared(program, name, plain.facts[name], patched.facts[name])
+    return sorted(found)
+
+
+def _told(seen: Observation) -> str:
+    return "nothing is raised" if seen.error is None else f"{seen.error}({seen.message[:160]})"
+
+
+def _compared(program: Program, name: str, one: Any, other: Any) -> list[str]:
+    if isinstance(one, Seen) and isinstance(other, Seen):
+        facts = [
+            f"{fact}: of {name} {value} without the patch, {other.facts.get(fact)} with it"
+            for fact, value in one.facts.items()
+            if other.facts.get(fact) != value
+        ]
+        return facts or _far(program, name, one.value, other.value)
+    if isinstance(one, float) and isinstance(other, float):
+        near = one == other or math.isclose(one, other, rel_tol=_allowed(program), abs_tol=1e-12)
+        same = near or (math.isnan(one) and math.isnan(other))
+        return [] if same else [f"number: {name} is {one} without the patch, {other} with it"]
+    same = one == other
+    return (
+        [] if same else [f"state: {name} is {str(one)[-200:]} without the patch, {str(other)[-200:]} with it"]
+    )
+
+
+def _allowed(program: Program) -> float:
+    words = {word for part in program.parts for word in part.words} | set(program.steps)
+    return max([_RELATIVE[program.dtype], *(_COARSE[word] for word in words & _COARSE.keys())])
+
+
+def _far(program: Program, name: str, one: Any, other: Any) -> list[str]:
+    """How far two tensors of the same shape are apart, if too far."""
+    if not (one.is_floating_point() or one.is_complex()):
+        return [] if torch.equal(one, other) else [f"numbers: of {name}, whole numbers differ"]
+    want, got = (torch.view_as_real(each) if each.is_complex() else each.double() for each in (one, other))
+    relative = _allowed(program)
+    finite = want[want.isfinite()]
+    absolute = relative * max(float(finite.abs().max()) if finite.numel() else 0.0, 1e-3)
+    if program.values == "special" and relative == _RELATIVE[program.dtype]:
+        relative, absolute = _SINGLE[program.dtype]
+    wrong = ~torch.isclose(got, want, rtol=relative, atol=absolute, equal_nan=True)
+    if not bool(wrong.any()):
+        return []
+    few = ", ".join(
+        f"{float(a):.5g} and {float(b):.5g}" for a, b in zip(want[wrong][:3], got[wrong][:3], strict=True)
+    )
+    return [f"numbers: of {name}, {int(wrong.sum())} of {want.numel()} differ: {few} with the patch"]
