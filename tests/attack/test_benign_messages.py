@@ -12,10 +12,10 @@ from tests.differential.messages.program import Part, Program
 from tests.differential.messages.run import run
 
 _COMPILED = "its message, compiled"
-# How users write a message down.
+# How users write a message down. An object with ``__call__`` is left to PyG: it may keep something.
 FORMS = (
     "plain", "annotated", "doc", "default", "loop", "helper", "helper, keywords", "helper, dict",
-    "helper, tuple", "method", "static method", "class method", "property", "callable", "module", "partial",
+    "helper, tuple", "method", "static method", "class method", "property", "module", "partial",
     "lambda", "nested function", "closure", "super", "inherited", "mixin", "base by name", "decorated",
     "assigned to the class", "function as attribute",
 )  # fmt: skip

@@ -166,7 +166,7 @@ class _Part:
             if path:
                 scan.paths.setdefault(path, start)
                 path = ()
-            if self._is_outside(each):
+            if self._is_outside(each) and not self._is_of_super(at):
                 path, start = (str(argument),), each.line
             elif name in _ATTRIBUTE:
                 owner = self._all[at - 1]
@@ -190,6 +190,11 @@ class _Part:
         if each.name == "LOAD_GLOBAL":
             return True
         return each.name in ("LOAD_DEREF", "LOAD_CLOSURE") and each.argument in self._outer
+
+    def _is_of_super(self, at: int) -> bool:
+        """Return whether an instruction loads the class that ``super`` gets."""
+        before = self._all[max(at - 1, 0)]
+        return before.name == "LOAD_GLOBAL" and before.argument == "super"
 
     def _write(self, at: int, keys: int) -> None:
         """Reads a write to elements of what is below so many keys on the stack."""

@@ -48,9 +48,9 @@ _COMPUTING_MODULES = frozenset({
     "torch_geometric.utils._segment", "torch_geometric.utils._softmax", "torch_geometric.utils.num_nodes",
 })  # fmt: skip
 _BUILTINS = frozenset({
-    abs, all, any, bool, divmod, enumerate, float, int, isinstance, len, list, max, min, pow, range, reversed,
-    round, slice, sum, super, tuple, zip, AssertionError, IndexError, KeyError, NotImplementedError,
-    RuntimeError, TypeError, ValueError, Tensor,
+    abs, all, any, bool, dict, divmod, enumerate, float, functools.partial, int, isinstance, len, list, max,
+    min, pow, range, reversed, round, slice, sum, super, tuple, zip, AssertionError, IndexError, KeyError,
+    NotImplementedError, RuntimeError, TypeError, ValueError, Tensor,
 })  # fmt: skip
 # Those of them that read a whole number without the methods of its class, as functions of math may.
 _IN_C = frozenset({enumerate, range, slice})
@@ -166,8 +166,25 @@ def _read(function: types.FunctionType, path: Names) -> Any:
         if value is ABSENT:
             value = vars(builtins).get(name, ABSENT)
     for attribute in path[1:]:
-        value = vars(value).get(attribute, ABSENT) if is_module(value) else ABSENT
+        value = _attribute(value, attribute)
     return value
+
+
+def _leads_on(value: Any) -> bool:
+    """Return whether attributes of a value are found without running any code: of modules, and of classes."""
+    return is_module(value) or (
+        isinstance(value, type) and type(value).__getattribute__ is type.__getattribute__
+    )
+
+
+def _attribute(value: Any, name: str) -> Any:
+    if not _leads_on(value):
+        return ABSENT
+    for each in value.__mro__ if isinstance(value, type) else (value,):
+        if name in vars(each):
+            found = vars(each)[name]
+            return found.__func__ if isinstance(found, staticmethod) else found
+    return ABSENT
 
 
 def known(
@@ -189,9 +206,10 @@ def known(
     if function.__code__ in below:
         raise Opaque(f"uses {function.__name__}, which calls itself", line)
     scan, trusted = scan_of(function.__code__), is_trusted(function)
+    # Of trusted functions it counts only that they store something, such as a layer that keeps its weights.
+    if scan.effect is not None and (not trusted or scan.effect[0].startswith("stores")):
+        raise Opaque(*scan.effect)
     if not trusted:
-        if scan.effect is not None:
-            raise Opaque(*scan.effect)
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             check_of(value, outside, line)
     if function.__kwdefaults__ or not _all_plain(function.__defaults__ or ()):
@@ -247,9 +265,9 @@ class _Reader:
         )
 
     def _read(self, path: Names, line: Line) -> None:
-        # Attributes of a value that is no module are read like those of everything else.
+        # Attributes of a value that is no module and no class are read like those of everything else.
         lengths = range(1, len(path))
-        length = next((n for n in lengths if not is_module(_read(self._function, path[:n]))), len(path))
+        length = next((n for n in lengths if not _leads_on(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
         if not self._trusted:
             self._own = {**dict.fromkeys(path[length:], line), **self._own}
@@ -257,10 +275,14 @@ class _Reader:
         value = _read(self._function, path)
         if path == ("__class__",) or _is_known(value, self._trusted):
             self._values.append((path, value))
-        elif type(value) is types.FunctionType and not is_trusted(value):
+        elif type(value) is types.FunctionType and not (is_trusted(value) and is_module(self._owner(path))):
             self._functions.append((path, known(value, self._outside, self._below, line)))
         else:
             check_of(value, self._outside, line, ".".join(path))
+
+    def _owner(self, path: Names) -> Any:
+        """The module or class that a name is read from."""
+        return _read(self._function, path[:-1]) if len(path) > 1 else torch
 
 
 def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:

@@ -98,7 +98,7 @@ def _with_numbers(operation: str, first: tuple[str, float], second: tuple[str, f
         for name, default in (first, second):
             number = bound.get(name)
             number = default if number is None else number
-            if not _is_number(number):
+            if not _is_number(number) or math.isnan(number):
                 raise NotCompiled(f"uses {operation} with what is no number")
             found.append(float(number))
         return reader.emit(operation, reader.row(bound["self"]), p=found[0], q=found[1])

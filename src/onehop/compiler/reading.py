@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from onehop.compiler.bytecode import CHANGING, scan_of
+from onehop.compiler.bytecode import CHANGING
 from onehop.compiler.functions import (
     ABSENT,
     IN_C,
@@ -215,9 +215,6 @@ class Reading:
                 check_of(value, self.outside, line)
             return
         if value not in self.known:
-            effect = scan_of(value.__code__).effect
-            if effect is not None and effect[0].startswith("stores"):
-                raise Opaque(*effect)
             self.known[value] = found = known(value, self.outside, line=line)
             self.names |= found.names
             if not self._has_super and any(super in (v for _, v in each.values) for each in _all([found])):
