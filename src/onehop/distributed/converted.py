@@ -8,7 +8,7 @@ import contextlib
 import copy
 import types
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -18,6 +18,7 @@ from onehop.distributed.graph import DistributedGraph, held_graphs
 from onehop.distributed.hetero import DistributedHeteroGraph
 from onehop.distributed.streams import own_stream
 from onehop.errors import ArgumentError
+from onehop.scopes import Scoped
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -36,8 +37,8 @@ class Processes(NamedTuple):
 
 # The rows of a single process, which are whole.
 _ALONE = Processes(None, 1)
-_now: ContextVar[Processes | None] = ContextVar("onehop.distributed.processes", default=None)
-_among_edges: ContextVar[bool] = ContextVar("onehop.distributed.among_edges", default=False)
+_running: Scoped[Processes | None] = Scoped("onehop_distributed_processes", None)
+_among_edges = Scoped("onehop_distributed_among_edges", False)
 
 
 def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> Model:
@@ -110,7 +111,7 @@ class _Forward:
         """Runs it."""
         if torch.compiler.is_compiling() or not dist.is_initialized():
             return self.__wrapped__(*args, **kwargs)
-        with _running(self.group, self.module.training):
+        with _divided(self.group, self.module.training):
             return self.__wrapped__(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Forward":
@@ -119,8 +120,8 @@ class _Forward:
 
 
 @contextlib.contextmanager
-def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
-    now = _now.get()
+def _divided(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
+    now = _running.now()
     if now is _ALONE:
         yield
         return
@@ -128,40 +129,27 @@ def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
         now = Processes(group, dist.get_world_size(group))
     # In each module, so that a checkpoint that runs one again finds the same numbers.
     stream = own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext()
-    with _being(_now, now), stream:
+    with _running.set(now), stream:
         yield
 
 
-@contextlib.contextmanager
-def _being(variable: ContextVar[Any], value: object) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> AbstractContextManager[Processes | None]:
     """Treats tensors inside the block as this process's own: nothing is summed over the processes.
 
     For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
     model that every process has as a whole.
     """
-    with _being(_now, _ALONE):
-        yield
+    return _running.set(_ALONE)
 
 
-@contextlib.contextmanager
-def among_edges() -> Iterator[None]:
+def among_edges() -> AbstractContextManager[bool]:
     """Says that a layer reduces messages of edges inside the block, with a module that can make read-outs."""
-    with _being(_among_edges, True):
-        yield
+    return _among_edges.set(True)
 
 
 def reduces_edges() -> bool:
     """Return whether the code runs inside of :func:`among_edges`."""
-    return _among_edges.get()
+    return _among_edges.now()
 
 
 def may_be_divided() -> bool:
@@ -172,7 +160,7 @@ def may_be_divided() -> bool:
     # Compiled code never gets a part: its edges refuse that.
     if torch.compiler.is_compiling():
         return False
-    now = _now.get()
+    now = _running.now()
     return now.ranks > 1 if now is not None else bool(held_graphs) and dist.is_initialized()
 
 
@@ -181,7 +169,7 @@ def processes_of(name: str) -> Processes:
 
     Raises an ArgumentError that begins with the function's name, if no converted model runs.
     """
-    now = _now.get()
+    now = _running.now()
     if now is None:
         raise ArgumentError(
             f"x: {name} needs to know whether its rows are a part of the divided graph that this process "

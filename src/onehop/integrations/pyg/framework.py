@@ -1,11 +1,13 @@
 """PyG as a framework that can be patched."""
 
 from functools import partial
+from types import FunctionType
 from typing import Any
 
 from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
+from onehop.integrations import rows
 from onehop.integrations.pyg import (
     associations,
     decoders,
@@ -38,6 +40,7 @@ class Pyg(Framework):
     """PyTorch Geometric: installs and restores the rows of its patch table."""
 
     name = PYG
+    parts = (rows.PYG,)
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +62,7 @@ class Pyg(Framework):
         return [
             hook.template_row(),
             *rewriting,
-            *associations.rows(of_gcn.ours),
+            *associations.rows(of_gcn.ours if of_gcn.applies else None),
             *(
                 _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
@@ -121,5 +124,7 @@ class Pyg(Framework):
 
 def _made(owner: Any, attribute: str, maker: Function) -> Row:
     """The row of a function that is replaced by what ``maker`` makes of it."""
-    theirs = getattr(owner, attribute)
+    theirs = rows.host_function(getattr(owner, attribute), rows.PYG)
+    if not isinstance(theirs, FunctionType):
+        return Row(owner, attribute, theirs, theirs)
     return Row(owner, attribute, maker(theirs), theirs)

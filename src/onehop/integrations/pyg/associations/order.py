@@ -260,12 +260,12 @@ def _rows_before_leaves(graph: Graph) -> int | None:
 
 
 def gcn(
-    gcn_norm: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
+    gcn_norm: Function | None, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
 ) -> Tensor | None:
     """Computes GCNConv's ``forward``; None if PyG's code has to run.
 
     Args:
-        gcn_norm: The patch's own normalisation.
+        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
         theirs: PyG's method.
         layer: The layer.
         x: [N, K].

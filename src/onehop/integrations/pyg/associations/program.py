@@ -42,7 +42,7 @@ _EMPTY = (
 
 
 def gcn(
-    gcn_norm: order.Function,
+    gcn_norm: order.Function | None,
     theirs: order.Function,
     layer: Any,
     x: Any,
