@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,15 +30,18 @@ class Part:
 
     Attributes:
         on: Whether its rows are installed.
+        made: Its functions, as far as somebody holds them.
     """
 
-    __slots__ = ("on",)
+    __slots__ = ("made", "on")
 
-    def __init__(self) -> None:
-        self.on = False
+    def __init__(self, on: bool = False) -> None:
+        self.on = on
+        self.made: weakref.WeakSet[Function] = weakref.WeakSet()
 
 
-PYG, DGL, DROPOUT, PRODUCTS, INDEXING = (Part() for _ in range(5))
+building: Scoped[Part] = Scoped("onehop_building", Part(on=True))
+"""The part whose rows are being made."""
 
 counting: Scoped[Counts | None] = Scoped("onehop_counter", None)
 
@@ -128,7 +132,6 @@ def replacing(
     *,
     where: Callable[[], bool] | None = None,
     told: str = "",
-    part: Part = PYG,
 ) -> Row:
     """The row of a function or method that is replaced by one that runs ``body`` first.
 
@@ -143,11 +146,10 @@ def replacing(
         where: Returns whether ``body`` runs, in traced programs too; ``traced`` is then unused. None means
             that it runs outside of traced programs.
         told: The name by which :func:`counted` counts the calls that ``body`` sees; empty means not at all.
-        part: The part of the patch that it belongs to.
     """
     held = inspect.getattr_static(owner, attribute)
     inherited = isinstance(owner, type) and attribute not in vars(owner)
-    theirs, leave = host_function(getattr(owner, attribute), part), Leave
+    theirs, part, leave = host_function(owner, attribute), building.now(), Leave
     if not isinstance(theirs, types.FunctionType):
         return Row(owner, attribute, held, held, inherited)
     # As ops.contexts.compiling, with fewer calls.
@@ -175,6 +177,7 @@ def replacing(
         return theirs(*args, **kwargs) if out is None else out
 
     ours: Any = stand_in(theirs, function if where is None else function_where)
+    part.made.add(ours)
     if isinstance(held, staticmethod):
         ours, held = staticmethod(ours), held if held.__func__ is theirs else staticmethod(theirs)
     elif not inherited:
@@ -182,9 +185,13 @@ def replacing(
     return Row(owner, attribute, ours, held, inherited)
 
 
-def host_function(found: Any, part: Part) -> Any:
-    """Return the function that a wrapper stands for which another library put back after its part ended."""
-    while not part.on and (theirs := replaced(found)) is not None:
+def host_function(owner: Any, attribute: str) -> Any:
+    """Return a function of a module or class, before the part that is being made is installed.
+
+    It may be a wrapper of an earlier patch, which another library has put back since: then what it replaces.
+    """
+    found = getattr(owner, attribute)
+    while not building.now().on and (theirs := replaced(found)) is not None:
         found = theirs
     return found
 
@@ -220,7 +227,6 @@ def replacing_in(
     *,
     where: Callable[[], bool] | None = None,
     told: str = "",
-    part: Part = PYG,
 ) -> list[Row]:
     """The rows of a function that several modules have; one function replaces it in all of them.
 
@@ -233,10 +239,9 @@ def replacing_in(
         traced: As in :func:`replacing`.
         where: As in :func:`replacing`.
         told: As in :func:`replacing`.
-        part: As in :func:`replacing`.
     """
-    first = replacing(modules[0], attribute, body, traced, where=where, told=told, part=part)
-    return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
+    first = replacing(modules[0], attribute, body, traced, where=where, told=told)
+    return [replace(first, owner=each) for each in modules if host_function(each, attribute) is first.theirs]
 
 
 # They and all that they import know nothing of PyG. To search them would take most of the time.
@@ -249,7 +254,11 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
     A script may import a function first, and patch afterwards. Whatever else holds the function, such as a
     class or a default argument, keeps it.
     """
-    of = [row for row in rows if row.applies]
+    of = {id(row.theirs): row for row in rows}
+    # Modules may have imported functions of an earlier patch.
+    earlier = [(each, of.get(id(replaced(each)))) for each in list(building.now().made)]
+    sought = [(row.theirs, row) for row in of.values()]
+    sought += [(each, row) for each, row in earlier if row is not None and each is not row.ours]
     modules = [
         module
         for name, module in list(sys.modules.items() if of else ())
@@ -257,8 +266,8 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
     ]
     # Modules that are loaded on first use stay unloaded.
     names = [object.__getattribute__(module, "__dict__") for module in modules]
-    found = native.extension.holders(names, [row.theirs for row in of])
-    return [replace(of[which], owner=modules[place], attribute=name) for place, which, name in found]
+    found = native.extension.holders(names, [each for each, _ in sought])
+    return [replace(sought[which][1], owner=modules[place], attribute=name) for place, which, name in found]
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:

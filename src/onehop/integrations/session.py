@@ -12,7 +12,7 @@ from onehop import config
 from onehop.backends import is_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, check_choice
-from onehop.integrations.rows import Part, Row
+from onehop.integrations.rows import Part, Row, building
 
 PYG, DGL, TORCH = "pyg", "dgl", "torch"
 TUNE_MODES = ("auto", "never")
@@ -83,9 +83,9 @@ class Framework(ABC):
     """A framework that can be patched. It holds the rows of its patch table while they are installed."""
 
     name: str
-    parts: tuple[Part, ...]
 
     def __init__(self) -> None:
+        self.part = Part()
         self._rows: list[Row] = []
 
     def layers(self) -> tuple[str, ...]:
@@ -99,9 +99,9 @@ class Framework(ABC):
     def install(self, settings: Settings) -> None:
         """Installs the rows; has no effect if there are some already."""
         if not self._rows:
-            self.add(self.rows(settings))
-            for part in self.parts:
-                part.on = True
+            with building.set(self.part):
+                self.add(self.rows(settings))
+            self.part.on = True
 
     def add(self, rows: list[Row]) -> None:
         """Installs more rows, but none over what another library has put in a function's place."""
@@ -112,8 +112,7 @@ class Framework(ABC):
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
-        for part in self.parts:
-            part.on = False
+        self.part.on = False
         for row in reversed(self._rows):
             row.restore()
         self._rows = []

@@ -11,7 +11,7 @@ import torch
 from onehop.errors import ConfigurationError
 from onehop.integrations.dgl import attention, graphs, operators
 from onehop.integrations.dgl.operands import forward, is_on, operator
-from onehop.integrations.rows import DGL as PART, Row, replacing, replacing_in
+from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.session import DGL, Framework, Settings
 
 # Layers whose aggregation takes the fast path where their options allow it.
@@ -22,7 +22,6 @@ class Dgl(Framework):
     """The Deep Graph Library. Its layers call a few operators on edges, which are replaced."""
 
     name = DGL
-    parts = (PART,)
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,18 +45,12 @@ class Dgl(Framework):
             for body in (operators.gspmm, operators.gsddmm, operators.edge_softmax_internal)
         )
         return [
-            *replacing_in((spmm, dgl.ops), "gspmm", gspmm, where=is_on, part=PART),
-            *replacing_in((sddmm, dgl.ops), "gsddmm", gsddmm, where=is_on, part=PART),
-            replacing(softmax, "edge_softmax_internal", over_edges, where=is_on, part=PART),
-            replacing(index, "get_relation_graph", graphs.get_relation_graph, where=is_on, part=PART),
+            *replacing_in((spmm, dgl.ops), "gspmm", gspmm, where=is_on),
+            *replacing_in((sddmm, dgl.ops), "gsddmm", gsddmm, where=is_on),
+            replacing(softmax, "edge_softmax_internal", over_edges, where=is_on),
+            replacing(index, "get_relation_graph", graphs.get_relation_graph, where=is_on),
             *(
-                replacing(
-                    kind,
-                    "forward",
-                    partial(forward, attention.FUSED.get(kind.__name__)),
-                    where=is_on,
-                    part=PART,
-                )
+                replacing(kind, "forward", partial(forward, attention.FUSED.get(kind.__name__)), where=is_on)
                 for kind in _layer_classes()
                 if "forward" in vars(kind)
             ),

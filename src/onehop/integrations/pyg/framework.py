@@ -1,13 +1,11 @@
 """PyG as a framework that can be patched."""
 
 from functools import partial
-from types import FunctionType
 from typing import Any
 
 from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
-from onehop.integrations import rows
 from onehop.integrations.pyg import (
     associations,
     decoders,
@@ -31,7 +29,16 @@ from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.operators import register
 from onehop.integrations.pyg.rules import known_layers, rules
-from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
+from onehop.integrations.rows import (
+    Function,
+    Row,
+    building,
+    everywhere,
+    host_function,
+    is_own,
+    replaced,
+    replacing,
+)
 from onehop.integrations.session import PYG, Framework, Settings
 from onehop.loading import is_loaded, when_loaded
 
@@ -40,7 +47,6 @@ class Pyg(Framework):
     """PyTorch Geometric: installs and restores the rows of its patch table."""
 
     name = PYG
-    parts = (rows.PYG,)
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +104,8 @@ class Pyg(Framework):
         if self._rows and is_loaded("distributed"):
             from onehop.integrations.pyg import divided
 
-            self.add(divided.rows())
+            with building.set(self.part):
+                self.add(divided.rows())
 
     def remove(self) -> None:
         """Restores what the rows replaced, and the functions of all classes."""
@@ -124,7 +131,7 @@ class Pyg(Framework):
 
 def _made(owner: Any, attribute: str, maker: Function) -> Row:
     """The row of a function that is replaced by what ``maker`` makes of it."""
-    theirs = rows.host_function(getattr(owner, attribute), rows.PYG)
-    if not isinstance(theirs, FunctionType):
+    theirs = host_function(owner, attribute)
+    if not is_own(theirs):
         return Row(owner, attribute, theirs, theirs)
     return Row(owner, attribute, maker(theirs), theirs)

@@ -16,7 +16,7 @@ from onehop.integrations.pyg import programs
 from onehop.integrations.pyg.layer import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.propagate import wrap
-from onehop.integrations.rows import PYG, Row, host_function, replaced, stand_in
+from onehop.integrations.rows import Row, building, host_function, replaced, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
 _WRAPPERS = {
@@ -28,7 +28,7 @@ _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "
 
 def template_row() -> Row:
     """The table's row of the method that renders."""
-    theirs, ours, part = host_function(getattr(MessagePassing, _TEMPLATES), PYG), wrap_class, PYG
+    theirs, ours, part = host_function(MessagePassing, _TEMPLATES), wrap_class, building.now()
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         # Before it too, because PyG renders for a class only if its propagate is MessagePassing's.

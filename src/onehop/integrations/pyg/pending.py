@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from onehop.integrations.pyg.known import edge_updates
-from onehop.integrations.rows import PYG, Function, Leave, stand_in
+from onehop.integrations.rows import Function, Leave, building, stand_in
 from onehop.ops.contexts import as_program
 
 _REQUEST = "return_attention_weights"
@@ -83,13 +83,8 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
         scores: Computes the scores of the destinations of a layer from its pair of features, or raises
             :class:`Leave`; None for layers that need the features of the destinations for more than scores.
     """
-    ours, in_dynamo, flags, in_program = (
-        _forward,
-        torch.compiler.is_dynamo_compiling,
-        torch.compiler,
-        as_program,
-    )
-    part = PYG
+    ours, in_program, part = _forward, as_program, building.now()
+    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
     # Without self.
     names = list(inspect.signature(theirs).parameters)[1:]
     place = names.index(_REQUEST)

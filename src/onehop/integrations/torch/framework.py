@@ -23,10 +23,10 @@ from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
 from onehop import thresholds
-from onehop.integrations.rows import DROPOUT, INDEXING, PRODUCTS, Part, Row, count, counting
+from onehop.integrations.rows import Part, Row, building, count, counting
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
 from onehop.integrations.torch import indexing_rows, scatters, sparse_features
-from onehop.integrations.torch.products import THEIRS, is_torchs, linear_step
+from onehop.integrations.torch.products import LINEAR_STEPS, THEIRS, is_torchs, linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
 from onehop.ops.dropout_in_programs import applies, dropout as in_program
@@ -34,6 +34,7 @@ from onehop.ops.linear import torch_decides
 
 # torch's own, whatever other libraries have put in their places.
 _theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
+_DROPOUT, _PRODUCTS = Part(), Part()
 _TAG = "cache_key_tag"
 # Older releases of torch have none; their programs keep torch's dropout.
 _has_tag = hasattr(torch.compiler.config, _TAG)
@@ -49,7 +50,6 @@ class Torch(Framework):
     """The functions of torch that are replaced, as chosen by the settings. It has no layers over edges."""
 
     name = TORCH
-    parts: tuple[Part, ...] = ()
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Torch(Framework):
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
             *([Row(F, "linear", _linear, THEIRS)] if settings.products and is_torchs() else ()),
-            *([*indexing_rows.rows(), *scatters.rows()] if settings.indexing else ()),
+            *(_rows_of_indexing() if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:
@@ -68,14 +68,20 @@ class Torch(Framework):
         if settings != self._settings:
             self.remove()
             self._settings = settings
-            chosen = {DROPOUT: settings.dropout, PRODUCTS: settings.products, INDEXING: settings.indexing}
-            self.parts = tuple(part for part, is_on in chosen.items() if is_on)
             super().install(settings)
+            _DROPOUT.on, _PRODUCTS.on = settings.dropout, settings.products
+            indexing_rows.PART.on = settings.indexing
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
+        _DROPOUT.on = _PRODUCTS.on = indexing_rows.PART.on = False
         super().remove()
         self._settings = OFF
+
+
+def _rows_of_indexing() -> list[Row]:
+    with building.set(indexing_rows.PART):
+        return [*indexing_rows.rows(), *scatters.rows()]
 
 
 class _Tagged(Row):
@@ -105,7 +111,7 @@ def _rows_of_dropout() -> list[Row]:
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
     # Where it is on: other values of train are torch's to report.
-    if train is True and DROPOUT.on:
+    if train is True and _DROPOUT.on:
         served = serves(input, p)
         if counting.live:
             count("dropout", served)
@@ -117,7 +123,7 @@ def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
-    if train is True and DROPOUT.on and serves(input, p):
+    if train is True and _DROPOUT.on and serves(input, p):
         # torch's own product checks whether the tensor may be written to, and saves what autograd needs.
         return input.mul_(factors(torch.empty_like(input, requires_grad=False), p))
     return _theirs_in_place(input, p, train)
@@ -144,7 +150,7 @@ def _stand_in(theirs: Callable[..., Any]) -> Callable[..., Any]:
                     or (numbers >= bounds.sparse_numbers and not sparse_features.is_known_dense(input))
                 )
                 added = None if bias is _OMITTED else bias
-                may_serve = large and not others and PRODUCTS.on and context_reason() is None
+                may_serve = large and not others and _PRODUCTS.on and context_reason() is None
                 if may_serve and _suits(input, weight, added):
                     if counting.live:
                         count("linear", True)
@@ -165,6 +171,7 @@ def _stand_in(theirs: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _linear = _stand_in(THEIRS)
+LINEAR_STEPS.add(id(_linear))
 
 
 def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:

@@ -18,10 +18,13 @@ from torch import Tensor
 from torch.jit import _builtins
 
 from onehop import native, thresholds
-from onehop.integrations.rows import INDEXING, Row, count, counting, host_function, is_own
+from onehop.integrations.rows import Part, Row, count, counting, is_own
 from onehop.integrations.torch import indexing
 
 _modes, _is_tracing = torch._C._len_torch_function_stack, torch._C._is_tracing
+PART = Part()
+# What our functions replace, by their ids.
+_replaced: dict[int, Any] = {}
 _LOG = logging.getLogger("onehop")
 
 
@@ -54,7 +57,8 @@ def _rows(
     owner: Any, name: str, body: indexing.Body, of_index: tuple[str, str] = ("index", "index")
 ) -> list[Row]:
     """The row of a function; none where another library has put something else in its place."""
-    theirs = host_function(getattr(owner, name), INDEXING)
+    found = getattr(owner, name)
+    theirs = _replaced.get(id(found), found)
     if not _is_torchs(owner, name, theirs):
         return []
     inherited = isinstance(owner, type) and name not in vars(owner)
@@ -78,7 +82,7 @@ def _before(theirs: Any, body: indexing.Body, of_entries: bool, name: str, other
     Its index is the third argument, or has one of the names, and is one of rows or one of entries.
     """
     modes, is_tracing, bounds, may_pay = _modes, _is_tracing, thresholds, indexing.may_pay
-    told, cost, part = theirs.__name__, indexing.COST_OF_EXTREMA, INDEXING
+    told, cost, part = theirs.__name__, indexing.COST_OF_EXTREMA, PART
 
     # Types come first, and modes and traces before sizes: they would see whatever is looked at.
     def ours(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -101,6 +105,7 @@ def _before(theirs: Any, body: indexing.Body, of_entries: bool, name: str, other
     ours.__module__, ours.__qualname__ = "torch", place + theirs.__name__
     ours.__name__, ours.__doc__ = theirs.__name__, theirs.__doc__
     ours.onehop_theirs = theirs  # type: ignore[attr-defined]
+    _replaced[id(ours)] = theirs
     # TorchScript finds a builtin operator by the function.
     operator = _builtins._find_builtin(theirs)
     if operator is not None:

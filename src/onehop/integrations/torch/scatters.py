@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.parameter import Parameter
 
 from onehop.graph import Graph
-from onehop.integrations.rows import INDEXING, Row, everywhere, replacing
+from onehop.integrations.rows import Row, everywhere, replacing
 from onehop.integrations.torch.indexing import COST, cost_of, pays
 from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
     """The rows of the patch table; none where torch_scatter has not been imported."""
     package: Any = sys.modules.get(_PACKAGE)
     return everywhere(
-        replacing(package, name, body, told=f"{_PACKAGE}.{name}", part=INDEXING)
+        replacing(package, name, body, told=f"{_PACKAGE}.{name}")
         for name, body in _FUNCTIONS.items()
         # Functions that TorchScript compiled, as in older releases, stay.
         if type(getattr(package, name, None)) is FunctionType
