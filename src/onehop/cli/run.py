@@ -133,7 +133,7 @@ def _begin(
                 importlib.import_module("dgl")
         place()
     tally = Tally()
-    at_end.enter_context(reports.heard_by(tally, everywhere=True))
+    at_end.enter_context(reports.heard_by(tally))
     counter = at_end.enter_context(counted(everywhere=True))
     sampler = at_end.enter_context(Sampler(tally))
     began = time.perf_counter()

@@ -86,15 +86,13 @@ def log(kind: type, reason: str) -> None:
 def recorded() -> Iterator[list[Call]]:
     """Collects the calls of patched layers inside the block, in its thread, whose refusals are not logged."""
     calls: list[Call] = []
-    with heard_by(calls):
+    with _listener.set(calls):
         yield calls
 
 
-def heard_by(hearer: Listener, everywhere: bool = False) -> AbstractContextManager[Listener | None]:
-    """Sends ``hearer`` the calls of patched layers inside the block. Refusals are not logged meanwhile.
+def heard_by(hearer: Listener) -> AbstractContextManager[Listener | None]:
+    """Sends ``hearer`` the calls of patched layers inside the block, and of other threads meanwhile.
 
-    Args:
-        hearer: Receives the calls.
-        everywhere: Whether to send those of all threads that have no hearer of their own.
+    Those of threads that record for themselves are not among them. Refusals are not logged meanwhile.
     """
-    return _listener.set(hearer, everywhere)
+    return _listener.set(hearer, everywhere=True)
