@@ -19,13 +19,13 @@ from onehop.tuner import products
 def test_blocks_may_end_in_the_order_in_which_they_began() -> None:
     scoped = Scoped("test", 0)
     first, second, third = scoped.set(1), scoped.set(2), scoped.set(3)
-    seen = [scoped.now()]
+    seen = [scoped.get()]
     for each in (first, second, third):
         each.__enter__()
-        seen.append(scoped.now())
+        seen.append(scoped.get())
     for each in (second, first, third):
         each.__exit__(None, None, None)
-        seen.append(scoped.now())
+        seen.append(scoped.get())
     assert seen == [0, 1, 2, 3, 3, 3, 0]
     assert scoped.live == []
 
@@ -35,9 +35,9 @@ def test_a_thread_sees_its_own_value_and_those_for_all() -> None:
     seen: list[int] = []
 
     def look() -> None:
-        seen.append(scoped.now())
+        seen.append(scoped.get())
         with scoped.set(5):
-            seen.append(scoped.now())
+            seen.append(scoped.get())
 
     def run() -> None:
         thread = threading.Thread(target=look)
@@ -47,10 +47,10 @@ def test_a_thread_sees_its_own_value_and_those_for_all() -> None:
     with scoped.set(1):
         run()
         with scoped.set(2, everywhere=True):
-            assert scoped.now() == 2
+            assert scoped.get() == 2
             run()
             with scoped.set(3):
-                assert scoped.now() == 3
+                assert scoped.get() == 3
                 run()
     assert seen == [0, 5, 2, 5, 2, 5]
 
@@ -62,7 +62,7 @@ def test_a_block_that_another_thread_ends_is_over_where_it_began() -> None:
     thread = threading.Thread(target=block.__exit__, args=(None, None, None))
     thread.start()
     thread.join()
-    assert (scoped.now(), scoped.live) == (0, [])
+    assert (scoped.get(), scoped.live) == (0, [])
 
 
 def test_a_task_forgets_a_block_that_ended_around_it() -> None:
@@ -73,9 +73,9 @@ def test_a_task_forgets_a_block_that_ended_around_it() -> None:
         go = asyncio.Event()
 
         async def task() -> None:
-            seen.append(scoped.now())
+            seen.append(scoped.get())
             await go.wait()
-            seen.append(scoped.now())
+            seen.append(scoped.get())
 
         with scoped.set(1):
             made = asyncio.create_task(task())
@@ -91,17 +91,17 @@ def test_an_error_ends_a_block() -> None:
     scoped = Scoped("test", 0)
     with pytest.raises(KeyError), scoped.set(1):
         raise KeyError
-    assert scoped.now() == 0
+    assert scoped.get() == 0
 
 
 # Those of the package
 
 BLOCKS = {
     "recorded": (reports.recorded, reports.recording),
-    "counted": (counted, lambda: counting.now() is not None),
-    "as in a program": (as_in_program, as_program.now),
-    "a specification": (independent, runs_specification.now),
-    "a library for products": (lambda: products.forced("none"), lambda: products._forced.now() is not None),
+    "counted": (counted, lambda: counting.get() is not None),
+    "as in a program": (as_in_program, as_program.get),
+    "a specification": (independent, runs_specification.get),
+    "a library for products": (lambda: products.forced("none"), lambda: products._forced.get() is not None),
     "thresholds": (thresholds.lifted, lambda: thresholds.now is thresholds.NONE),
 }
 

@@ -36,7 +36,7 @@ class Scoped(Generic[T]):
 
     Attributes:
         live: The entries of all threads. It is empty where no block lasts anywhere: code that is called often
-            asks for that first, and then for :meth:`now`.
+            asks for that first, and then for :meth:`get`.
     """
 
     def __init__(self, name: str, otherwise: T) -> None:
@@ -44,7 +44,7 @@ class Scoped(Generic[T]):
         self._here: ContextVar[tuple[Entry[T], ...]] = ContextVar(name, default=())
         self.live: list[Entry[T]] = []
 
-    def now(self) -> T:
+    def get(self) -> T:
         """Return the value of the innermost block around the caller."""
         if self.live:
             # A task begins with the entries of whatever started it, whose blocks may have ended since.

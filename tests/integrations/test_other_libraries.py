@@ -1,6 +1,7 @@
 """Functions of torch and PyG that another library has replaced, before the patch or after it.
 
-What is in the function's place runs, for large calls as for small ones, in whatever order both are taken back.
+What is in the function's place runs, for large calls as for small ones, in whatever order both are taken
+back.
 """
 
 import functools

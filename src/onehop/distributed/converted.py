@@ -37,7 +37,7 @@ class Processes(NamedTuple):
 
 # The rows of a single process, which are whole.
 _ALONE = Processes(None, 1)
-_running: Scoped[Processes | None] = Scoped("onehop_distributed_processes", None)
+_now: Scoped[Processes | None] = Scoped("onehop_distributed_processes", None)
 _among_edges = Scoped("onehop_distributed_among_edges", False)
 
 
@@ -111,7 +111,7 @@ class _Forward:
         """Runs it."""
         if torch.compiler.is_compiling() or not dist.is_initialized():
             return self.__wrapped__(*args, **kwargs)
-        with _divided(self.group, self.module.training):
+        with _running(self.group, self.module.training):
             return self.__wrapped__(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Forward":
@@ -120,8 +120,8 @@ class _Forward:
 
 
 @contextlib.contextmanager
-def _divided(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
-    now = _running.now()
+def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
+    now = _now.get()
     if now is _ALONE:
         yield
         return
@@ -129,7 +129,7 @@ def _divided(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
         now = Processes(group, dist.get_world_size(group))
     # In each module, so that a checkpoint that runs one again finds the same numbers.
     stream = own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext()
-    with _running.set(now), stream:
+    with _now.set(now), stream:
         yield
 
 
@@ -139,7 +139,7 @@ def alone() -> AbstractContextManager[Processes | None]:
     For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
     model that every process has as a whole.
     """
-    return _running.set(_ALONE)
+    return _now.set(_ALONE)
 
 
 def among_edges() -> AbstractContextManager[bool]:
@@ -149,7 +149,7 @@ def among_edges() -> AbstractContextManager[bool]:
 
 def reduces_edges() -> bool:
     """Return whether the code runs inside of :func:`among_edges`."""
-    return _among_edges.now()
+    return _among_edges.get()
 
 
 def may_be_divided() -> bool:
@@ -160,7 +160,7 @@ def may_be_divided() -> bool:
     # Compiled code never gets a part: its edges refuse that.
     if torch.compiler.is_compiling():
         return False
-    now = _running.now()
+    now = _now.get()
     return now.ranks > 1 if now is not None else bool(held_graphs) and dist.is_initialized()
 
 
@@ -169,7 +169,7 @@ def processes_of(name: str) -> Processes:
 
     Raises an ArgumentError that begins with the function's name, if no converted model runs.
     """
-    now = _running.now()
+    now = _now.get()
     if now is None:
         raise ArgumentError(
             f"x: {name} needs to know whether its rows are a part of the divided graph that this process "

@@ -55,12 +55,12 @@ def framework_of(layer: Any) -> str:
 
 def recording() -> bool:
     """Return whether calls are being recorded."""
-    return _listener.now() is not None
+    return _listener.get() is not None
 
 
 def record(call: Call) -> None:
     """Records a call, inside :func:`recorded` or :func:`heard_by`."""
-    listener = _listener.now()
+    listener = _listener.get()
     if listener is not None:
         listener.append(call)
 

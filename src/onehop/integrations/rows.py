@@ -60,7 +60,7 @@ def counted(everywhere: bool = False) -> Iterator[Counts]:
 
 def count(name: str, ours: bool) -> None:
     """Counts a call of a function, by its name and by whether our code ran."""
-    counter = counting.now()
+    counter = counting.get()
     if counter is not None:
         counter[name, ours] += 1
 
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def applies(self) -> bool:
-        """Whether it replaces the host's own: another library's function may do something else."""
+        """Return whether it replaces the host's own: another library's may do something else."""
         theirs = getattr(self.theirs, "__func__", self.theirs)
         return self.ours is not self.theirs and (not isinstance(theirs, types.FunctionType) or is_own(theirs))
 
@@ -149,7 +149,7 @@ def replacing(
     """
     held = inspect.getattr_static(owner, attribute)
     inherited = isinstance(owner, type) and attribute not in vars(owner)
-    theirs, part, leave = host_function(owner, attribute), building.now(), Leave
+    theirs, part, leave = host_function(owner, attribute), building.get(), Leave
     if not isinstance(theirs, types.FunctionType):
         return Row(owner, attribute, held, held, inherited)
     # As ops.contexts.compiling, with fewer calls.
@@ -159,7 +159,7 @@ def replacing(
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
         if not part.on:
             return theirs(*args, **kwargs)
-        is_traced = in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.now())
+        is_traced = in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get())
         ours = traced if is_traced else body
         try:
             out = None if ours is None else ours(theirs, *args, **kwargs)
@@ -191,7 +191,7 @@ def host_function(owner: Any, attribute: str) -> Any:
     It may be a wrapper of an earlier patch, which another library has put back since: then what it replaces.
     """
     found = getattr(owner, attribute)
-    while not building.now().on and (theirs := replaced(found)) is not None:
+    while not building.get().on and (theirs := replaced(found)) is not None:
         found = theirs
     return found
 
@@ -256,7 +256,7 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
     """
     of = {id(row.theirs): row for row in rows}
     # Modules may have imported functions of an earlier patch.
-    earlier = [(each, of.get(id(replaced(each)))) for each in list(building.now().made)]
+    earlier = [(each, of.get(id(replaced(each)))) for each in list(building.get().made)]
     sought = [(row.theirs, row) for row in of.values()]
     sought += [(each, row) for each, row in earlier if row is not None and each is not row.ours]
     modules = [

@@ -89,7 +89,7 @@ def compiling() -> bool:
 
     Code that every call of attention passes reads both itself.
     """
-    return torch.compiler.is_compiling() or as_program.now()
+    return torch.compiler.is_compiling() or as_program.get()
 
 
 def as_in_program() -> AbstractContextManager[bool]:

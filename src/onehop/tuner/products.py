@@ -163,7 +163,7 @@ def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
         outputs: Rows of the weight.
     """
     here = libraries(kind)
-    name = _forced.now()
+    name = _forced.get()
     if name is not None:
         return here.get(name, here[TORCH])
     case = ShapeClass.of(kind, rows, inputs, outputs, native.threads())

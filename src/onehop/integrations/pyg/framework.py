@@ -6,6 +6,7 @@ from typing import Any
 from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
+from onehop.integrations import session
 from onehop.integrations.pyg import (
     associations,
     decoders,
@@ -101,11 +102,12 @@ class Pyg(Framework):
 
     def _add_divided(self) -> None:
         """Installs the rows for divided graphs once both the patch and ``onehop.distributed`` are there."""
-        if self._rows and is_loaded("distributed"):
-            from onehop.integrations.pyg import divided
+        with session.lock:
+            if self._rows and is_loaded("distributed"):
+                from onehop.integrations.pyg import divided
 
-            with building.set(self.part):
-                self.add(divided.rows())
+                with building.set(self.part):
+                    self.add(divided.rows())
 
     def remove(self) -> None:
         """Restores what the rows replaced, and the functions of all classes."""

@@ -98,7 +98,7 @@ def _step_reason(kind: Any, name: str) -> str | None:
     step = getattr(MessagePassing, name)
     if getattr(kind, name) is not step:
         return f"its class overrides {name}"
-    return None if is_own(step) else f"another library replaced MessagePassing.{name}"
+    return None if is_own(step) else f"another library replaced {MessagePassing.__name__}.{name}"
 
 
 def is_left_out(kind: Any) -> bool:

@@ -83,7 +83,7 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
         scores: Computes the scores of the destinations of a layer from its pair of features, or raises
             :class:`Leave`; None for layers that need the features of the destinations for more than scores.
     """
-    ours, in_program, part = _forward, as_program, building.now()
+    ours, in_program, part = _forward, as_program, building.get()
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
     # Without self.
     names = list(inspect.signature(theirs).parameters)[1:]
@@ -92,7 +92,7 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if not part.on:
             return theirs(self, *args, **kwargs)
-        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.now()):
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, place, self, args, kwargs)
         return ours(theirs, names, place, scores, self, args, kwargs)
 
@@ -155,7 +155,7 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.now()):
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         layer, asked, score = running.get()
         if layer is not self or args:

@@ -68,7 +68,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.now()):
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
