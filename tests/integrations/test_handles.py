@@ -212,6 +212,7 @@ def test_a_module_that_imported_ours_gets_theirs_back():
         {"tune": "always"},
         {"only": "NoConv"},
         {"machine": "pim"},
+        {"machine": pim.Machine},
         {"machine": pim.Machine(), "backend": "cpu"},
         {"machine": pim.Machine(), "reuse": True},
         {"machine": pim.Machine(), "only": "torch"},

@@ -166,13 +166,13 @@ def patch(
             (default: yes).
 
     Returns:
-        A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
-        inactive.
+        A handle, which is a context manager. Without a block, the patch stays until :func:`unpatch`. With
+        ``ONEHOP_DISABLE=1`` nothing happens and the handle is inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``backend``
-            is unknown or given with a machine, ``reuse`` is set with a machine, or a machine or backend is
-            given without PyG.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``machine``
+            is none, ``backend`` is unknown or given with a machine, ``reuse`` is set with a machine, or a
+            machine or backend is given without PyG. Nothing has changed then.
         ConfigurationError: There is no framework, or a named one cannot be imported or is too old.
     """
     with session.lock:
@@ -221,9 +221,9 @@ def held() -> Patch:
 
 def _check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:
     """Raises unless the machine or the backend can run the selection."""
-    if machine is not None and not isinstance(machine, Machine):
+    if machine is not None and (isinstance(machine, type) or not isinstance(machine, Machine)):
         raise ArgumentError(
-            f"machine: expected a simulated machine, got {type(machine).__name__}; "
+            f"machine: expected a simulated machine, got {machine!r:.60}; "
             "give one such as onehop.machines.pim.Machine()."
         )
     for name, runner, what in (
