@@ -2,7 +2,7 @@
 
 import gc
 import os
-import sys
+import pkgutil
 import threading
 import weakref
 
@@ -23,16 +23,9 @@ _THREADS = 4
 _ROUNDS = 1000 if os.environ.get("ONEHOP_TESTS") == "all" else 60
 
 
-def _rows_left() -> list[str]:
-    """The names of modules that still hold a function of the patch."""
-    held = [(name, vars(module)) for name, module in list(sys.modules.items()) if module is not None]
-    return [
-        f"{name}.{key}"
-        for name, names in held
-        if name.startswith("torch_geometric")
-        for key, value in list(names.items())
-        if callable(value) and replaced(value) is not None
-    ]
+def _left(names: tuple[str, ...]) -> list[str]:
+    """Those dotted names under which there is still a function of the patch."""
+    return [name for name in names if replaced(pkgutil.resolve_name(name)) is not None]
 
 
 @pytest.mark.parametrize("ending", ["leave", "unpatch"])
@@ -43,6 +36,9 @@ def test_nothing_is_left(ending: str) -> None:
     layers = [maker(8, 4) for maker in makers]
     with torch.no_grad():
         expected = [layer(x, edge_index) for layer in layers]
+    with onehop.patch():
+        names = tuple(name for name in onehop.patched() if name.startswith("torch_geometric."))
+        assert len(_left(names)) > 100
     lived: list[weakref.ref[torch.nn.Module]] = []
     errors: list[BaseException] = []
 
@@ -72,7 +68,7 @@ def test_nothing_is_left(ending: str) -> None:
     assert session.now == session.Session()
     assert onehop.patched() == ()
     assert wrapped_classes() == []
-    assert _rows_left() == []
+    assert _left(names) == []
     assert F.linear is THEIRS
     assert replaced(utils.softmax) is None
     onehop.clear_cache()

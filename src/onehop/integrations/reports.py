@@ -55,7 +55,7 @@ def framework_of(layer: Any) -> str:
 
 def recording() -> bool:
     """Return whether calls are being recorded."""
-    return _listener.get() is not None
+    return bool(_listener.live) and _listener.get() is not None
 
 
 def record(call: Call) -> None:
