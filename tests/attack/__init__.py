@@ -1,0 +1,1 @@
+"""Random programs that try to break what onehop promises."""

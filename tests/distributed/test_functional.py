@@ -21,9 +21,8 @@ OURS, SINGLE, DROPOUT = (row.ours for row in rows_of_divided()[:3])
 @pytest.fixture
 def divided(one_process):
     """Says that a model runs whose rows are divided, of which this process has all."""
-    token = converted._now.set(converted.Processes(None, 2))
-    yield
-    converted._now.reset(token)
+    with converted._now.set(converted.Processes(None, 2)):
+        yield
 
 
 def _operands(rows, dtype=torch.float64):

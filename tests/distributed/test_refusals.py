@@ -19,9 +19,8 @@ ROW_COUNT = 6
 @pytest.fixture
 def divided():
     """Says that a model runs whose rows are divided."""
-    token = converted._now.set(converted.Processes(None, 2))
-    yield
-    converted._now.reset(token)
+    with converted._now.set(converted.Processes(None, 2)):
+        yield
 
 
 def _performer():

@@ -77,6 +77,12 @@ def test_modules_that_imported_a_function_have_rows_too(module, monkeypatch):
     assert user.added is module.plus is plus
     del user.added
     assert "user.later" not in {row.name for row in everywhere(rows)}
+    # As many names as before.
+    del user.others
+    user.later = plus
+    assert "user.later" in {row.name for row in everywhere(rows)}
+    user.later, below.plus = None, None
+    assert "user.later" not in {row.name for row in everywhere(rows)}
     user.later = plus
     assert "user.later" in {row.name for row in everywhere(rows)}
     assert type(lazy) is not types.ModuleType

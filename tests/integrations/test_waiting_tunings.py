@@ -1,8 +1,10 @@
 """What waits to be tuned under ``patch(tune="auto")``, and what becomes of it where something fails."""
 
 import pytest
+import torch
 
-from onehop.integrations.tuning import _Auto
+from onehop import Graph
+from onehop.integrations.tuning import _Auto, _Stopwatch, _Tuning
 
 
 class Search:
@@ -38,6 +40,41 @@ def test_one_that_fails_is_not_tried_again():
         auto.advance()
     assert auto.waiting == [other]
     auto.advance()
+    assert auto.waiting == []
+
+
+class Failing(_Tuning):
+    """The tuning of a graph that fails."""
+
+    def __init__(self, graph, error):
+        self.graph, self.watch, self.asked = graph, _Stopwatch(), 0
+        self.steps = self._steps(error)
+
+    def _steps(self, error):
+        self.asked += 1
+        raise error
+        yield
+
+
+def test_an_error_ends_the_tuning_of_its_graph_and_is_logged_once(caplog):
+    auto, graphs = _Auto(), [Graph.from_edge_index(torch.randint(9, (2, 20)), 9) for _ in range(2)]
+    first, second, other = (Failing(graph, RuntimeError("no kernel")) for graph in (graphs[0], *graphs))
+    auto.waiting = [first, second, other]
+    for _ in range(3):
+        auto.advance()
+    assert auto.waiting == []
+    assert [each.asked for each in (first, second, other)] == [1, 0, 1]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "is not tuned any more" in caplog.text
+    assert "no kernel" in caplog.text
+    assert "onehop.patch(tune='never')" in caplog.text
+
+
+def test_what_is_no_error_passes():
+    auto = _Auto()
+    auto.waiting = [Failing(Graph.from_edge_index(torch.randint(9, (2, 20)), 9), KeyboardInterrupt())]
+    with pytest.raises(KeyboardInterrupt):
+        auto.advance()
     assert auto.waiting == []
 
 

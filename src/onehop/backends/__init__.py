@@ -10,6 +10,7 @@ from onehop.backends.registry import (
     refusal,
     register_machine,
     run,
+    runner_of,
 )
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "refusal",
     "register_machine",
     "run",
+    "runner_of",
 ]

@@ -1,6 +1,7 @@
 """The backends that exist, and the one function that picks."""
 
 import itertools
+import weakref
 from functools import lru_cache
 from typing import Any
 
@@ -33,8 +34,9 @@ _BACKENDS: dict[str, Backend] = {
 }
 # Used by name alone.
 _BY_NAME = ("reference", "pim")
-# Machines of patches. They stay, since a backward pass may come after the patch was taken back.
-_PATCHED: dict[str, MachineBackend] = {}
+# Machines of patches, as long as a session, a handle or a recorded operator holds them: a backward pass may
+# come after the patch was taken back.
+_PATCHED: weakref.WeakValueDictionary[str, MachineBackend] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
 
 
@@ -43,23 +45,32 @@ def backends() -> dict[str, Backend]:
     return dict(_BACKENDS)
 
 
-def register_machine(machine: Machine, ledger: Ledger) -> str:
-    """Makes a backend of a machine.
+def register_machine(machine: Machine, ledger: Ledger) -> MachineBackend:
+    """Makes a backend of a machine, which its name finds as long as somebody holds it.
 
     Args:
         machine: Where aggregation is to run.
         ledger: Where its runs are written down.
 
     Returns:
-        Its name. With "/LABEL" behind it, runs are written down under that label.
+        The backend. With "/LABEL" behind its name, runs are written down under that label.
     """
     name = f"machine-{next(_numbers)}"
-    _PATCHED[name] = MachineBackend(name, lambda: machine, ledger)
-    return name
+    made = _PATCHED[name] = MachineBackend(name, lambda: machine, ledger)
+    return made
+
+
+def runner_of(name: str) -> MachineBackend | None:
+    """The backend of a patch's machine, for whoever needs it later; None for any other.
+
+    Args:
+        name: The backend, with "/LABEL" behind it or without.
+    """
+    return _PATCHED.get(name.partition("/")[0])
 
 
 def is_machine(name: str) -> bool:
-    """Return whether :func:`register_machine` gave that name."""
+    """Return whether a backend of that name came from :func:`register_machine`."""
     return name in _PATCHED
 
 
@@ -67,7 +78,7 @@ def machine_of(name: str) -> Machine:
     """The machine behind a backend.
 
     Args:
-        name: As :func:`register_machine` gave it.
+        name: That of a backend of :func:`register_machine`.
     """
     return _PATCHED[name].machine
 
@@ -76,7 +87,7 @@ def ledger_of(name: str) -> Ledger | None:
     """The ledger of a machine's backend; None for a machine that writes nothing down.
 
     Args:
-        name: As :func:`register_machine` gave it.
+        name: That of a backend of :func:`register_machine`.
     """
     return _PATCHED[name].ledger
 
@@ -141,8 +152,8 @@ def run(graph: Graph, call: Any, like: Tensor) -> Any:
 
 
 def _named(name: str) -> Backend:
-    if name in _PATCHED:
-        return _PATCHED[name]
+    if (patched := _PATCHED.get(name)) is not None:
+        return patched
     if name not in _BACKENDS:
         raise ArgumentError(f"backend: {name!r} is unknown; there are {', '.join(_BACKENDS)}.")
     return _BACKENDS[name]

@@ -134,7 +134,7 @@ def _begin(
         place()
     tally = Tally()
     at_end.enter_context(reports.heard_by(tally))
-    counter = at_end.enter_context(counted())
+    counter = at_end.enter_context(counted(everywhere=True))
     sampler = at_end.enter_context(Sampler(tally))
     began = time.perf_counter()
 

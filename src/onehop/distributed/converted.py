@@ -8,7 +8,7 @@ import contextlib
 import copy
 import types
 from collections.abc import Callable, Iterator
-from contextvars import ContextVar
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -18,6 +18,7 @@ from onehop.distributed.graph import DistributedGraph, held_graphs
 from onehop.distributed.hetero import DistributedHeteroGraph
 from onehop.distributed.streams import own_stream
 from onehop.errors import ArgumentError
+from onehop.scopes import Scoped
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -36,8 +37,8 @@ class Processes(NamedTuple):
 
 # The rows of a single process, which are whole.
 _ALONE = Processes(None, 1)
-_now: ContextVar[Processes | None] = ContextVar("onehop.distributed.processes", default=None)
-_among_edges: ContextVar[bool] = ContextVar("onehop.distributed.among_edges", default=False)
+_now: Scoped[Processes | None] = Scoped("onehop_distributed_processes", None)
+_among_edges = Scoped("onehop_distributed_among_edges", False)
 
 
 def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> Model:
@@ -128,35 +129,22 @@ def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
         now = Processes(group, dist.get_world_size(group))
     # In each module, so that a checkpoint that runs one again finds the same numbers.
     stream = own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext()
-    with _being(_now, now), stream:
+    with _now.set(now), stream:
         yield
 
 
-@contextlib.contextmanager
-def _being(variable: ContextVar[Any], value: object) -> Iterator[None]:
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
-
-
-@contextlib.contextmanager
-def alone() -> Iterator[None]:
+def alone() -> AbstractContextManager[Processes | None]:
     """Treats tensors inside the block as this process's own: nothing is summed over the processes.
 
     For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
     model that every process has as a whole.
     """
-    with _being(_now, _ALONE):
-        yield
+    return _now.set(_ALONE)
 
 
-@contextlib.contextmanager
-def among_edges() -> Iterator[None]:
+def among_edges() -> AbstractContextManager[bool]:
     """Says that a layer reduces messages of edges inside the block, with a module that can make read-outs."""
-    with _being(_among_edges, True):
-        yield
+    return _among_edges.set(True)
 
 
 def reduces_edges() -> bool:

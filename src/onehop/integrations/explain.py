@@ -1,6 +1,5 @@
 """``onehop.explain()``: which layers of a model take the fast path, and why the others do not."""
 
-import contextlib
 import copy
 import functools
 import html
@@ -15,7 +14,7 @@ import torch
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import patch, patched, silence
+from onehop.integrations.patch import held, patched, silence
 from onehop.integrations.rows import counted
 from onehop.ops.contexts import as_in_program
 from onehop.tables import Table, titled
@@ -212,8 +211,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
             id(module): ".".join(part for part in name.split(".") if part != _COMPILED)
             for name, module in duplicate.named_modules()
         }
-        in_place = contextlib.nullcontext() if patched() else patch()
-        with in_place, reports.recorded() as calls, counted() as functions:
+        with held(), reports.recorded() as calls, counted() as functions:
             duplicate(*inputs, **kwargs)
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]

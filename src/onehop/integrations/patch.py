@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import TracebackType
@@ -15,7 +16,8 @@ from onehop import config
 from onehop.backends import backends, register_machine
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import memory, releases, reports, session, tuning
+from onehop.integrations import in_force, memory, releases, reports, session, tuning
+from onehop.integrations.in_force import Entry
 from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
 from onehop.machines.base import Machine
 from onehop.machines.common.ledger import Ledger
@@ -28,15 +30,19 @@ _frameworks: dict[str, Framework] = {}
 
 
 class Patch:
-    """The handle of a patch. As a context manager, it restores the state before ``patch()`` on exit.
+    """The handle of a patch, which is process-wide, in all threads. It may be entered any number of times.
 
-    The patch is process-wide, in all threads.
+    As a context manager, it patches inside the block, and takes its own patch back on exit: what is in force
+    then is the last of the others, in whatever order and in whatever threads blocks are left.
     """
 
-    def __init__(self, before: Session, active: bool, ledger: Ledger | None = None) -> None:
-        self._before = before
-        self._active = active
-        self._ledger = ledger
+    def __init__(self, coming: Session | None, ledger: Ledger | None = None) -> None:
+        # None makes a handle that does nothing.
+        self._session, self._ledger = coming, ledger
+        # With the thread that entered each block; none before the first block.
+        self._entries: list[tuple[int | None, Entry]] = []
+        if coming is not None:
+            self._entries.append((None, in_force.enter(coming, self)))
 
     @property
     def report(self) -> Ledger:
@@ -57,35 +63,41 @@ class Patch:
         return session.now.selection is not None
 
     def remove(self) -> None:
-        """Restores everything. Has no effect without a patch in place."""
+        """Restores everything, as :func:`unpatch` does. Has no effect without a patch in place."""
         unpatch()
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Restores everything inside the block, for example for code that reads sources."""
         with session.lock:
-            before = session.now
-            _enter(replace(before, selection=None))
+            entry = in_force.enter(replace(session.now, selection=None), self)
         try:
             yield
         finally:
-            with session.lock:
-                if before.selection is not None:
-                    _enter(replace(session.now, selection=before.selection))
+            in_force.leave(entry)
 
     def __enter__(self) -> "Patch":
-        """Return itself."""
+        """Puts its patch in force, above all others, and returns itself."""
+        if self._session is not None:
+            with session.lock:
+                made = [each for each in self._entries if each[0] is None]
+                self._entries.append((threading.get_ident(), in_force.enter(self._session, self)))
+                # The patch that patch() made lasts until the end of this block instead.
+                for each in made:
+                    self._entries.remove(each)
+                    in_force.leave(each[1])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restores the state before ``patch()``."""
-        if not self._active:
-            return
+        """Takes back the patch of the block, or that of ``patch()`` where there was no block."""
         with session.lock:
-            # A new session, in which the machine of an outer patch numbers its layers again.
-            _enter(Session(self._before.selection, self._before.settings, logged=self._before.logged))
+            mine = [each for each in self._entries if each[0] == threading.get_ident()] or self._entries
+            if mine:
+                last = mine[-1]
+                self._entries.remove(last)
+                in_force.leave(last[1])
 
     def __repr__(self) -> str:
         """Says whether a patch is in place."""
@@ -154,13 +166,13 @@ def patch(
             (default: yes).
 
     Returns:
-        A handle, which is a context manager. With ``ONEHOP_DISABLE=1`` nothing happens and the handle is
-        inactive.
+        A handle, which is a context manager. Without a block, the patch stays until :func:`unpatch`. With
+        ``ONEHOP_DISABLE=1`` nothing happens and the handle is inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``backend``
-            is unknown or given with a machine, ``reuse`` is set with a machine, or a machine or backend is
-            given without PyG.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``machine``
+            is none, ``backend`` is unknown or given with a machine, ``reuse`` is set with a machine, or a
+            machine or backend is given without PyG. Nothing has changed then.
         ConfigurationError: There is no framework, or a named one cannot be imported or is too old.
     """
     with session.lock:
@@ -180,24 +192,40 @@ def patch(
         )
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
-            return Patch(before, active=False)
+            return Patch(None)
         selection = _select(only)
-        if not settings.keep_memory:
-            memory.give_back()
         _check_runner(selection, machine, backend)
-        ledger = None
+        runner, ledger = before.runner if before.selection is not None else None, None
         if machine is not None:
             ledger = Ledger()
-            settings = replace(settings, backend=register_machine(machine, ledger))
+            runner = register_machine(machine, ledger)
+            settings = replace(settings, backend=runner.name)
         elif backend is not None:
-            settings = replace(settings, backend=backend)
-        logged = set() if before.selection is None else before.logged
-        _enter(Session(selection, settings, logged=logged))
-        return Patch(before, active=True, ledger=ledger)
+            runner, settings = None, replace(settings, backend=backend)
+        coming = Session(selection, settings, runner)
+        if before.selection is not None:
+            # Layers keep their names on a machine that stays.
+            labels = before.labels if runner is before.runner else coming.labels
+            coming = replace(coming, logged=before.logged, labels=labels)
+        made = Patch(coming, ledger)
+        if not settings.keep_memory:
+            memory.give_back()
+        return made
+
+
+def held() -> Patch:
+    """A handle on the patch in place, which stays for its block whoever else leaves; else a new patch."""
+    with session.lock:
+        return patch() if session.now.selection is None else Patch(session.now)
 
 
 def _check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:
     """Raises unless the machine or the backend can run the selection."""
+    if machine is not None and (isinstance(machine, type) or not isinstance(machine, Machine)):
+        raise ArgumentError(
+            f"machine: expected a simulated machine, got {machine!r:.60}; "
+            "give one such as onehop.machines.pim.Machine()."
+        )
     for name, runner, what in (
         ("machine", machine, "simulated machines run"),
         ("backend", backend, "a named backend runs"),
@@ -226,8 +254,7 @@ def unpatch() -> None:
     ends too, and its results so far are kept.
     """
     with session.lock:
-        if session.now.selection is not None:
-            _enter(Session())
+        in_force.end()
         memory.give_back()
     tuning.give_up()
 
@@ -281,30 +308,6 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
             return function(*args, **kwargs)
 
     return patched_inside
-
-
-def _enter(coming: Session) -> None:
-    """Puts a session in force, installs what it patches, and restores the rest."""
-    with session.lock:
-        frameworks = () if coming.selection is None else coming.selection.frameworks
-        before = () if session.now.selection is None else session.now.selection.frameworks
-        try:
-            for framework in frameworks:
-                with releases.supported(framework.name):
-                    framework.install(coming.settings)
-        except BaseException:
-            for framework in frameworks:
-                if framework not in before:
-                    framework.remove()
-            raise
-        session.enter(coming)
-        if coming.selection is None or not coming.settings.keep_memory:
-            memory.pause()
-        else:
-            memory.keep()
-        for framework in _frameworks.values():
-            if framework not in frameworks:
-                framework.remove()
 
 
 def _select(only: str | Iterable[str] | None) -> Selection:

@@ -3,10 +3,12 @@
 import contextlib
 import logging
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from onehop.integrations import session
+from onehop.scopes import Scoped
 
 LOGGER = logging.getLogger("onehop")
 IN_BLOCKS = "its message in blocks"
@@ -19,8 +21,7 @@ class Listener(Protocol):
         """Receives one call."""
 
 
-listener: Listener | None = None
-"""Receives the calls of patched layers inside :func:`recorded` and :func:`heard_by`; None outside of them."""
+_listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,22 @@ def framework_of(layer: Any) -> str:
 
 def recording() -> bool:
     """Return whether calls are being recorded."""
-    return listener is not None
+    return bool(_listener.live) and _listener.get() is not None
 
 
 def record(call: Call) -> None:
     """Records a call, inside :func:`recorded` or :func:`heard_by`."""
+    listener = _listener.get()
     if listener is not None:
         listener.append(call)
 
 
 def refuse(layer: Any, reason: str) -> None:
     """Notes that a layer runs its framework's own code; logs each class and reason once."""
-    if listener is not None:
-        listener.append(Call(layer, reason))
-        return
-    log(type(layer), reason)
+    if recording():
+        record(Call(layer, reason))
+    else:
+        log(type(layer), reason)
 
 
 def log(kind: type, reason: str) -> None:
@@ -82,18 +84,15 @@ def log(kind: type, reason: str) -> None:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """Collects the calls of patched layers inside the block. Refusals are not logged meanwhile."""
+    """Collects the calls of patched layers inside the block, in its thread, whose refusals are not logged."""
     calls: list[Call] = []
-    with heard_by(calls):
+    with _listener.set(calls):
         yield calls
 
 
-@contextlib.contextmanager
-def heard_by(hearer: Listener) -> Iterator[None]:
-    """Sends ``hearer`` the calls of patched layers inside the block. Refusals are not logged meanwhile."""
-    global listener
-    outer, listener = listener, hearer
-    try:
-        yield
-    finally:
-        listener = outer
+def heard_by(hearer: Listener) -> AbstractContextManager[Listener | None]:
+    """Sends ``hearer`` the calls of patched layers inside the block, and of other threads meanwhile.
+
+    Those of threads that record for themselves are not among them. Refusals are not logged meanwhile.
+    """
+    return _listener.set(hearer, everywhere=True)

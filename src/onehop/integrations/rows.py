@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import types
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,24 +15,54 @@ import torch
 from torch import _jit_internal
 from torch.jit import _state
 
-from onehop.ops import contexts
+from onehop import native
+from onehop.ops.contexts import as_program
+from onehop.scopes import Scoped
 
 Function = Callable[..., Any]
+Counts = Counter[tuple[str, bool]]
+# The packages whose functions are replaced.
+_HOSTS = ("torch", "torch_geometric", "dgl", "torch_scatter", "torch_sparse")
 
 
-counter: Counter[tuple[str, bool]] | None = None
-"""Counts calls of functions: by name, and by whether our code ran. None where nothing is counted."""
+class Part:
+    """A part of the patch. Its functions may be held by other names: where it is off, they run theirs.
+
+    Attributes:
+        on: Whether its rows are installed.
+        made: Its functions, as far as somebody holds them.
+    """
+
+    __slots__ = ("made", "on")
+
+    def __init__(self, on: bool = False) -> None:
+        self.on = on
+        self.made: weakref.WeakSet[Function] = weakref.WeakSet()
+
+
+building: Scoped[Part] = Scoped("onehop_building", Part(on=True))
+"""The part whose rows are being made."""
+
+counting: Scoped[Counts | None] = Scoped("onehop_counter", None)
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[Counter[tuple[str, bool]]]:
-    """Counts the calls of replaced functions inside the block: (name, whether our code ran) -> number."""
-    global counter
-    before, counter = counter, Counter()
-    try:
+def counted(everywhere: bool = False) -> Iterator[Counts]:
+    """Counts the calls of replaced functions inside the block: (name, whether our code ran) -> number.
+
+    Args:
+        everywhere: Whether to count those of all threads that have no counter of their own.
+    """
+    counter: Counts = Counter()
+    with counting.set(counter, everywhere):
         yield counter
-    finally:
-        counter = before
+
+
+def count(name: str, ours: bool) -> None:
+    """Counts a call of a function, by its name and by whether our code ran."""
+    counter = counting.get()
+    if counter is not None:
+        counter[name, ours] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +83,12 @@ class Row:
     ours: Any
     theirs: Any
     inherited: bool = False
+
+    @property
+    def applies(self) -> bool:
+        """Return whether it replaces the host's own: another library's may do something else."""
+        theirs = getattr(self.theirs, "__func__", self.theirs)
+        return self.ours is not self.theirs and (not isinstance(theirs, types.FunctionType) or is_own(theirs))
 
     @property
     def name(self) -> str:
@@ -98,6 +135,8 @@ def replacing(
 ) -> Row:
     """The row of a function or method that is replaced by one that runs ``body`` first.
 
+    It changes nothing where another library has put something else in the function's place.
+
     Args:
         owner: The module or class.
         attribute: The name of its function, method or static method.
@@ -109,33 +148,75 @@ def replacing(
         told: The name by which :func:`counted` counts the calls that ``body`` sees; empty means not at all.
     """
     held = inspect.getattr_static(owner, attribute)
-    theirs, leave = getattr(owner, attribute), Leave
+    inherited = isinstance(owner, type) and attribute not in vars(owner)
+    theirs, part, leave = host_function(owner, attribute), building.get(), Leave
+    if not isinstance(theirs, types.FunctionType):
+        return Row(owner, attribute, held, held, inherited)
     # As ops.contexts.compiling, with fewer calls.
-    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
-    state, this = contexts, sys.modules[__name__]
+    in_dynamo, flags, in_program = torch.compiler.is_dynamo_compiling, torch.compiler, as_program
+    counts, add = counting, count
 
     def function(*args, **kwargs):  # type: ignore[no-untyped-def]
-        ours = traced if in_dynamo() or flags._is_compiling_flag or state.as_program else body
+        if not part.on:
+            return theirs(*args, **kwargs)
+        is_traced = in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get())
+        ours = traced if is_traced else body
         try:
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:
             out = None
-        if this.counter is not None and told:
-            this.counter[told, out is not None] += 1
+        if told and counts.live:
+            add(told, out is not None)
         return theirs(*args, **kwargs) if out is None else out
 
     def function_where(*args, **kwargs):  # type: ignore[no-untyped-def]
         try:
-            out = body(theirs, *args, **kwargs) if where() else None  # type: ignore[misc]
+            out = body(theirs, *args, **kwargs) if part.on and where() else None  # type: ignore[misc]
         except leave:
             out = None
         return theirs(*args, **kwargs) if out is None else out
 
     ours: Any = stand_in(theirs, function if where is None else function_where)
+    part.made.add(ours)
     if isinstance(held, staticmethod):
-        ours = staticmethod(ours)
-    inherited = isinstance(owner, type) and attribute not in vars(owner)
+        ours, held = staticmethod(ours), held if held.__func__ is theirs else staticmethod(theirs)
+    elif not inherited:
+        held = theirs
     return Row(owner, attribute, ours, held, inherited)
+
+
+def host_function(owner: Any, attribute: str) -> Any:
+    """Return a function of a module or class, before the part that is being made is installed.
+
+    It may be a wrapper of an earlier patch, which another library has put back since: then what it replaces.
+    """
+    found = getattr(owner, attribute)
+    while not building.get().on and (theirs := replaced(found)) is not None:
+        found = theirs
+    return found
+
+
+def is_own(function: Any) -> bool:
+    """Return whether a function is a host's own, with all that it decorates.
+
+    A wrapper of onehop counts as what it replaces.
+    """
+    theirs = replaced(function)
+    if theirs is not None:
+        return is_own(theirs)
+    beneath = getattr(function, "__wrapped__", None)
+    return _is_of_host(function) and (beneath is None or is_own(beneath))
+
+
+def _is_of_host(function: Any) -> bool:
+    """Return whether a function was defined in a host's module, and has the code and the names of there."""
+    if not isinstance(function, types.FunctionType):
+        return isinstance(function, types.BuiltinFunctionType)
+    names = function.__globals__
+    name = names.get("__name__", "")
+    module = sys.modules.get(name)
+    is_host = name.partition(".")[0] in _HOSTS or any(sys.modules.get(host) is module for host in _HOSTS)
+    return is_host and vars(module) is names and function.__code__.co_filename == names.get("__file__")
 
 
 def replacing_in(
@@ -160,13 +241,11 @@ def replacing_in(
         told: As in :func:`replacing`.
     """
     first = replacing(modules[0], attribute, body, traced, where=where, told=told)
-    return [replace(first, owner=each) for each in modules if getattr(each, attribute) is first.theirs]
+    return [replace(first, owner=each) for each in modules if host_function(each, attribute) is first.theirs]
 
 
 # They and all that they import know nothing of PyG. To search them would take most of the time.
 _NOT_SEARCHED = frozenset({"onehop", "torch", "numpy", "scipy", "sympy", *sys.stdlib_module_names})
-# Modules that had none of some functions, and how many attributes each had then.
-_without: dict[frozenset[int], dict[str, int]] = {}
 
 
 def everywhere(rows: Iterable[Row]) -> list[Row]:
@@ -176,19 +255,19 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
     class or a default argument, keeps it.
     """
     of = {id(row.theirs): row for row in rows}
-    without = _without.setdefault(frozenset(of), {})
-    made: list[Row] = []
-    for name, module in list(sys.modules.items()) if of else ():
-        if name.partition(".")[0] in _NOT_SEARCHED or not isinstance(module, types.ModuleType):
-            continue
-        # Modules that are loaded on first use stay unloaded.
-        held = object.__getattribute__(module, "__dict__")
-        if without.get(name) != len(held):
-            found = [(key, of[id(value)]) for key, value in list(held.items()) if id(value) in of]
-            made += [replace(row, owner=module, attribute=key) for key, row in found]
-            if not found:
-                without[name] = len(held)
-    return made
+    # Modules may have imported functions of an earlier patch.
+    earlier = [(each, of.get(id(replaced(each)))) for each in list(building.get().made)]
+    sought = [(row.theirs, row) for row in of.values()]
+    sought += [(each, row) for each, row in earlier if row is not None and each is not row.ours]
+    modules = [
+        module
+        for name, module in list(sys.modules.items() if of else ())
+        if name.partition(".")[0] not in _NOT_SEARCHED and isinstance(module, types.ModuleType)
+    ]
+    # Modules that are loaded on first use stay unloaded.
+    names = [object.__getattribute__(module, "__dict__") for module in modules]
+    found = native.extension.holders(names, [each for each, _ in sought])
+    return [replace(sought[which][1], owner=modules[place], attribute=name) for place, which, name in found]
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:

@@ -1,5 +1,6 @@
 """The state of the patch: what can be patched, what is chosen, and the session in force."""
 
+import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -9,8 +10,9 @@ from typing import Any
 
 from onehop import config
 from onehop.backends import is_machine
+from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, check_choice
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Part, Row, building
 
 PYG, DGL, TORCH = "pyg", "dgl", "torch"
 TUNE_MODES = ("auto", "never")
@@ -83,6 +85,7 @@ class Framework(ABC):
     name: str
 
     def __init__(self) -> None:
+        self.part = Part()
         self._rows: list[Row] = []
 
     def layers(self) -> tuple[str, ...]:
@@ -96,16 +99,20 @@ class Framework(ABC):
     def install(self, settings: Settings) -> None:
         """Installs the rows; has no effect if there are some already."""
         if not self._rows:
-            self.add(self.rows(settings))
+            with building.set(self.part):
+                self.add(self.rows(settings))
+            self.part.on = True
 
     def add(self, rows: list[Row]) -> None:
-        """Installs more rows."""
-        self._rows += rows
+        """Installs more rows, but none over what another library has put in a function's place."""
         for row in rows:
-            row.install()
+            if row.applies:
+                self._rows.append(row)
+                row.install()
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
+        self.part.on = False
         for row in reversed(self._rows):
             row.restore()
         self._rows = []
@@ -139,6 +146,7 @@ class Session:
     Attributes:
         selection: The frameworks and layers that are patched; None without a patch.
         settings: The choices of the patch.
+        runner: The machine's backend, which lives as long as something needs it; None without a machine.
         labels: The names of layers on a simulated machine.
         logged: The refusals in the log: the class and the sentence of each.
         pyg: PyG is patched.
@@ -150,6 +158,7 @@ class Session:
 
     selection: Selection | None = None
     settings: Settings = OFF
+    runner: MachineBackend | None = field(default=None, compare=False)
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
     # Derived once.
@@ -180,6 +189,15 @@ now = Session()
 
 lock = threading.RLock()
 """Held while the session in force is replaced."""
+
+
+def _renew_lock() -> None:
+    global lock
+    lock = threading.RLock()
+
+
+# A thread that held it does not exist in a forked process.
+os.register_at_fork(after_in_child=_renew_lock)
 
 patches: list[Callable[..., Any]] = []
 """``onehop.patch``, which is in a higher module; pickles for spawned processes contain it."""

@@ -59,7 +59,7 @@ class _Tuning:
     def __init__(self, graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
         from onehop.tuner.tuning import tuning_steps
 
-        self.told = repr(graph)
+        self.graph = graph
         self.watch = _Stopwatch()
         self.steps: Steps[TuningResult] = tuning_steps(
             graph,
@@ -72,7 +72,9 @@ class _Tuning:
         )
 
     def advance(self) -> bool:
-        """Runs a slice; returns whether there is more to do."""
+        """Runs a slice; returns whether there is more to do. An error ends the tuning of the graph."""
+        if self.graph in _stopped:
+            return False
         self.watch.go()
         try:
             begin = now = self.watch()
@@ -82,7 +84,10 @@ class _Tuning:
                 next(self.steps)
                 last, now = self.watch() - now, self.watch()
         except StopIteration as end:
-            reports.LOGGER.info("%s was tuned in %.1f s.\n%s", self.told, self.watch(), end.value)
+            reports.LOGGER.info("%r was tuned in %.1f s.\n%s", self.graph, self.watch(), end.value)
+            return False
+        except Exception as error:
+            _stop(self.graph, error)
             return False
         finally:
             self.watch.stop()
@@ -127,6 +132,8 @@ _auto = _Auto()
 give_up = _auto.give_up
 atexit.register(give_up)
 _seen: "weakref.WeakKeyDictionary[Graph, dict[_Key, int]]" = weakref.WeakKeyDictionary()
+# Graphs whose tuning ended in an error.
+_stopped: "weakref.WeakSet[Graph]" = weakref.WeakSet()
 
 
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
@@ -134,24 +141,41 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
 
     A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so
     that a graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is
-    off: functions that :func:`onehop.autotune` decorates turn it off when they return.
+    off: functions that :func:`onehop.autotune` decorates turn it off when they return. An error of tuning is
+    logged, and ends the tuning of its graph: the layer's call knows nothing of it.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
-    # Imported here, because it takes a megabyte and few programs tune under the patch.
-    from onehop.tuner.tuning import unsuitable
+    if graph in _stopped:
+        return
+    try:
+        # Imported here, because it takes a megabyte and few programs tune under the patch.
+        from onehop.tuner.tuning import unsuitable
 
-    counts = _seen.setdefault(graph, {})
-    key = (_operation(reduce), width, dtype)
-    counts[key] = counts.get(key, 0) + 1
-    reason = unsuitable()
-    if counts[key] == SIGHTINGS:
-        if reason is not None:
-            reports.LOGGER.info("%r is not tuned: %s.", graph, reason)
-        else:
-            _auto.waiting.append(_Tuning(graph, reduce, width, dtype, backward))
-    if reason is None:
-        _auto.advance()
+        counts = _seen.setdefault(graph, {})
+        key = (_operation(reduce), width, dtype)
+        counts[key] = counts.get(key, 0) + 1
+        reason = unsuitable()
+        if counts[key] == SIGHTINGS:
+            if reason is not None:
+                reports.LOGGER.info("%r is not tuned: %s.", graph, reason)
+            else:
+                _auto.waiting.append(_Tuning(graph, reduce, width, dtype, backward))
+        if reason is None:
+            _auto.advance()
+    except Exception as error:
+        _stop(graph, error)
+
+
+def _stop(graph: Graph, error: Exception) -> None:
+    """Ends the tuning of a graph because of an error, which is logged."""
+    _stopped.add(graph)
+    reports.LOGGER.warning(
+        "%r is not tuned any more, because tuning raised the error below. Its layers run as before, with the "
+        "plan that they have. Report the error; onehop.patch(tune='never') turns tuning off.",
+        graph,
+        exc_info=error,
+    )
 
 
 def plan_text(

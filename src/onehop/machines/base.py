@@ -11,6 +11,7 @@ from onehop.graph import Graph
 from onehop.machines.common.report import Report
 
 
+@runtime_checkable
 class Machine(Protocol):
     """Simulated hardware that aggregates: returns the true result and a report of the simulated run."""
 

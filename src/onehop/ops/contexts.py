@@ -1,13 +1,13 @@
 """States of torch in which our operations cannot replace its own; checked before anything else."""
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
 import torch
 from torch.autograd import forward_ad
 from torch.autograd.graph import disable_saved_tensors_hooks
 
 from onehop.ops.batching import in_older_vmap as in_older_vmap
+from onehop.scopes import Scoped
 
 is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
@@ -80,7 +80,7 @@ def has_memory(x: torch.Tensor) -> bool:
     ) and is_memory(x)
 
 
-as_program = False
+as_program = Scoped("onehop_as_program", False)
 """Whether layers run as in a compiled program although none is traced: ``explain`` sets it."""
 
 
@@ -89,18 +89,12 @@ def compiling() -> bool:
 
     Code that every call of attention passes reads both itself.
     """
-    return torch.compiler.is_compiling() or as_program
+    return torch.compiler.is_compiling() or as_program.get()
 
 
-@contextlib.contextmanager
-def as_in_program() -> Iterator[None]:
-    """Lets layers run as in a compiled program inside the block."""
-    global as_program
-    before, as_program = as_program, True
-    try:
-        yield
-    finally:
-        as_program = before
+def as_in_program() -> AbstractContextManager[bool]:
+    """Lets layers run as in a compiled program inside the block, in its thread."""
+    return as_program.set(True)
 
 
 def autocasts(x: torch.Tensor) -> bool:

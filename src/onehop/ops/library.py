@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad, profiler
 
-from onehop.backends import run as run_on_backend
+from onehop.backends import run as run_on_backend, runner_of
 from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
@@ -332,6 +332,8 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         for operand in operands:
             like = (*like, (operand.shape, operand.dtype))
         ctx.of = operator, call[count:], wanted, like, graph
+        if call.backend:
+            ctx.runner = runner_of(call.backend)  # held for the backward pass, which finds it by its name
         # No gradient comes back for one that never came, as from torch's own operators.
         ctx.set_materialize_grads(False)
         if operator.results > 1:

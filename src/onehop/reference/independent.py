@@ -4,24 +4,14 @@ Otherwise a specification would check a kernel against itself, and a gradient th
 would never end.
 """
 
-import contextlib
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 
+from onehop.scopes import Scoped
 
-class _Running(threading.local):
-    specification = False
-
-
-running = _Running()
+runs_specification = Scoped("onehop_specification", False)
 """Whether this thread runs a specification now."""
 
 
-@contextlib.contextmanager
-def independent() -> Iterator[None]:
+def independent() -> AbstractContextManager[bool]:
     """Leaves torch's functions to torch inside the block."""
-    before, running.specification = running.specification, True
-    try:
-        yield
-    finally:
-        running.specification = before
+    return runs_specification.set(True)

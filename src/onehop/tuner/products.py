@@ -6,12 +6,12 @@ whose libraries they are. A choice depends on shapes and threads alone, so that 
 repeated, as under activation checkpointing, takes the same library.
 """
 
-import contextlib
 import functools
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from onehop import config, native
 from onehop.errors import ArgumentError
 from onehop.kernels.products import FORWARD, KINDS, TO_INPUT, TORCH, Product, libraries
 from onehop.plans import store
+from onehop.scopes import Scoped
 
 # Multiplications of a product that is measured, and numbers in its operands and result: two or three
 # milliseconds, and 32 MB. With more rows, a product of the same columns is the same work more often.
@@ -147,7 +148,7 @@ class Chosen:
 
 _chosen: dict[ShapeClass, Chosen] = {}
 _loaded = False
-_forced: str | None = None
+_forced: Scoped[str | None] = Scoped("onehop_forced_product", None)
 
 
 def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
@@ -162,8 +163,9 @@ def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
         outputs: Rows of the weight.
     """
     here = libraries(kind)
-    if _forced is not None:
-        return here.get(_forced, here[TORCH])
+    name = _forced.get()
+    if name is not None:
+        return here.get(name, here[TORCH])
     case = ShapeClass.of(kind, rows, inputs, outputs, native.threads())
     found = _chosen.get(case) or _choose(case)
     return here[found.library]
@@ -190,15 +192,9 @@ def store_path() -> Path:
     return store.path(_machine())
 
 
-@contextlib.contextmanager
-def forced(name: str) -> Iterator[None]:
+def forced(name: str) -> AbstractContextManager[str | None]:
     """Runs products inside the block in one library, or in torch's own where that has none; for tests."""
-    global _forced
-    before, _forced = _forced, name
-    try:
-        yield
-    finally:
-        _forced = before
+    return _forced.set(name)
 
 
 def _choose(case: ShapeClass) -> Chosen:

@@ -110,6 +110,37 @@ def test_gradients_are_tuned_where_there_are_any(edges, tunings):
     assert tunings == [(60, 4, "sum", True)]
 
 
+@pytest.mark.parametrize(
+    "where", ["onehop.tuner.tuning.tuning_steps", "onehop.tuner.tuning.unsuitable", "a slice"]
+)
+def test_an_error_of_tuning_is_not_the_callers(where, edges, monkeypatch, caplog):
+    layer, edge_index, x = GraphConv(8, 4), edges(20, 20, 60), torch.randn(20, 8, requires_grad=True)
+
+    def failing(*args, **options):
+        raise RuntimeError("no kernel")
+
+    def failing_slice(*args, **options):
+        yield
+        raise RuntimeError("no kernel")
+
+    with onehop.patch():
+        expected = layer(x, edge_index)
+    if where == "a slice":
+        monkeypatch.setattr("onehop.tuner.tuning.tuning_steps", failing_slice)
+    else:
+        monkeypatch.setattr(where, failing)
+    with onehop.patch(tune="auto"), caplog.at_level(logging.WARNING, logger="onehop"):
+        for _ in range(3 * tuning.SIGHTINGS):
+            out = layer(x, edge_index)
+            out.sum().backward()
+            torch.testing.assert_close(out, expected)
+            epochs(layer, edge_index, 1)
+    (record,) = caplog.records
+    assert "is not tuned any more" in record.message
+    assert record.exc_info is not None
+    assert tuning._auto.waiting == []
+
+
 def test_mini_batches_never_are(edges, tunings):
     layer = SAGEConv(8, 4)
     with onehop.patch(tune="auto"):

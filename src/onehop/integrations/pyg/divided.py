@@ -31,7 +31,7 @@ from onehop.distributed.converted import among_edges, may_be_divided, processes_
 from onehop.distributed.graph import LocalEdges
 from onehop.distributed.sums import AllRows
 from onehop.errors import ArgumentError
-from onehop.integrations.rows import Function, Row, replacing
+from onehop.integrations.rows import Function, Row, is_own, replacing
 
 Norm = Callable[[Any, Tensor, AllRows], Tensor]
 
@@ -68,6 +68,8 @@ def rows() -> list[Row]:
         glob.global_mean_pool: _global_mean_pool,
         glob.global_max_pool: _global_max_pool,
     }
+    # Another library's function in their place has a code that is not PyG's.
+    pools = {theirs: ours for theirs, ours in pools.items() if is_own(theirs)}
     _theirs.update({theirs.__name__: _copy(theirs) for theirs in pools})
     bodies: list[tuple[Any, str, Function]] = [
         (functional, "batch_norm", batch_norm),

@@ -6,6 +6,7 @@ from typing import Any
 from torch_geometric.nn import GATConv, HeteroLinear, HGTConv, HypergraphConv, MessagePassing, PNAConv
 from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
+from onehop.integrations import session
 from onehop.integrations.pyg import (
     associations,
     decoders,
@@ -29,7 +30,16 @@ from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.operators import register
 from onehop.integrations.pyg.rules import known_layers, rules
-from onehop.integrations.rows import Function, Row, everywhere, replaced, replacing
+from onehop.integrations.rows import (
+    Function,
+    Row,
+    building,
+    everywhere,
+    host_function,
+    is_own,
+    replaced,
+    replacing,
+)
 from onehop.integrations.session import PYG, Framework, Settings
 from onehop.loading import is_loaded, when_loaded
 
@@ -59,7 +69,7 @@ class Pyg(Framework):
         return [
             hook.template_row(),
             *rewriting,
-            *associations.rows(of_gcn.ours),
+            *associations.rows(of_gcn.ours if of_gcn.applies else None),
             *(
                 _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
@@ -92,10 +102,12 @@ class Pyg(Framework):
 
     def _add_divided(self) -> None:
         """Installs the rows for divided graphs once both the patch and ``onehop.distributed`` are there."""
-        if self._rows and is_loaded("distributed"):
-            from onehop.integrations.pyg import divided
+        with session.lock:
+            if self._rows and is_loaded("distributed"):
+                from onehop.integrations.pyg import divided
 
-            self.add(divided.rows())
+                with building.set(self.part):
+                    self.add(divided.rows())
 
     def remove(self) -> None:
         """Restores what the rows replaced, and the functions of all classes."""
@@ -121,5 +133,7 @@ class Pyg(Framework):
 
 def _made(owner: Any, attribute: str, maker: Function) -> Row:
     """The row of a function that is replaced by what ``maker`` makes of it."""
-    theirs = getattr(owner, attribute)
+    theirs = host_function(owner, attribute)
+    if not is_own(theirs):
+        return Row(owner, attribute, theirs, theirs)
     return Row(owner, attribute, maker(theirs), theirs)

@@ -12,11 +12,12 @@ from typing import Any
 
 from torch_geometric.nn import MessagePassing
 
+from onehop.integrations import session
 from onehop.integrations.pyg import programs
 from onehop.integrations.pyg.layer import is_plain
 from onehop.integrations.pyg.pending import wrap_edge_updater
 from onehop.integrations.pyg.propagate import wrap
-from onehop.integrations.rows import Row, replaced, stand_in
+from onehop.integrations.rows import Part, Row, building, host_function, replaced, stand_in
 
 _TEMPLATES = "_set_jittable_templates"
 _WRAPPERS = {
@@ -28,15 +29,22 @@ _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "
 
 def template_row() -> Row:
     """The table's row of the method that renders."""
-    theirs, ours = getattr(MessagePassing, _TEMPLATES), wrap_class
+    theirs, ours, part = host_function(MessagePassing, _TEMPLATES), _wrap_while_on, building.get()
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         # Before it too, because PyG renders for a class only if its propagate is MessagePassing's.
-        ours(type(self))
+        ours(part, type(self))
         theirs(self, *args, **kwargs)
-        ours(type(self))
+        ours(part, type(self))
 
     return Row(MessagePassing, _TEMPLATES, stand_in(theirs, _set_jittable_templates), theirs)
+
+
+def _wrap_while_on(part: Part, kind: type) -> None:
+    # Another thread may be about to restore all classes.
+    with session.lock:
+        if part.on:
+            wrap_class(kind)
 
 
 def wrap_class(kind: type) -> None:

@@ -5,6 +5,8 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from onehop.integrations.rows import is_own
+
 # Layers of PyG whose messages treat each edge on its own, and so run compiled or in blocks.
 OWN_MESSAGES = (
     "CGConv",
@@ -35,7 +37,8 @@ COMPILED = ("HANConv", "PointTransformerConv")
 @functools.cache
 def messages_with_softmax() -> frozenset[Callable[..., Any]]:
     """The message functions of PyG that use ``ptr``, if they take it, for a softmax alone."""
-    return frozenset(layer_class(name).message for name in (*OWN_MESSAGES, *COMPILED))
+    functions = (layer_class(name).message for name in (*OWN_MESSAGES, *COMPILED))
+    return frozenset(filter(is_own, functions))
 
 
 _CONV = "torch_geometric.nn.conv"
@@ -72,7 +75,8 @@ _EDGE_UPDATES = {"GATConv": "gat", "GATv2Conv": "gatv2"}
 @functools.cache
 def edge_updates() -> dict[Callable[..., Any], str]:
     """The functions that compute attention weights before ``propagate``, and the kind of each."""
-    return {layer_class(name).edge_update: kind for name, kind in _EDGE_UPDATES.items()}
+    functions = ((layer_class(name).edge_update, kind) for name, kind in _EDGE_UPDATES.items())
+    return {function: kind for function, kind in functions if is_own(function)}
 
 
 def classes_returning_weights() -> list[Any]:

@@ -23,9 +23,9 @@ from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
 from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
-from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
+from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
-from onehop.integrations.rows import replaced
+from onehop.integrations.rows import is_own, replaced
 from onehop.ops.contexts import context_reason
 
 Propagate = Callable[..., Any]
@@ -70,8 +70,8 @@ def rule_of(kind: Any) -> Rule:
     if rule is None:
         raise Leave("its message function is its own, and onehop knows only those of PyG")
     for name in (*STEPS, *PLAIN_STEPS):
-        if name not in rule.needs and getattr(kind, name) is not getattr(MessagePassing, name):
-            raise Leave(f"its class overrides {name}")
+        if name not in rule.needs:
+            leave_if(_step_reason(kind, name))
     owner = next(base for base in kind.__mro__ if vars(base).get("message") is kind.message)
     for name in rule.needs:
         if getattr(kind, name) is not getattr(owner, name):
@@ -85,9 +85,20 @@ def block_class_reason(kind: Any) -> str | None:
         return LEFT_OUT
     for name in (*STEPS, *PLAIN_STEPS):
         # Its own update runs as it is, on the reduced messages; its own aggregate is traced with the message.
-        if name not in ("aggregate", "update") and getattr(kind, name) is not getattr(MessagePassing, name):
-            return f"its class overrides {name}"
+        is_own_step = getattr(kind, name) is not getattr(MessagePassing, name)
+        if not (is_own_step and name in ("aggregate", "update")):
+            reason = _step_reason(kind, name)
+            if reason is not None:
+                return reason
     return None
+
+
+def _step_reason(kind: Any, name: str) -> str | None:
+    """Return why a step of message passing is not PyG's own for a class; None if it is."""
+    step = getattr(MessagePassing, name)
+    if getattr(kind, name) is not step:
+        return f"its class overrides {name}"
+    return None if is_own(step) else f"another library replaced {MessagePassing.__name__}.{name}"
 
 
 def is_left_out(kind: Any) -> bool:
@@ -157,6 +168,7 @@ class ClassRecord:
     __slots__ = (
         "_functions",
         "_get_attention",
+        "_softmax",
         "block_reason",
         "explained",
         "fuses",
@@ -181,6 +193,10 @@ class ClassRecord:
             rule = rule_of(kind)
             if misfit is None and (operands is None or operands == rule.operands.keys()):
                 self.rule = rule
+        # What the messages of attention call besides: another library may replace it.
+        self._softmax = _softmax_of(kind) if self.rule is not None and self.rule.attends else None
+        if self._softmax is not None and not is_own(self._softmax):
+            self.rule = None
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
         self.own = OwnMessage(kind, self.names, self.plain)
@@ -191,6 +207,7 @@ class ClassRecord:
         return (
             self.selection is session.now.layers
             and self._functions == _functions(kind)
+            and (self._softmax is None or self._softmax is _softmax_of(kind))
             and self._get_attention is getattr(kind, "get_attention", None)
         )
 
@@ -208,7 +225,17 @@ class _LooseRecord(ClassRecord):
     def holds(self, kind: Any) -> bool:
         """Return as :class:`ClassRecord` does."""
         functions = [each() for each in self._references]
-        return self.selection is session.now.layers and functions == _present(kind)
+        return (
+            self.selection is session.now.layers
+            and functions == _present(kind)
+            and (self._softmax is None or self._softmax is _softmax_of(kind))
+        )
+
+
+def _softmax_of(kind: Any) -> Any:
+    """The softmax that the module of a class's messages has: PyG's, where ours is in its place."""
+    found = getattr(kind.message, "__globals__", {}).get("softmax")
+    return replaced(found) or found
 
 
 def _present(kind: Any) -> list[Any]:
@@ -302,6 +329,8 @@ def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
         return "", "hooks are registered on its aggregation module"
     if "forward" in state or "reduce" in state:
         return "", "its aggregation module is overridden"
+    if type(module).forward is not FORWARDS[reduce]:
+        return "", f"another library replaced {type(module).__name__}.forward"
     if not traced and any(global_hooks(torch_module)):
         return "", "global module hooks are registered"
     return reduce, None

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 import torch_geometric.typing
 
-from onehop.integrations import rows
-from onehop.integrations.rows import Function
+from onehop.integrations.rows import Function, count, counting
 
 _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
@@ -71,8 +70,8 @@ def _counting(operator: Operator) -> Function:
 
     @functools.wraps(operator.function)
     def function(*args: object, **kwargs: object) -> object:
-        if rows.counter is not None:
-            rows.counter[f"pyg.{operator.name}", True] += 1
+        if counting.live:
+            count(f"pyg.{operator.name}", True)
         return operator.function(*args, **kwargs)
 
     return function

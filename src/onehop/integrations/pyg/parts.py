@@ -70,7 +70,7 @@ def propagate_part(
         found = _by_rule(record, layer, edges, kwargs, operands)
         if found is None:
             # One line of the explanation, instead of what the layer does with the rows that are here.
-            with reports.heard_by([]) if reports.recording() else contextlib.nullcontext():
+            with reports.recorded() if reports.recording() else contextlib.nullcontext():
                 # The rules of attention expect one tensor for both ends.
                 runs = functools.partial(theirs, layer) if rule is not None and rule.attends else own
                 out = propagate_messages(layer, runs, graph, operands)

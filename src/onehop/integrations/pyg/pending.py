@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from onehop.integrations.pyg.known import edge_updates
-from onehop.integrations.rows import Function, Leave, stand_in
-from onehop.ops import contexts
+from onehop.integrations.rows import Function, Leave, building, stand_in
+from onehop.ops.contexts import as_program
 
 _REQUEST = "return_attention_weights"
 
@@ -83,13 +83,16 @@ def noting(theirs: Function, traced: Function, scores: Function | None = None) -
         scores: Computes the scores of the destinations of a layer from its pair of features, or raises
             :class:`Leave`; None for layers that need the features of the destinations for more than scores.
     """
-    ours, in_dynamo, flags, state = _forward, torch.compiler.is_dynamo_compiling, torch.compiler, contexts
+    ours, in_program, part = _forward, as_program, building.get()
+    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
     # Without self.
     names = list(inspect.signature(theirs).parameters)[1:]
     place = names.index(_REQUEST)
 
     def forward(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_dynamo() or flags._is_compiling_flag or state.as_program:
+        if not part.on:
+            return theirs(self, *args, **kwargs)
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, place, self, args, kwargs)
         return ours(theirs, names, place, scores, self, args, kwargs)
 
@@ -148,11 +151,11 @@ def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
         theirs: PyG's ``edge_updater``.
         traced: Runs while a program is traced, with (theirs, layer, edge_index, args, kwargs).
     """
-    ours, running, state = _edge_updater, _running, contexts
+    ours, running, in_program = _edge_updater, _running, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
 
     def edge_updater(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_dynamo() or flags._is_compiling_flag or state.as_program:
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         layer, asked, score = running.get()
         if layer is not self or args:

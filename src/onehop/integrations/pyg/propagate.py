@@ -46,8 +46,7 @@ from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.signals import Signals, folded
 from onehop.integrations.rows import stand_in
-from onehop.ops import contexts
-from onehop.ops.contexts import context_reason
+from onehop.ops.contexts import as_program, context_reason
 
 _SIZE = {"size"}
 _NAMELESS = "propagate gets operands without a name"
@@ -65,10 +64,11 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """
     # Here and not in a module's table: it holds a class, and must die with the class that holds the function.
     records = Records(theirs)
-    ours, in_dynamo, flags, state = _propagate, torch.compiler.is_dynamo_compiling, torch.compiler, contexts
+    ours, in_program = _propagate, as_program
+    in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
-        if in_dynamo() or flags._is_compiling_flag or state.as_program:
+        if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         return ours(theirs, records, self, edge_index, args, kwargs)
 
@@ -91,7 +91,7 @@ def _propagate(
     if (
         record is not None
         and record.told is now.logged
-        and reports.listener is None
+        and not reports.recording()
         and _is_small(record, layer, edge_index, kwargs)
     ):
         return _left(theirs, layer, edge_index, args, kwargs)
@@ -123,7 +123,7 @@ def _propagate(
         machine.note_elsewhere(layer, *where)
     if plan is None:
         reports.refuse(layer, sentence)
-        if sentence is TOO_SMALL and reports.listener is None:
+        if sentence is TOO_SMALL and not reports.recording():
             record.told = now.logged
         return _left(theirs, layer, edge_index, args, kwargs)
     begin(plan, layer)

@@ -12,7 +12,6 @@ Gathers and scatters are in :mod:`onehop.integrations.torch.indexing`, and those
 :mod:`onehop.integrations.torch.scatters`.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -24,17 +23,18 @@ from torch.jit import _builtins
 from torch.nn.parameter import Parameter
 
 from onehop import thresholds
-from onehop.integrations import rows as patch_table
-from onehop.integrations.rows import Row
+from onehop.integrations.rows import Part, Row, building, count, counting
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
 from onehop.integrations.torch import indexing_rows, scatters, sparse_features
-from onehop.integrations.torch.products import linear_step
+from onehop.integrations.torch.products import LINEAR_STEPS, THEIRS, is_torchs, linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
 from onehop.ops.dropout_in_programs import applies, dropout as in_program
 from onehop.ops.linear import torch_decides
 
-_theirs, _theirs_in_place = torch.dropout, torch.dropout_
+# torch's own, whatever other libraries have put in their places.
+_theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
+_DROPOUT, _PRODUCTS = Part(), Part()
 _TAG = "cache_key_tag"
 # Older releases of torch have none; their programs keep torch's dropout.
 _has_tag = hasattr(torch.compiler.config, _TAG)
@@ -59,8 +59,8 @@ class Torch(Framework):
         """The rows of the patch table for these settings."""
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
-            *([Row(F, "linear", _linear(F.linear), F.linear)] if settings.products else ()),
-            *([*indexing_rows.rows(), *scatters.rows()] if settings.indexing else ()),
+            *([Row(F, "linear", _linear, THEIRS)] if settings.products and is_torchs() else ()),
+            *(_rows_of_indexing() if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:
@@ -69,11 +69,19 @@ class Torch(Framework):
             self.remove()
             self._settings = settings
             super().install(settings)
+            _DROPOUT.on, _PRODUCTS.on = settings.dropout, settings.products
+            indexing_rows.PART.on = settings.indexing
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
+        _DROPOUT.on = _PRODUCTS.on = indexing_rows.PART.on = False
         super().remove()
         self._settings = OFF
+
+
+def _rows_of_indexing() -> list[Row]:
+    with building.set(indexing_rows.PART):
+        return [*indexing_rows.rows(), *scatters.rows()]
 
 
 class _Tagged(Row):
@@ -90,8 +98,9 @@ def _rows_of_dropout() -> list[Row]:
     # torch._VF, an instance that passes for a module, looks its attributes up elsewhere.
     owner = cast(Any, torch._VF)
     rows = [
-        Row(owner, "dropout", _dropout, _theirs, inherited=True),
-        Row(owner, "dropout_", _dropout_in_place, _theirs_in_place, inherited=True),
+        Row(owner, theirs.__name__, ours, theirs, inherited=True)
+        for ours, theirs in ((_dropout, _theirs), (_dropout_in_place, _theirs_in_place))
+        if getattr(owner, theirs.__name__) in (ours, theirs)
     ]
     if _has_tag:
         # torch finds programs that it keeps on disk by their source, which is the same without the patch.
@@ -101,17 +110,20 @@ def _rows_of_dropout() -> list[Row]:
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    if patch_table.counter is not None and train:
-        patch_table.counter["dropout", serves(input, p)] += 1
-    if train and serves(input, p):
-        return dropped(input, p)
-    if train and _has_tag and applies(input, p):
-        return in_program(input, p)
+    # Where it is on: other values of train are torch's to report.
+    if train is True and _DROPOUT.on:
+        served = serves(input, p)
+        if counting.live:
+            count("dropout", served)
+        if served:
+            return dropped(input, p)
+        if _has_tag and applies(input, p):
+            return in_program(input, p)
     return _theirs(input, p, train)
 
 
 def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
-    if train and serves(input, p):
+    if train is True and _DROPOUT.on and serves(input, p):
         # torch's own product checks whether the tensor may be written to, and saves what autograd needs.
         return input.mul_(factors(torch.empty_like(input, requires_grad=False), p))
     return _theirs_in_place(input, p, train)
@@ -122,9 +134,8 @@ _builtins._register_builtin(_dropout, "aten::dropout")
 _builtins._register_builtin(_dropout_in_place, "aten::dropout_")
 
 
-@functools.cache  # TorchScript knows it by its id, so it must never be freed
-def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that passes for ``theirs``: torch's builtin, or a replacement of it by other code."""
+def _stand_in(theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that passes for ``theirs``, torch's builtin."""
     in_dynamo, flags, is_tracing = torch.compiler.is_dynamo_compiling, torch.compiler, torch._C._is_tracing
 
     def linear(input, weight, bias=_OMITTED, **others):  # type: ignore[no-untyped-def]
@@ -139,9 +150,10 @@ def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
                     or (numbers >= bounds.sparse_numbers and not sparse_features.is_known_dense(input))
                 )
                 added = None if bias is _OMITTED else bias
-                if large and not others and context_reason() is None and _suits(input, weight, added):
-                    if patch_table.counter is not None:
-                        patch_table.counter["linear", True] += 1
+                may_serve = large and not others and _PRODUCTS.on and context_reason() is None
+                if may_serve and _suits(input, weight, added):
+                    if counting.live:
+                        count("linear", True)
                     return linear_step(input, weight, added, fastest=True)
         # Subclasses and tracers see the arguments, so an omitted bias stays omitted.
         if bias is _OMITTED:
@@ -156,6 +168,10 @@ def _linear(theirs: Callable[..., Any]) -> Callable[..., Any]:
     if name is not None:
         _builtins._register_builtin(linear, name)
     return linear
+
+
+_linear = _stand_in(THEIRS)
+LINEAR_STEPS.add(id(_linear))
 
 
 def _suits(x: Tensor, weight: Tensor, bias: Any) -> bool:

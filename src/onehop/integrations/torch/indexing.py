@@ -24,7 +24,7 @@ from onehop.ops import masked
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, graph_of_index, scattered
-from onehop.reference.independent import running
+from onehop.reference.independent import runs_specification
 
 PLAIN = (Tensor, Parameter)
 _INTEGERS = (torch.int64, torch.int32)
@@ -63,7 +63,7 @@ def may_pay(x: Any, index: Any, masks: bool = False) -> bool:
         is_enough = index.numel() * numbers * COST >= least and x.dtype in FLOATS and index.dtype in _INTEGERS
     # Before anything is computed, which a trace would see. Not whether gradients come in batches: checkpoints
     # run a forward pass again then, as it ran before.
-    return is_enough and context_reason() is None and not running.specification
+    return is_enough and context_reason() is None and not runs_specification.get()
 
 
 def pays(numbers: int, cost: int = 1) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from onehop.integrations.torch import sparse_features
@@ -18,6 +19,16 @@ from onehop.ops.linear import FORWARD, TO_INPUT, TO_WEIGHT, add_product, is_larg
 _unsafe_view = torch.ops.aten._unsafe_view.default
 
 Noting = Callable[[Tensor], None]
+
+THEIRS = torch._C._nn.linear
+"""``torch.nn.functional.linear``, whatever has been put in its place."""
+# Functions that multiply by a weight, by their ids: torch's, and ours in its place.
+LINEAR_STEPS = {id(THEIRS)}
+
+
+def is_torchs() -> bool:
+    """Return whether linear steps are torch's, or ours in their place, and not another library's."""
+    return id(F.linear) in LINEAR_STEPS
 
 
 def linear_step(

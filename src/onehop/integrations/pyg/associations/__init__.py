@@ -16,11 +16,11 @@ from onehop.integrations.rows import Row, replacing
 __all__ = ["rows"]
 
 
-def rows(gcn_norm: Callable[..., Any]) -> list[Row]:
+def rows(gcn_norm: Callable[..., Any] | None) -> list[Row]:
     """The patch table's rows of the layers' forwards.
 
     Args:
-        gcn_norm: The patch's own normalisation.
+        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
     """
     return [
         replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(program.gcn, gcn_norm)),

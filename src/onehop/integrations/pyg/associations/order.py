@@ -34,14 +34,17 @@ from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
 from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.rows import is_own
 from onehop.integrations.torch import sparse_features
-from onehop.integrations.torch.products import may_choose as may_choose_library
+from onehop.integrations.torch.products import is_torchs, may_choose as may_choose_library
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 Function = Callable[..., Any]
 Run = Callable[..., Tensor | None]
 # The key of the number of rows before the leaves, among what is derived from a graph.
 _LEAVES = "rows before leaves"
+# PyG's linear step; None where another library has replaced it.
+_FORWARD = Linear.forward if is_own(Linear.forward) else None
 LINEAR = ("sum", "mean")
 """Reductions that commute with a linear step."""
 
@@ -59,6 +62,7 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
     """
     return (
         type(lin) is Linear
+        and Linear.forward is _FORWARD
         and "forward" not in lin.__dict__
         # torch.compile guards the number of hooks, but not whether there are any.
         and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
@@ -78,7 +82,8 @@ def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
         return False
     weight = lin.weight
     return (
-        not weight.is_inference()  # it gets no gradient, although requires_grad may be set
+        is_torchs()
+        and not weight.is_inference()  # it gets no gradient, although requires_grad may be set
         and (weight.dtype is x.dtype or None not in (autocast_dtype(x), autocast_dtype(weight)))
         and not wraps(x, weight, *others)
         # Both are on one device that has data, and on a GPU autocast does not decide on their dtypes.
@@ -260,12 +265,12 @@ def _rows_before_leaves(graph: Graph) -> int | None:
 
 
 def gcn(
-    gcn_norm: Function, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
+    gcn_norm: Function | None, theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any = None
 ) -> Tensor | None:
     """Computes GCNConv's ``forward``; None if PyG's code has to run.
 
     Args:
-        gcn_norm: The patch's own normalisation.
+        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
         theirs: PyG's method.
         layer: The layer.
         x: [N, K].

@@ -26,7 +26,7 @@ from onehop.integrations.pyg.associations.product import (
 from onehop.integrations.pyg.edges.program import NormalisedEdges, ProgramEdges
 from onehop.integrations.pyg.layer import reduction_of
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
-from onehop.integrations.torch.products import over_rows, times
+from onehop.integrations.torch.products import is_torchs, over_rows, times
 from onehop.ops.aggregate import AGGREGATE
 from onehop.ops.library import LIBRARY
 
@@ -42,7 +42,7 @@ _EMPTY = (
 
 
 def gcn(
-    gcn_norm: order.Function,
+    gcn_norm: order.Function | None,
     theirs: order.Function,
     layer: Any,
     x: Any,
@@ -138,6 +138,7 @@ def _combines(layer: Any, lin: Any, x: Tensor, weight: Tensor | None, biased: bo
     return (
         reduction_of(layer, traced=True)[0] in order.LINEAR
         and order.is_product(lin, x, biased)
+        and _multiplies_as_torch()
         and x.dtype in _DTYPES
         and lin.weight.dtype is x.dtype
         and (weight is None or (weight.dtype is x.dtype and not weight.requires_grad))
@@ -145,6 +146,11 @@ def _combines(layer: Any, lin: Any, x: Tensor, weight: Tensor | None, biased: bo
         and session.now.settings.associate
         and not session.now.backend
     )
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _multiplies_as_torch() -> bool:
+    return is_torchs()
 
 
 def _linear_aggregate(task: Aggregation, weight: Tensor, own_before: bool) -> Tensor:

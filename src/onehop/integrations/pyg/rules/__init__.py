@@ -12,14 +12,16 @@ from typing import Any
 from onehop.integrations.pyg.known import COMPILED, OWN_MESSAGES, layer_class
 from onehop.integrations.pyg.rules import attention, heat, plain, relational
 from onehop.integrations.pyg.rules.table import TABLE, Rule
+from onehop.integrations.rows import is_own
 
 __all__ = ["Rule", "attention", "heat", "plain", "relational"]
 
 
 @functools.cache
 def rules() -> dict[Callable[..., Any], Rule]:
-    """The table, by function object."""
-    return {layer_class(name).message: made for name, made in TABLE.items()}
+    """The table, by function object; without layers whose function another library has replaced."""
+    functions = ((layer_class(name).message, made) for name, made in TABLE.items())
+    return {function: made for function, made in functions if is_own(function)}
 
 
 def known_layers() -> tuple[str, ...]:

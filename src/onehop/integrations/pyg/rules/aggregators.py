@@ -14,14 +14,17 @@ from torch_geometric.nn import aggr
 from onehop.compiler.rows import PARTS, BlockRows, Rows, statistic
 from onehop.compiler.values import Read
 from onehop.integrations.pyg.leave import LEFT_TO_PYG
+from onehop.integrations.rows import is_own
 
 # The reduction that an aggregation module computes, by its exact class.
-REDUCTIONS: dict[type, str] = {
+REDUCTIONS: dict[Any, str] = {
     aggr.SumAggregation: "sum",
     aggr.MeanAggregation: "mean",
     aggr.MaxAggregation: "max",
     aggr.MinAggregation: "min",
 }
+# What they run, by the reduction; None where another library has replaced it.
+FORWARDS = {made: kind.forward if is_own(kind.forward) else None for kind, made in REDUCTIONS.items()}
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.

@@ -1,0 +1,105 @@
+"""The entries of the patch: who has patched or paused, and that the last of them is in force.
+
+Each handle and each pause has an entry. Whoever leaves removes its own entry, in any order and in any thread,
+and what is in force then is the last one that remains.
+"""
+
+import weakref
+from typing import Any
+
+from onehop.integrations import memory, releases, session
+from onehop.integrations.session import Framework, Session
+
+
+class Entry:
+    """A session that is in force while no later one is.
+
+    Attributes:
+        session: The session.
+        is_left: Whether it was removed.
+    """
+
+    __slots__ = ("_owner", "is_left", "session")
+
+    def __init__(self, coming: Session, owner: Any) -> None:
+        self.session, self.is_left, self._owner = coming, False, weakref.ref(owner)
+
+    def can_be_left(self) -> bool:
+        """Return whether its owner exists, who alone can leave it."""
+        return self._owner() is not None
+
+
+_entries: list[Entry] = []
+
+
+def enter(coming: Session, owner: Any) -> Entry:
+    """Puts a session in force until its entry is left. If that fails, nothing has changed.
+
+    Args:
+        coming: The session.
+        owner: Who leaves the entry. While it lives, the entry can be left.
+    """
+    with session.lock:
+        _put_in_force(coming)
+        # What is below an entry that stays comes never back: patch() in a loop makes no list.
+        stays = [place for place, each in enumerate(_entries) if not each.can_be_left()]
+        if stays:
+            _forget(_entries[: stays[-1]])
+        entry = Entry(coming, owner)
+        _entries.append(entry)
+        return entry
+
+
+def leave(entry: Entry) -> None:
+    """Removes an entry; has no effect if it was removed before."""
+    with session.lock:
+        if not entry.is_left:
+            _forget([entry])
+            _put_in_force(_entries[-1].session if _entries else Session())
+
+
+def end() -> None:
+    """Removes all entries; has no effect while no patch is in place, as in a pause."""
+    with session.lock:
+        if session.now.selection is not None:
+            _forget(list(_entries))
+            _put_in_force(Session())
+
+
+def _forget(entries: list[Entry]) -> None:
+    for each in entries:
+        each.is_left = True
+        _entries.remove(each)
+
+
+def _put_in_force(coming: Session) -> None:
+    """Installs what a session patches, and restores the rest."""
+    if coming is session.now:
+        return
+    before = session.now
+    try:
+        for framework in _frameworks(coming):
+            with releases.supported(framework.name):
+                framework.install(coming.settings)
+    except BaseException:
+        _restore(coming, before)
+        for framework in _frameworks(before):
+            framework.install(before.settings)
+        raise
+    session.enter(coming)
+    if coming.selection is None or not coming.settings.keep_memory:
+        memory.pause()
+    else:
+        memory.keep()
+    _restore(before, coming)
+
+
+def _restore(left: Session, remaining: Session) -> None:
+    """Restores the frameworks that one session patches and another does not."""
+    for framework in _frameworks(left):
+        if framework not in _frameworks(remaining):
+            framework.remove()
+
+
+def _frameworks(one: Session) -> tuple[Framework, ...]:
+    return () if one.selection is None else one.selection.frameworks
