@@ -60,6 +60,7 @@ _MAKERS = frozenset({
     torch.is_tensor, torch.linspace, torch.logspace, torch.normal, torch.ones, torch.rand, torch.randint,
     torch.randn, torch.randperm, torch.scalar_tensor, torch.tensor, torch.zeros,
 })  # fmt: skip
+_MAKING_METHODS = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"})
 # Attributes of tensors and dtypes that tell no more than shape and type.
 _OF_TENSORS = frozenset({
     "H", "T", "bits", "device", "dtype", "eps", "imag", "is_cpu", "is_cuda", "itemsize", "layout", "mH", "mT",
@@ -201,6 +202,7 @@ def known(
     Raises:
         Opaque: It does more than to compute, or cannot be looked at.
     """
+    function = replaced_by(function)
     if type(function) is not types.FunctionType:
         raise Opaque(f"uses a {type(function).__name__}, which onehop cannot read", line)
     if function.__code__ in below:
@@ -380,6 +382,7 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
     methods = {each.__name__ for each in listed[Tensor]}
     functions = {replaced_by(each) for owner in owners for each in listed[owner]}
+    methods |= _MAKING_METHODS
     names = _OF_TENSORS.union(_OF_CONTAINERS, (name for name in methods if not name.startswith("_")))
     unfit = {getattr(torch, name, None) for name in _NO_COMPUTING}
     return frozenset((functions | _MAKERS) - unfit), names - _NO_COMPUTING

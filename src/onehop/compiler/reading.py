@@ -210,6 +210,7 @@ class Reading:
             else:
                 check_of(value.__self__, self.outside, line)
             value = value.__func__
+        value = replaced_by(value)
         if not isinstance(value, types.FunctionType):
             if not is_plain(value):
                 check_of(value, self.outside, line)

@@ -135,7 +135,7 @@ LEFT = [
     (WithNumber, "its aggregate returns something else than messages and their sums"),
     (Unchanged, "its message is an operand of the edges itself"),
     (Sorted, "its message mixes edges in sort"),
-    (Storing, "its message stores something on the layer (kept)"),
+    (Storing, "its message stores something outside its local variables"),
 ]
 
 

@@ -144,26 +144,27 @@ def test_one_layer_with_and_without_signals(edge_index):
 
 
 MIXING = {
-    "a mean over signals": lambda x_j: x_j - x_j.mean(0),
-    "the first dimension's size": lambda x_j: x_j * x_j.size(0),
-    "a sum over the edges of a signal": lambda x_j: x_j - x_j.sum(-2, keepdim=True),
-    "an order of signals": lambda x_j: x_j.flip(0),
-    "the number of dimensions": lambda x_j: x_j * x_j.dim(),
+    "a mean over signals": (lambda x_j: x_j - x_j.mean(0), "mixes edges in mean"),
+    "the first dimension's size": (lambda x_j: x_j * x_j.size(0), "depends on the number of edges"),
+    "a question about the first dimension": (lambda x_j: x_j * (x_j.size(0) > 9), "looks at the number of edges"),
+    "a sum over the edges of a signal": (lambda x_j: x_j - x_j.sum(-2, keepdim=True), "mixes edges in sum"),
+    "an order of signals": (lambda x_j: x_j.flip(0), "mixes edges in flip"),
+    "the number of dimensions": (lambda x_j: x_j * x_j.dim(), "in front of that of the nodes"),
 }
 
 
-@pytest.mark.parametrize("name", MIXING)
-def test_messages_that_look_at_signals_are_left_to_pyg(name, edge_index):
+@pytest.mark.parametrize(("message", "reason"), MIXING.values(), ids=MIXING)
+def test_messages_that_look_at_signals_are_left_to_pyg(message, reason, edge_index):
     class Mixing(MessagePassing):
         def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
             return self.propagate(edge_index, x=x)
 
         def message(self, x_j: Tensor) -> Tensor:
-            return MIXING[name](x_j)
+            return message(x_j)
 
     model, x = Mixing(), torch.zeros(3, NODES, WIDTH)
     x[1] = torch.randn(NODES, WIDTH)
-    refused(lambda: model(x, edge_index), "in front of that of the nodes")
+    refused(lambda: model(x, edge_index), reason)
 
 
 def test_dropout_draws_as_pyg_does(edge_index):
