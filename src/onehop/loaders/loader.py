@@ -6,7 +6,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice, repeat, starmap
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,6 +18,7 @@ from onehop import native
 from onehop.errors import ArgumentError, IndexRangeError
 from onehop.extras import needed
 from onehop.kernels.cpu.rows import copy_mapped_rows, copy_rows
+from onehop.loaders.keys import drawing_at
 from onehop.loaders.neighbor_sampler import NeighborSampler
 from onehop.ops.streaming import RawMatrix
 from onehop.ops.streaming.matrix_file import MatrixFile
@@ -258,15 +259,13 @@ class Loader:
 
     def __iter__(self) -> Iterator[Data]:
         """Begins an epoch."""
-        course = self.sampler.course
-        course.begin(shared=False)
         # As torch's DataLoader does, so that the order of the seeds is drawn after it likewise.
         base = torch.empty((), dtype=torch.int64, device="cpu")
-        course.base = int(base.random_(generator=self._generator))
-        chosen = iter(self._order)
-        return map(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
+        base.random_(generator=self._generator)
+        chosen = zip(repeat(int(base)), count(), self._order)
+        return starmap(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
 
-    def _ahead_of(self, chosen: Iterator[list[int]]) -> Iterator[Data]:
+    def _ahead_of(self, chosen: Iterator[tuple[int, int, list[int]]]) -> Iterator[Data]:
         """Yields the batches; threads make the next ones meanwhile.
 
         When a program leaves its loop, every process of a job has begun equally many batches. After an error,
@@ -274,30 +273,32 @@ class Loader:
         """
         errors: list[BaseException] = []
 
-        def made(indices: list[int]) -> Data:
+        def made(which: tuple[int, int, list[int]]) -> Data:
             if errors:
                 raise errors[0]
             try:
-                return self._made(indices)
+                return self._made(*which)
             except BaseException as error:
                 errors.append(error)
                 raise
 
         waiting: deque[Future[Data]] = deque()
         with ThreadPoolExecutor(self._pace.threads, "onehop.loader", native.one_thread) as pool:
-            for indices in islice(chosen, self._pace.ahead):
-                waiting.append(pool.submit(made, indices))
+            for which in islice(chosen, self._pace.ahead):
+                waiting.append(pool.submit(made, which))
             while waiting:
                 batch = waiting.popleft().result()
-                for indices in islice(chosen, 1):
-                    waiting.append(pool.submit(made, indices))
+                for which in islice(chosen, 1):
+                    waiting.append(pool.submit(made, which))
                 yield batch
                 del batch  # or its memory would not be free while the next one is waited for
 
-    def _made(self, indices: list[int]) -> Data:
-        """A batch with the attributes that PyG's loader gives it."""
+    def _made(self, base: int, number: int, indices: list[int]) -> Data:
+        """A batch of an epoch, which has its seed, with the attributes that PyG's loader gives it."""
         inputs = self._inputs[torch.tensor(indices, dtype=torch.int64, device="cpu")]
-        out: Any = self.sampler.sample_from_nodes(inputs)
+        # As a loader of PyG numbers it: in the first epoch of its iterator.
+        with drawing_at(base, 0, number):
+            out: Any = self.sampler.sample_from_nodes(inputs)
         edge_index = edge_index_of(out.row, out.col)
         data = Data(
             edge_index=torch.stack([out.row, out.col]) if edge_index is None else edge_index,
