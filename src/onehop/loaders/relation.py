@@ -36,6 +36,12 @@ class Relation:
     edge_time: Tensor | None = None
     src_time: Tensor | None = None
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that native code reads."""
+        every = (self.rowptr, self.col, self.weight, self.edge_time, self.src_time)
+        return tuple(each for each in every if each is not None)
+
 
 def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
     """The numbers of neighbours of the hops; raises an ArgumentError unless they are integers from -1 on."""
