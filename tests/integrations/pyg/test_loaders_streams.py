@@ -1,4 +1,4 @@
-"""The random numbers of PyG's loaders under the patch: each batch has its own, and a seed gives them again."""
+"""The random numbers of PyG's loaders under the patch: each batch has its own; a seed gives them again."""
 
 from collections.abc import Callable
 from typing import Any
