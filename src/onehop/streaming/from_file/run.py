@@ -27,7 +27,7 @@ from onehop.streaming.from_file.request import Request
 LOGGER = logging.getLogger("onehop")
 
 # Changes when what the steps leave behind does.
-_VERSION = 2
+_VERSION = 3
 
 
 class Work:
@@ -92,7 +92,7 @@ class Work:
     def _stamped(self) -> dict[str, Any]:
         """The request with sizes and times of change of its files, as JSON gives them back."""
         request = self._request
-        stamps = [[path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
+        stamps = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
         found: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
         return found
 
