@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from onehop.datasets import degree_tail
 from onehop.datasets.block_model import MOST_OF_COMMUNITY, BlockModel
 from onehop.datasets.native import extension, threads
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 
 
 class ImplicitGraph:
@@ -27,8 +27,7 @@ class ImplicitGraph:
     """
 
     def __init__(self, model: BlockModel, seed: int = 0, *, self_loops: bool = False) -> None:
-        if seed < 0:
-            raise ArgumentError(f"seed: expected zero or more, got {seed}.")
+        seed = integer("seed", seed)
         rng = np.random.default_rng([seed, 5])
         self._self_loops = self_loops
         self.num_nodes = model.num_nodes

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from onehop import native
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 from onehop.extras import needed
 from onehop.kernels.cpu.rows import copy_mapped_rows, copy_rows
 from onehop.loaders.keys import drawing_at
@@ -208,18 +208,16 @@ def loader(
             "neighbor_sampler: expected an onehop.NeighborSampler of one graph; for several types of nodes "
             "or edges, give it to PyG's NeighborLoader as neighbor_sampler=."
         )
-    for name, value, least in (("threads", threads, 0), ("ahead", ahead, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ArgumentError(f"{name}: expected an integer of {least} or more, got {value!r}.")
+    pace = _Pace(integer("threads", threads), integer("ahead", ahead, 1))
     by_name = _named("features", features, int(neighbor_sampler.num_nodes), "node")  # type: ignore[arg-type]
     of_edges = _named("edge_features", edge_features, neighbor_sampler.num_edges, "edge")
-    if threads > 1 and any(each.in_order for each in (*by_name.values(), *of_edges.values())):
+    if pace.threads > 1 and any(each.in_order for each in (*by_name.values(), *of_edges.values())):
         raise ArgumentError(
             "threads: rows of other processes are fetched batch after batch, in one order on all ranks; give "
             "threads=1."
         )
     inputs = _inputs(neighbor_sampler, input_nodes, input_time)
-    return Loader(neighbor_sampler, inputs, _Contents(by_name, of_edges), _Pace(threads, ahead), options)
+    return Loader(neighbor_sampler, inputs, _Contents(by_name, of_edges), pace, options)
 
 
 class _Contents(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError, check_choice, integer
 from onehop.extras import needed
 from onehop.graph import Graph, StoredGraph
 from onehop.loaders.engine import Choices, Engine
@@ -208,7 +208,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             "weight": weight,
         }
         self.disjoint = disjoint or temporal
-        self.seed = seed
+        self.seed = None if seed is None else integer("seed", seed, None)
         self._temporal = temporal
         self._subgraph_type = subgraph_type
         choices = Choices(

@@ -11,11 +11,11 @@ from pathlib import Path
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError, check_choice, integer
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming import panels
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
@@ -67,13 +67,14 @@ def hops(
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
     """
-    _check(graph, count, normalise, teleport, keep)
+    count = integer("count", count, 1)
+    _check(graph, normalise, teleport, keep)
     goal, features = Path(out), features_of(x, graph)
     with writing("out", goal):
         taken = goal.is_dir() if keep == "last" else goal.exists()
     if taken:
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
-    budget = default_bytes() if memory is None else memory
+    budget = budget_bytes(memory)
     size = features.wide.itemsize
     held = size * graph.num_dst if normalise in SCALED else 0
     held += int(budget * _PIECES) if teleport else 0
@@ -92,7 +93,7 @@ def hops(
     return goal
 
 
-def _check(graph: object, count: int, normalise: str, teleport: float, keep: str) -> None:
+def _check(graph: object, normalise: str, teleport: float, keep: str) -> None:
     if not isinstance(graph, StoredGraph):
         raise ArgumentError(
             f"graph: expected a graph on disk, got {type(graph).__name__}; graph.save(folder) stores one, "
@@ -102,8 +103,6 @@ def _check(graph: object, count: int, normalise: str, teleport: float, keep: str
         raise ArgumentError(
             f"graph: hops need as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
         )
-    if count < 1:
-        raise ArgumentError(f"count: expected 1 or more hops, got {count}.")
     for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, _KEPT)):
         check_choice(name, value, choices)
     if not 0 <= teleport <= 1:

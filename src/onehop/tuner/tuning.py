@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onehop import native
-from onehop.errors import ArgumentError, ConfigurationError
+from onehop.errors import ArgumentError, ConfigurationError, integer
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.cpu import CpuTarget
@@ -196,9 +196,7 @@ def _target(
     for name, wanted in (("lossy", lossy), ("codegen", codegen)):
         if wanted:
             raise ArgumentError(f"{name}: it is for the CPU's plans only; omit it on a GPU.")
-    if type(heads) is not int or heads < 1:
-        raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
-    return GpuTarget(op, reduce, backward, heads, gpu_device(place))
+    return GpuTarget(op, reduce, backward, integer("heads", heads, 1), gpu_device(place))
 
 
 def _free_fields(fields: Sequence[str] | None, target: Target) -> tuple[str, ...]:
@@ -224,12 +222,11 @@ def _checked(
 ) -> list[int]:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
-    widths = [width] if isinstance(width, int) else list(width)
+    given: Any = width if isinstance(width, Sequence) or getattr(width, "shape", ()) else [width]
+    widths = [integer("width", columns, 1) for columns in given]
     if not widths:
         raise ArgumentError("width: expected at least one number of columns.")
     for columns in widths:
-        if type(columns) is not int or columns < 1:
-            raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
         reason = target.refuse(columns, dtype)
         if reason is not None:
             raise ArgumentError(reason)

@@ -126,13 +126,9 @@ def _row(database: Database, request: Request, relations: Sequence[str], place: 
     """The place of an edge: its row, and the file of a folder."""
     if not request.path.is_dir():
         return f", row {place} counted from 0"
-    counts = (database.row(f"SELECT count(*) FROM {each}")[0] for each in relations)
-    begin = 0
-    for part, rows in zip(request.parts, counts, strict=True):
-        if place < begin + rows:
-            break
-        begin += rows
-    return f", {part.name}, row {place - begin} counted from 0"
+    counts = [database.row(f"SELECT count(*) FROM {each}")[0] for each in relations]
+    part = int(np.searchsorted(np.cumsum(counts), place, side="right"))
+    return f", {request.parts[part].name}, row {place - sum(counts[:part])} counted from 0"
 
 
 def _load_text(

@@ -23,7 +23,8 @@ _WEIGHT_DTYPES = ("float32", "float64")
 class Request:
     """All that the result depends on beside the file's contents: the arguments of :func:`onehop.ingest`.
 
-    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None.
+    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None, and
+    ``one_set`` says whether sources and destinations are the same nodes.
     """
 
     path: Path
@@ -32,6 +33,7 @@ class Request:
     weight: str | None
     edge_type: str | None
     nodes: tuple[int, int] | None
+    one_set: bool
     bipartite: bool
     text_ids: bool
     delimiter: str | None

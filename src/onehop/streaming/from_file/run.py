@@ -4,19 +4,19 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 import numpy as np
 
 from onehop import native, sizes
-from onehop.errors import ArgumentError, FileFormatError, StorageError
+from onehop.errors import ArgumentError, FileFormatError, StorageError, integer
 from onehop.graph import folder as folders
 from onehop.graph.array_file import ArrayFile
 from onehop.graph.graph import StoredGraph
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.storage import writing
 from onehop.streaming.from_file import load, number
@@ -182,14 +182,14 @@ def ingest(
     target: str | None = None,
     weight: str | os.PathLike[str] | None = None,
     edge_type: str | os.PathLike[str] | None = None,
-    nodes: int | tuple[int, int] | None = None,
+    nodes: SupportsIndex | Sequence[SupportsIndex] | None = None,
     bipartite: bool = False,
     text_ids: bool = False,
     delimiter: str | None = None,
     header: bool | None = None,
     dtype: str = "int64",
     weight_dtype: str = "float32",
-    memory: int | None = None,
+    memory: SupportsIndex | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> StoredGraph:
     r"""Makes a graph on disk of a file of edges that need not fit into memory.
@@ -236,7 +236,8 @@ def ingest(
         IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
     """
-    goal, pair = Path(out), (nodes, nodes) if isinstance(nodes, int) else nodes
+    goal, is_pair = Path(out), isinstance(nodes, Sequence) or getattr(nodes, "shape", ()) == (2,)
+    pair = None if nodes is None else _pair(nodes if is_pair else (nodes, nodes))
     request = Request(
         path=Path(path),
         source=source,
@@ -244,6 +245,7 @@ def ingest(
         weight=None if weight is None else os.fspath(weight),
         edge_type=None if edge_type is None else os.fspath(edge_type),
         nodes=pair,
+        one_set=not (bipartite or is_pair),
         bipartite=bipartite,
         text_ids=text_ids,
         delimiter=delimiter,
@@ -252,7 +254,7 @@ def ingest(
         weight_dtype=weight_dtype,
     )
     request.check()
-    budget = default_bytes() if memory is None else memory
+    budget = budget_bytes(memory)
     for_database = int(budget * _DATABASE)
     least = LEAST_BYTES * native.threads()
     if for_database < least:
@@ -281,6 +283,13 @@ def ingest(
         lock.confirm()
         work.of_use = False
     return StoredGraph.open(goal)
+
+
+def _pair(nodes: Any) -> tuple[int, int]:
+    if isinstance(nodes, str) or len(nodes) != 2:
+        raise ArgumentError(f"nodes: expected a number, or (num_src, num_dst), got {nodes!r}.")
+    src, dst = (integer("nodes", each) for each in nodes)
+    return src, dst
 
 
 def _silent(what: str, done: float) -> None:
