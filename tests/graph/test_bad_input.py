@@ -94,7 +94,7 @@ def test_a_wrong_edge_index(edge_index, message: str) -> None:
         ({"num_nodes": 2**70}, "32 bits"),
         ({"size": (3, -2)}, "size: expected a number of nodes"),
         ({"size": (3, None)}, "size: expected an integer of 0 or more"),
-        ({"size": (3, 2**31)}, "num_dst: 2147483648 nodes"),
+        ({"size": (3, 2**31)}, "size: 2147483648 nodes"),
         ({"size": 3}, r"size: expected \(num_src, num_dst\)"),
         ({"size": (3,)}, r"size: expected \(num_src, num_dst\)"),
         ({"size": (3, 3, 3)}, r"size: expected \(num_src, num_dst\)"),

@@ -27,7 +27,9 @@ class ImplicitGraph:
     """
 
     def __init__(self, model: BlockModel, seed: int = 0, *, self_loops: bool = False) -> None:
-        seed = integer("seed", seed)
+        seed = integer("seed", seed, None)
+        if seed < 0:
+            raise ArgumentError(f"seed: expected zero or more, got {seed}.")
         rng = np.random.default_rng([seed, 5])
         self._self_loops = self_loops
         self.num_nodes = model.num_nodes

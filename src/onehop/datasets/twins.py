@@ -224,7 +224,9 @@ def twin(
             there are too few nodes for the edges.
     """
     _check(name)
-    seed = integer("seed", seed)
+    seed = integer("seed", seed, None)
+    if seed < 0:
+        raise ArgumentError(f"seed: expected zero or more, got {seed}.")
     if not (math.isfinite(scale) and scale > 0):
         raise ArgumentError(f"scale: expected a positive number, got {scale!r}.")
     full = f"twin:{name}" if scale == 1 else f"twin:{name} x {scale:g}"

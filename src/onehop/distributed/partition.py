@@ -187,7 +187,9 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
             f"graph: expected as many sources as destinations, got {graph.num_src} and {graph.num_dst}; "
             "partition_types divides bipartite graphs."
         )
-    parts, seed = integer("parts", parts, 1), integer("seed", seed)
+    parts, seed = integer("parts", parts, None), integer("seed", seed, None)
+    if parts < 1:
+        raise ArgumentError(f"parts: expected one or more, got {parts}.")
     check_choice("method", method, METHODS)
     if isinstance(graph, StoredGraph) and method in ("metis", "greedy"):
         raise ArgumentError(

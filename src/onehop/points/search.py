@@ -138,8 +138,8 @@ def _wanted(
     """The neighbours that are wanted: how many of each point, how near, and whether itself."""
     if math.isnan(r) or r < 0:
         raise ArgumentError(f"{r_name}: expected at least 0, got {r}.")
-    if most is not None:
-        most = integer(name, most)
+    if most is not None and (most := integer(name, most, None)) < 0:
+        raise ArgumentError(f"{name}: expected at least 0, got {most}.")
     wanted = extension.WantedPoints()
     # The square of a large distance overflows to infinity.
     wanted.most, wanted.squared, wanted.omit_self = -1 if most is None else most, r * r, omit_self

@@ -67,8 +67,8 @@ def hops(
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
     """
-    count = integer("count", count, 1)
-    _check(graph, normalise, teleport, keep)
+    count = integer("count", count, None)
+    _check(graph, count, normalise, teleport, keep)
     goal, features = Path(out), features_of(x, graph)
     with writing("out", goal):
         taken = goal.is_dir() if keep == "last" else goal.exists()
@@ -93,7 +93,7 @@ def hops(
     return goal
 
 
-def _check(graph: object, normalise: str, teleport: float, keep: str) -> None:
+def _check(graph: object, count: int, normalise: str, teleport: float, keep: str) -> None:
     if not isinstance(graph, StoredGraph):
         raise ArgumentError(
             f"graph: expected a graph on disk, got {type(graph).__name__}; graph.save(folder) stores one, "
@@ -103,6 +103,8 @@ def _check(graph: object, normalise: str, teleport: float, keep: str) -> None:
         raise ArgumentError(
             f"graph: hops need as many sources as destinations, got {graph.num_src} and {graph.num_dst}."
         )
+    if count < 1:
+        raise ArgumentError(f"count: expected 1 or more hops, got {count}.")
     for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, _KEPT)):
         check_choice(name, value, choices)
     if not 0 <= teleport <= 1:

@@ -196,7 +196,9 @@ def _target(
     for name, wanted in (("lossy", lossy), ("codegen", codegen)):
         if wanted:
             raise ArgumentError(f"{name}: it is for the CPU's plans only; omit it on a GPU.")
-    return GpuTarget(op, reduce, backward, integer("heads", heads, 1), gpu_device(place))
+    if (heads := integer("heads", heads, None)) < 1:
+        raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
+    return GpuTarget(op, reduce, backward, heads, gpu_device(place))
 
 
 def _free_fields(fields: Sequence[str] | None, target: Target) -> tuple[str, ...]:
@@ -222,11 +224,14 @@ def _checked(
 ) -> list[int]:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
-    given: Any = width if isinstance(width, Sequence) or getattr(width, "shape", ()) else [width]
-    widths = [integer("width", columns, 1) for columns in given]
+    several = isinstance(width, Sequence) or len(getattr(width, "shape", ())) > 0
+    given: Any = width if several else [width]
+    widths = [integer("width", columns, None) for columns in given]
     if not widths:
         raise ArgumentError("width: expected at least one number of columns.")
     for columns in widths:
+        if columns < 1:
+            raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
         reason = target.refuse(columns, dtype)
         if reason is not None:
             raise ArgumentError(reason)

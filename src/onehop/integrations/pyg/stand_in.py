@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.nn.conv import spline_conv
 from torch_geometric.nn.models import node2vec
 
-from onehop.errors import ArgumentError, integer
+from onehop.errors import ArgumentError
 from onehop.graph.matching import matched
 from onehop.integrations.pyg import clouds
 from onehop.integrations.pyg.operators import Operator, StandsIn, has_pyg_lib, register
@@ -67,8 +67,9 @@ def _radius(
     num_workers: int = 1,
     ignore_same_index: bool = False,
 ) -> Tensor:
-    most = integer("max_num_neighbors", max_num_neighbors)
-    return within(x, y, r, ptr_x, ptr_y, most=most, omit_self=ignore_same_index)
+    if max_num_neighbors < 0:
+        raise ArgumentError(f"max_num_neighbors: expected at least 0, got {max_num_neighbors}.")
+    return within(x, y, r, ptr_x, ptr_y, most=max_num_neighbors, omit_self=ignore_same_index)
 
 
 def _fps(src: Tensor, ptr: Tensor, ratio: float = 0.5, random_start: bool = True) -> Tensor:

@@ -43,7 +43,7 @@ _HIERARCHIES = (
 
 def budget_bytes(memory: SupportsIndex | None) -> int:
     """The bytes of an argument ``memory``; None means :func:`default_bytes`."""
-    return default_bytes() if memory is None else integer("memory", memory)
+    return default_bytes() if memory is None else integer("memory", memory, None)
 
 
 def default_bytes() -> int:

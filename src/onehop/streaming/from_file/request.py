@@ -33,13 +33,13 @@ class Request:
     weight: str | None
     edge_type: str | None
     nodes: tuple[int, int] | None
-    one_set: bool
     bipartite: bool
     text_ids: bool
     delimiter: str | None
     header: bool | None
     dtype: str
     weight_dtype: str
+    one_set: bool = True
 
     @property
     def parts(self) -> list[Path]:

@@ -245,13 +245,13 @@ def ingest(
         weight=None if weight is None else os.fspath(weight),
         edge_type=None if edge_type is None else os.fspath(edge_type),
         nodes=pair,
-        one_set=not (bipartite or is_pair),
         bipartite=bipartite,
         text_ids=text_ids,
         delimiter=delimiter,
         header=header,
         dtype=dtype,
         weight_dtype=weight_dtype,
+        one_set=not (bipartite or is_pair),
     )
     request.check()
     budget = budget_bytes(memory)
@@ -288,7 +288,7 @@ def ingest(
 def _pair(nodes: Any) -> tuple[int, int]:
     if isinstance(nodes, str) or len(nodes) != 2:
         raise ArgumentError(f"nodes: expected a number, or (num_src, num_dst), got {nodes!r}.")
-    src, dst = (integer("nodes", each) for each in nodes)
+    src, dst = (integer("nodes", each, None) for each in nodes)
     return src, dst
 
 
