@@ -264,6 +264,19 @@ def test_compiled_programs_call_them(x):
         assert torch.equal(compiled(x), expected)
 
 
+def test_programs_check_the_order_of_clouds_when_they_run(x):
+    def call(x, batch):
+        return gnn.knn_graph(x, 3, batch, batch_size=4) + 0
+
+    with onehop.patch():
+        expected = call(x, BATCH)
+        torch._dynamo.reset()
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(x, BATCH), expected)
+        with pytest.raises(RuntimeError, match="batch: expected numbers of clouds that ascend"):
+            compiled(x, BATCH.flip(0))
+
+
 def test_schemas_and_fakes(x):
     with onehop.patch():
         rowptr, col = torch.arange(41), torch.arange(40).flip(0)
