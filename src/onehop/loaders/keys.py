@@ -20,13 +20,13 @@ from onehop.graph.contents import fingerprint
 class _Place:
     """What all that is drawn in a block depends on, and how often something was drawn there."""
 
-    def __init__(self, key: int) -> None:
-        self._key, self._drawn = key, 0
+    def __init__(self, words: tuple[int, ...]) -> None:
+        self._words, self._drawn = words, 0
 
     def next(self, contents: int) -> int:
         """The key of what is drawn next, for a batch with this fingerprint of its seeds."""
         self._drawn += 1
-        return mixed(self._key, self._drawn, contents)
+        return mixed(*self._words, self._drawn, contents)
 
 
 class _Here(threading.local):
@@ -41,7 +41,7 @@ _here = _Here()
 @contextlib.contextmanager
 def drawing_at(*words: int) -> Iterator[None]:
     """Makes all that this thread draws inside the block depend on the words."""
-    before, _here.place = _here.place, _Place(mixed(*words))
+    before, _here.place = _here.place, _Place(words)
     try:
         yield
     finally:

@@ -204,8 +204,9 @@ def ingest(
     is called again with the same arguments and the same file. One run at a time writes a folder.
 
     Args:
-        path: A file that ends in .parquet or .pq; .csv, .tsv or .txt, perhaps with .gz; .npy, [2, E] integers
-            (sources above destinations) or [E, 2]; or .bin, raw pairs, sources first.
+        path: A file that ends in .parquet or .pq, or a folder of such files alone; .csv, .tsv or .txt,
+            perhaps with .gz; .npy, [2, E] integers (sources above destinations) or [E, 2]; or .bin, raw
+            pairs, sources first.
         out: The folder to make. Data on the way are kept in ``out.ingest`` beside it.
         source: The column of sources; None means the one called source, src or from, or the first of columns
             without names.
@@ -223,7 +224,7 @@ def ingest(
             all names that are given, or telling names of both ends, and does not if it holds a number; any
             other first line is refused.
         dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
-        weight_dtype: Of the stored weights: float32 or float64.
+        weight_dtype: Of the stored weights: float32 or float64. A weight that is too large for it is refused.
         memory: Bytes; None means six tenths of what this process may still take.
         progress: Told the step that is being done, and how much of it is done, 0 to 1; some calls come from
             another thread.
