@@ -18,7 +18,7 @@ from onehop.graph.contents import fingerprint
 
 
 class _Place:
-    """What all that is drawn in a block depends on, and how often something was drawn there."""
+    """A block: words that all draws in it depend on, and the number of draws so far."""
 
     def __init__(self, words: tuple[int, ...]) -> None:
         self._words, self._drawn = words, 0
