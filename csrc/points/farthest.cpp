@@ -28,8 +28,10 @@ class Farthest {
     std::fill_n(squared_.begin(), count_, std::numeric_limits<double>::infinity());
   }
 
-  // The point that is the farthest once this one is picked, too; of several the first.
+  // The point that is the farthest once this one is picked, too; of several the first. None is picked again, even
+  // where all others are at the same place.
   int64_t after(int64_t picked) {
+    squared_[picked] = -1.0;
     return kernels().farthest_after(coordinates_.data(), room_, dims_, picked, squared_.data());
   }
 

@@ -1,5 +1,6 @@
 """onehop's exceptions. Every message names the argument, what was expected, what came, and what to do."""
 
+import operator
 from collections.abc import Collection
 
 
@@ -65,6 +66,23 @@ class MachineMemoryError(OnehopError, MemoryError):
         self.need_bytes = need_bytes
         self.limit_bytes = limit_bytes
         self.plan = plan
+
+
+def integer(name: str, value: object, least: int | None = 0) -> int:
+    """An argument that is an integer: Python's, NumPy's or a tensor's, but no truth value.
+
+    Raises:
+        ArgumentError: It is another value, or below ``least``, unless that is None.
+    """
+    is_truth = isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
+    try:
+        number = None if is_truth else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or (least is not None and number < least):
+        bound = "" if least is None else f" of {least} or more"
+        raise ArgumentError(f"{name}: expected an integer{bound}, got {value!r}.")
+    return number
 
 
 def check_choice(name: str, value: object, allowed: Collection[str]) -> None:

@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
 
-from onehop.errors import StorageError
+from onehop.errors import FileFormatError, StorageError
 
 _ROOM = "Make room or give another place, and call again"
 _PERMISSION = "Give a place that this user may write to"
@@ -49,6 +49,25 @@ def writing(argument: str, path: Path, size: int | None = None, after: str = "")
         failure = StorageError(f"{argument}: cannot write {what} ({error.strerror or error}). {advice}.")
         failure.errno = error.errno
         raise failure from error
+
+
+_KINDS = (("is_dir", "a folder"), ("is_fifo", "a pipe"), ("is_socket", "a socket"))
+
+
+def check_is_file(path: Path) -> None:
+    """Looks whether a path is that of a file, which can be read more than once.
+
+    Raises:
+        FileFormatError: It is something else.
+        FileNotFoundError: There is nothing.
+    """
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    if not path.is_file():
+        kind = next((what for test, what in _KINDS if getattr(path, test)()), "a device")
+        raise FileFormatError(
+            f"{path}: expected a file, got {kind}. Write what it holds to a file, and give that."
+        )
 
 
 def write_all(file: BinaryIO | FileIO, data: memoryview) -> None:

@@ -29,5 +29,10 @@ def test_bad_input():
         Graph.from_points(torch.randn(4, 2))
     with pytest.raises(ArgumentError, match="k: expected at least 0, got -1"):
         Graph.from_points(torch.randn(4, 2), k=-1)
-    with pytest.raises(ArgumentError, match="r: expected at least 0"):
+    with pytest.raises(ArgumentError, match="radius: expected at least 0"):
         Graph.from_points(torch.randn(4, 2), radius=math.nan)
+    with pytest.raises(ArgumentError, match=r"^pos: row 1 is not finite"):
+        Graph.from_points(torch.tensor([[0.0], [math.nan]]), k=1)
+    for ptr in (torch.tensor([0, 3, 2, 4]), torch.tensor([0, 3])):
+        with pytest.raises(ArgumentError, match=r"^ptr: expected numbers that ascend from 0 to the 4 rows"):
+            Graph.from_points(torch.randn(4, 2), k=1, ptr=ptr)

@@ -287,3 +287,17 @@ def test_weights_and_times_are_checked() -> None:
     for time in (torch.ones(2), torch.zeros(3)):
         with pytest.raises(onehop.ArgumentError, match="time: expected"):
             checked_time("time", time, 3, "an edge")
+
+
+def test_memory_that_torch_moves_is_read_where_it_is_now() -> None:
+    rowptr, col = torch.arange(0, 4 * 5000 + 1, 4), torch.randint(0, 5000, (4 * 5000,))
+    expected = col.view(-1, 4)[:50].tolist()
+    engine = Engine([5000], [Relation("edges", rowptr, col, 0, 0, (-1,))], Choices(1))
+    for tensor in (None, rowptr, col):
+        if tensor is not None:
+            where = tensor.data_ptr()
+            tensor.share_memory_()  # as when a process is spawned
+            assert tensor.data_ptr() != where
+            torch.full_like(tensor, -1)  # takes the memory that was freed
+        batch = engine.draw([torch.arange(50)], 1)
+        assert batch.nodes[0][batch.edge_index[0][0]].view(-1, 4).tolist() == expected

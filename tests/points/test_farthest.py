@@ -15,8 +15,9 @@ from tests.points.naive import squared
 def picked(x: Tensor, first: int, count: int) -> list[int]:
     found = [first]
     while len(found) < count:
-        away = [min(squared(point, x[each]) for each in found) for point in x]
-        found.append(away.index(max(away)))
+        left = [number for number in range(len(x)) if number not in found]
+        away = [min(squared(x[number], x[each]) for each in found) for number in left]
+        found.append(left[away.index(max(away))])
     return found
 
 
@@ -33,6 +34,17 @@ def test_one_cloud(dims, ratio):
 def test_a_large_cloud(isa, kind):
     x = torch.randn(300, 3) if kind == "random" else torch.randint(0, 5, (300, 3)).float()
     assert farthest_points(x, None, 0.05, random_start=False).tolist() == picked(x, 0, 15)
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 70])
+@pytest.mark.parametrize("places", [1, 2])
+def test_no_point_is_picked_again(isa, count, places):
+    x = torch.zeros(count, 3)
+    x[::2] += places - 1
+    for random_start in (False, True):
+        found = farthest_points(x, None, 1.0, random_start=random_start).tolist()
+        assert sorted(found) == list(range(count))
+        assert found == picked(x, found[0], count)
 
 
 def test_clouds_of_many_sizes():

@@ -176,7 +176,7 @@ def test_many_threads_find_the_same():
         (lambda x: knn(x, x, 1, torch.tensor([0, 6])), "ptr_x: expected numbers that ascend from 0 to the 5"),
         (lambda x: knn(x, x, 1, torch.tensor([0, 4, 2, 5])), "ptr_x: expected numbers that ascend from 0 to"),
         (lambda x: knn(x, x, 1, None, torch.tensor([0, 2, 5])), "same number of clouds, got 1 and 2"),
-        (lambda x: knn(x, x, 1, torch.tensor([0.0, 5.0])), r"ptr_x: expected int64 of shape \[B \+ 1\]"),
+        (lambda x: knn(x, x, 1, torch.tensor([0.0, 5.0])), r"ptr_x: expected int64 or int32 of shape"),
         (lambda x: nearest(x, x[:3], torch.tensor([0, 2, 5]), torch.tensor([0, 3, 3])), "y: cloud 1 has no"),
     ],
 )

@@ -264,6 +264,8 @@ def test_the_curve_is_drawn(graph, tmp_path, pretend):
     [
         ({"graph": "cora"}, "graph: expected an onehop.Graph, got str"),
         ({"width": 0}, "width: expected integers of at least 1, got 0"),
+        ({"width": torch.tensor(0)}, "width: expected integers of at least 1, got 0"),
+        ({"width": True}, "width: expected an integer, got True"),
         ({"width": []}, "width: expected at least one"),
         ({"width": [8, 2.5]}, "got 2.5"),
         ({"op": "gather"}, "op: expected one of aggregate, sddmm, edge_softmax, attention, got 'gather'"),

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 from onehop.datasets import degree_tail
 from onehop.datasets.block_model import MOST_OF_COMMUNITY, BlockModel
 from onehop.datasets.native import extension, threads
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 
 
 class ImplicitGraph:
@@ -27,6 +27,7 @@ class ImplicitGraph:
     """
 
     def __init__(self, model: BlockModel, seed: int = 0, *, self_loops: bool = False) -> None:
+        seed = integer("seed", seed, None)
         if seed < 0:
             raise ArgumentError(f"seed: expected zero or more, got {seed}.")
         rng = np.random.default_rng([seed, 5])

@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from onehop.datasets.dataset import Progress
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 from onehop.graph.edges import distinct, edges_of_keys
 
 # Draws this many pairs of nodes: two arrays of node numbers.
@@ -35,6 +35,10 @@ def chung_lu(
     Raises:
         ArgumentError: ``num_edges`` is odd, or more than half of all pairs.
     """
+    num_nodes, num_edges, seed = (
+        integer(name, value)
+        for name, value in (("num_nodes", num_nodes), ("num_edges", num_edges), ("seed", seed))
+    )
     if num_edges % 2:
         raise ArgumentError(
             f"num_edges: expected an even number, since every pair gives two edges, got {num_edges}."
@@ -59,6 +63,7 @@ def grid(rows: int, columns: int) -> Tensor:
         [2, E], int64, ordered by source: both directions; node ``r * columns + c`` lies in row r and column
         c.
     """
+    rows, columns = integer("rows", rows), integer("columns", columns)
     number = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns)
     low = np.concatenate([number[:, :-1].ravel(), number[:-1].ravel()])
     high = np.concatenate([number[:, 1:].ravel(), number[1:].ravel()])

@@ -9,7 +9,7 @@ from onehop.datasets import splits
 from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.external import ogb, pyg
 from onehop.datasets.twins import names, twin
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 from onehop.files import read
 from onehop.graph.edges import undirected
 
@@ -49,7 +49,9 @@ def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: 
     if content.train_masks is not None and content.val_masks is not None and content.test_masks is not None:
         chosen = splits.Split(content.train_masks[split], content.val_masks[split], content.test_masks[split])
     elif content.y is not None:
-        chosen = splits.by_share(content.y.numpy(), _TRAIN, _VAL, np.random.default_rng(seed))
+        chosen = splits.by_share(
+            content.y.numpy(), _TRAIN, _VAL, np.random.default_rng(integer("seed", seed))
+        )
     return Dataset(
         name=Path(path).name,
         edge_index=undirected(content.edge_index, num_dst),

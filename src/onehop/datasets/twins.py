@@ -10,7 +10,7 @@ from onehop.datasets.community_twins import COMMUNITY_TWINS, CommunityTwin
 from onehop.datasets.dataset import Dataset, Progress
 from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.random_graphs import grid
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +224,7 @@ def twin(
             there are too few nodes for the edges.
     """
     _check(name)
+    seed = integer("seed", seed, None)
     if seed < 0:
         raise ArgumentError(f"seed: expected zero or more, got {seed}.")
     if not (math.isfinite(scale) and scale > 0):

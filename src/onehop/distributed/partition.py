@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.distributed.loads import IMBALANCE, admitted, limits, loads, loads_of, sums_before
 from onehop.distributed.refinement import BothWays, refined, wishes_of
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError, check_choice, integer
 from onehop.graph import Graph, metis
 from onehop.graph.folder import blocks_of
 from onehop.graph.orders import node_orders
@@ -187,6 +187,7 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
             f"graph: expected as many sources as destinations, got {graph.num_src} and {graph.num_dst}; "
             "partition_types divides bipartite graphs."
         )
+    parts, seed = integer("parts", parts, None), integer("seed", seed, None)
     if parts < 1:
         raise ArgumentError(f"parts: expected one or more, got {parts}.")
     check_choice("method", method, METHODS)

@@ -8,7 +8,7 @@ from onehop.distributed.checks import check_part, check_rows
 from onehop.distributed.exchange import Traffic
 from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.requests import RowRequest
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 
 
 class RemoteRows:
@@ -47,8 +47,7 @@ class RemoteRows:
                 "graph: expected one with a process group of its own, for rows are fetched while gradients "
                 "are added up; open it with group=torch.distributed.new_group()."
             )
-        if not isinstance(kept_rows, int) or isinstance(kept_rows, bool) or kept_rows < 0:
-            raise ArgumentError(f"kept_rows: expected an integer of 0 or more, got {kept_rows!r}.")
+        kept_rows = integer("kept_rows", kept_rows)
         if not x.is_cpu:
             raise ArgumentError(f"x: expected a tensor on the CPU, got one on {x.device}.")
         self._graph, self._x = graph, x.detach()

@@ -27,6 +27,7 @@ from onehop.errors import ArgumentError, FileFormatError
 from onehop.files.formats import edge_list, mat, matrix_market, npz
 from onehop.files.formats.content import FileContent
 from onehop.graph import reading
+from onehop.storage import check_is_file
 
 __all__ = ["FileContent", "read"]
 
@@ -56,9 +57,13 @@ def read(path: str | os.PathLike[str], key: str | None = None) -> FileContent:
     file = Path(path)
     ending = "".join(suffix.lower() for suffix in file.suffixes[-2:]) if file.suffix.lower() == ".gz" else ""
     reader = _READERS.get(ending or file.suffix.lower())
-    if not file.exists():
-        raise FileNotFoundError(f"{file}: there is no such file.")
-    if reader is None or not file.is_file():
+    if file.is_dir():
+        raise FileFormatError(
+            f"{file}: expected a file, got a folder. Graph.open opens the folder of a stored graph, and "
+            "onehop.ingest reads one of Parquet files."
+        )
+    check_is_file(file)
+    if reader is None:
         raise FileFormatError(f"{file}: expected a file whose name ends in one of {', '.join(_READERS)}.")
     if reader is mat.read:
         return mat.read(file, key)

@@ -1,6 +1,5 @@
 """Graphs from lists of edges, compressed rows and SciPy matrices, with all checks of the input."""
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onehop import config, native, thresholds
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 from onehop.graph import placed
 from onehop.graph.placed import PlacedCsr
 
@@ -29,12 +28,12 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
     if size is not None:
         if not isinstance(size, tuple | list) or len(size) != 2:
             raise ArgumentError(f"size: expected (num_src, num_dst), got {size!r}.")
-        num_src, num_dst = size
+        num_src, num_dst = (_checked_count("size", each) for each in size)
     elif num_nodes is not None:
-        num_src = num_dst = num_nodes
+        num_src = num_dst = _checked_count("num_nodes", num_nodes)
     else:
-        num_src = num_dst = int(edge_index.max()) + 1 if edge_index.numel() else 0
-    num_src, num_dst = _checked_counts(num_src, num_dst)
+        largest = int(edge_index.max()) + 1 if edge_index.numel() else 0
+        num_src = num_dst = _checked_count("edge_index", largest)
     if edge_index.device.type in placed.MADE_ON:
         _check_there(edge_index, num_src, num_dst)
         wide = edge_index.size(1) > thresholds.now.wide_edges
@@ -52,7 +51,7 @@ def on_host(there: PlacedCsr) -> Any:
 def with_loops(edge_index: Tensor, num_nodes: int, forwards: bool) -> Any:
     """Builds a native graph with a self loop at every node; see :mod:`onehop.graph.self_loops`."""
     _check_edge_index(edge_index)
-    nodes, _ = _checked_counts(num_nodes, num_nodes)
+    nodes = _checked_count("num_nodes", num_nodes)
     edge_index = _in_memory("edge_index", edge_index)
     source, target = edge_index if forwards else edge_index.flip(0)
     return from_coo(target, source, nodes, nodes, loops=nodes)
@@ -81,7 +80,8 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
             f"got {int(rowptr[0])} to {int(rowptr[-1])}."
         )
     num_dst = rowptr.numel() - 1
-    num_src, num_dst = _checked_counts(num_dst if num_src is None else num_src, num_dst)
+    num_src = _checked_count("num_src", num_dst if num_src is None else num_src)
+    _checked_count("rowptr", num_dst)
     csr, wrong, edge = native.extension.csr_from_rows(
         pointers.data_ptr(),
         col.data_ptr(),
@@ -105,7 +105,7 @@ def from_scipy(matrix: Any) -> Any:
             f"matrix: expected a two-dimensional SciPy sparse matrix, got {type(matrix).__name__}."
         )
     num_dst, num_src = matrix.shape
-    num_src, num_dst = _checked_counts(num_src, num_dst)
+    num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
         pointer = np.asarray(matrix.indptr, dtype=np.int64)
         counts = np.diff(pointer)
@@ -193,22 +193,17 @@ def _check_edge_index(edge_index: Tensor) -> None:
         raise ArgumentError("edge_index: expected a tensor with data, got one on meta.")
 
 
-def _checked_counts(num_src: int, num_dst: int) -> tuple[int, int]:
-    """The two numbers of nodes as plain integers; NumPy's are accepted."""
-    checked = []
-    for name, value in (("num_src", num_src), ("num_dst", num_dst)):
-        try:
-            count = operator.index(value)
-        except TypeError:
-            count = -1
-        if count < 0:
-            raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {value!r}.")
-        if count > MOST_NODES:
-            raise ArgumentError(
-                f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits."
-            )
-        checked.append(count)
-    return checked[0], checked[1]
+def _checked_count(name: str, value: Any) -> int:
+    """A number of nodes as a plain integer; NumPy's and tensors' are accepted."""
+    # Layers make graphs, and their numbers are plain.
+    count = value if type(value) is int else integer(name, value)
+    if count < 0:
+        raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {value!r}.")
+    if count > MOST_NODES:
+        raise ArgumentError(
+            f"{name}: {count} nodes are more than the {MOST_NODES} that onehop numbers in 32 bits."
+        )
+    return count
 
 
 def _describe(tensor: Tensor) -> str:

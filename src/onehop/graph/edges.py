@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -37,6 +37,7 @@ def as_scipy(edge_index: Tensor, shape: tuple[int, int], weight: Tensor | None) 
 
 def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
     """[2, E'], int64: every edge in both directions, each once, ordered by source, then by destination."""
+    num_nodes = integer("num_nodes", num_nodes)
     source, target = edge_index.numpy().astype(np.int64, copy=False)
     keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])
     return edges_of_keys(distinct(keys), num_nodes)

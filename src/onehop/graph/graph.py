@@ -146,7 +146,7 @@ class Graph:
         """
         if k is None and radius == math.inf:
             raise ArgumentError("k, radius: expected at least one of them.")
-        return cls.from_csr(*neighbours(pos, k, radius, ptr))
+        return cls.from_csr(*neighbours("pos", pos, k, radius, ptr))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 from onehop.graph import build
 
 
@@ -41,6 +41,8 @@ def from_index(index: Tensor, rows: int) -> Any:
             given = f"{index.dtype} of shape {list(index.shape)}"
         raise ArgumentError(f"index: expected a one-dimensional int32 or int64 tensor, got {given}.")
     count = index.numel()
+    if type(rows) is not int or rows < 0:
+        rows = integer("num_rows", rows)
     if max(count, rows) > build.MOST_NODES:
         raise ArgumentError(
             f"index: {count} entries and {rows} rows are more than the {build.MOST_NODES} that onehop "

@@ -1,7 +1,7 @@
 """The sampler without a framework: seeds in, a batch out."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import torch
@@ -63,6 +63,28 @@ class Batch:
     graphs: list[Graph] | None
 
 
+@dataclass(frozen=True, slots=True)
+class _Pool:
+    """The relations as native code reads them.
+
+    Attributes:
+        addresses: The addresses of their tensors.
+        relations: The relations.
+        idle: Batches that are not being drawn now; each keeps its memory for the next one.
+    """
+
+    addresses: list[int]
+    relations: list[Any]
+    idle: list[native.extension.Drawing] = field(default_factory=list)
+
+    def take(self, types: int) -> native.extension.Drawing:
+        """A batch to draw, of so many types of nodes."""
+        try:
+            return self.idle.pop()
+        except IndexError:
+            return native.extension.Drawing(types, self.relations)
+
+
 class Engine:
     """Draws batches from a graph of one or several types of nodes and edges; from any thread.
 
@@ -90,12 +112,8 @@ class Engine:
                 )
         # What native code reads lives as long as this.
         self._running = [running_sums(each) if choices.replace else None for each in self.relations]
-        self._native = [
-            native_relation(relation, self.num_nodes[relation.src], running)
-            for relation, running in zip(self.relations, self._running, strict=True)
-        ]
-        # Batches that are not being drawn now; each keeps its memory for the next one.
-        self._idle: list[native.extension.Drawing] = []
+        self._read = [each for relation in self.relations for each in relation.tensors]
+        self._pool = self._made_pool()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (Engine, (self.num_nodes, self.relations, self.choices))
@@ -138,14 +156,18 @@ class Engine:
         for choice in fields(self.choices):
             setattr(options, choice.name, getattr(self.choices, choice.name))
         options.key, options.threads = key, native.threads()
-        drawing = self._take()
+        # torch moves a tensor's memory when it shares it with another process.
+        if [each.data_ptr() for each in self._read] != self._pool.addresses:
+            self._pool = self._made_pool()
+        pool = self._pool
+        drawing = pool.take(len(self.num_nodes))
         try:
             problem = drawing.draw(call, options)
             if problem[0]:
                 raise self._error(*problem, plain)
             return self._batch(drawing, graphs)
         finally:
-            self._idle.append(drawing)
+            pool.idle.append(drawing)
 
     def _bounds(self, seeds: list[Tensor], times: Sequence[Tensor | None] | None) -> list[Tensor] | None:
         """For each type, the times of its seeds; None where there are no times."""
@@ -160,11 +182,12 @@ class Engine:
             bounds.append(nodes if time is None else checked_time("time", time, nodes.numel(), "a seed"))
         return bounds
 
-    def _take(self) -> native.extension.Drawing:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return native.extension.Drawing(len(self.num_nodes), self._native)
+    def _made_pool(self) -> "_Pool":
+        relations = [
+            native_relation(relation, self.num_nodes[relation.src], running)
+            for relation, running in zip(self.relations, self._running, strict=True)
+        ]
+        return _Pool([each.data_ptr() for each in self._read], relations)
 
     def _batch(self, drawing: native.extension.Drawing, graphs: bool) -> Batch:
         nodes, trees, edge_index, edges = [], [], [], []

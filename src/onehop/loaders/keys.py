@@ -1,101 +1,93 @@
 """Keys of batches: what the random numbers of a batch depend on.
 
-A batch's key is made of what every process of a loader knows alike: the loader's seed of this epoch, the
-number of epochs it has begun, and the batch's own seeds. So the neighbours of a batch do not depend on which
-worker draws it, nor on how many there are.
+A loader says with :func:`drawing_at` where a batch is drawn: the loader's seed, its epoch and the number of
+the batch, which all of its processes know alike. So batches do not depend on the number of workers, and the
+same seeds in another batch have other neighbours, whichever worker draws it.
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import get_worker_info
 
 from onehop import native
 from onehop.graph.contents import fingerprint
 
 
-class Course:
-    """The epochs of the loaders that draw from one sampler, known in all of their workers.
+class _Place:
+    """A block: words that all draws in it depend on, and the number of draws so far."""
 
-    ``base`` is the seed of the epoch under way in this process, None where no loader has begun one.
-    """
+    def __init__(self, words: tuple[int, ...]) -> None:
+        self._words, self._drawn = words, 0
 
-    def __init__(self) -> None:
-        self.base: int | None = None
-        self._epochs = torch.zeros(1, dtype=torch.int64, device="cpu")
-        # How often a batch was drawn in this epoch: the same seeds again have other neighbours.
-        self._met: dict[int, int] = {}
-        self._met_in = 0
-        self._around: int | None = None
+    def next(self, contents: int) -> int:
+        """The key of what is drawn next, for a batch with this fingerprint of its seeds."""
+        self._drawn += 1
+        return mixed(*self._words, self._drawn, contents)
 
-    def begin(self, shared: bool) -> None:
-        """Notes that an epoch begins; if ``shared``, workers see it."""
-        if shared:
-            self._epochs.share_memory_()
-        self._epochs += 1
-        self.base = None
 
-    def key(self, contents: int) -> int | None:
-        """The key of a batch with this fingerprint of its seeds; None where no epoch is under way."""
-        if self._around is not None:
-            return mixed(self._around, contents)
-        worker = get_worker_info()
-        base = self.base if worker is None else worker.seed - worker.id
-        epoch = int(self._epochs)
-        if base is None or epoch == 0:
-            return None
-        if self._met_in != epoch:
-            self._met, self._met_in = {}, epoch
-        times = self._met[contents] = self._met.get(contents, -1) + 1
-        return mixed(base, epoch, contents, times)
+class _Here(threading.local):
+    """The place where this thread draws; None where none was named."""
 
-    def enter(self, key: int | None) -> int | None:
-        """Makes all keys depend on this one, and not on the epoch; None ends that. Returns the one before."""
-        before, self._around = self._around, key
-        return before
+    place: _Place | None = None
+
+
+_here = _Here()
 
 
 @contextlib.contextmanager
-def drawing_edges(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> Iterator[None]:
+def drawing_at(*words: int) -> Iterator[None]:
+    """Makes all that this thread draws inside the block depend on the words."""
+    before, _here.place = _here.place, _Place(words)
+    try:
+        yield
+    finally:
+        _here.place = before
+
+
+@contextlib.contextmanager
+def drawing_edges(contents: Sequence[Tensor], seed: int | None) -> Iterator[None]:
     """Makes all that is drawn for some edges depend on their ends, and not on the set of these.
 
     Inside the block torch's generator, which draws negative edges, depends on the sampler's seed or the
-    epoch, as in :func:`batch_key`, and on the contents; afterwards it is as before. Where there is neither,
+    place, as in :func:`batch_key`, and on the contents; afterwards it is as before. Where there is neither,
     it is left alone.
     """
-    key = _key(contents, seed, course)
+    key = _key(contents, seed)
     if key is None:
         yield
         return
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(key >> 1)
-    outside = None if course is None else course.enter(key)
     try:
-        yield
+        with drawing_at(key):
+            yield
     finally:
-        if course is not None:
-            course.enter(outside)
         torch.set_rng_state(before)
 
 
-def batch_key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int:
+def batch_key(contents: Sequence[Tensor], seed: int | None = None) -> int:
     """The key of a batch, made of its seeds and of everything else that it depends on.
 
-    With the sampler's seed, the key depends on it and the contents alone. With None it depends on the epoch,
-    or, where no loader says when epochs begin, on a number from torch's generator.
+    With the sampler's seed, the key depends on it and the contents alone. With None it depends on the place
+    of :func:`drawing_at`, or, outside of such a block, on a number from torch's generator.
     """
-    key = _key(contents, seed, course)
-    return int(torch.empty((), dtype=torch.int64, device="cpu").random_()) if key is None else key
+    key = _key(contents, seed)
+    return drawn_key() if key is None else key
 
 
-def _key(contents: Sequence[Tensor], seed: int | None, course: Course | None) -> int | None:
-    found = fingerprint_of(contents)
+def drawn_key() -> int:
+    """A key from torch's generator."""
+    return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
+
+
+def _key(contents: Sequence[Tensor], seed: int | None) -> int | None:
     if seed is not None:
-        return mixed(seed, found)
-    return None if course is None else course.key(found)
+        return mixed(seed, fingerprint_of(contents))
+    return None if _here.place is None else _here.place.next(fingerprint_of(contents))
 
 
 def fingerprint_of(contents: Sequence[Tensor]) -> int:

@@ -6,7 +6,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from itertools import count, islice, repeat, starmap
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,9 +15,10 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from onehop import native
-from onehop.errors import ArgumentError, IndexRangeError
+from onehop.errors import ArgumentError, IndexRangeError, integer
 from onehop.extras import needed
 from onehop.kernels.cpu.rows import copy_mapped_rows, copy_rows
+from onehop.loaders.keys import drawing_at
 from onehop.loaders.neighbor_sampler import NeighborSampler
 from onehop.ops.streaming import RawMatrix
 from onehop.ops.streaming.matrix_file import MatrixFile
@@ -207,18 +208,16 @@ def loader(
             "neighbor_sampler: expected an onehop.NeighborSampler of one graph; for several types of nodes "
             "or edges, give it to PyG's NeighborLoader as neighbor_sampler=."
         )
-    for name, value, least in (("threads", threads, 0), ("ahead", ahead, 1)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ArgumentError(f"{name}: expected an integer of {least} or more, got {value!r}.")
+    pace = _Pace(integer("threads", threads), integer("ahead", ahead, 1))
     by_name = _named("features", features, int(neighbor_sampler.num_nodes), "node")  # type: ignore[arg-type]
     of_edges = _named("edge_features", edge_features, neighbor_sampler.num_edges, "edge")
-    if threads > 1 and any(each.in_order for each in (*by_name.values(), *of_edges.values())):
+    if pace.threads > 1 and any(each.in_order for each in (*by_name.values(), *of_edges.values())):
         raise ArgumentError(
             "threads: rows of other processes are fetched batch after batch, in one order on all ranks; give "
             "threads=1."
         )
     inputs = _inputs(neighbor_sampler, input_nodes, input_time)
-    return Loader(neighbor_sampler, inputs, _Contents(by_name, of_edges), _Pace(threads, ahead), options)
+    return Loader(neighbor_sampler, inputs, _Contents(by_name, of_edges), pace, options)
 
 
 class _Contents(NamedTuple):
@@ -258,15 +257,13 @@ class Loader:
 
     def __iter__(self) -> Iterator[Data]:
         """Begins an epoch."""
-        course = self.sampler.course
-        course.begin(shared=False)
         # As torch's DataLoader does, so that the order of the seeds is drawn after it likewise.
         base = torch.empty((), dtype=torch.int64, device="cpu")
-        course.base = int(base.random_(generator=self._generator))
-        chosen = iter(self._order)
-        return map(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
+        base.random_(generator=self._generator)
+        chosen = zip(repeat(int(base)), count(), self._order)
+        return starmap(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
 
-    def _ahead_of(self, chosen: Iterator[list[int]]) -> Iterator[Data]:
+    def _ahead_of(self, chosen: Iterator[tuple[int, int, list[int]]]) -> Iterator[Data]:
         """Yields the batches; threads make the next ones meanwhile.
 
         When a program leaves its loop, every process of a job has begun equally many batches. After an error,
@@ -274,30 +271,32 @@ class Loader:
         """
         errors: list[BaseException] = []
 
-        def made(indices: list[int]) -> Data:
+        def made(which: tuple[int, int, list[int]]) -> Data:
             if errors:
                 raise errors[0]
             try:
-                return self._made(indices)
+                return self._made(*which)
             except BaseException as error:
                 errors.append(error)
                 raise
 
         waiting: deque[Future[Data]] = deque()
         with ThreadPoolExecutor(self._pace.threads, "onehop.loader", native.one_thread) as pool:
-            for indices in islice(chosen, self._pace.ahead):
-                waiting.append(pool.submit(made, indices))
+            for which in islice(chosen, self._pace.ahead):
+                waiting.append(pool.submit(made, which))
             while waiting:
                 batch = waiting.popleft().result()
-                for indices in islice(chosen, 1):
-                    waiting.append(pool.submit(made, indices))
+                for which in islice(chosen, 1):
+                    waiting.append(pool.submit(made, which))
                 yield batch
                 del batch  # or its memory would not be free while the next one is waited for
 
-    def _made(self, indices: list[int]) -> Data:
-        """A batch with the attributes that PyG's loader gives it."""
+    def _made(self, base: int, number: int, indices: list[int]) -> Data:
+        """A batch of an epoch, which has its seed, with the attributes that PyG's loader gives it."""
         inputs = self._inputs[torch.tensor(indices, dtype=torch.int64, device="cpu")]
-        out: Any = self.sampler.sample_from_nodes(inputs)
+        # As a loader of PyG numbers it: in the first epoch of its iterator.
+        with drawing_at(base, 0, number):
+            out: Any = self.sampler.sample_from_nodes(inputs)
         edge_index = edge_index_of(out.row, out.col)
         data = Data(
             edge_index=torch.stack([out.row, out.col]) if edge_index is None else edge_index,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError, check_choice, integer
 from onehop.extras import needed
 from onehop.graph import Graph, StoredGraph
 from onehop.loaders.engine import Choices, Engine
-from onehop.loaders.keys import Course, drawing_edges
+from onehop.loaders.keys import batch_key, drawing_edges
 from onehop.loaders.relation import Relation, checked_fan_out, checked_time, checked_weight
 from onehop.loaders.seeds import draw_for, times_of
 
@@ -117,8 +118,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         edge_time: [E], integers, in the order of the graph's edges; or for types of edges. None without.
         weight: [E], likewise: neighbours are drawn as often as the weights of their edges say.
         seed: Whatever the batch's neighbours shall depend on, besides its seeds: the same batch has the same
-            neighbours in every epoch, process and number of threads. None: on torch's generator and, in
-            patched loaders, on the epoch.
+            neighbours in every epoch, process and number of threads. None: on torch's generator; in patched
+            loaders, on the seed that it gave the epoch, and on the batch's number.
 
     Raises:
         ArgumentError: An argument is not as described, or arguments contradict each other.
@@ -207,8 +208,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             "weight": weight,
         }
         self.disjoint = disjoint or temporal
-        self.seed = seed
-        self.course = Course()
+        self.seed = None if seed is None else integer("seed", seed, None)
         self._temporal = temporal
         self._subgraph_type = subgraph_type
         choices = Choices(
@@ -258,13 +258,13 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         node_time: Any = self._node_time or None
         if node_time is not None and not self.is_hetero:
             node_time = node_time[_NODE]
-        with drawing_edges([inputs.row, inputs.col], self.seed, self.course):
+        with drawing_edges([inputs.row, inputs.col], self.seed):
             out = edge_sample(inputs, self._sample, self.num_nodes, self.disjoint, node_time, neg_sampling)
         return self._finished(out)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles what it was made from: a stored graph stays on disk, and is opened again."""
-        return (_made_again, (self._made_from | {"seed": self.seed}, self.course))
+        return (_made_again, (self._made_from | {"seed": self.seed},))
 
     @property
     def edge_permutation(self) -> None:
@@ -284,8 +284,7 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
             self.node_types,
             seeds,
             times_of(seeds, given, self._node_time) if self._temporal else None,
-            seed=self.seed,
-            course=self.course,
+            key=partial(batch_key, seed=self.seed),
             graphs=wants_graphs(),
         )
         for number, arrays in enumerate(self._arrays):
@@ -314,10 +313,8 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return f"NeighborSampler(num_nodes={self.num_nodes}, hops={self._engine.choices.hops})"
 
 
-def _made_again(arguments: dict[str, Any], course: Course) -> NeighborSampler:
-    sampler = NeighborSampler(**arguments)
-    sampler.course = course
-    return sampler
+def _made_again(arguments: dict[str, Any]) -> NeighborSampler:
+    return NeighborSampler(**arguments)
 
 
 def _check_together(subgraph_type: str, *, weighted: bool, by_node: bool, temporal: bool) -> None:

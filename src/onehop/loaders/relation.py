@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,22 @@ class Relation:
     edge_time: Tensor | None = None
     src_time: Tensor | None = None
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that native code reads."""
+        every = (self.rowptr, self.col, self.weight, self.edge_time, self.src_time)
+        return tuple(each for each in every if each is not None)
+
 
 def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
     """The numbers of neighbours of the hops; raises an ArgumentError unless they are integers from -1 on."""
-    if not isinstance(fan_out, list | tuple) or not all(
-        isinstance(count, int) and not isinstance(count, bool) and count >= -1 for count in fan_out
-    ):
+    try:
+        return tuple(integer(name, count, -1) for count in fan_out)  # type: ignore[attr-defined]
+    except (TypeError, ArgumentError) as error:
         raise ArgumentError(
             f"{name}: expected a list of integers, one for each hop, such as [15, 10] (-1: all neighbours), "
             f"got {fan_out!r}."
-        )
-    return tuple(fan_out)
+        ) from error
 
 
 def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:

@@ -1,13 +1,12 @@
 """Seeds by type, as PyG's samplers get them: their times, their trees, and their batch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from onehop.errors import ArgumentError, IndexRangeError
 from onehop.loaders.engine import Batch, Engine
-from onehop.loaders.keys import Course, batch_key
 
 Seeds = Mapping[Any, Tensor]
 
@@ -46,15 +45,14 @@ def draw_for(
     seeds: Seeds,
     times: Seeds | None,
     *,
-    seed: int | None,
-    course: Course | None,
+    key: Callable[[Sequence[Tensor]], int],
     graphs: bool,
 ) -> Batch:
     """Draws the batch of some seeds: for each type that has some, [n], integers, and their times or None.
 
     Trees are numbered in the order in which the types of seeds are given, as PyG's ``edge_sample`` expects.
-    Types are all those of the engine, in order; ``seed`` and ``course`` are those of
-    :func:`onehop.loaders.keys.batch_key`.
+    Types are all those of the engine, in order; ``key`` makes the batch's key of the seeds and times, as
+    :func:`onehop.loaders.keys.batch_key` does.
 
     Raises:
         ArgumentError: The seeds or their times are not as expected.
@@ -71,7 +69,7 @@ def draw_for(
     contents = [*seeds.values(), *(() if times is None else times.values())]
     return engine.draw(
         [seeds.get(kind) for kind in types],
-        batch_key(contents, seed, course),
+        key(contents),
         times=None if times is None else [times.get(kind) for kind in types],
         first_trees=[first_trees.get(kind, 0) for kind in types],
         graphs=graphs,

@@ -105,7 +105,7 @@ def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
         )
     if seed is not None:
         try:
-            seed = operator.index(seed)
+            seed = -1 if isinstance(seed, bool) else operator.index(seed)
         except TypeError:
             seed = -1
         if not 0 <= seed < 2**63:

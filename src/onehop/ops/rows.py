@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onehop.calls import Aggregate
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import remembered
@@ -95,6 +95,8 @@ def scatter(
         raise ArgumentError(f"ties: expected one of {', '.join(TIES)}, got {ties!r}.")
     if num_rows is None:
         num_rows = int(index.max()) + 1 if index.numel() else 0
+    elif type(num_rows) is not int:
+        num_rows = integer("num_rows", num_rows)
     graph: Any = graph_of_index(index, num_rows)
     if reduce in ("sum", "mean") or (ties == "share" and not empty):
         return scattered(graph, values, reduce, backend or "")

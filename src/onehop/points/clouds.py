@@ -10,6 +10,7 @@ from onehop.errors import ArgumentError
 from onehop.native import CPU, address, extension
 
 _MATRIX = 2
+_INDICES = (torch.int64, torch.int32)
 # Sums of squares of coordinates below it are finite.
 _LARGEST = 1e150
 
@@ -27,13 +28,14 @@ class Clouds:
     bounds: Tensor
 
     @classmethod
-    def of(cls, name: str, points: Tensor, bounds: Tensor | None) -> "Clouds":
+    def of(cls, name: str, points: Tensor, bounds: Tensor | None, bounds_name: str = "ptr") -> "Clouds":
         """Checks points and their bounds.
 
         Args:
             name: What errors call the points.
             points: [N, D], or [N] for D = 1, real numbers on the CPU.
-            bounds: [B + 1], int64, ascending from 0 to N; None means one cloud.
+            bounds: [B + 1], int64 or int32, ascending from 0 to N; None means one cloud.
+            bounds_name: What errors call them.
 
         Raises:
             ArgumentError: A shape, dtype or device does not fit, or a coordinate is not below 1e150.
@@ -57,13 +59,13 @@ class Clouds:
         count = points.size(0)
         if bounds is None:
             bounds = torch.tensor([0, count], device=CPU)
-        elif bounds.dim() != 1 or bounds.dtype is not torch.int64 or not bounds.is_cpu or not bounds.numel():
-            raise ArgumentError(f"ptr_{name}: expected int64 of shape [B + 1] on the CPU.")
+        elif bounds.dim() != 1 or bounds.dtype not in _INDICES or not bounds.is_cpu or not bounds.numel():
+            raise ArgumentError(f"{bounds_name}: expected int64 or int32 of shape [B + 1] on the CPU.")
         elif int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
             raise ArgumentError(
-                f"ptr_{name}: expected numbers that ascend from 0 to the {count} rows of {name}."
+                f"{bounds_name}: expected numbers that ascend from 0 to the {count} rows of {name}."
             )
-        return cls(points, bounds.contiguous())
+        return cls(points, bounds.long().contiguous())
 
     def native(self) -> Any:
         """The clouds for native code, as long as ``self`` exists."""
@@ -89,8 +91,8 @@ def pair(x: Tensor, y: Tensor, ptr_x: Tensor | None, ptr_y: Tensor | None) -> tu
     Raises:
         ArgumentError: As :meth:`Clouds.of`; or the dimensions or numbers of clouds differ.
     """
-    among = Clouds.of("x", x, ptr_x)
-    of = among if y is x and ptr_y is ptr_x else Clouds.of("y", y, ptr_y)
+    among = Clouds.of("x", x, ptr_x, "ptr_x")
+    of = among if y is x and ptr_y is ptr_x else Clouds.of("y", y, ptr_y, "ptr_y")
     if among.points.size(1) != of.points.size(1):
         raise ArgumentError(
             f"x, y: expected the same dimension, got {among.points.size(1)} and {of.points.size(1)}."

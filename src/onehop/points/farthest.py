@@ -20,7 +20,7 @@ def farthest_points(
         random_start: Whether the first point of a cloud is drawn by torch's generator; else it is the first.
 
     Returns:
-        [S], int64: numbers of points, cloud after cloud, in the order in which they were picked.
+        [S], int64: numbers of points, cloud after cloud, in the order in which they were picked, each once.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, or ``ratio`` is out
@@ -32,8 +32,8 @@ def farthest_points(
         raise ArgumentError(f"ratio: expected a number above 0 and at most 1, got {ratio}.")
     clouds = Clouds.of("x", x, ptr)
     sizes = clouds.sizes
-    # As pyg-lib rounds.
-    counts = (sizes.float() * ratio).ceil().long()
+    # As pyg-lib rounds, which exceeds the size of a cloud of more points than single precision counts.
+    counts = (sizes.float() * ratio).ceil().long().minimum(sizes)
     starts = torch.zeros_like(sizes)
     if random_start:
         starts = (torch.rand(sizes.shape, dtype=torch.float64, device=CPU) * sizes).long()

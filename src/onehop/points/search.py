@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, integer
 from onehop.native import CPU, address, extension, threads
 from onehop.points.clouds import Clouds, pair
 
@@ -87,16 +87,16 @@ def within(
 
 
 def neighbours(
-    x: Tensor, k: int | None = None, r: float = math.inf, ptr: Tensor | None = None, *, omit_self: bool = True
+    name: str, x: Tensor, k: int | None = None, r: float = math.inf, ptr: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Finds the neighbours of each point in its cloud, as compressed sparse rows.
+    """Finds the neighbours of each point in its cloud, without itself, as compressed sparse rows.
 
     Args:
+        name: What errors call the points.
         x: [N, D], real numbers on the CPU; [N] means D = 1.
         k: How many are kept for each point: the nearest. None means all.
         r: Neighbours are nearer than it.
         ptr: [B + 1], int64: the bounds of the clouds; None means one cloud.
-        omit_self: Whether a point is not its own neighbour.
 
     Returns:
         [N + 1] and [E], int64: the bounds of each point's neighbours, and their numbers, the nearest first.
@@ -104,8 +104,9 @@ def neighbours(
     Raises:
         ArgumentError: As :func:`within`.
     """
-    wanted = _wanted("k", k, r, omit_self)
-    bounds, pairs = _found(*pair(x, x, ptr, ptr), wanted)
+    wanted = _wanted("k", k, r, omit_self=True, r_name="radius")
+    points = Clouds.of(name, x, ptr)
+    bounds, pairs = _found(points, points, wanted)
     return bounds, pairs[1]
 
 
@@ -124,18 +125,20 @@ def nearest(x: Tensor, y: Tensor, ptr_x: Tensor | None = None, ptr_y: Tensor | N
     Raises:
         ArgumentError: As :func:`knn`; or a cloud has points of x and none of y.
     """
-    among, of = pair(y, x, ptr_y, ptr_x)
+    of, among = pair(x, y, ptr_x, ptr_y)
     alone = (among.sizes == 0) & (of.sizes > 0)
     if alone.any():
         raise ArgumentError(f"y: cloud {int(alone.int().argmax())} has no point, and points of x are in it.")
     return _found(among, of, _wanted("k", 1))[1][1].clone()
 
 
-def _wanted(name: str, most: int | None, r: float = math.inf, omit_self: bool = False) -> Any:
+def _wanted(
+    name: str, most: int | None, r: float = math.inf, omit_self: bool = False, r_name: str = "r"
+) -> Any:
     """The neighbours that are wanted: how many of each point, how near, and whether itself."""
     if math.isnan(r) or r < 0:
-        raise ArgumentError(f"r: expected at least 0, got {r}.")
-    if most is not None and most < 0:
+        raise ArgumentError(f"{r_name}: expected at least 0, got {r}.")
+    if most is not None and (most := integer(name, most, None)) < 0:
         raise ArgumentError(f"{name}: expected at least 0, got {most}.")
     wanted = extension.WantedPoints()
     # The square of a large distance overflows to infinity.

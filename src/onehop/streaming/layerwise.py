@@ -20,7 +20,7 @@ from onehop import native
 from onehop.errors import ArgumentError
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
 from onehop.ops.streaming.panels import Panels, most_bytes
@@ -135,7 +135,7 @@ def infer(
         folder = goal.is_dir()
     if folder:
         raise ArgumentError(f"out: {goal} is a folder; give the name of a file.")
-    budget, size = default_bytes() if memory is None else memory, features.wide.itemsize
+    budget, size = budget_bytes(memory), features.wide.itemsize
     scaled = any(layer.normalise in SCALED for layer in layers.values())
     streaming.check(graph.num_src, size, budget, size * graph.num_dst if scaled else 0)
     with alone(goal) as lock:

@@ -11,11 +11,11 @@ from pathlib import Path
 from torch import Tensor
 
 from onehop import native
-from onehop.errors import ArgumentError, check_choice
+from onehop.errors import ArgumentError, check_choice, integer
 from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming import panels
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
@@ -67,13 +67,14 @@ def hops(
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
     """
+    count = integer("count", count, None)
     _check(graph, count, normalise, teleport, keep)
     goal, features = Path(out), features_of(x, graph)
     with writing("out", goal):
         taken = goal.is_dir() if keep == "last" else goal.exists()
     if taken:
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
-    budget = default_bytes() if memory is None else memory
+    budget = budget_bytes(memory)
     size = features.wide.itemsize
     held = size * graph.num_dst if normalise in SCALED else 0
     held += int(budget * _PIECES) if teleport else 0

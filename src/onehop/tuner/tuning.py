@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from onehop import native
-from onehop.errors import ArgumentError, ConfigurationError
+from onehop.errors import ArgumentError, ConfigurationError, integer
 from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.cpu import CpuTarget
@@ -196,7 +196,7 @@ def _target(
     for name, wanted in (("lossy", lossy), ("codegen", codegen)):
         if wanted:
             raise ArgumentError(f"{name}: it is for the CPU's plans only; omit it on a GPU.")
-    if type(heads) is not int or heads < 1:
+    if (heads := integer("heads", heads, None)) < 1:
         raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
     return GpuTarget(op, reduce, backward, heads, gpu_device(place))
 
@@ -224,11 +224,13 @@ def _checked(
 ) -> list[int]:
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
-    widths = [width] if isinstance(width, int) else list(width)
+    several = isinstance(width, Sequence) or len(getattr(width, "shape", ())) > 0
+    given: Any = width if several else [width]
+    widths = [integer("width", columns, None) for columns in given]
     if not widths:
         raise ArgumentError("width: expected at least one number of columns.")
     for columns in widths:
-        if type(columns) is not int or columns < 1:
+        if columns < 1:
             raise ArgumentError(f"width: expected integers of at least 1, got {columns!r}.")
         reason = target.refuse(columns, dtype)
         if reason is not None:

@@ -1,5 +1,7 @@
 """What PyG leaves to pyg-lib, under the patch and without pyg-lib."""
 
+import math
+
 import pytest
 import torch
 import torch_geometric.typing
@@ -58,6 +60,111 @@ def test_voxels():
         assert gnn.voxel_grid(cells, 1.0).tolist() == [0, 1, 8, 8, 7]
         found = gnn.voxel_grid(cells, [1.0, 1.0], torch.tensor([0, 0, 0, 1, 1]), start=0.0, end=4.0)
         assert found.tolist() == [0, 1, 10, 25 + 10, 25 + 8]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"size": 0.0}, r"^size: expected numbers above 0, got 0\.0 in dimension 0"),
+        ({"size": [1.0, -2.0]}, r"^size: expected numbers above 0, got -2\.0 in dimension 1"),
+        ({"size": math.nan}, "^size: expected numbers above 0, got nan"),
+        ({"size": 1.0, "start": 3.0, "end": 0.0}, r"^start, end: .* got 3\.0 to 0\.0 in dimension 0"),
+        ({"size": 1.0, "end": [9.0, -1.0]}, r"^start, end: .* got 0\.0 to -1\.0 in dimension 1"),
+        ({"size": 1.0, "start": 5.0}, r"^start, end: .* got 5\.0 to 3\."),
+        ({"size": 1.0, "start": -math.inf}, "^start: expected finite coordinates, got -inf"),
+        ({"size": 1.0, "end": math.nan}, "^end: expected finite coordinates, got nan"),
+        ({"size": 1e-30}, r"^size: the grid has 2\^63 cells or more"),
+    ],
+)
+def test_voxels_whose_numbers_would_mean_nothing(arguments, message, dtype):
+    pos = torch.tensor([[0.0, 0.0], [3.9, 1.5]], dtype=dtype)
+    with onehop.patch(), pytest.raises(onehop.ArgumentError, match=message):
+        gnn.voxel_grid(pos, **arguments)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_voxels_of_positions_that_are_not_finite(wrong):
+    pos = torch.tensor([[0.0, 0.0], [0.0, wrong]])
+    with onehop.patch(), pytest.raises(onehop.ArgumentError, match=r"^pos: expected .* in entry \[1, 1\]"):
+        gnn.voxel_grid(pos, 1.0)
+
+
+def test_a_voxel_without_bounds_holds_all_points():
+    with onehop.patch():
+        assert gnn.voxel_grid(torch.rand(4, 2), math.inf).tolist() == [0] * 4
+        assert gnn.voxel_grid(torch.tensor([[2, 7], [6, 7]]), 4).tolist() == [0, 1]
+
+
+# Each takes points and the numbers of their clouds: on both sides, or on one.
+SEARCHES = {
+    "fps": ("batch", lambda x, b: gnn.fps(x, b)),
+    "knn_graph": ("batch", lambda x, b: gnn.knn_graph(x, 1, b)),
+    "radius_graph": ("batch", lambda x, b: gnn.radius_graph(x, 5.0, b)),
+    "knn, x": ("batch_x", lambda x, b: gnn.knn(x, x, 1, b, b.sort().values)),
+    "knn, y": ("batch_y", lambda x, b: gnn.knn(x, x, 1, b.sort().values, b)),
+    "radius, x": ("batch_x", lambda x, b: gnn.radius(x, x, 1.0, b, b.sort().values)),
+    "radius, y": ("batch_y", lambda x, b: gnn.radius(x, x, 1.0, b.sort().values, b)),
+    "nearest, x": ("batch_x", lambda x, b: gnn.nearest(x, x, b, b.sort().values)),
+    "nearest, y": ("batch_y", lambda x, b: gnn.nearest(x, x, b.sort().values, b)),
+    "DynamicEdgeConv": ("batch", lambda x, b: gnn.DynamicEdgeConv(torch.nn.Linear(6, 5), k=3)(x, b)),
+    "DynamicEdgeConv, a pair": (
+        r"batch\[1\]",
+        lambda x, b: gnn.DynamicEdgeConv(torch.nn.Linear(6, 5), k=3)((x, x), (b.sort().values, b)),
+    ),
+    "GravNetConv": ("batch", lambda x, b: gnn.GravNetConv(3, 5, 2, 4, k=3)(x, b)),
+    "XConv": ("batch", lambda x, b: gnn.XConv(3, 5, dim=3, kernel_size=2, hidden_channels=4)(x, x, b)),
+    "knn_interpolate": ("batch_[xy]", lambda x, b: gnn.unpool.knn_interpolate(x, x, x, b, b, k=1)),
+    "a model": ("batch", lambda x, b: gnn.SchNet(8, 8, 1)(torch.ones(40, dtype=torch.int64), x, b)),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_clouds_that_are_out_of_order(x, search, dtype):
+    name, call = SEARCHES[search]
+    expected = rf"^{name}: expected numbers of clouds that ascend, got 0 behind 3 in entry 20.*argsort"
+    batch = torch.cat([BATCH[20:], BATCH[:20]]).to(dtype)
+    with onehop.patch(), pytest.raises(onehop.ArgumentError, match=expected):
+        call(x, batch)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_clouds_that_do_not_fit_the_points(x, search):
+    _, call = SEARCHES[search]
+    with onehop.patch():
+        with pytest.raises(onehop.IndexRangeError, match=r"^batch[^:]*: .* from 0 on, got -1"):
+            call(x, BATCH - 1)
+        with pytest.raises(onehop.ArgumentError, match=r"^batch[^:]*: .* for each of the 40 rows of"):
+            call(x, BATCH[:-1])
+        call(x, BATCH)
+        call(x, BATCH.int())
+
+
+def refused(call, *arguments, **options):
+    """The sentence with which a call is refused."""
+    with onehop.patch(), pytest.raises(onehop.ArgumentError) as error:
+        call(*arguments, **options)
+    return str(error.value)
+
+
+@pytest.mark.parametrize("call", [gnn.knn, gnn.radius])
+def test_clouds_of_two_sides(x, call):
+    few, their_batch = x[:30], BATCH[:30]
+    sentence = refused(call, x, few, 1, BATCH, their_batch)
+    assert "batch_x, batch_y: expected as many clouds of x as of y, got 4 and 3. Give batch_size" in sentence
+    with onehop.patch():
+        assert call(x, few, 1, BATCH, their_batch, batch_size=4).size(0) == 2
+    sentence = refused(call, x, few, 1, BATCH, their_batch, batch_size=3)
+    assert sentence == "batch_x: expected numbers of clouds below batch_size, 3, got 3."
+    for batches in ((BATCH, None), (None, BATCH)):
+        assert refused(call, x, x, 1, *batches).startswith("batch_x, batch_y: expected as many clouds")
+
+
+def test_errors_name_the_arguments_of_pyg(x):
+    assert refused(gnn.nearest, x[:30], x, BATCH[:30], BATCH).endswith("as of y, got 3 and 4.")
+    assert refused(gnn.radius, x, x, 1.0, max_num_neighbors=-1).startswith("max_num_neighbors: expected at")
+    assert refused(gnn.nearest, x, torch.full((2, 3), math.nan)).startswith("y: row 0 is not finite")
 
 
 def test_layers_and_transforms(x):
@@ -155,6 +262,19 @@ def test_compiled_programs_call_them(x):
         torch._dynamo.reset()
         compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
         assert torch.equal(compiled(x), expected)
+
+
+def test_programs_check_the_order_of_clouds_when_they_run(x):
+    def call(x, batch):
+        return gnn.knn_graph(x, 3, batch, batch_size=4) + 0
+
+    with onehop.patch():
+        expected = call(x, BATCH)
+        torch._dynamo.reset()
+        compiled = torch.compile(call, backend="aot_eager", fullgraph=True)
+        assert torch.equal(compiled(x, BATCH), expected)
+        with pytest.raises(RuntimeError, match="batch: expected numbers of clouds that ascend"):
+            compiled(x, BATCH.flip(0))
 
 
 def test_schemas_and_fakes(x):

@@ -7,6 +7,8 @@ source, destination             SNAP, OGB, ``networkx.write_edgelist(graph, path
 and a weight                    SNAP's signed networks, ``networkx.write_weighted_edgelist``
 and a weight and a time         SNAP's ratings: the time must be a number, and is not kept
 and ``{'weight': 1.0}``         ``networkx.write_edgelist``; ``{}`` means that there is no weight
+any of these                    KONECT, with its header: a bipartite network is refused; each edge is read
+                                once, as it is written, also behind ``% sym``
 ==============================  =====================================================================
 
 The first edge decides for all lines. Before it there may be one header: a line whose fields all begin with a
@@ -23,7 +25,7 @@ from pathlib import Path
 import torch
 
 from onehop.errors import FileFormatError
-from onehop.files.formats import number_lines
+from onehop.files.formats import konect, number_lines
 from onehop.files.formats.content import FileContent, as_float32, edges_from
 from onehop.files.formats.number_lines import Fields
 
@@ -42,7 +44,7 @@ def read(path: Path) -> FileContent:
     Raises:
         FileFormatError: With the number and the text of the first bad line.
     """
-    _refuse_adjacency(path)
+    _refuse_others(path)
     fields: Fields | None = None
     parts = []
     for block, line in _without_header(path):
@@ -66,13 +68,19 @@ def read(path: Path) -> FileContent:
     )
 
 
-def _refuse_adjacency(path: Path) -> None:
+def _refuse_others(path: Path) -> None:
     with number_lines.opened(path) as file:
-        if _ADJACENCY.search(file.read(1 << 14)):
-            raise FileFormatError(
-                f"{path}: expected one edge a line, got a list of adjacencies. Write it with "
-                f"networkx.write_edgelist(graph, path, data=False)."
-            )
+        head = file.read(1 << 14)
+    if _ADJACENCY.search(head):
+        raise FileFormatError(
+            f"{path}: expected one edge a line, got a list of adjacencies. Write it with "
+            f"networkx.write_edgelist(graph, path, data=False)."
+        )
+    if konect.is_bipartite(head.splitlines()):
+        raise FileFormatError(
+            f"{path}: expected one set of nodes, got the header of a bipartite network, whose sources and "
+            "destinations are numbered apart. Read it with onehop.ingest(path, out, bipartite=True)."
+        )
 
 
 def _without_header(path: Path) -> Iterator[tuple[bytes, int]]:

@@ -11,7 +11,9 @@ from torch import Tensor
 from torch_geometric.nn.conv import spline_conv
 from torch_geometric.nn.models import node2vec
 
+from onehop.errors import ArgumentError
 from onehop.graph.matching import matched
+from onehop.integrations.pyg import clouds
 from onehop.integrations.pyg.operators import Operator, StandsIn, has_pyg_lib, register
 from onehop.integrations.rows import Row
 from onehop.loaders.walks import random_walk
@@ -35,6 +37,7 @@ def rows() -> list[Row]:
             made.append(Row(torch_geometric.typing, flag, True, False))
     # Older releases call more of pyg-lib where the flag is set.
     if hasattr(torch_geometric.typing, "WITH_KNN") and not has_pyg_lib():
+        made += clouds.rows()
         register([_WALKS])
         made += [
             Row(owner, "WITH_PYG_LIB", StandsIn(), False) for owner in (torch_geometric.typing, node2vec)
@@ -64,6 +67,8 @@ def _radius(
     num_workers: int = 1,
     ignore_same_index: bool = False,
 ) -> Tensor:
+    if max_num_neighbors < 0:
+        raise ArgumentError(f"max_num_neighbors: expected at least 0, got {max_num_neighbors}.")
     return within(x, y, r, ptr_x, ptr_y, most=max_num_neighbors, omit_self=ignore_same_index)
 
 
@@ -78,10 +83,31 @@ def _graclus_cluster(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) 
 def _grid_cluster(
     pos: Tensor, size: Tensor, start: Tensor | None = None, end: Tensor | None = None
 ) -> Tensor:
-    """The voxel of each point: numbers of cells along each dimension, the first dimension fastest."""
+    """The voxel of each point: numbers of cells along each dimension, the first dimension fastest.
+
+    Raises an ArgumentError where these numbers would mean nothing.
+    """
+    if not bool((size > 0).all()):
+        dim = int((size > 0).int().argmin())
+        raise ArgumentError(f"size: expected numbers above 0, got {size[dim].item()} in dimension {dim}.")
+    for name, given in (("pos", pos), ("start", start), ("end", end)):
+        if given is not None and not bool(given.isfinite().all()):
+            place = (~given.isfinite()).nonzero()[0].tolist()
+            raise ArgumentError(
+                f"{name}: expected finite coordinates, got {given[tuple(place)].item()} in entry {place}."
+            )
     first = pos.amin(0) if start is None else start
     last = pos.amax(0) if end is None else end
-    cells = ((last - first) / size).trunc().long() + 1
+    if not bool((last >= first).all()):
+        dim = int((last >= first).int().argmin())
+        raise ArgumentError(
+            f"start, end: expected a grid that ends where it begins or behind, got {first[dim].item()} to "
+            f"{last[dim].item()} in dimension {dim}."
+        )
+    steps = ((last - first) / size).trunc()
+    if not float((steps.double() + 1).prod()) < 2.0**63:
+        raise ArgumentError("size: the grid has 2^63 cells or more, which 64 bits cannot number; enlarge it.")
+    cells = steps.long() + 1
     strides = torch.cat([torch.ones_like(cells[:1]), cells[:-1].cumprod(0)])
     return (((pos - first) / size).trunc().long() * strides).sum(1)
 

@@ -3,7 +3,9 @@
 import os
 import resource
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
+
+from onehop.errors import integer
 
 # Of what is free; the rest is for threads, what the allocator keeps back, the page cache and others.
 _SHARE = 0.6
@@ -37,6 +39,11 @@ _HIERARCHIES = (
         *("total_", "mapped_file"),
     ),
 )
+
+
+def budget_bytes(memory: SupportsIndex | None) -> int:
+    """The bytes of an argument ``memory``; None means :func:`default_bytes`."""
+    return default_bytes() if memory is None else integer("memory", memory, None)
 
 
 def default_bytes() -> int:

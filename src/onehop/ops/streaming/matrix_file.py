@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from onehop import native, storage
-from onehop.errors import ArgumentError, FileFormatError
+from onehop.errors import ArgumentError, FileFormatError, integer
 
 # bfloat16 is no dtype of NumPy, which has its bits as they are.
 _BFLOAT16 = np.dtype(np.uint16)
@@ -109,8 +109,12 @@ class MatrixFile:
 
     @classmethod
     def _raw(cls, name: str, given: RawMatrix) -> "MatrixFile":
-        rows, columns = given.shape
-        if min(rows, columns, given.offset) < 0 or given.dtype not in _RAW_DTYPES:
+        try:
+            rows, columns = (integer(name, each) for each in given.shape)
+            offset = integer(name, given.offset)
+        except ArgumentError:
+            offset = -1
+        if offset < 0 or given.dtype not in _RAW_DTYPES:
             raise ArgumentError(
                 f"{name}: expected a RawMatrix of a shape and an offset of 0 or more and a dtype of "
                 f"{', '.join(_RAW_DTYPES)}, got {given}."
@@ -119,7 +123,7 @@ class MatrixFile:
         if not path.is_file():
             raise FileNotFoundError(f"{path}: there is no such file.")
         by_columns = given.by_columns or columns == 1
-        return cls(path, rows, columns, dtype, by_columns, given.offset)._whole()
+        return cls(path, rows, columns, dtype, by_columns, offset)._whole()
 
     def _whole(self) -> "MatrixFile":
         wanted, found = self.offset + self.nbytes, self.path.stat().st_size

@@ -19,7 +19,7 @@ from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
 from onehop.ops.library import run as run_call
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.edges import Edges, Tile
 from onehop.ops.streaming.lock import alone
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, writing
@@ -149,7 +149,7 @@ def aggregate(
         )
         taken = Beside() if then is None else then.beside
         taken = taken._replace(held_bytes=taken.held_bytes + inputs.scales.nbytes)
-        budget = default_bytes() if memory is None else memory
+        budget = budget_bytes(memory)
         tiles = _tiling(inputs, taken, budget, memory is None, unfinished)
         # Panels of a row-major file would be written in scraps.
         by_columns = features.by_columns or tiles.columns < features.columns

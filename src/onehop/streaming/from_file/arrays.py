@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from onehop.errors import FileFormatError
+from onehop.streaming.from_file.columns import wider_weights
 from onehop.streaming.from_file.database import Database
 from onehop.streaming.from_file.request import Request
 
@@ -35,11 +36,14 @@ def load(database: Database, request: Request, block: int) -> None:
     kinds = {name: _KINDS[dtype.name] for name, dtype in dtypes.items()}
     database.run(f"CREATE TABLE edges ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
     for begin in range(0, len(source), block):
-        part = {
-            # A copy in memory, in this machine's order of bytes.
-            name: np.array(values[begin : begin + block], dtype=dtypes[name])
-            for name, values in columns.items()
-        }
+        # A copy in memory, in this machine's order of bytes.
+        with np.errstate(over="ignore"):
+            part = {
+                name: np.array(values[begin : begin + block], dtype=dtypes[name])
+                for name, values in columns.items()
+            }
+        if request.weight is not None:
+            _check_weights(request, columns["weight"], part["weight"], begin)
         database.append("edges", part)
         database.progress("reading", min(begin + block, len(source)) / len(source))
 
@@ -75,6 +79,17 @@ def _beside(given: str, edges: int, which: str, letters: str) -> np.ndarray:
             f"{values.dtype} of shape {list(values.shape)}."
         )
     return values
+
+
+def _check_weights(request: Request, given: np.ndarray, stored: np.ndarray, begin: int) -> None:
+    """Refuses weights that became infinite; ``stored``, [n], are those from entry ``begin`` on."""
+    wrong = np.isinf(stored) & ~np.isinf(given[begin : begin + len(stored)])
+    if wrong.any():
+        entry = begin + int(wrong.argmax())
+        raise FileFormatError(
+            f"{request.weight}, entry {entry}: expected a number that {request.weight_dtype} holds, got "
+            f"{given[entry]}. Correct it{wider_weights(request, given[entry])}."
+        )
 
 
 def _mapped(path: Path) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The columns of a table that hold the edges: those that were named, or that have telling names."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,6 +136,14 @@ def check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> None
             f"{request.path}: column {found.weight!r} (weight) has the type {kinds[found.weight]}; expected "
             "numbers."
         )
+
+
+def wider_weights(request: Request, value: object) -> str:
+    """The advice to store weights in double precision, where that would hold one that was refused."""
+    is_number = not isinstance(value, str) or re.fullmatch(WEIGHT, value)
+    if request.weight_dtype == "float32" and is_number and math.isfinite(float(value)):  # type: ignore[arg-type]
+        return ", or give weight_dtype='float64' (--weight-dtype)"
+    return ""
 
 
 def _is_number(kind: str) -> bool:

@@ -1,6 +1,7 @@
 """DuckDB, bounded in memory, with progress, and its errors as sentences."""
 
 import errno
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -83,7 +84,12 @@ class Database:
         """Appends arrays to a table, whose columns are in the same order."""
         with self._told():
             self._connection.register("onehop_block", dict(columns))
-            self._connection.execute(f"INSERT INTO {table} SELECT * FROM onehop_block")
+            # DuckDB takes NaN in an array for a missing value.
+            picked = (
+                f"coalesce({name}, 'nan')" if each.dtype.kind == "f" else name
+                for name, each in columns.items()
+            )
+            self._connection.execute(f"INSERT INTO {table} SELECT {', '.join(picked)} FROM onehop_block")
             self._connection.unregister("onehop_block")
 
     @contextmanager
@@ -128,7 +134,8 @@ class Database:
         try:
             yield
         except duckdb.Error as error:
-            text = " ".join(str(error).split())
+            # What follows quotes our query.
+            text = " ".join(re.split(r"\sLINE \d+:", str(error))[0].split())
             if "No space left" in text or "max_temp_directory_size" in text or "File too large" in text:
                 failure = StorageError(
                     f"out: the disk of {self._folder} is full ({_short(text)}). Make room and call again: "
@@ -143,17 +150,10 @@ class Database:
                 ) from error
             if isinstance(error, duckdb.IOException) and str(self._folder) in text:
                 raise StorageError(f"out: {self._folder} cannot be used ({_short(text)}).") from error
-            if isinstance(
-                error,
-                duckdb.ConversionException
-                | duckdb.InvalidInputException
-                | duckdb.OutOfRangeException
-                | duckdb.IOException,
-            ):
-                raise Unreadable(
-                    f"{self._source}: cannot be read ({_short(text)}). Write it again."
-                ) from error
-            raise
+            raise Unreadable(
+                f"{self._source}: cannot be read ({_short(text)}). Look whether it is whole, and write it "
+                "again if it is not."
+            ) from error
 
     def __enter__(self) -> "Database":
         return self

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from glob import escape
 from itertools import islice
@@ -12,7 +12,15 @@ import numpy as np
 
 from onehop.errors import FileFormatError, IndexRangeError
 from onehop.streaming.from_file import arrays, text
-from onehop.streaming.from_file.columns import DECIMAL, INTEGER, WEIGHT, Columns, check_kinds, choose
+from onehop.streaming.from_file.columns import (
+    DECIMAL,
+    INTEGER,
+    WEIGHT,
+    Columns,
+    check_kinds,
+    choose,
+    wider_weights,
+)
 from onehop.streaming.from_file.database import Database, Unreadable, literal, quoted
 from onehop.streaming.from_file.request import ARRAYS, PARQUET, Request
 
@@ -78,9 +86,15 @@ def load(database: Database, request: Request, folder: Path, block: int) -> tupl
 
 
 def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
-    # Brackets and stars in a name are no pattern.
-    relation = f"read_parquet({literal(escape(str(request.path)))})"
-    kinds = database.kinds(f"SELECT * FROM {relation}")
+    relations = [_parquet([part]) for part in request.parts]
+    kinds, *others = (database.kinds(f"SELECT * FROM {each}") for each in relations)
+    for part, other in zip(request.parts[1:], others, strict=True):
+        if other != kinds:
+            raise FileFormatError(
+                f"{part}: expected the columns of {request.parts[0].name}, {_listing(kinds)}, got "
+                f"{_listing(other)}. Write the files of a table alike."
+            )
+    relation = _parquet(request.parts)
     found = choose(request, list(kinds))
     check_kinds(request, kinds, found)
     names = _names(found)
@@ -94,9 +108,27 @@ def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
     if fault is not None:
         name = names[fault.which]
         (value,) = database.row(f"SELECT {quoted(name)} FROM {relation} LIMIT 1 OFFSET {fault.place}")
-        raise _refusal(request, fault, f", row {fault.place} counted from 0", name, value)
-    _check_range(database, request, lambda place: f", row {place} counted from 0")
+        raise _refusal(request, fault, _row(database, request, relations, fault.place), name, value)
+    _check_range(database, request, lambda place: _row(database, request, relations, place))
     return found.left_out
+
+
+def _parquet(paths: Sequence[Path]) -> str:
+    # Brackets and stars in a name are no pattern.
+    return f"read_parquet([{', '.join(literal(escape(str(path))) for path in paths)}])"
+
+
+def _listing(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name!r} {kind}" for name, kind in kinds.items())
+
+
+def _row(database: Database, request: Request, relations: Sequence[str], place: int) -> str:
+    """The place of an edge: its row, and the file of a folder."""
+    if not request.path.is_dir():
+        return f", row {place} counted from 0"
+    counts = [database.row(f"SELECT count(*) FROM {each}")[0] for each in relations]
+    part = int(np.searchsorted(np.cumsum(counts), place, side="right"))
+    return f", {request.parts[part].name}, row {place - sum(counts[:part])} counted from 0"
 
 
 def _load_text(
@@ -230,7 +262,10 @@ def _converted(which: str, column: str, kind: str, content: text.Content) -> str
     cast, strict = f"TRY_CAST({column} AS {kind})", ""
     if which == "weight":
         cast = f"TRY_CAST(TRY_CAST({column} AS DOUBLE) AS {kind})"
-        strict = _matches(column, WEIGHT) if content.underscores else ""
+        # What has digits is not infinite, but beyond the largest number.
+        strict = f"NOT (isinf({cast}) AND regexp_matches({column}, '[0-9]'))"
+        if content.underscores:
+            strict += f" AND {_matches(column, WEIGHT)}"
     elif content.letters:
         strict = f"CAST({cast} AS VARCHAR) = {column} OR {_matches(column, INTEGER)}"
     elif content.points:
@@ -284,8 +319,7 @@ def _refusal(request: Request, fault: Fault, where: str, name: str, value: objec
         )
     wanted, advice = "an integer of at most 64 bits, as the first", ""
     if fault.which == "weight":
-        wanted = f"a number that {request.weight_dtype} holds"
-        advice = ", or give weight_dtype='float64' (--weight-dtype)" * (request.weight_dtype == "float32")
+        wanted, advice = f"a number that {request.weight_dtype} holds", wider_weights(request, value)
     elif request.nodes is None:
         advice = ", or give text_ids=True (--text-ids) to take ids of any kind as text"
     return FileFormatError(f"{which}: expected {wanted}, got {value!r}, {many}. Correct them{advice}.")

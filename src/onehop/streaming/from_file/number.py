@@ -37,7 +37,7 @@ def number(database: Database, request: Request) -> None:
         cast = len({kinds[column] for column in columns}) > 1
         picked = [f"CAST({column} AS HUGEINT)" if cast else column for column in columns]
         ids = " UNION ALL ".join(f"SELECT {column} AS id FROM edges" for column in picked)
-        kind = _kind(database, request, ids)
+        kind = _kind(database, request, table, ids)
         database.run(
             f"CREATE TABLE {table} AS SELECT CAST(id AS {kind}) AS id FROM (SELECT DISTINCT id FROM ({ids})) "
             "ORDER BY id",
@@ -58,8 +58,8 @@ _WORDS = {
 }
 
 
-def _kind(database: Database, request: Request, ids: str) -> str:
-    """DuckDB's type for the ids."""
+def _kind(database: Database, request: Request, table: str, ids: str) -> str:
+    """DuckDB's type for the ids of a table."""
     kind = database.kinds(f"SELECT id FROM ({ids})")["id"]
     if kind == "VARCHAR":
         return kind
@@ -68,10 +68,9 @@ def _kind(database: Database, request: Request, ids: str) -> str:
         return "BIGINT"
     if _UNSIGNED[0] <= least and most <= _UNSIGNED[1]:
         return "UBIGINT"
-    raise FileFormatError(
-        f"{request.path}: ids from {least} to {most} need more than 64 bits. Give text_ids to take them as "
-        "text."
-    )
+    what = "types" if table == "types" else "ids"
+    advice = "" if table == "types" else " Give text_ids to take them as text."
+    raise FileFormatError(f"{request.path}: {what} from {least} to {most} need more than 64 bits.{advice}")
 
 
 def sort(database: Database, request: Request) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from onehop.errors import ArgumentError, FileFormatError, check_choice
 from onehop.graph.build import MOST_NODES
+from onehop.storage import check_is_file
 
 PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -22,7 +23,8 @@ _WEIGHT_DTYPES = ("float32", "float64")
 class Request:
     """All that the result depends on beside the file's contents: the arguments of :func:`onehop.ingest`.
 
-    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None.
+    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None, and
+    ``one_set`` says whether sources and destinations are the same nodes.
     """
 
     path: Path
@@ -37,11 +39,19 @@ class Request:
     header: bool | None
     dtype: str
     weight_dtype: str
+    one_set: bool = True
+
+    @property
+    def parts(self) -> list[Path]:
+        """The file; of a folder its files by name, but not what Spark and Hive write beside them."""
+        if not self.path.is_dir():
+            return [self.path]
+        return sorted(each for each in self.path.iterdir() if each.name[0] not in "._")
 
     @property
     def ending(self) -> str:
-        """The part of the name that tells the kind of the file."""
-        name = self.path.name.lower()
+        """The part of the name that tells the kind of the file, or of the files of a folder."""
+        name = self.parts[0].name.lower()
         return max((each for each in ENDINGS if name.endswith(each)), key=len, default="")
 
     @property
@@ -56,7 +66,7 @@ class Request:
     def files(self) -> list[Path]:
         """The files that are read."""
         beside = [self.weight, self.edge_type] if self.ending in ARRAYS else []
-        return [self.path, *(Path(each) for each in beside if each is not None)]
+        return [*self.parts, *(Path(each) for each in beside if each is not None)]
 
     def check(self) -> None:
         """Looks whether it makes sense.
@@ -66,15 +76,16 @@ class Request:
             FileFormatError: The file's name tells no kind that can be read.
             FileNotFoundError: There is no such file.
         """
-        if not self.path.exists():
-            raise FileNotFoundError(f"{self.path}: there is no such file.")
-        if not self.ending or not self.path.is_file():
+        if self.path.is_dir():
+            self._check_folder()
+        else:
+            check_is_file(self.path)
+        if not self.ending:
             raise FileFormatError(
                 f"{self.path}: expected a file whose name ends in one of {', '.join(ENDINGS)}."
             )
         for path in self.files():
-            if not path.is_file():
-                raise FileNotFoundError(f"{path}: there is no such file.")
+            check_is_file(path)
         for name, value, choices in (
             ("dtype", self.dtype, _DTYPES),
             ("weight_dtype", self.weight_dtype, _WEIGHT_DTYPES),
@@ -91,6 +102,16 @@ class Request:
                 "delimiter: expected one character or more and no quotation mark or end of a line, or "
                 f"{BLANKS} for runs of blanks, got {self.delimiter!r}."
             )
+
+    def _check_folder(self) -> None:
+        if not self.parts:
+            raise FileFormatError(f"{self.path}: the folder is empty; expected {PARQUET[0]} files in it.")
+        for part in self.parts:
+            if part.is_dir() or not part.name.lower().endswith(PARQUET):
+                raise FileFormatError(
+                    f"{self.path}: a folder is read where it holds {PARQUET[0]} files alone, as Spark writes "
+                    f"them, and {part.name} is none. Give a file, or write the table without partitions."
+                )
 
     def _check_nodes(self, nodes: tuple[int, int]) -> None:
         if min(nodes) < 0 or max(nodes) > MOST_NODES:

@@ -4,19 +4,19 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, SupportsIndex
 
 import numpy as np
 
 from onehop import native, sizes
-from onehop.errors import ArgumentError, FileFormatError, StorageError
+from onehop.errors import ArgumentError, FileFormatError, StorageError, integer
 from onehop.graph import folder as folders
 from onehop.graph.array_file import ArrayFile
 from onehop.graph.graph import StoredGraph
-from onehop.ops.streaming.budget import default_bytes
+from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
 from onehop.storage import writing
 from onehop.streaming.from_file import load, number
@@ -27,7 +27,7 @@ from onehop.streaming.from_file.request import Request
 LOGGER = logging.getLogger("onehop")
 
 # Changes when what the steps leave behind does.
-_VERSION = 2
+_VERSION = 3
 
 
 class Work:
@@ -92,7 +92,7 @@ class Work:
     def _stamped(self) -> dict[str, Any]:
         """The request with sizes and times of change of its files, as JSON gives them back."""
         request = self._request
-        stamps = [[path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
+        stamps = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
         found: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
         return found
 
@@ -182,14 +182,14 @@ def ingest(
     target: str | None = None,
     weight: str | os.PathLike[str] | None = None,
     edge_type: str | os.PathLike[str] | None = None,
-    nodes: int | tuple[int, int] | None = None,
+    nodes: SupportsIndex | Sequence[SupportsIndex] | None = None,
     bipartite: bool = False,
     text_ids: bool = False,
     delimiter: str | None = None,
     header: bool | None = None,
     dtype: str = "int64",
     weight_dtype: str = "float32",
-    memory: int | None = None,
+    memory: SupportsIndex | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> StoredGraph:
     r"""Makes a graph on disk of a file of edges that need not fit into memory.
@@ -204,8 +204,9 @@ def ingest(
     is called again with the same arguments and the same file. One run at a time writes a folder.
 
     Args:
-        path: A file that ends in .parquet or .pq; .csv, .tsv or .txt, perhaps with .gz; .npy, [2, E] integers
-            (sources above destinations) or [E, 2]; or .bin, raw pairs, sources first.
+        path: A file that ends in .parquet or .pq, or a folder of such files alone; .csv, .tsv or .txt,
+            perhaps with .gz; .npy, [2, E] integers (sources above destinations) or [E, 2]; or .bin, raw
+            pairs, sources first.
         out: The folder to make. Data on the way are kept in ``out.ingest`` beside it.
         source: The column of sources; None means the one called source, src or from, or the first of columns
             without names.
@@ -223,7 +224,7 @@ def ingest(
             all names that are given, or telling names of both ends, and does not if it holds a number; any
             other first line is refused.
         dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
-        weight_dtype: Of the stored weights: float32 or float64.
+        weight_dtype: Of the stored weights: float32 or float64. A weight that is too large for it is refused.
         memory: Bytes; None means six tenths of what this process may still take.
         progress: Told the step that is being done, and how much of it is done, 0 to 1; some calls come from
             another thread.
@@ -236,7 +237,8 @@ def ingest(
         IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
     """
-    goal, pair = Path(out), (nodes, nodes) if isinstance(nodes, int) else nodes
+    goal, is_pair = Path(out), isinstance(nodes, Sequence) or getattr(nodes, "shape", ()) == (2,)
+    pair = None if nodes is None else _pair(nodes if is_pair else (nodes, nodes))
     request = Request(
         path=Path(path),
         source=source,
@@ -250,9 +252,10 @@ def ingest(
         header=header,
         dtype=dtype,
         weight_dtype=weight_dtype,
+        one_set=not (bipartite or is_pair),
     )
     request.check()
-    budget = default_bytes() if memory is None else memory
+    budget = budget_bytes(memory)
     for_database = int(budget * _DATABASE)
     least = LEAST_BYTES * native.threads()
     if for_database < least:
@@ -281,6 +284,13 @@ def ingest(
         lock.confirm()
         work.of_use = False
     return StoredGraph.open(goal)
+
+
+def _pair(nodes: Any) -> tuple[int, int]:
+    if isinstance(nodes, str) or len(nodes) != 2:
+        raise ArgumentError(f"nodes: expected a number, or (num_src, num_dst), got {nodes!r}.")
+    src, dst = (integer("nodes", each, None) for each in nodes)
+    return src, dst
 
 
 def _silent(what: str, done: float) -> None:

@@ -18,6 +18,7 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from onehop.errors import FileFormatError
+from onehop.files.formats import konect
 from onehop.storage import writing
 from onehop.streaming.from_file import columns
 from onehop.streaming.from_file.request import BLANKS, Request
@@ -102,6 +103,13 @@ def opened(request: Request, folder: Path) -> TextFile:
     if path.suffix.lower() == ".gz":
         path = folder / "uncompressed"
         _uncompress(request.path, path)
+    with path.open("rb") as stream:
+        if request.one_set and konect.is_bipartite(iter(lambda: stream.readline(_LONGEST_LINE), b"")):
+            raise FileFormatError(
+                f"{request.path}: expected one set of nodes, got the header of a bipartite network, whose "
+                "sources and destinations are numbered apart. Give bipartite=True (--bipartite), or "
+                "nodes=(num_src, num_dst)."
+            )
     begun = _records(path, request.path, delimiter)
     line, fields = next(begun, (0, []))
     if not fields:

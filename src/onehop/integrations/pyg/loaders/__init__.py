@@ -4,12 +4,23 @@ May import ``onehop.loaders``, the rows of the patch, the session, refusals and 
 other room of this package.
 """
 
-from onehop.integrations.pyg.loaders import draws, graph_batches, hgt, merging, neighbours, saint, shadow
+from onehop.integrations.pyg.loaders import (
+    draws,
+    epochs,
+    graph_batches,
+    hgt,
+    merging,
+    neighbours,
+    saint,
+    shadow,
+)
 from onehop.integrations.pyg.operators import register
 from onehop.integrations.rows import Row
+
+_WITH_ROWS = (neighbours, epochs, hgt, saint, shadow, graph_batches)
 
 
 def rows() -> list[Row]:
     """The rows of the patch table; registers the operators that draw."""
     register([*draws.OPERATORS, *merging.OPERATORS])
-    return [*neighbours.rows(), *hgt.rows(), *saint.rows(), *shadow.rows(), *graph_batches.rows()]
+    return [row for each in _WITH_ROWS for row in each.rows()]

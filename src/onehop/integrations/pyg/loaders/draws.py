@@ -17,6 +17,7 @@ from onehop.errors import ArgumentError
 from onehop.integrations.pyg.loaders.neighbours import relations_of
 from onehop.integrations.pyg.operators import Operator
 from onehop.loaders.engine import Batch, Choices, Engine
+from onehop.loaders.keys import drawn_key
 from onehop.loaders.seeds import draw_for, times_of
 
 Tensors = Mapping[Any, Tensor]
@@ -72,7 +73,7 @@ class _Graph:
         engine = Engine(
             *relations_of(arrays, types, edge_types, self.fan_outs), dataclasses.replace(choices, hops=hops)
         )
-        return draw_for(engine, types, seeds, times, seed=None, course=None, graphs=False)
+        return draw_for(engine, types, seeds, times, key=lambda _: drawn_key(), graphs=False)
 
     def _check(self) -> None:
         if self.node_time and self.edge_time:

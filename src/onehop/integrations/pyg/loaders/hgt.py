@@ -6,7 +6,6 @@ from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
 
 from onehop.integrations.pyg.loaders.neighbours import (
     HasSampler,
-    course_of,
     needed,
     numbered_by_caller,
     relations_of,
@@ -34,7 +33,7 @@ def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput
     batch = _engine_of(sampler).draw(
         [inputs.node if kind == inputs.input_type else None for kind in types],
         [sampler.num_samples.get(kind, []) for kind in types],
-        batch_key([inputs.node], None, course_of(sampler)),
+        batch_key([inputs.node]),
     )
     row, col, edge = {}, {}, {}
     for kind, edge_index, numbers in zip(edge_types, batch.edge_index, batch.edges, strict=True):

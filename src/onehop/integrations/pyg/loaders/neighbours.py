@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 import torch_geometric
 from torch import Tensor
-from torch_geometric.loader import LinkLoader, NodeLoader, utils
-from torch_geometric.sampler import HGTSampler, NeighborSampler, neighbor_sampler
+from torch_geometric.loader import utils
+from torch_geometric.sampler import NeighborSampler, neighbor_sampler
 from torch_geometric.sampler.base import SubgraphType
 
 from onehop.errors import ArgumentError
@@ -23,13 +23,13 @@ from onehop.integrations import session
 from onehop.integrations.pyg.operators import has_pyg_lib
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.engine import Choices, Engine
-from onehop.loaders.keys import Course, drawing_edges
+from onehop.loaders.keys import batch_key, drawing_edges
 from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time, checked_weight
 from onehop.loaders.seeds import draw_for, times_of
 
-# Attributes that onehop adds to PyG's samplers.
-_ENGINE, _COURSE, _INHERITED = "_onehop_engine", "_onehop_course", "_onehop_inherited"
+# The attribute that onehop adds to PyG's samplers.
+_ENGINE = "_onehop_engine"
 # Attributes of PyG's samplers that an engine is made of, besides its choices.
 _PARTS = ("colptr", "row", "colptr_dict", "row_dict", "node_time", "edge_time", "edge_weight")
 # Flags of torch_geometric.typing that PyG's sampler reads.
@@ -44,8 +44,6 @@ def rows() -> list[Row]:
         replacing(NeighborSampler, "sample_from_edges", _sample_from_edges, where=wanted),
         numbered_by_caller(NeighborSampler, wanted),
         replacing(utils, "filter_edge_store_", _filter_edge_store),
-        replacing(NodeLoader, "__iter__", _iterate),
-        replacing(LinkLoader, "__iter__", _iterate),
     ]
 
 
@@ -190,8 +188,7 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
         types,
         seeds,
         times,
-        seed=None,
-        course=course_of(sampler),
+        key=batch_key,
         graphs=wants_graphs() and sampler.sample_direction == "forward",
     )
     perm = by_type(sampler.perm)
@@ -261,10 +258,7 @@ def _sample_from_edges(
     theirs: Callable[..., Any], sampler: Any, inputs: Any, *args: Any, **kwargs: Any
 ) -> Any:
     """Runs ``NeighborSampler.sample_from_edges``, with negative edges drawn by the batch's key."""
-    course = course_of(sampler)
-    if course is None:
-        return None
-    with drawing_edges([inputs.row, inputs.col], None, course):
+    with drawing_edges([inputs.row, inputs.col], None):
         return theirs(sampler, inputs, *args, **kwargs)
 
 
@@ -284,37 +278,6 @@ def _filter_edge_store(
     theirs(store, out_store, row, col, *args, **kwargs)
     out_store.edge_index = drawn
     return out_store  # PyG ignores it; None would run theirs again.
-
-
-def _iterate(theirs: Callable[..., Any], loader: Any) -> Any:
-    """Begins an epoch of a loader whose batches onehop draws."""
-    course = _course_of_loader(loader)
-    if course is None:
-        return None
-    course.begin(shared=loader.num_workers > 0)
-    iterator = theirs(loader)
-    # The base seed of torch's iterator, which PyG's may wrap: workers are seeded with it.
-    course.base = getattr(iterator, "iterator", iterator)._base_seed
-    return iterator
-
-
-def _course_of_loader(loader: Any) -> Course | None:
-    """The epochs of a loader's sampler; None if onehop does not draw for it."""
-    sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
-    if isinstance(sampler, NeighborSampler | HGTSampler):
-        if not (wanted() if isinstance(sampler, NeighborSampler) else needed()):
-            return None
-        sampler.__dict__.setdefault(_INHERITED, Inherited())
-        sampler.__dict__.setdefault(_COURSE, Course())
-        return course_of(sampler)
-    course = getattr(sampler, "course", None)
-    return course if isinstance(course, Course) else None
-
-
-def course_of(sampler: Any) -> Course | None:
-    """The epochs of one of PyG's samplers; None before a loader has begun one."""
-    course: Course | None = sampler.__dict__.get(_COURSE)
-    return course
 
 
 class Inherited:

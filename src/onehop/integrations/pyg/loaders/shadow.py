@@ -16,7 +16,7 @@ from onehop.graph import Graph
 from onehop.integrations.pyg.loaders.neighbours import HasSampler, Inherited, needed
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.engine import Choices, Engine
-from onehop.loaders.keys import batch_key
+from onehop.loaders.keys import drawn_key
 from onehop.loaders.neighbor_sampler import arrays_of
 from onehop.loaders.relation import Relation
 
@@ -120,7 +120,7 @@ class _Around:
 
 def _around(edges: Edges, seeds: Tensor, loader: Any) -> _Around:
     engine = edges.engine(loader.depth, loader.num_neighbors, loader.replace)
-    drawn = engine.draw([seeds], batch_key([seeds], None, None))
+    drawn = engine.draw([seeds], drawn_key())
     assert drawn.trees is not None
     (nodes,), (trees,) = drawn.nodes, drawn.trees
     order = (trees * edges.num_nodes + nodes).argsort()

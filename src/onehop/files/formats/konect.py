@@ -1,0 +1,21 @@
+"""Headers of the KONECT collection, such as ``% bip weighted``, ``% asym positive`` and ``% sym``.
+
+J. Kunegis, "KONECT: the Koblenz network collection", WWW 2013. Behind ``bip`` the two ends of an edge are
+numbered apart, each from 1. Behind ``sym`` each edge is listed once, and behind ``asym`` it has a direction.
+"""
+
+import re
+from collections.abc import Iterable
+
+_HEADER = re.compile(rb"[ \t]*%[ \t]*(sym|asym|bip)([ \t]+[a-z]+)?[ \t\r\n]*", re.IGNORECASE)
+
+
+def is_bipartite(lines: Iterable[bytes]) -> bool:
+    """Return whether the comments that begin a file say that its edges join two sets of nodes."""
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith((b"%", b"#")):
+            break
+        found = _HEADER.fullmatch(line)
+        if found:
+            return found[1].lower() == b"bip"
+    return False

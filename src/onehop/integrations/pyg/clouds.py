@@ -1,0 +1,121 @@
+"""Batch vectors of PyG's searches among points, checked where PyG turns them into bounds of clouds.
+
+Bounds of a vector that does not ascend are those of other clouds, and for numbers that are out of range torch
+writes outside of its memory. The bounds, which are all that an operator gets, show neither.
+"""
+
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import pool
+from torch_geometric.nn.conv import edge_conv, gravnet_conv, x_conv
+
+from onehop.errors import ArgumentError, IndexRangeError
+from onehop.integrations.rows import Row, replacing, replacing_in
+
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+
+
+class _Side(NamedTuple):
+    """Points of one side of a search, with the names that PyG's function has for them and their batch."""
+
+    name: str
+    batch: Any
+    points_name: str
+    points: Any
+
+    def check(self, size: Any) -> None:
+        """Checks that the batch has an entry for each point, and that its numbers ascend and are in range.
+
+        Raises:
+            ArgumentError: It has not, or they do not.
+            IndexRangeError: A number is negative, or not below ``size``, the number of clouds, unless None.
+        """
+        name, batch, points = self.name, self.batch, self.points
+        if isinstance(points, Tensor) and batch.numel() != points.size(0):
+            raise ArgumentError(
+                f"{name}: expected a number for each of the {points.size(0)} rows of {self.points_name}, got "
+                f"{batch.numel()}."
+            )
+        falls = (batch[1:] < batch[:-1]).nonzero()
+        if falls.numel():
+            entry = int(falls[0]) + 1
+            before, after = batch[entry - 1 : entry + 1].tolist()
+            raise ArgumentError(
+                f"{name}: expected numbers of clouds that ascend, got {after} behind {before} in entry "
+                f"{entry}. Sort the points: order = {name}.argsort(stable=True), {self.points_name}[order], "
+                f"{name}[order]."
+            )
+        if batch.numel() and int(batch[0]) < 0:
+            raise IndexRangeError(f"{name}: expected numbers of clouds from 0 on, got {int(batch[0])}.")
+        if batch.numel() and size is not None and int(batch[-1]) >= size:
+            raise IndexRangeError(
+                f"{name}: expected numbers of clouds below batch_size, {size}, got {int(batch[-1])}."
+            )
+
+    @property
+    def clouds(self) -> int:
+        """The number of clouds, without empty ones behind the last point."""
+        if self.batch is None:
+            return 1
+        return int(self.batch.max()) + 1 if self.batch.numel() else 0
+
+
+def rows() -> list[Row]:
+    """The rows of the patch table."""
+    return [
+        replacing(pool, "_batch_to_ptr", _check, _assert),
+        *replacing_in([edge_conv, gravnet_conv, x_conv], "index2ptr", _check, _assert),
+    ]
+
+
+def _check(_: Any, batch: Any, size: Any = None) -> None:
+    """Checks a batch vector, by the names and with the points of the function of PyG that has it.
+
+    Raises:
+        ArgumentError: As :meth:`_Side.check`; or the two sides of a search differ in their number of clouds.
+        IndexRangeError: As :meth:`_Side.check`.
+    """
+    # Of the caller of the function in which this runs.
+    given = sys._getframe(2).f_locals
+    sides = _sides(given, batch)
+    if any(not _is_served(side.batch) for side in sides if side.batch is not None):
+        return  # errors are PyG's
+    for side in sides:
+        if side.batch is not None and side.batch is batch:
+            side.check(size)
+    if len({side.clouds for side in sides}) > 1 and size is None:
+        first, last = sides
+        names = first.name if first.name == last.name else f"{first.name}, {last.name}"
+        advice = " Give batch_size if clouds have no points of one side." if "batch_size" in given else ""
+        raise ArgumentError(
+            f"{names}: expected as many clouds of {first.points_name} as of {last.points_name}, got "
+            f"{first.clouds} and {last.clouds}.{advice}"
+        )
+
+
+def _is_served(batch: Any) -> bool:
+    return isinstance(batch, Tensor) and batch.dim() == 1 and batch.dtype in _INTEGERS and batch.is_cpu
+
+
+def _sides(given: Mapping[str, Any], batch: Any) -> list[_Side]:
+    """The sides of a search, from the variables of PyG's function."""
+    if "batch_x" in given:
+        return [_Side(f"batch_{end}", given[f"batch_{end}"], end, given.get(end)) for end in ("x", "y")]
+    if "b" in given:  # of a layer's two sets of points
+        places = ("[0]", "[1]") if isinstance(given["batch"], tuple) else ("", "")
+        return [
+            _Side(f"batch{place}", of, f"x{place}", points)
+            for place, of, points in zip(places, given["b"], given["x"], strict=True)
+        ]
+    name = "pos" if "pos" in given else "x"
+    return [_Side("batch", batch, name, given.get(name))]
+
+
+def _assert(_: Any, batch: Any, size: Any = None) -> None:
+    """Checks the order alone, in a program: when it runs, torch's error ends it."""
+    if isinstance(batch, Tensor):
+        torch._assert_async((batch[1:] >= batch[:-1]).all(), "batch: expected numbers of clouds that ascend.")
