@@ -33,7 +33,7 @@ def generate(seed: int) -> Program:
     base = choose.of(tuple(BASES)) if choose.happens(0.5) else "copy"
     if "B4" in kinds and choose.happens(0.4):
         size, bounds = "medium", "blocks"
-    if bounds == "blocks" and choose.happens(0.7):
+    if bounds == "blocks" and "A2" not in kinds and choose.happens(0.7):
         base = "sorted"
     program = Program(
         steps=_steps(choose, kinds),
@@ -48,7 +48,7 @@ def generate(seed: int) -> Program:
         values="special" if special else _values(choose),
         dtype="float32" if choose.happens(0.3) else "float64",
         grad=choose.happens(0.85),
-        others=choose.happens(0.7),
+        others=choose.happens(0.6),
         early=choose.happens(0.5),
         seed=seed,
     )
