@@ -31,7 +31,9 @@ def generate(seed: int) -> Program:
     special = "A2" in kinds and choose.happens(0.6)
     size, bounds = choose.weighted(_SIZES)
     base = choose.of(tuple(BASES)) if choose.happens(0.5) else "copy"
-    if bounds == "blocks" and choose.happens(0.6):
+    if "B4" in kinds and choose.happens(0.4):
+        size, bounds = "medium", "blocks"
+    if bounds == "blocks" and "A2" not in kinds and choose.happens(0.7):
         base = "sorted"
     program = Program(
         steps=_steps(choose, kinds),
@@ -46,6 +48,7 @@ def generate(seed: int) -> Program:
         values="special" if special else _values(choose),
         dtype="float32" if choose.happens(0.3) else "float64",
         grad=choose.happens(0.85),
+        others=choose.happens(0.6),
         early=choose.happens(0.5),
         seed=seed,
     )
@@ -78,6 +81,8 @@ def _steps(choose: Chooser, kinds: set[str]) -> tuple[str, ...]:
         (2.5 if "B4" in kinds else 0.0, tuple(CHANGES)),
         (2.0 if "B3" in kinds else 0.0, tuple(CALLS)),
     ]
-    first = choose.of(tuple(CALLS)) if choose.happens(0.25) else "call"
-    count = choose.weighted([(0.4, 2), (0.4, 3), (0.2, 4)])
-    return (first, *(choose.of(choose.weighted(tables)) for _ in range(count)))
+    first = [choose.of(tuple(CALLS)) if choose.happens(0.25) else "call"]
+    if "B4" in kinds:
+        first.append(choose.of(tuple(CHANGES)))
+    count = choose.weighted([(0.4, 2), (0.4, 3), (0.2, 4)]) - (len(first) - 1)
+    return (*first, *(choose.of(choose.weighted(tables)) for _ in range(count)))

@@ -25,6 +25,8 @@ _COARSE = {
 _RELATIVE = {"float64": 1e-9, "float32": 1e-4}
 # Of numbers that are compared one by one, as they may be infinite or large beside each other.
 _SINGLE = {"float64": (1e-7, 1e-10), "float32": (1e-4, 1e-5)}
+# Smaller tensors count as this large: what should be 0 is what differences of such numbers leave.
+_SMALLEST = 0.1
 _WRITING = {"features in place", "parameters in place", "SGD", "AdamW"}
 
 
@@ -112,7 +114,7 @@ def _far(program: Program, name: str, one: Any, other: Any) -> list[str]:
     want, got = (torch.view_as_real(each) if each.is_complex() else each.double() for each in (one, other))
     relative = _allowed(program)
     finite = want[want.isfinite()]
-    absolute = relative * max(float(finite.abs().max()) if finite.numel() else 0.0, 1e-3)
+    absolute = relative * max(float(finite.abs().max()) if finite.numel() else 0.0, _SMALLEST)
     if program.values == "special" and relative == _RELATIVE[program.dtype]:
         relative, absolute = _SINGLE[program.dtype]
     wrong = ~torch.isclose(got, want, rtol=relative, atol=absolute, equal_nan=True)

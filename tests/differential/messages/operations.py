@@ -17,18 +17,10 @@ _BINARY = (
 )
 
 OPERATIONS = {
-    **{
-        name: f"torch.{name}(out)"
-        for name in _UNARY.split()
-    },
-    **{
-        name: f"F.{name}(out)"
-        for name in _FUNCTIONAL.split()
-    },
-    **{
-        name: f"torch.{name}(out, x_i)"
-        for name in _BINARY.split()
-    },
+    **{name: f"torch.{name}(out)" for name in _UNARY.split()},
+    **{f"{name}, times": f"torch.{name}(out) * z_i" for name in _UNARY.split()},
+    **{name: f"F.{name}(out)" for name in _FUNCTIONAL.split()},
+    **{name: f"torch.{name}(out, x_i)" for name in _BINARY.split()},
     "gelu, tanh": 'F.gelu(out, approximate="tanh")',
     "softplus, beta": "F.softplus(out, beta=2.0, threshold=3.0)",
     "elu, alpha": "F.elu(out, alpha=0.3)",

@@ -60,6 +60,7 @@ class Program(Spec):
     values: str = "normal"  # which numbers the features are: a key of VALUES
     dtype: str = "float64"  # of features and parameters
     grad: bool = True  # whether the features need a gradient
+    others: bool = True  # whether the other operands do
     early: bool = True  # whether the layer is made before the patch
     seed: int = 0  # of numbers, edges and chance
 

@@ -210,9 +210,11 @@ def _environment_of(folder: str) -> Environment:
 
 def _constant(text: str) -> str:
     for bounds in BOUNDS:
-        if f"\nBOUNDS, EARLY = {bounds!r}, " in text:
+        if f"\nBOUNDS, EARLY, OTHERS = {bounds!r}, " in text:
             return bounds
-    raise ValueError("The text names no thresholds: expected a line BOUNDS, EARLY = ..., as scripts have.")
+    raise ValueError(
+        "The text names no thresholds: expected a line BOUNDS, EARLY, OTHERS = ..., as scripts have."
+    )
 
 
 def _forget() -> None:

@@ -68,7 +68,7 @@ from torch import Tensor
 from torch_geometric.nn import MessagePassing
 from torch_geometric.utils import softmax
 
-BOUNDS, EARLY = $bounds, $early
+BOUNDS, EARLY, OTHERS = $bounds, $early, $others
 NODES, EDGES, WIDTH, DTYPE = $nodes, $edges, $width, torch.$dtype
 HEARD, COUNTED = [], collections.Counter()
 """
@@ -179,9 +179,9 @@ _MODULES = {
     "network": "torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU(), torch.nn.Linear(WIDTH, WIDTH))",
 }
 _GIVEN = {
-    "z": "torch.randn(nodes, WIDTH, generator=chance, dtype=DTYPE).requires_grad_()",
-    "edge_attr": "torch.randn(edges, 3, generator=chance, dtype=DTYPE).requires_grad_()",
-    "edge_weight": "torch.rand(edges, generator=chance, dtype=DTYPE).requires_grad_()",
+    "z": "torch.randn(nodes, WIDTH, generator=chance, dtype=DTYPE).requires_grad_(OTHERS)",
+    "edge_attr": "torch.randn(edges, 3, generator=chance, dtype=DTYPE).requires_grad_(OTHERS)",
+    "edge_weight": "torch.rand(edges, generator=chance, dtype=DTYPE).requires_grad_(OTHERS)",
 }
 _INDICES = {
     True: "torch.stack([torch.arange(edges), (torch.arange(edges) * 7 + 3) % edges])",
@@ -224,6 +224,7 @@ def text_of(program: "Program") -> str:
     head = string.Template(_HEAD).substitute(
         bounds=repr(program.bounds),
         early=program.early,
+        others=program.others,
         nodes=nodes,
         edges=edges + program.more_edges,
         width=width,
