@@ -120,6 +120,7 @@ class Known:
         code: Its code.
         defaults: Its defaults.
         values: Names from outside, each with those of attributes of modules, and the values that were there.
+        checks: Likewise, and what knows lists of values again.
         functions: Likewise, and other functions that were there.
         names: Names of attributes that it may read of anything else.
         own: Those of them that a function which is not trusted reads, each with the first line that does.
@@ -129,6 +130,7 @@ class Known:
     code: types.CodeType
     defaults: tuple[Any, ...] | None
     values: tuple[tuple[Names, Any], ...]
+    checks: tuple[tuple[Names, Check], ...]
     functions: "tuple[tuple[Names, Known], ...]"
     names: frozenset[str]
     own: dict[str, Line]
@@ -145,6 +147,9 @@ class Known:
             return False
         for path, value in self.values:
             if _read(function, path) is not value:
+                return False
+        for path, check in self.checks:
+            if not check(_read(function, path)):
                 return False
         for path, inner in self.functions:  # noqa: SIM110, a loop is faster, and every call does this
             if not inner.holds(_read(function, path)):
@@ -235,6 +240,7 @@ class _Reader:
         self._own = {} if trusted else dict(scan.attributes)
         self._names = set(scan.attributes) | (scan.texts if trusted else set())
         self._values: list[tuple[Names, Any]] = []
+        self._checks: list[tuple[Names, Check]] = []
         self._functions: list[tuple[Names, Known]] = []
 
     def read(self) -> Known:
@@ -260,6 +266,7 @@ class _Reader:
             function.__code__,
             function.__defaults__,
             tuple(self._values),
+            tuple(self._checks),
             tuple(self._functions),
             frozenset(self._names),
             own,
@@ -280,7 +287,7 @@ class _Reader:
         elif type(value) is types.FunctionType and not (is_trusted(value) and is_module(self._owner(path))):
             self._functions.append((path, known(value, self._outside, self._below, line)))
         else:
-            check_of(value, self._outside, line, ".".join(path))
+            self._checks.append((path, check_of(value, self._outside, line, ".".join(path))))
 
     def _owner(self, path: Names) -> Any:
         """The module or class that a name is read from."""

@@ -113,7 +113,13 @@ class _Writer:
         self.outs: list[Tensor] = []
         self._count = len(sources)
         self._places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
-        self._makers = {id(out): call for call in calls for out in tree_leaves(call[3])}
+        # A number that becomes a tensor is the argument and the result of one operation, which makes nothing.
+        self._makers = {
+            id(out): call
+            for call in calls
+            for out in tree_leaves(call[3])
+            if not any(out is given for given in tree_leaves(call[1]))
+        }
 
     def place(self, tensor: Tensor) -> _Place:
         """The place of a tensor, with the steps that make it."""

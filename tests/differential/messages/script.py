@@ -184,7 +184,7 @@ _GIVEN = {
     "edge_weight": "torch.rand(edges, generator=chance, dtype=DTYPE).requires_grad_(OTHERS)",
 }
 _INDICES = {
-    True: "torch.stack([torch.arange(edges), (torch.arange(edges) * 7 + 3) % edges])",
+    True: "torch.stack([torch.arange(edges) % NODES, (torch.arange(edges) * 7 + 3) % NODES])",
     False: "torch.randint(0, NODES, (2, edges), generator=chance)",
 }
 _MATRIX = "torch.sparse_coo_tensor(index, torch.ones(edges, dtype=DTYPE), (NODES, NODES)).coalesce().to_sparse_csr()"
