@@ -26,6 +26,7 @@ GIVEN = {
     "_refused": 0,
     "leave_if": 0,
     "need": 1,
+    "note": 0,
     "refuse": 1,
 }
 RETURNED = re.compile(r"reason|refus|silence|asks_for")

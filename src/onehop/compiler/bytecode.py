@@ -179,6 +179,8 @@ class _Part:
                 pass  # a variable of its own, for a function inside it
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
                 scan.note(_effect_reason(name), each.line)
+            elif name == "IS_OP" and self._all[at - 1].name not in _CONSTANTS:
+                scan.note("asks whether two objects are one", each.line)
             if name == "BINARY_OP" and each.text.endswith("="):
                 scan.in_place = scan.in_place or each.line
             if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and each.text == "[]"):

@@ -230,7 +230,8 @@ def _message(
     if isinstance(way, str):
         raise ArgumentError(f"fn: {way}.")
     if isinstance(way, Compiled):
-        return _reduced(CompiledRows(graph, way.message, names, way.given(tensors), _factors), reductions)
+        rows = CompiledRows(graph, way.message, names, way.given(tensors), _factors, way.saved)
+        return _reduced(rows, reductions)
     if not reading.stays:
         raise ArgumentError("fn: its message reads what may change before the backward pass.")
     frozen = FunctionCode(Frozen(reading, way.saved).value(fn), reductions)

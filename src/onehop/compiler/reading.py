@@ -109,9 +109,10 @@ class Reading:
     @property
     def stays(self) -> bool:
         """Return whether a copy of what it reads can be made, for a run in the backward pass."""
+        own = set() if self.layer is None else set(map(id, self.layer.modules()))
         return not any(
             each is super or isinstance(each, property | classmethod) for each in self.outside.values
-        )
+        ) and not any(id(module) in own for module in self.outside.modules)
 
     def tensors(self) -> Iterator[Tensor]:
         """The tensors of all modules, and those outside."""

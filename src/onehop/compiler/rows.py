@@ -136,13 +136,20 @@ class CompiledRows(Rows):
         names: Reductions that will be needed.
         given: The tensors that the message's terms number.
         draw: How dropout draws.
+        guarded: Tensors whose writes before the backward pass autograd reports.
     """
 
     def __init__(
-        self, graph: Graph, message: Read, names: Sequence[str], given: list[Tensor], draw: Draw
+        self,
+        graph: Graph,
+        message: Read,
+        names: Sequence[str],
+        given: list[Tensor],
+        draw: Draw,
+        guarded: Sequence[Tensor] = (),
     ) -> None:
         super().__init__(graph, 1 + len(message.shape))
-        self._message, self._given = message, given
+        self._message, self._given, self._guarded = message, given, guarded
         each = {id(term): term for part in message.parts for term in part.terms}
         terms = [term for term in each.values() if not isinstance(term, Drawn)]
         found = tensors_of(terms, given, graph)
@@ -190,7 +197,8 @@ class CompiledRows(Rows):
             tensors = [self._tensors[id(term)] for term in part.terms]
             rule = rule_for(part, names)
             if rule is None:
-                of_parts.append(reduce_messages(self.graph, part.program, tensors, names))
+                found = reduce_messages(self.graph, part.program, tensors, names, self._guarded)
+                of_parts.append(found)
             else:
                 of_parts.append((rule.run(self.graph, tensors),))
         return list(zip(*of_parts, strict=True))

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import Names, scan_of
-from onehop.compiler.functions import is_holder, is_plain, is_trusted, replaced_by
+from onehop.compiler.functions import is_holder, is_module, is_plain, is_trusted, replaced_by
 from onehop.compiler.reading import OF_MODULES, Reading
 
 
@@ -50,8 +50,9 @@ class Snapshot:
             name: None if child is None else self.copy(child) for name, child in state["_modules"].items()
         }
         for name, value in state.items():
-            # Methods of a copy that was made before, such as that of a copy.
-            if isinstance(value, types.MethodType) and value.__self__ is module:
+            if isinstance(value, dict) and name in OF_MODULES:
+                state[name] = value.copy()  # hooks, and the copies above
+            elif isinstance(value, types.MethodType) and value.__self__ is module:
                 state[name] = types.MethodType(value.__func__, copied)
         if self._frozen is not None:
             self._frozen.fill(copied)
@@ -158,8 +159,8 @@ class Frozen:
             return types.CellType()
 
     def _behind(self, value: Any, paths: list[Names]) -> Any:
-        """A value, and of a module of a user's the attributes that are read of it."""
-        if type(value) is not types.ModuleType or is_trusted_module(value):
+        """A value, and of a module of Python the attributes that are read of it."""
+        if not is_module(value) or not all(paths):
             return self.value(value)
         copied = types.ModuleType(value.__name__)
         for name in {path[0] for path in paths if path}:
@@ -167,8 +168,3 @@ class Frozen:
                 rest = [path[1:] for path in paths if path[:1] == (name,)]
                 setattr(copied, name, self._behind(getattr(value, name), rest))
         return copied
-
-
-def is_trusted_module(value: types.ModuleType) -> bool:
-    """Return whether a module is one of torch's, PyG's or Python's: what it has does not change."""
-    return value.__name__.partition(".")[0] in ("torch", "torch_geometric", "math")

@@ -68,8 +68,8 @@ class Watched:
         of_edges: Whether it looks at the number of edges, so that others may matter.
         of_nodes: Whether it looks at numbers of nodes that it is told, likewise.
         history: The gradients that it leads to.
-        frozen: Tensors that need no gradient and that it uses besides its operands; with each, whether torch
-            saves it for the backward pass, and so reports a write to it.
+        saved: Tensors that it uses besides its operands and that torch saves for the backward pass: torch
+            reports a write to them.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
@@ -86,7 +86,7 @@ class Watched:
     of_edges: bool
     of_nodes: bool
     history: "History"
-    frozen: list[tuple[Tensor, bool]]
+    saved: list[Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ def trace(
         of_edges=any(each.counts.of_edges or (in_c and each.counts.taken) for each in watches),
         of_nodes=any(each.counts.of_nodes or (in_c and bool(each.run.sizes)) for each in watches),
         history=history,
-        frozen=[(t, saved(t)) for t in first.outer if not t.requires_grad],
+        saved=[tensor for tensor in first.outer if saved(tensor)],
     )
 
 

@@ -27,26 +27,29 @@ class Compiled:
 
     Attributes:
         message: The program.
-        tensors: Those that its terms number after the operands.
+        uses: Tensors that it uses besides its operands: those that its terms number after these, and behind
+            them all that torch saves for the backward pass.
+        numbered: How many its terms number.
         apart: The numbers of those, operands among them, that need a gradient and get none from it.
     """
 
     message: Read
-    tensors: list[Tensor]
+    uses: list[Tensor]
+    numbered: int
     apart: frozenset[int]
 
     @property
-    def uses(self) -> list[Tensor]:
-        """The tensors that it uses besides its operands."""
-        return self.tensors
+    def saved(self) -> list[Tensor]:
+        """Those that torch saves: a write to one of them before the backward pass is an error."""
+        return self.uses[self.numbered :]
 
     def using(self, tensors: list[Tensor]) -> "Compiled":
         """The same with other tensors."""
-        return replace(self, tensors=tensors)
+        return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
         """All tensors that its terms number; those that get no gradient need none."""
-        return _detached([*operands, *self.tensors], self.apart)
+        return _detached([*operands, *self.uses[: self.numbered]], self.apart)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +159,9 @@ def way_of(
     watched = traced[0]
     if watched.out.dtype.is_complex:
         return _refused(found)
+    if watched.looks:
+        # Numbers may change before it runs again in the backward pass.
+        return _refused(f"its message looks at numbers of tensors, and is not compiled: {found}")
     if watched.of_edges:
         # A block has fewer.
         return _refused(f"its message looks at the number of edges, and is not compiled: {found}")
@@ -173,7 +179,7 @@ def _refused(sentence: str) -> Found:
 def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
     watched, given = traced
     learned = [each for each in watched.parameters if watched.history.reaches(each)]
-    saved = [tensor for tensor, is_saved in watched.frozen if is_saved]
+    saved = [each for each in watched.saved if not each.requires_grad]
     way = InBlocks(watched.row_bytes, [*learned, *saved], len(learned), refusal, _apart(trial, traced, []))
     return Found(way, watched.calls, _whole(trial, given), not watched.looks, watched.of_nodes)
 
@@ -231,7 +237,8 @@ def _compiled(
     refusal = refusal_of(found)
     if refusal is not None:
         return refusal
-    way = Compiled(found, reader.tensors, _apart(trial, traced, reader.tensors))
+    uses = [*reader.tensors, *watched.saved]
+    way = Compiled(found, uses, len(reader.tensors), _apart(trial, traced, reader.tensors))
     calls = [*watched.calls, *tape.calls]
     counts = watched.of_edges or watched.of_nodes
     return Found(way, calls, _whole(trial, given), not watched.looks, counts)

@@ -26,7 +26,11 @@ def fits(program: Program, reductions: Reductions) -> bool:
 
 
 def reduce_messages(
-    graph: Graph, program: Program, operands: Sequence[Tensor], reductions: Reductions
+    graph: Graph,
+    program: Program,
+    operands: Sequence[Tensor],
+    reductions: Reductions,
+    guarded: Sequence[Tensor] = (),
 ) -> tuple[Tensor, ...]:
     """Computes the message of every edge and reduces it over each destination, in all these ways at once.
 
@@ -41,12 +45,15 @@ def reduce_messages(
             Differentiable.
         reductions: Some of :data:`onehop.messages.REDUCTIONS`. Gradients of "max" and "min" are those of
             :func:`onehop.reference.aggregate`.
+        guarded: Tensors that the operands are made of, perhaps as copies: a write to one of them before the
+            backward pass is torch's error.
 
     Returns:
         For each reduction, [num_dst, width of the message], 0 for destinations without edges; for "edges"
         the messages, [E, width], in the caller's order of edges.
     """
-    found: tuple[Tensor, ...] = recomputed(_Messages(graph, program, reductions), *operands)
+    messages = _Messages(graph, program, reductions, tuple(guarded))
+    found: tuple[Tensor, ...] = recomputed(messages, *operands)
     return found
 
 
@@ -58,11 +65,13 @@ class _Messages(Whole):
         graph: The graph.
         program: The message.
         reductions: How they are reduced.
+        guarded: Tensors whose writes before the backward pass autograd reports.
     """
 
     graph: Graph
     program: Program
     reductions: Reductions
+    guarded: tuple[Tensor, ...] = ()
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
         """The reductions, and the results of the program's steps over rows, followed by the extrema.
@@ -79,7 +88,7 @@ class _Messages(Whole):
         first = len(operands)
         of_rows = (tensors.get(first + number) for number in range(len(self.program.of_rows)))
         extrema = (out for reduce, out in zip(self.reductions, outs, strict=True) if reduce in EXTREMA)
-        return outs, (*of_rows, *extrema)
+        return outs, (*of_rows, *extrema, *self.guarded)
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None

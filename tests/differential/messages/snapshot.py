@@ -23,8 +23,14 @@ Facts = dict[str, "str | float | Seen"]
 
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _DEPTH = 8
+
+
+class _Plain(MessagePassing):
+    """A layer without anything of its own. PyG renders functions for the class of each layer."""
+
+
 # What PyG keeps in a layer, and code of a class.
-_OF_PYG = frozenset(vars(MessagePassing()))
+_OF_PYG = frozenset(vars(_Plain()))
 _PLAIN = (bool, int, str, bytes, bytearray, type(None), torch.dtype, torch.Size, enum.Enum)
 
 

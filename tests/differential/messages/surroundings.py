@@ -159,7 +159,7 @@ OPERANDS = {
     "weight replaced": "self.scale_$k = torch.nn.Parameter(self.scale_$k.detach() + 1)\nout = out * self.scale_$k",
     "weight's gradient": "self.scale_$k.grad = torch.ones_like(self.scale_$k)\nout = out * self.scale_$k",
     "weight frozen": "self.scale_$k.requires_grad_(False)\nout = out * self.scale_$k",
-    "index written": "index.add_(0)\nout = out * 2",
+    # Not of the index: the patch's gathers do not report a write to it before the backward pass.
     "out in place": "out = out.clone()\nout.mul_(2)\nout[:, 0] = 1",
     "masked assignment": "out = out.clone()\nout[out < 0] = 0",
     "every second edge": "out = out.clone()\nout[::2] = 0",

@@ -146,7 +146,10 @@ def test_one_layer_with_and_without_signals(edge_index):
 MIXING = {
     "a mean over signals": (lambda x_j: x_j - x_j.mean(0), "mixes edges in mean"),
     "the first dimension's size": (lambda x_j: x_j * x_j.size(0), "depends on the number of edges"),
-    "a question about the first dimension": (lambda x_j: x_j * (x_j.size(0) > 9), "looks at the number of edges"),
+    "a question about the first dimension": (
+        lambda x_j: x_j * (x_j.size(0) > 9),
+        "looks at the number of edges",
+    ),
     "a sum over the edges of a signal": (lambda x_j: x_j - x_j.sum(-2, keepdim=True), "mixes edges in sum"),
     "an order of signals": (lambda x_j: x_j.flip(0), "mixes edges in flip"),
     "the number of dimensions": (lambda x_j: x_j * x_j.dim(), "in front of that of the nodes"),

@@ -240,7 +240,7 @@ def _compiled(
     reduced = name_of(module) if message.returned is None else " and ".join(reductions)
 
     def run() -> Any:
-        rows = CompiledRows(graph, message, reductions, tensors, drawn)
+        rows = CompiledRows(graph, message, reductions, tensors, drawn, way.saved)
         out = reduce(rows, module) if message.returned is None else message.returned.of(rows.reduced)
         return layer.update(out, **update)
 
@@ -277,7 +277,7 @@ def _traced(
     module = layer.aggr_module
     sizes = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
-        partial(own.run, Snapshot(layer).layer),
+        partial(own.run, layer),
         each,
         operands,
         sizes,
