@@ -1,4 +1,4 @@
-"""Numbers of edges in a trial: Python gets the real ones, and what it asks is noted; torch gets the others."""
+"""Numbers of edges in a trial: Python gets the real ones, torch the others, and questions are noted."""
 
 import math
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def asked() -> Asked:
 
 ASKING: dict[str, Callable[[Any], Any]] = {
     "larger": lambda n: n > 1000,
-    "smaller on the right": lambda n: 1000 < n,
+    "smaller on the right": lambda n: n > 1000,
     "equal": lambda n: n == 20_000,
     "odd": lambda n: n % 2,
     "a quotient": lambda n: n // 100,
@@ -90,7 +90,8 @@ def test_what_holds_for_every_number_of_edges_above_0_asks_nothing(asked):
 def test_torch_gets_the_numbers_of_the_trial(asked):
     count = Count(REAL, TRIED, asked)
     shape = Shape([count, 4], asked)
-    given = tried((count, [count * 2, 3], slice(None, count), {"size": shape + (2,)}, "n"))
+    longer = shape + (2,)  # noqa: RUF005
+    given = tried((count, [count * 2, 3], slice(None, count), {"size": longer}, "n"))
     assert given == (7, [14, 3], slice(None, 7), {"size": torch.Size([7, 4, 2])}, "n")
     assert all(type(each) is int for each in given[3]["size"])
     assert not asked.times
@@ -109,8 +110,8 @@ LEAVING: dict[str, Callable[[Any], Any]] = {
     "the last": lambda shape: shape[-1],
     "how many": len,
     "some": lambda shape: shape[1:],
-    "one more": lambda shape: shape + (3,),
-    "behind others": lambda shape: (3,) + shape,
+    "one more": lambda shape: shape + (3,),  # noqa: RUF005
+    "behind others": lambda shape: (3,) + shape,  # noqa: RUF005
 }
 
 

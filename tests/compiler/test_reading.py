@@ -8,7 +8,7 @@ import types
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ class CountingInner(Inner):
 
 class Base(nn.Module):
     rates = (1.0, 2.0)
-    seen_by_all: list[Any] = []
+    seen_by_all: ClassVar[list[Any]] = []
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def noting(x: Tensor) -> Tensor:
 def own_list(self, x_j):
     out = []
     for lin in self.lins:
-        out.append(lin(x_j))
+        out.append(lin(x_j))  # noqa: PERF401
     out.extend([x_j])
     return torch.cat(out, -1)
 
@@ -297,7 +297,7 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "a hooked module": (lambda self, x_j: HOOKED(x_j), "hooks are registered"),
     "a method of options": (lambda self, x_j: x_j * SETTINGS.doubled(), "uses doubled, which a Settings has"),
     "random": (lambda self, x_j: x_j * random.random(), "uses random.random"),
-    "numpy": (lambda self, x_j: x_j * np.random.rand(), "uses numpy.random.rand|uses np.random.rand"),
+    "numpy": (lambda self, x_j: x_j * np.random.rand(), "uses np.random.rand"),  # noqa: NPY002
     "a counter": (lambda self, x_j: COUNTED.update("a") or x_j, "uses COUNTED.update|uses COUNTED"),
     "a queue": (lambda self, x_j: QUEUE.append(1) or x_j, "uses QUEUE"),
     "an iterator": (lambda self, x_j: x_j * next(STEPS), "uses (next|STEPS)"),

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from onehop.compiler.functions import ABSENT, Check, check_of, is_plain, is_trusted, replaced_by
+from onehop.compiler.functions import ABSENT, Check, check_of
 from onehop.compiler.reading import OF_MODULES, STORES, Reading, calls, of_class
+from onehop.compiler.trusted import is_plain, is_trusted, replaced_by
 
 _CALLED = frozenset({"_compiled_call_impl", "__call__", "__getattr__", "__getattribute__"})
 

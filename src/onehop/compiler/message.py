@@ -16,12 +16,13 @@ from torch.utils._pytree import tree_map_only
 from onehop.compiler.arguments import EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position, with_sizes
 from onehop.compiler.blocks import blocks_of, edges_of_a_block, whole_block
 from onehop.compiler.executor import BlockRun, Choice
-from onehop.compiler.functions import Opaque, is_plain
+from onehop.compiler.functions import Opaque
 from onehop.compiler.modules import modules_reason
 from onehop.compiler.reading import Reading
 from onehop.compiler.rows import PARTS, BlockRows, CompiledRows, Rows, statistic
 from onehop.compiler.snapshot import Frozen
 from onehop.compiler.trials import Trial
+from onehop.compiler.trusted import is_plain
 from onehop.compiler.values import Read
 from onehop.compiler.ways import Compiled, InBlocks, is_short, way_of
 from onehop.errors import ArgumentError

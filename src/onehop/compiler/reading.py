@@ -14,24 +14,10 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import CHANGING
-from onehop.compiler.functions import (
-    ABSENT,
-    IN_C,
-    IN_PLACE,
-    Known,
-    Opaque,
-    Outside,
-    check_of,
-    computes,
-    is_module,
-    is_of_tensors,
-    is_plain,
-    is_trusted,
-    known,
-    replaced_by,
-)
+from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, known
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
+from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_plain, is_trusted, replaced_by
 
 STORES = ("_parameters", "_buffers", "_modules")
 """Where a module keeps what it has."""

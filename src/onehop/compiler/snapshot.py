@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import Names, scan_of
-from onehop.compiler.functions import is_holder, is_module, is_plain, is_trusted, replaced_by
 from onehop.compiler.reading import OF_MODULES, Reading
+from onehop.compiler.trusted import is_holder, is_module, is_plain, is_trusted, replaced_by
 
 
 class Snapshot:

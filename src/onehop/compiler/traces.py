@@ -16,10 +16,11 @@ from torch.nn import Module
 
 from onehop import thresholds
 from onehop.compiler.arguments import SIZES, Argument, Kind
-from onehop.compiler.functions import Opaque, is_plain
+from onehop.compiler.functions import Opaque
 from onehop.compiler.guards import Guard, Unfit
 from onehop.compiler.reading import Reading
 from onehop.compiler.recipes import Recipe, recipe_of
+from onehop.compiler.trusted import is_plain
 from onehop.compiler.ways import Found, Way
 from onehop.graph import Graph
 

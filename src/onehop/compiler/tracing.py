@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -27,6 +26,7 @@ from onehop.compiler.aten import Mixes, Place, name_of, named
 from onehop.compiler.counts import Counts, tried
 from onehop.compiler.destinations import Destinations
 from onehop.compiler.edge_dims import place_of_made, rule_of
+from onehop.compiler.history import History, Refused
 from onehop.compiler.lines import Line, line_below, line_of_error, told
 
 _OURS = f"{Path(__file__).parents[1]}/"
@@ -42,10 +42,6 @@ _BEHIND_THE_BACK = frozenset({
 _READS_VALUES = frozenset({"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "item"})
 # Tags of operations whose result, or its shape, depends on numbers as no other tensor shows.
 _LOOKING = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
-
-
-class Refused(Exception):
-    """The message cannot run in blocks; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +81,7 @@ class Watched:
     looks: bool
     of_edges: bool
     of_nodes: bool
-    history: "History"
+    history: History
     saved: list[Tensor]
 
 
@@ -413,52 +409,3 @@ def _agree(one: _Step, other: _Step, first: Run, second: Run) -> bool:
 
 def _same_numbers(left: Tensor, right: Tensor) -> bool:
     return left.shape == right.shape and left.dtype == right.dtype and torch.equal(left, right)
-
-
-class History:
-    """The nodes of the graph of gradients behind some tensors, and the leaves that these gradients reach.
-
-    Args:
-        outs: The tensors.
-
-    Raises:
-        Refused: A gradient function is written in Python: it may mix edges, and no operation shows it.
-    """
-
-    def __init__(self, outs: Iterable[Tensor]) -> None:
-        self._nodes: set[Any] = set()
-        self._leaves: dict[int, Tensor] = {}
-        for out in outs:
-            if out.grad_fn is not None:
-                self._add(out.grad_fn)
-            elif out.requires_grad:
-                self._leaves[id(out)] = out
-
-    def reaches(self, tensor: Tensor) -> bool:
-        """Return whether a tensor, or what it is made of, gets a gradient."""
-        if tensor.grad_fn is None:
-            return id(tensor) in self._leaves
-        return any(
-            node in self._nodes or id(getattr(node, "variable", None)) in self._leaves
-            for node in _nodes_behind(tensor.grad_fn)
-        )
-
-    def _add(self, start: Any) -> None:
-        for node in _nodes_behind(start):
-            if isinstance(node, BackwardCFunction):
-                raise Refused(f"its message uses an autograd function of its own ({type(node).__name__})")
-            self._nodes.add(node)
-            leaf = getattr(node, "variable", None)
-            if isinstance(leaf, Tensor):
-                self._leaves[id(leaf)] = leaf
-
-
-def _nodes_behind(start: Any) -> Iterable[Any]:
-    waiting, seen = [start], set()
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        yield node
-        waiting += [following for following, _ in node.next_functions]

@@ -9,8 +9,9 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from onehop.compiler.arguments import PAIRS, SIZES, Argument, Kind
+from onehop.compiler.history import Refused
 from onehop.compiler.lines import line_of_error, told
-from onehop.compiler.tracing import Refused, Run, Watched, few_edges, trace
+from onehop.compiler.tracing import Run, Watched, few_edges, trace
 from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")

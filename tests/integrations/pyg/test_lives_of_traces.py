@@ -18,7 +18,7 @@ from torch_geometric.utils import softmax
 
 import onehop
 from onehop import thresholds
-from onehop.compiler import functions
+from onehop.compiler import trusted
 from onehop.loading import is_loaded
 from tests.integrations.pyg.test_kept_traces import CALLS
 from tests.integrations.pyg.traced_layers import (
@@ -263,9 +263,9 @@ def by_a_step(self, x_j: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("patched", [False, True])
 def test_functions_of_torch_are_known_under_the_patch_and_without(patched, edge_index, traces):
-    functions._of_torch.cache_clear()
+    trusted._of_torch.cache_clear()
     with onehop.patch() if patched else contextlib.nullcontext():
-        assert functions.is_of_tensors("relu")
+        assert trusted.is_of_tensors("relu")
     layer, x = layer_of(by_a_step), torch.randn(NODES, WIDTH)
     with onehop.patch():
         for _ in range(2):

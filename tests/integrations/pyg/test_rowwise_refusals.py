@@ -136,7 +136,7 @@ REASONS: dict[str, tuple[Callable[..., Tensor], str]] = {
     ),
     "own gradient": (
         lambda self, x_j: Double.apply(x_j),
-        f"its message uses Double, {UNKNOWN}",
+        f"its message uses Double.apply, {UNKNOWN}",
     ),
     "fails": (fails, "its message fails on a few of the edges (RuntimeError: shape '[7, 1]' is invalid"),
 }

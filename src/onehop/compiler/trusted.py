@@ -1,0 +1,141 @@
+"""Values that are known by themselves: plain ones, and the functions of torch and PyG that only compute."""
+
+import argparse
+import dataclasses
+import functools
+import math
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import get_overridable_functions
+
+PACKAGES = ("torch", "torch_geometric")
+"""Packages whose functions are trusted to compute what their documentation says."""
+
+_PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
+_OURS = str(Path(__file__).parents[1])
+_COMPUTING_MODULES = frozenset({
+    "math", "torch.nn.modules.activation", "torch_geometric.utils._degree", "torch_geometric.utils._scatter",
+    "torch_geometric.utils._segment", "torch_geometric.utils._softmax", "torch_geometric.utils.num_nodes",
+})  # fmt: skip
+_BUILTINS = frozenset({
+    abs, all, any, bool, dict, divmod, enumerate, float, functools.partial, int, isinstance, len, list, max,
+    min, pow, range, reversed, round, slice, sum, super, tuple, zip, AssertionError, IndexError, KeyError,
+    NotImplementedError, RuntimeError, TypeError, ValueError, Tensor,
+})  # fmt: skip
+# Those of them that read a whole number without the methods of its class, as functions of math may.
+_IN_C = frozenset({enumerate, range, slice})
+# Functions of torch that take no tensor, which torch does not count among those that classes may override.
+_MAKERS = frozenset({
+    torch.arange, torch.as_tensor, torch.empty, torch.eye, torch.finfo, torch.full, torch.iinfo,
+    torch.is_tensor, torch.linspace, torch.logspace, torch.normal, torch.ones, torch.rand, torch.randint,
+    torch.randn, torch.randperm, torch.scalar_tensor, torch.tensor, torch.zeros,
+})  # fmt: skip
+_MAKING_METHODS = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"})
+# Attributes of tensors and dtypes that tell no more than shape and type.
+_OF_TENSORS = frozenset({
+    "H", "T", "bits", "device", "dtype", "eps", "imag", "is_cpu", "is_cuda", "itemsize", "layout", "mH", "mT",
+    "ndim", "real", "resolution", "shape", "smallest_normal", "tiny",
+})  # fmt: skip
+# Methods of tensors that ask about memory, history or modes, or that do more than to compute.
+_NO_COMPUTING = frozenset({
+    "apply_", "backward", "const_data_ptr", "data_ptr", "detach_", "dim_order", "is_contiguous",
+    "is_distributed", "is_inference", "is_pinned", "is_set_to", "is_shared", "map2_", "map_", "module_load",
+    "numpy", "pin_memory", "record_stream", "register_hook", "register_post_accumulate_grad_hook",
+    "requires_grad_", "resize", "resize_", "resize_as", "resize_as_", "retain_grad", "set_", "share_memory_",
+    "storage", "storage_offset", "storage_type", "tolist", "untyped_storage",
+})  # fmt: skip
+# Methods of lists, dictionaries and texts that change nothing.
+_OF_CONTAINERS = frozenset({"count", "endswith", "get", "index", "items", "keys", "startswith", "values"})
+
+
+def is_plain(value: Any) -> bool:
+    """Return whether a value never changes."""
+    return type(value) in _PLAIN or (type(value) in (tuple, torch.Size) and all_plain(value))
+
+
+def all_plain(values: Iterable[Any]) -> bool:
+    """Return whether values never change."""
+    return all(map(is_plain, values))
+
+
+def is_holder(value: Any) -> bool:
+    """Return whether an object holds values by name, and does nothing."""
+    kind = type(value)
+    return kind in (types.SimpleNamespace, argparse.Namespace) or (
+        dataclasses.is_dataclass(kind)
+        and hasattr(value, "__dict__")
+        and kind.__getattribute__ is object.__getattribute__
+        and not hasattr(kind, "__getattr__")
+    )
+
+
+def is_trusted(value: Any) -> bool:
+    """Return whether a class or function is one of torch's or PyG's."""
+    return _module_of(value).partition(".")[0] in PACKAGES
+
+
+def _module_of(value: Any) -> str:
+    """The name of the module of a class or function; of a wrapper its own, not that of what it wraps."""
+    found = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+    return found or getattr(value, "__module__", None) or ""
+
+
+def is_of_tensors(name: str) -> bool:
+    """Return whether tensors or containers have a method or attribute of a name, which only computes."""
+    return name in _of_torch()[1]
+
+
+@functools.cache
+def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
+    """Torch's functions on tensors, and the names of tensors' methods."""
+    listed = get_overridable_functions()
+    owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
+    methods = {each.__name__ for each in listed[Tensor]}
+    functions = {replaced_by(each) for owner in owners for each in listed[owner]}
+    methods |= _MAKING_METHODS
+    names = _OF_TENSORS.union(_OF_CONTAINERS, (name for name in methods if not name.startswith("_")))
+    unfit = {getattr(torch, name, None) for name in _NO_COMPUTING}
+    return frozenset((functions | _MAKERS) - unfit), names - _NO_COMPUTING
+
+
+def takes_in_c(value: Any) -> bool:
+    """Return whether a function reads whole numbers without the methods of their class."""
+    return value in _IN_C if isinstance(value, type) else value is math or _module_of(value) == "math"
+
+
+def makes_tensors(value: Any) -> bool:
+    """Return whether a value is a function of torch whose results are tensors."""
+    return callable(value) and replaced_by(value) in _of_torch()[0]
+
+
+def is_known(value: Any, trusted: bool) -> bool:
+    """Return whether a value is known by itself: one that never changes, or a function that computes."""
+    if is_plain(value) or computes(value):
+        return True
+    # What trusted functions read is not looked into, except for functions that a user has put there.
+    return trusted and (is_trusted(value) or not isinstance(value, types.FunctionType))
+
+
+def computes(value: Any) -> bool:
+    """Return whether a value is a function or class that is known to compute."""
+    if not isinstance(value, types.FunctionType | types.BuiltinFunctionType | type):
+        return False
+    value, (functions, _) = replaced_by(value), _of_torch()
+    return value in functions or value in _BUILTINS or _module_of(value) in _COMPUTING_MODULES
+
+
+def replaced_by(value: Any) -> Any:
+    """The function that a wrapper of the patch replaces; any other value as it is."""
+    if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
+        return getattr(value, "onehop_theirs", getattr(value, "__wrapped__", value))
+    return value
+
+
+def is_module(value: Any) -> bool:
+    """Return whether a value is a module of Python."""
+    return type(value) is types.ModuleType
