@@ -50,7 +50,7 @@ def from_index(index: Tensor, rows: int) -> Any:
         entries = torch.arange(count, dtype=index.dtype, device=index.device)
         return build.from_edge_index(torch.stack([entries, index]), None, (count, rows))
     numbers = torch.empty(count, dtype=torch.int32, device="cpu")
-    given_as = index.data_ptr(), index.stride(0), count, index.dtype == torch.int64
+    given_as = native.address(index), index.stride(0), count, index.dtype == torch.int64
     wrong = native.extension.narrow_index(*given_as, rows, numbers.data_ptr(), native.threads())
     if wrong >= 0:
         raise IndexRangeError(f"index: entry {wrong} is {int(index[wrong])}, which is not in [0, {rows}).")

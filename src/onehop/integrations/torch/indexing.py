@@ -118,7 +118,7 @@ def _masked(x: Tensor, dim: int, mask: Tensor) -> Tensor | None:
         return None
     if not (is_memory(x) and is_memory(mask) and x.is_contiguous()):
         return None
-    return masked.taken(x, mask.contiguous(), dim)
+    return masked.taken(x, mask, dim)
 
 
 def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:

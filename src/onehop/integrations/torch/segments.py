@@ -66,6 +66,7 @@ def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def _from_lengths(lengths: Tensor, rows: int) -> Graph | None:
+    lengths = lengths.clone()  # what is checked here is what is used
     if rows > build.MOST_NODES or bool((lengths < 0).any()) or int(lengths.sum()) != rows:
         return None
     return Graph.from_index(torch.repeat_interleave(lengths), lengths.numel())
