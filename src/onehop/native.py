@@ -71,8 +71,8 @@ def address(tensor: torch.Tensor) -> int:
     if place or not tensor.numel():
         return place
     raise WithoutMemoryError(
-        f"native code was given a tensor of shape {list(tensor.shape)} without memory, as torch keeps zeros and "
-        "a storage that was resized to nothing; give a tensor of its own, with .clone()."
+        f"native code was given a tensor of shape {list(tensor.shape)} without memory, as torch keeps zeros, "
+        "or one whose storage was resized to nothing; give a tensor that has its own, with .clone()."
     )
 
 

@@ -124,7 +124,7 @@ def from_scipy(matrix: Any) -> Any:
         row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
         if row.shape != col.shape:
             raise ArgumentError(
-                f"matrix: expected as many rows as columns of entries, got {len(row)} and {len(col)}; rebuild "
+                f"matrix: expected a row and a column for each entry, got {len(row)} and {len(col)}; rebuild "
                 "the matrix."
             )
     return from_coo(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)

@@ -3,13 +3,12 @@
 Some writes bypass PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
 that a tensor was made from, DLPack, ``untyped_storage()``. So contents are compared too: all of a tensor of
 up to 256 KiB, and 256 samples of a larger one, where a write that changes few entries can go unnoticed. With
-``ONEHOP_CHECK=full`` all of the contents are compared at every use, and where the maker of a value asks for it,
-a hash of all of them.
+``ONEHOP_CHECK=full`` all of the contents are compared at every use, and where the maker of a value asks for
+it, a hash of all of them.
 """
 
 import weakref
 
-import torch
 from torch import Tensor
 
 from onehop import config, native

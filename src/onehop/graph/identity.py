@@ -7,8 +7,8 @@ same address and the same version. An untouched copy of a cached tensor counts a
 (:mod:`onehop.graph.lending`).
 
 A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`). A value is kept
-under the state that its tensors had before it was made (:class:`Noted`). So a write by another thread while it
-is made has the effect of one afterwards: the value is not found again.
+under the state that its tensors had before it was made (:class:`Noted`). So a write by another thread while
+it is made has the effect of one afterwards: the value is not found again.
 """
 
 import contextlib

@@ -21,11 +21,19 @@ class IndexRows:
     There are as many rows as the index names; ``cols`` and ``edges`` are E.
     """
 
-    __slots__ = ("cols", "edges", "numbers", "rows")
+    __slots__ = ("_ascends", "cols", "edges", "numbers", "rows")
 
     def __init__(self, numbers: Tensor, rows: int) -> None:
         self.numbers, self.rows = numbers, rows
         self.cols = self.edges = numbers.numel()
+        self._ascends: bool | None = None
+
+    @property
+    def ascends(self) -> bool:
+        """True if no entry is smaller than the one before."""
+        if self._ascends is None:
+            self._ascends = bool((self.numbers[1:] >= self.numbers[:-1]).all())
+        return self._ascends
 
     def native(self) -> Any:
         """The native graph, whose edges are in the order of their rows."""

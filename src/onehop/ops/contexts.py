@@ -152,7 +152,7 @@ def _is_watched_by_trying() -> bool:
 
 
 def in_memory(x: torch.Tensor) -> torch.Tensor:
-    """Return the tensor, or a copy whose numbers are in memory as they are, which kernels read. Differentiable.
+    """Return the tensor, or a copy whose numbers are in memory as they are, for kernels. Differentiable.
 
     torch's gradient of a sign, for example, is zeros without memory, and that of an imaginary part may be
     negated on reading.

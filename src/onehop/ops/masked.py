@@ -49,7 +49,8 @@ def _put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
         return out
     # The mask was written to, and has another number of true entries: torch broadcasts rows, or raises. Of a
     # copy, because torch too reads a mask several times.
-    return torch.ops.aten.index_put(out.zero_(), [*[None] * dim, mask.clone()], rows, True)
+    theirs: Tensor = torch.ops.aten.index_put(out.zero_(), [*[None] * dim, mask.clone()], rows, True)
+    return theirs
 
 
 def _call(shape: torch.Size, entry_bytes: int, mask: Tensor, dim: int) -> Any:

@@ -323,7 +323,7 @@ def test_an_error_in_between_reaches_the_user(monkeypatch):
     def fails(*args):
         raise RuntimeError("here")
 
-    monkeypatch.setattr(indexing, "gathered", fails)
+    monkeypatch.setattr(indexing, "taken", fails)
     with onehop.patch(), thresholds.lifted(), pytest.raises(RuntimeError, match="here"):
         X[ANY]
 

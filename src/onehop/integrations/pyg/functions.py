@@ -23,7 +23,7 @@ from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
 from onehop.integrations.torch.indexing import cost_of, pays
-from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
+from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.contexts import context_reason
@@ -88,8 +88,7 @@ def softmax(
     if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
         return None
     if ptr is None:
-        suits = _has_index(src, index, num_nodes) and ascends(index)
-        graph = graph_of_rows(index, num_nodes) if suits else None
+        graph = graph_of_ascending(index, num_nodes) if _has_index(src, index, num_nodes) else None
     else:
         # PyG takes infinite extrema of segments for 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))

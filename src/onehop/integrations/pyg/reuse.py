@@ -97,9 +97,7 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
     return lend(found.out)
 
 
-def place_for(
-    x: Tensor, factor: Tensor | None, graph: Graph, reduce: str
-) -> Callable[[Tensor], None] | None:
+def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Callable[[Tensor], None] | None:
     """A function that keeps a copy of the aggregate, which is computed afterwards; None if it is not kept.
 
     It is kept for features that were met often enough, over a graph that was met too, and for their contents
