@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <type_traits>
@@ -61,14 +62,12 @@ bool fill_sorted(Csr& csr, const Row& row, const Col& col, Chunks chunks, int th
       wrong_cols |= c | (last_col - c);
       out_col[e] = static_cast<int32_t>(c);
       const auto r = static_cast<int64_t>(row[e]);
-      if (r == previous) {
-        // Before the first row of all is -1.
-        ordered = r >= 0;
-        continue;
-      }
+      if (r == previous) continue;
       ordered = r > previous && r < csr.rows;
       while (ordered && previous < r) rowptr[++previous] = e;
     }
+    // The number before the first row of all is -1, which an edge may have too.
+    if (chunk == 0 && begin < end) ordered = ordered && previous >= 0 && rowptr[0] == 0;
     const bool is_last = chunk + 1 == chunks.chunks;
     if (!ordered || wrong_cols < 0 || (!is_last && previous != before[static_cast<size_t>(chunk) + 1])) {
       good.store(false, std::memory_order_relaxed);
@@ -141,112 +140,161 @@ int64_t narrow(Column<Index> column, int64_t entries, int64_t count, int32_t* ou
   return found == wrong.end() ? -1 : *found;
 }
 
-// Stable counting sort by row, of rows and columns in memory of ours that were checked. `edge_id(e)` is what the
-// permutation records for edge e, in a type that counts the edges too. False when memory runs out.
-template <class Perm, class Col, class EdgeId>
-bool counting_sort_as(Csr& csr, const int32_t* row, const Col& col, const EdgeId& edge_id, Chunks chunks, int threads) {
+// Ends of edges in memory of ours, which were checked.
+struct Checked {
+  const int32_t* row;
+  const int32_t* col;
+
+  int64_t first_row(int64_t edge) const { return row[edge]; }
+  int64_t row_again(int64_t edge) const { return row[edge]; }
+  int64_t col_of(int64_t edge) const { return col[edge]; }
+  static bool is_row(int64_t) { return true; }
+  static bool is_col(int64_t) { return true; }
+};
+
+// Ends in memory of the caller's, who may write to it meanwhile: each is read once, and checked as it is used. Rows are
+// used twice, and so copied.
+template <class Index>
+struct Given {
+  Column<Index> row, col;
+  int32_t* rows;
+  int64_t row_count, col_count;
+
+  int64_t first_row(int64_t edge) const {
+    const auto found = static_cast<int64_t>(row[edge]);
+    rows[edge] = static_cast<int32_t>(found);
+    return found;
+  }
+  int64_t row_again(int64_t edge) const { return rows[edge]; }
+  int64_t col_of(int64_t edge) const { return static_cast<int64_t>(col[edge]); }
+  bool is_row(int64_t found) const { return inside(found, row_count); }
+  bool is_col(int64_t found) const { return inside(found, col_count); }
+};
+
+// The first wrong edge that any thread met; -1 if none.
+class FirstWrong {
+ public:
+  void note(int64_t edge) {
+    int64_t seen = found_.load(std::memory_order_relaxed);
+    while (edge < seen && !found_.compare_exchange_weak(seen, edge, std::memory_order_relaxed)) {
+    }
+  }
+  int64_t edge() const { return found_.load() == kNone ? -1 : found_.load(); }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> found_{kNone};
+};
+
+// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e, in a type that counts the edges
+// too. Fills in the result's error, and the number of the first wrong edge.
+template <class Perm, class Ends, class EdgeId>
+void counting_sort_as(Csr& csr, const Ends& ends, const EdgeId& edge_id, Chunks chunks, int threads,
+                      BuildResult& result) {
   const int64_t rows = csr.rows;
   Block counts(chunks.chunks * rows * static_cast<int64_t>(sizeof(Perm)));
-  if (!counts) return false;
+  if (!counts) {
+    result.error = BuildError::out_of_memory;
+    return;
+  }
   auto* place = counts.as<Perm>();
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+  FirstWrong wrong_row, wrong_col;
+  // What loops read is captured by value: what they write could be a pointer.
+  for_tasks(chunks.chunks, threads, [=, &wrong_row](int64_t chunk, int) {
     Perm* count = place + chunk * rows;
     std::fill_n(count, rows, Perm{0});
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) ++count[row[e]];
+    const int64_t end = chunks.begin(chunk + 1);
+    for (int64_t e = chunks.begin(chunk); e < end; ++e) {
+      const int64_t row = ends.first_row(e);
+      if (!ends.is_row(row)) return wrong_row.note(e);
+      ++count[row];
+    }
   });
+  result.bad_edge = wrong_row.edge();
+  if (result.bad_edge >= 0) {
+    result.error = BuildError::row_out_of_range;
+    return;
+  }
   prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
   auto* out_col = csr.col.as<int32_t>();
   [[maybe_unused]] auto* out_perm = csr.perm.as<Perm>();
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+  for_tasks(chunks.chunks, threads, [=, &wrong_col](int64_t chunk, int) {
     Perm* next = place + chunk * rows;
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const Perm slot = next[row[e]]++;
-      out_col[slot] = static_cast<int32_t>(col[e]);
+    const int64_t end = chunks.begin(chunk + 1);
+    bool right = true;
+    for (int64_t e = chunks.begin(chunk); e < end; ++e) {
+      const int64_t col = ends.col_of(e);
+      right &= ends.is_col(col);
+      const Perm slot = next[ends.row_again(e)]++;
+      out_col[slot] = static_cast<int32_t>(col);
       if constexpr (!std::is_same_v<EdgeId, Nothing>) out_perm[slot] = static_cast<Perm>(edge_id(e));
     }
+    if (right) return;
+    int64_t e = chunks.begin(chunk);
+    while (e + 1 < end && ends.is_col(ends.col_of(e))) ++e;
+    wrong_col.note(e);  // the last one if the wrong one was written to since
   });
-  return true;
+  result.bad_edge = wrong_col.edge();
+  if (result.bad_edge >= 0) result.error = BuildError::col_out_of_range;
 }
 
-template <class Col, class EdgeId>
-bool counting_sort(Csr& csr, const int32_t* row, const Col& col, const EdgeId& edge_id, int threads) {
+template <class Ends, class EdgeId>
+BuildResult counting_sort(std::shared_ptr<Csr> csr, const Ends& ends, const EdgeId& edge_id, int threads) {
   // Every chunk keeps one counter a row, so more chunks pay only while edges outnumber rows.
-  const int64_t most = std::max<int64_t>(1, csr.edges / std::max<int64_t>(csr.rows, 1));
-  const Chunks chunks{csr.edges, std::min(chunk_count(csr.edges, threads), most)};
-  return csr.perm_is_wide ? counting_sort_as<int64_t>(csr, row, col, edge_id, chunks, threads)
-                          : counting_sort_as<int32_t>(csr, row, col, edge_id, chunks, threads);
+  const int64_t most = std::max<int64_t>(1, csr->edges / std::max<int64_t>(csr->rows, 1));
+  const Chunks chunks{csr->edges, std::min(chunk_count(csr->edges, threads), most)};
+  BuildResult result;
+  csr->perm_is_wide ? counting_sort_as<int64_t>(*csr, ends, edge_id, chunks, threads, result)
+                    : counting_sort_as<int32_t>(*csr, ends, edge_id, chunks, threads, result);
+  if (result.error == BuildError::none) result.csr = std::move(csr);
+  return result;
 }
 
-// The ends of edges, in memory of ours: rows, then columns, `most` of each at most.
-struct Ends {
-  Block rows, cols;
-
-  explicit Ends(int64_t most)
-      : rows(most * static_cast<int64_t>(sizeof(int32_t))), cols(most * static_cast<int64_t>(sizeof(int32_t))) {}
-  explicit operator bool() const { return rows && cols; }
-  // Omits loops. Returns how many edges are left.
-  int64_t omit_loops(int64_t edges) {
-    auto *row = rows.as<int32_t>(), *col = cols.as<int32_t>();
-    int64_t kept = 0;
-    for (int64_t e = 0; e < edges; ++e) {
-      const int32_t r = row[e], c = col[e];
-      row[kept] = r;
-      col[kept] = c;
-      kept += r != c;
-    }
-    return kept;
+// Copies the ends of edges that are no loops, each read once, and a loop at each of the first nodes behind them.
+// Returns how many edges there are then, or the error and the first wrong edge.
+template <class Index>
+BuildResult copy_with_loops(const Given<Index>& ends, int64_t edges, int64_t loops, int32_t* cols, int64_t& count) {
+  count = 0;
+  for (int64_t e = 0; e < edges; ++e) {
+    const auto row = static_cast<int64_t>(ends.row[e]), col = static_cast<int64_t>(ends.col[e]);
+    if (!ends.is_row(row)) return {nullptr, BuildError::row_out_of_range, e};
+    if (!ends.is_col(col)) return {nullptr, BuildError::col_out_of_range, e};
+    ends.rows[count] = static_cast<int32_t>(row);
+    cols[count] = static_cast<int32_t>(col);
+    count += row != col;
   }
-  // Adds a loop at each of the first nodes, behind so many edges.
-  void add_loops(int64_t edges, int64_t loops) {
-    std::iota(rows.as<int32_t>() + edges, rows.as<int32_t>() + edges + loops, 0);
-    std::iota(cols.as<int32_t>() + edges, cols.as<int32_t>() + edges + loops, 0);
-  }
-};
+  std::iota(ends.rows + count, ends.rows + count + loops, 0);
+  std::iota(cols + count, cols + count + loops, 0);
+  count += loops;
+  return {};
+}
 
 template <class Index>
 BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
   const Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
   const Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
-  BuildResult result;
-  const auto out_of_memory = [&result] {
-    result.error = BuildError::out_of_memory;
-    return std::move(result);
-  };
+  const BuildResult out_of_memory{nullptr, BuildError::out_of_memory, -1};
+  const auto itself = [](int64_t e) { return e; };
   auto csr = std::make_shared<Csr>();
   csr->rows = rows;
   csr->cols = cols;
   csr->edges = coo.edges;
-  if (coo.loops == 0) {
-    if (!allocate_rows(*csr)) return out_of_memory();
-    const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
-    if (coo.edges == 0 || fill_sorted(*csr, row, col, chunks, threads)) {
-      result.csr = std::move(csr);
-      return result;
-    }
-  }
-  Ends ends(coo.edges + coo.loops);
-  if (!ends) return out_of_memory();
-  result.bad_edge = narrow(row, coo.edges, rows, ends.rows.as<int32_t>(), threads);
-  if (result.bad_edge >= 0) {
-    result.error = BuildError::row_out_of_range;
-    return result;
-  }
-  result.bad_edge = narrow(col, coo.edges, cols, ends.cols.as<int32_t>(), threads);
-  if (result.bad_edge >= 0) {
-    result.error = BuildError::col_out_of_range;
-    return result;
-  }
+  const auto block_of = [](int64_t entries) { return Block(entries * static_cast<int64_t>(sizeof(int32_t))); };
   if (coo.loops > 0) {
-    const int64_t kept = ends.omit_loops(coo.edges);
-    ends.add_loops(kept, coo.loops);
-    csr->edges = kept + coo.loops;
-    if (!allocate_rows(*csr)) return out_of_memory();
+    const Block own_rows = block_of(coo.edges + coo.loops), own_cols = block_of(coo.edges + coo.loops);
+    if (!own_rows || !own_cols) return out_of_memory;
+    const Given<Index> ends{row, col, own_rows.as<int32_t>(), rows, cols};
+    const BuildResult copied = copy_with_loops(ends, coo.edges, coo.loops, own_cols.as<int32_t>(), csr->edges);
+    if (copied.error != BuildError::none) return copied;
+    if (!allocate_rows(*csr) || !allocate_perm(*csr, wide_perm)) return out_of_memory;
+    return counting_sort(std::move(csr), Checked{own_rows.as<int32_t>(), own_cols.as<int32_t>()}, itself, threads);
   }
-  if (!allocate_perm(*csr, wide_perm)) return out_of_memory();
-  const auto itself = [](int64_t e) { return e; };
-  if (!counting_sort(*csr, ends.rows.as<int32_t>(), ends.cols.as<int32_t>(), itself, threads)) return out_of_memory();
-  result.csr = std::move(csr);
-  return result;
+  if (!allocate_rows(*csr)) return out_of_memory;
+  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
+  if (coo.edges == 0 || fill_sorted(*csr, row, col, chunks, threads)) return {std::move(csr), BuildError::none, -1};
+  const Block own_rows = block_of(coo.edges);
+  if (!own_rows || !allocate_perm(*csr, wide_perm)) return out_of_memory;
+  return counting_sort(std::move(csr), Given<Index>{row, col, own_rows.as<int32_t>(), rows, cols}, itself, threads);
 }
 
 template <class Index>
@@ -296,7 +344,16 @@ std::shared_ptr<Csr> csr_from_index(const int32_t* index, int64_t count, int64_t
   if (!allocate_rows(*csr)) return nullptr;
   const Chunks chunks{count, chunk_count(count, threads)};
   if (count == 0 || fill_sorted(*csr, Column<int32_t>{index, 1}, Itself{}, chunks, threads)) return csr;
-  return counting_sort(*csr, index, Itself{}, Nothing{}, threads) ? csr : nullptr;
+  struct Entries {
+    const int32_t* row;
+
+    int64_t first_row(int64_t entry) const { return row[entry]; }
+    int64_t row_again(int64_t entry) const { return row[entry]; }
+    int64_t col_of(int64_t entry) const { return entry; }
+    static bool is_row(int64_t) { return true; }
+    static bool is_col(int64_t) { return true; }
+  };
+  return counting_sort(std::move(csr), Entries{index}, Nothing{}, threads).csr;
 }
 
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
@@ -320,13 +377,14 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
   });
   const int32_t* col = csr.col_data();
   const int32_t* rows = row_of.as<int32_t>();
-  const auto sort = [&](const auto& edge_id) { return counting_sort(*result, col, rows, edge_id, threads); };
+  const auto sort = [&](const auto& edge_id) {
+    return counting_sort(std::move(result), Checked{col, rows}, edge_id, threads).csr;
+  };
   const auto* narrow = csr.perm.as<int32_t>();
   const auto* wide = csr.perm.as<int64_t>();
-  const bool sorted = !csr.perm          ? sort([](int64_t e) { return e; })
-                      : csr.perm_is_wide ? sort([wide](int64_t e) { return wide[e]; })
-                                         : sort([narrow](int64_t e) { return narrow[e]; });
-  return sorted ? result : nullptr;
+  if (!csr.perm) return sort([](int64_t e) { return e; });
+  return csr.perm_is_wide ? sort([wide](int64_t e) { return wide[e]; })
+                          : sort([narrow](int64_t e) { return narrow[e]; });
 }
 
 }  // namespace onehop
