@@ -67,9 +67,12 @@ def address(tensor: torch.Tensor) -> int:
             f"native code was given a tensor of shape {list(tensor.shape)} on {tensor.device}, and reads the "
             "CPU's memory alone; move all operands to one device."
         )
-    place = tensor.data_ptr()
-    if place or not tensor.numel():
-        return place
+    return tensor.data_ptr() or _of_no_entries(tensor)
+
+
+def _of_no_entries(tensor: torch.Tensor) -> int:
+    if not tensor.numel():
+        return 0
     raise WithoutMemoryError(
         f"native code was given a tensor of shape {list(tensor.shape)} without memory, as torch keeps zeros, "
         "or one whose storage was resized to nothing; give a tensor that has its own, with .clone()."
