@@ -36,10 +36,14 @@ class Theirs(NamedTuple):
     Attributes:
         take: Of the rows and the index: [blocks, E, F].
         add: Of zeros, [blocks, rows, F], the index and values, [blocks, E, F]: the sums.
+        keeps_rows: Whether autograd keeps what rows are taken from, and notices writes to it.
+        keeps_values: The same of what is added.
     """
 
     take: Callable[[Tensor, Tensor], Tensor]
     add: Callable[[Tensor, Tensor, Tensor], Tensor]
+    keeps_rows: bool = False
+    keeps_values: bool = False
 
 
 def _of_entries(index: Tensor, like: Tensor) -> Tensor:
@@ -54,11 +58,15 @@ SUBSCRIPT = Theirs(
 SELECT = Theirs(
     lambda x, index: _aten.index_select(x, 1, index),
     lambda zeros, index, values: _aten.index_add(zeros, 1, index, values),
+    keeps_values=True,
 )
 ENTRIES = Theirs(
     lambda x, index: _aten.gather(x, 1, _of_entries(index, x)),
     lambda zeros, index, values: _aten.scatter_add(zeros, 1, _of_entries(index, values), values),
+    keeps_rows=True,
 )
+REDUCED = ENTRIES._replace(keeps_values=True)
+"""``scatter_reduce``, and what is made of it."""
 
 
 class Along(NamedTuple):
@@ -104,7 +112,13 @@ def taken(x: Tensor, index: Tensor, dim: int, theirs: Theirs) -> Tensor:
 
 
 def added(
-    graph: Graph, values: Tensor, index: Tensor, along: Along, *, mean: bool = False, widen: bool = False
+    graph: Graph,
+    values: Tensor,
+    index: Tensor,
+    along: Along,
+    *,
+    mean: bool = False,
+    widen: bool = False,
 ) -> Tensor:
     """Sums of values, or their means, at the rows of an index. Differentiable.
 
@@ -120,6 +134,23 @@ def added(
         out: Tensor = _Added.apply(values, index, along, graph, mean, widen)  # type: ignore[no-untyped-call]
         return out
     return _add(graph, values, along, mean, widen)
+
+
+def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
+    """Sums or means of segments of values, as torch's have them: 0 without entries. Differentiable.
+
+    Args:
+        graph: Of the segments, made from an index.
+        values: [E, ...].
+        mean: Whether sums are divided by the number of entries.
+    """
+    assert graph.index is not None
+    along = Along(torch.Size((graph.num_dst, *values.shape[1:])), 0, SELECT)
+    total = added(graph, values, graph.index.numbers, along, widen=True)
+    if mean:
+        count = graph.in_degrees.clamp_(min=1).view(-1, *[1] * (values.dim() - 1))
+        total = total / count.to(total.dtype)
+    return total.to(values.dtype)
 
 
 def divided(graph: Graph, total: Tensor, index: Tensor, along: Along) -> Tensor:
@@ -185,7 +216,7 @@ class _Taken(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, index: Tensor, along: Along) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(index)
+        ctx.save_for_backward(index, x if along.theirs.keeps_rows else None)
         ctx.along = along
         return _take(x, index, along)
 
@@ -193,7 +224,7 @@ class _Taken(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
         if grad is None:
             return None, None, None
-        (index,), along = ctx.saved_tensors, ctx.along
+        (index, _), along = ctx.saved_tensors, ctx.along
         if has_memory(grad):
             try:
                 return added(along.graph(index), grad, index, along), None, None
@@ -207,10 +238,16 @@ class _Taken(torch.autograd.Function):
 class _Added(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, values: Tensor, index: Tensor, along: Along, graph: Graph, mean: bool, widen: bool
+        ctx: Any,
+        values: Tensor,
+        index: Tensor,
+        along: Along,
+        graph: Graph,
+        mean: bool,
+        widen: bool,
     ) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(index)
+        ctx.save_for_backward(index, values if along.theirs.keeps_values else None)
         ctx.along, ctx.mean, ctx.dtype = along, mean, values.dtype
         return _add(graph, values, along, mean, widen)
 
@@ -218,7 +255,7 @@ class _Added(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 6
-        (index,) = ctx.saved_tensors
+        index, _ = ctx.saved_tensors
         if ctx.mean:
             grad = grad / _entries(index, ctx.along, grad).clamp(min=1)
         return _pulled(grad, index, ctx.along).to(ctx.dtype), *(None,) * 5

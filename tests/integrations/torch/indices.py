@@ -41,6 +41,7 @@ def served(monkeypatch) -> list[str]:
         (indexing, "added", "scattered"),
         (indexing, "extremum", "scattered"),
         (indexing, "scattered", "scattered"),
+        (indexing, "segmented", "scattered"),
         (masked, "taken", "taken"),
     ):
         real = getattr(owner, name)

@@ -23,6 +23,7 @@ from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.ops import masked
 from onehop.ops.by_index import (
     ENTRIES,
+    REDUCED,
     SELECT,
     SUBSCRIPT,
     Along,
@@ -30,6 +31,7 @@ from onehop.ops.by_index import (
     added,
     divided,
     extremum,
+    segmented,
     taken,
 )
 from onehop.ops.checks import FLOATS
@@ -197,7 +199,7 @@ def scatter_add(
     place = _place(x, dim)
     if others or place is None or type(src) not in PLAIN or not pays(src.numel()):
         return None
-    sums = _Sums.of_entries(x, place, index, src)
+    sums = _Sums.of_entries(x, place, index, src, ENTRIES)
     return None if sums is None else _plus(x, sums, src, in_place)
 
 
@@ -224,7 +226,7 @@ def scatter_reduce(
         or type(include_self) is not bool
     ):
         return None
-    sums = _Sums.of_entries(x, place, index, src)
+    sums = _Sums.of_entries(x, place, index, src, REDUCED)
     if sums is None:
         return None
     if reduce == "sum" and include_self:
@@ -234,7 +236,7 @@ def scatter_reduce(
     if is_extremum and torch.is_grad_enabled() and (x.requires_grad or (src.requires_grad and bool(x.any()))):
         return None
     if reduce == "mean" and include_self:
-        out = divided(sums.graph, sums.sum(src, widen=True).add_(x), sums.by, sums.along).to(x.dtype)
+        out = divided(sums.graph, sums.sum(src).add_(x), sums.by, sums.along).to(x.dtype)
     else:
         out = sums.reduced(src, _REDUCE[reduce])
         stays = sums.graph.in_degrees.view(*x.shape[: place + 1], *[1] * (x.dim() - place - 1)) == 0
@@ -273,7 +275,11 @@ def segment_reduce(
     graph = (graph_of_bounds if lengths is None else graph_of_lengths)(bounds, data.size(0))
     if graph is None:
         return None
-    out = scattered(graph, data, reduce)
+    out = (
+        scattered(graph, data, reduce)
+        if reduce in ("max", "min")
+        else segmented(graph, data, reduce == "mean")
+    )
     empty = graph.in_degrees.view(-1, *[1] * (data.dim() - 1)) == 0
     return out if reduce == "sum" else torch.where(empty, _OF_NOTHING[reduce], out)
 
@@ -310,16 +316,16 @@ class _Sums(NamedTuple):
             return None
 
     @classmethod
-    def of_entries(cls, x: Any, dim: int, index: Any, src: Tensor) -> "_Sums | None":
+    def of_entries(cls, x: Any, dim: int, index: Any, src: Tensor, theirs: Theirs) -> "_Sums | None":
         """The same of an index of entries."""
         if type(index) is not Tensor or index.shape != src.shape:
             return None
         of_rows = _of_rows(x, dim, index)
-        return None if of_rows is None else cls.of(x, dim, of_rows, src, ENTRIES)
+        return None if of_rows is None else cls.of(x, dim, of_rows, src, theirs)
 
-    def sum(self, values: Tensor, widen: bool = False) -> Tensor:
-        """The sums of values."""
-        return added(self.graph, values, self.by, self.along, widen=widen)
+    def sum(self, values: Tensor) -> Tensor:
+        """The sums of values, of 16 bits in float32."""
+        return added(self.graph, values, self.by, self.along, widen=True)
 
     def reduced(self, values: Tensor, reduce: str) -> Tensor:
         """Their sums, means, maxima or minima."""
@@ -330,7 +336,7 @@ class _Sums(NamedTuple):
 
 def _plus(x: Tensor, sums: _Sums, values: Tensor, in_place: bool) -> Tensor:
     """Adds sums to ``x``. 16-bit results are rounded once, at the end."""
-    total = sums.sum(values, widen=True)
+    total = sums.sum(values)
     return x.add_(total) if in_place else total.add_(x).to(x.dtype)
 
 
