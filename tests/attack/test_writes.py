@@ -34,7 +34,7 @@ from onehop import thresholds
 ROWS, WIDTH = 50, 4
 # Of int64 more than 256 KiB, of which a fingerprint reads samples alone.
 ENTRIES = 40_000
-PROGRAMS = 400
+PROGRAMS = 160
 
 
 class Function(NamedTuple):
