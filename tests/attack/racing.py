@@ -18,20 +18,20 @@ import onehop
 from onehop import thresholds
 from onehop.graph.build import with_loops
 from onehop.graph.edge_columns import EdgeColumns
-from onehop.graph.matching import matched
-from onehop.integrations.torch import indexing
 from onehop.kernels.cpu.negatives import Kind, Pairs
 from onehop.loaders.walks import random_walk
 
-NODES, EDGES, FAR = 3000, 60_000, 1 << 30
+NODES, EDGES, FAR = 300, 60_000, 1 << 30
 X = torch.randn(EDGES, 4)
 rng = np.random.default_rng(0)
-good = rng.integers(0, NODES, (2, EDGES))
-bad = np.where(rng.random((2, EDGES)) < 0.001, FAR, rng.integers(0, NODES, (2, EDGES)))
+good, other, bad = rng.integers(0, NODES, (3, 2, EDGES))
+bad[:, EDGES // 2 :: 1000] = FAR
+# With many loops, and with none.
+other[1], good[1] = other[0], (good[0] + rng.integers(1, NODES, EDGES)) % NODES
 marks = [rng.random(EDGES) < share for share in (0.1, 0.9)]
-pointers = np.sort(rng.integers(0, EDGES + 1, (2, NODES + 1)))
+pointers = np.sort(rng.integers(0, EDGES + 1, (3, NODES + 1)))
 pointers[:, 0], pointers[:, -1] = 0, EDGES
-pointers[1, 100:200] = FAR
+pointers[2, 100:200] = FAR
 
 edge_index, mask, rowptr = (np.array(each) for each in (good, marks[0], pointers[0]))
 EDGE_INDEX, MASK, ROWPTR = map(torch.from_numpy, (edge_index, mask, rowptr))
@@ -103,19 +103,10 @@ def walks() -> None:
     random_walk(ROWPTR, EDGE_INDEX[0], torch.arange(NODES), 5, p=2.0, weight=X[:, 0].abs())
 
 
-def pairs_of_neighbours() -> None:
-    matched(ROWPTR, EDGE_INDEX[0])
-
-
-def segments() -> None:
-    # Not through the patch: torch reads bounds again that it has checked, and the process ends.
-    indexing.segment_reduce(X, "sum", offsets=ROWPTR)
-
-
 def write(stop: threading.Event) -> None:
     draw = random.Random(0)
     while not stop.is_set():
-        np.copyto(edge_index, draw.choice((good, bad)))
+        np.copyto(edge_index, draw.choice((good, other, bad)))
         np.copyto(mask, draw.choice(marks))
         np.copyto(rowptr, draw.choice(pointers))
 

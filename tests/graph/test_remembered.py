@@ -354,3 +354,53 @@ def test_threads(cache):
     assert wrong == []
     assert cache.info().entries <= len(pairs)
     assert cache.info().bytes == 16 * cache.info().entries
+
+
+MEANWHILE = {
+    "counted": lambda tensor: tensor.add_(1),
+    "through NumPy": lambda tensor: np.add(tensor.numpy(), 1, out=tensor.numpy()),
+}
+
+
+@pytest.mark.parametrize("write", MEANWHILE)
+def test_a_write_while_a_value_is_made_is_one_afterwards(write, cache):
+    # As another thread may write, after the tensor has been read.
+    tensor = torch.arange(4)
+
+    def make() -> Tensor:
+        made = tensor.clone()
+        MEANWHILE[write](tensor)
+        return made
+
+    assert cache.remembered(tensor, key="k", make=make).tolist() == [0, 1, 2, 3]
+    assert cache.remembered(tensor, key="k") is None
+    assert cache.remembered(tensor, key="k", make=tensor.clone).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("write", MEANWHILE)
+def test_what_is_stored_is_of_the_noted_state(write, cache):
+    tensor = torch.arange(4)
+    noted = Noted(tensor)
+    MEANWHILE[write](tensor)
+    cache.store(noted, "k", True)
+    assert cache.remembered(tensor, key="k") is None
+
+
+def test_nothing_is_stored_for_a_tensor_that_was_freed(cache):
+    cache.store(Noted(torch.arange(4)), "k", True)
+    assert cache.info().entries == 0
+
+
+def test_all_of_a_large_tensor_is_compared_where_that_is_asked_for(cache):
+    tensor, make = torch.zeros(200_000, dtype=torch.int64), Maker()
+    first = cache.remembered(tensor, key="k", make=make, whole=True)
+    assert cache.remembered(tensor, key="k", make=make, whole=True) is first
+    tensor.numpy()[12_345] = 1
+    assert cache.remembered(tensor, key="k", make=make, whole=True) is not first
+
+
+def test_a_tensor_without_memory_has_no_contents(cache):
+    zeros = torch._efficientzerotensor((200_000,))
+    for whole in (False, True):
+        value = cache.remembered(zeros, key=whole, make=lambda: (1,), whole=whole)
+        assert cache.remembered(zeros, key=whole) is value
