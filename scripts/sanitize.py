@@ -20,6 +20,7 @@ def files(folder: str, *names: str) -> list[str]:
 
 TESTS = (
     "tests/native",
+    *files("attack", "native_reads"),
     *files("integrations/pyg", "edge_functions", "negative_sampling"),
     *files("integrations/torch", "indexing", "indexing_left", "linear", "products"),
     "tests/kernels",

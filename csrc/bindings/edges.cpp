@@ -59,14 +59,16 @@ void bind_edges(nb::module_& m) {
       "edges"_a, "from_"_a, "nodes"_a, "reached"_a, "edge_mask"_a, "threads"_a, Released());
   m.def(
       "mark_ends",
-      [](const EdgeColumns& edges, Address node_mask, int threads) {
-        onehop::mark_ends(edges, static_cast<bool*>(at(node_mask)), threads);
+      [](const EdgeColumns& edges, Address node_mask, int64_t nodes, int threads) {
+        return onehop::mark_ends(edges, static_cast<bool*>(at(node_mask)), nodes, threads);
       },
-      "edges"_a, "node_mask"_a, "threads"_a, Released());
+      "edges"_a, "node_mask"_a, "nodes"_a, "threads"_a, Released());
   m.def(
       "write_marked",
-      [](const EdgeColumns& edges, Address edge_mask, Address mapping, Address row, Address col, int threads) {
-        onehop::write_marked(edges, static_cast<const bool*>(at(edge_mask)), at(mapping), at(row), at(col), threads);
+      [](const EdgeColumns& edges, Address edge_mask, Address mapping, int64_t nodes, Address row, Address col,
+         int threads) {
+        return onehop::write_marked(edges, static_cast<const bool*>(at(edge_mask)), at(mapping), nodes, at(row),
+                                    at(col), threads);
       },
-      "edges"_a, "edge_mask"_a, "mapping"_a, "row"_a, "col"_a, "threads"_a, Released());
+      "edges"_a, "edge_mask"_a, "mapping"_a, "nodes"_a, "row"_a, "col"_a, "threads"_a, Released());
 }

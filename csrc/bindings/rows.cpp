@@ -7,8 +7,8 @@
 namespace {
 
 template <auto kKernel>
-void run(const onehop::RowsArgs& call) {
-  (onehop::kernels().*kKernel)(call);
+auto run(const onehop::RowsArgs& call) {
+  return (onehop::kernels().*kKernel)(call);
 }
 
 }  // namespace
@@ -29,6 +29,8 @@ void bind_rows(nanobind::module_& m) {
       .field<&RowsArgs::row_bytes>("row_bytes")
       .field<&RowsArgs::matrix>("matrix")
       .field<&RowsArgs::stride>("stride")
+      .field<&RowsArgs::blocks>("blocks")
+      .field<&RowsArgs::matrix_rows>("matrix_rows")
       .field<&RowsArgs::rows>("rows");
   m.def("copy_rows", &run<&onehop::KernelTable::copy_rows>, Released());
   m.def("request_rows", &onehop::request_rows, Released());
@@ -55,15 +57,16 @@ void bind_rows(nanobind::module_& m) {
       .field<&MaskedRows::rows>("rows")
       .field<&MaskedRows::blocks>("blocks")
       .field<&MaskedRows::row_bytes>("row_bytes")
+      .field<&MaskedRows::taken>("taken")
       .field<&MaskedRows::threads>("threads");
   m.def("count_true", &onehop::count_true, Released());
   m.def(
       "take_masked",
-      [](const MaskedRows& masked, Address from, Address to) { onehop::take_masked(masked, at(from), at(to)); },
+      [](const MaskedRows& masked, Address from, Address to) { return onehop::take_masked(masked, at(from), at(to)); },
       Released());
   m.def(
       "put_masked",
-      [](const MaskedRows& masked, Address from, Address to) { onehop::put_masked(masked, at(from), at(to)); },
+      [](const MaskedRows& masked, Address from, Address to) { return onehop::put_masked(masked, at(from), at(to)); },
       Released());
   m.def("write_graphs", [](Address bounds, int64_t count, Address graphs) {
     onehop::write_graphs(static_cast<const int64_t*>(at(bounds)), count, static_cast<int64_t*>(at(graphs)));

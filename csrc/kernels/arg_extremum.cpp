@@ -152,6 +152,11 @@ void for_pieces(int64_t count, int64_t piece, int threads, const Body& body) {
                &context);
 }
 
+// Whether an entry of the winners, which torch's operators take from anybody, is an edge.
+ONEHOP_INLINE bool inside(const Csr& csr, int64_t winner) {
+  return static_cast<uint64_t>(winner) < static_cast<uint64_t>(csr.edges);
+}
+
 // A thread owns some columns of all rows, so no two threads add to one place, and sums have one order. Searching for
 // the winners among all edges of the transposed graph takes as long at 15 edges a row, and grows with them.
 template <class T>
@@ -168,7 +173,7 @@ void grad_source(const ArgExtremumGradArgs& args) {
       const T* from = grad + row * args.grad_stride;
       for (int64_t column = begin; column < end; ++column) {
         const int64_t e = winner[column];
-        if (e < 0) continue;
+        if (!inside(csr, e)) continue;
         const T factor = weight != nullptr ? weight[edge_number(csr, e) * args.weight_stride] : T(1);
         out[col[e] * args.out_stride + column] += factor * from[column];
       }
@@ -191,7 +196,7 @@ void grad_weight(const ArgExtremumGradArgs& args) {
       const T* from = grad + row * args.grad_stride;
       for (int64_t column = 0; column < args.width; ++column) {
         const int64_t e = winner[column];
-        if (e < 0) continue;
+        if (!inside(csr, e)) continue;
         out[edge_number(csr, e) * args.out_stride] += x[col[e] * args.x_stride + column] * from[column];
       }
     }

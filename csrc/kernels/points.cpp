@@ -122,7 +122,8 @@ int64_t farthest_after(const double* coordinates, int64_t room, int64_t dims, in
       best = begin;
     }
   }
-  while (squared[best] != most) ++best;
+  // NaN, where a coordinate was written to after it was checked, is nowhere found.
+  while (best < room - 1 && squared[best] != most) ++best;
   return best;
 }
 

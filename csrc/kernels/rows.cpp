@@ -28,33 +28,45 @@ ONEHOP_INLINE void copy_row_past_caches(char* to, const char* from, int64_t byte
   }
 }
 
+// Whether an entry of an index is the number of a row. The entry is read before, once: another thread may write to it.
+ONEHOP_INLINE bool is_row(const RowsArgs& args, int64_t entry) {
+  return static_cast<uint64_t>(entry) < static_cast<uint64_t>(args.matrix_rows);
+}
+
 // Rows of a single element are copied without a call for each.
 template <class Number, class Index>
-void copy_numbers(const RowsArgs& args, const Index* index, int64_t begin, int64_t end) {
-  const auto* from = static_cast<const char*>(args.matrix);
-  auto* to = static_cast<Number*>(args.rows);
+bool copy_numbers(const RowsArgs& args, const Index* index, const char* from, char* rows, int64_t begin, int64_t end) {
+  auto* to = reinterpret_cast<Number*>(rows);
   for (int64_t i = begin; i < end; ++i) {
-    to[i] = load_raw<Number, 1>(from + static_cast<int64_t>(index[i]) * args.stride);
+    const int64_t entry = index[i];
+    if (!is_row(args, entry)) return false;
+    to[i] = load_raw<Number, 1>(from + entry * args.stride);
   }
+  return true;
 }
 
 template <class Index>
-void copy_rows(const RowsArgs& args, int64_t begin, int64_t end) {
+bool copy_rows(const RowsArgs& args, int64_t block, int64_t begin, int64_t end) {
   const auto* index = static_cast<const Index*>(args.index);
-  if (args.row_bytes == 4) return copy_numbers<uint32_t>(args, index, begin, end);
-  if (args.row_bytes == 8) return copy_numbers<uint64_t>(args, index, begin, end);
-  const auto* from = static_cast<const char*>(args.matrix);
-  auto* to = static_cast<char*>(args.rows);
+  const auto* from = static_cast<const char*>(args.matrix) + block * args.matrix_rows * args.stride;
+  auto* to = static_cast<char*>(args.rows) + block * args.count * args.row_bytes;
+  if (args.row_bytes == 4) return copy_numbers<uint32_t>(args, index, from, to, begin, end);
+  if (args.row_bytes == 8) return copy_numbers<uint64_t>(args, index, from, to, begin, end);
   const bool past =
       args.nontemporal && args.row_bytes % kVectorBytes == 0 && reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
+  bool in_range = true;
   for (int64_t i = begin; i < end; ++i) {
     const char* coming = from + static_cast<int64_t>(index[smaller(i + args.prefetch, end - 1)]) * args.stride;
     for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, kKeepRows);
-    const char* row = from + static_cast<int64_t>(index[i]) * args.stride;
+    const int64_t entry = index[i];
+    in_range = is_row(args, entry);
+    if (!in_range) break;
+    const char* row = from + entry * args.stride;
     past ? copy_row_past_caches(to + i * args.row_bytes, row, args.row_bytes)
          : copy_row(to + i * args.row_bytes, row, args.row_bytes);
   }
   if (past) settle_stores();
+  return in_range;
 }
 
 template <class T, int kLanes = kFullLanes<T>>
@@ -102,14 +114,24 @@ constexpr int64_t kRowsPerPiece = 1024;
 
 }  // namespace
 
-void copy_rows(const RowsArgs& args) {
-  parallel_for((args.count + kRowsPerPiece - 1) / kRowsPerPiece, args.threads,
-               [](void* opaque, int64_t task, int) {
-                 const auto& a = *static_cast<const RowsArgs*>(opaque);
-                 const int64_t begin = task * kRowsPerPiece, end = smaller(begin + kRowsPerPiece, a.count);
-                 a.wide_index ? copy_rows<int64_t>(a, begin, end) : copy_rows<int32_t>(a, begin, end);
-               },
-               const_cast<RowsArgs*>(&args));
+bool copy_rows(const RowsArgs& args) {
+  struct Context {
+    const RowsArgs& args;
+    const int64_t pieces;
+    bool in_range;
+  } context{args, (args.count + kRowsPerPiece - 1) / kRowsPerPiece, true};
+  parallel_for(
+      args.blocks * context.pieces, args.threads,
+      [](void* opaque, int64_t task, int) {
+        auto& c = *static_cast<Context*>(opaque);
+        const int64_t block = task / c.pieces, begin = task % c.pieces * kRowsPerPiece;
+        const int64_t end = smaller(begin + kRowsPerPiece, c.args.count);
+        const bool in_range = c.args.wide_index ? copy_rows<int64_t>(c.args, block, begin, end)
+                                                : copy_rows<int32_t>(c.args, block, begin, end);
+        if (!in_range) __atomic_store_n(&c.in_range, false, __ATOMIC_RELAXED);
+      },
+      &context);
+  return context.in_range;
 }
 
 void add_rows(const RowsArgs& args) {

@@ -15,7 +15,7 @@ void arg_extremum_grad_weight(const ArgExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
 void fusedmm(const FusedmmArgs& args);
 void message(const MessageArgs& args);
-void copy_rows(const RowsArgs& args);
+bool copy_rows(const RowsArgs& args);
 void add_rows(const RowsArgs& args);
 void keep(const KeepArgs& args);
 void mersenne_words(uint32_t* words, int64_t count);

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <memory>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -26,10 +28,10 @@ bool inside(Index index, int64_t count) {
   return static_cast<uint64_t>(static_cast<int64_t>(index)) < static_cast<uint64_t>(count);
 }
 
-// The first edge whose index is not in [0, count), or -1.
+// The first of the edges [begin, end) whose index is not in [0, count), or -1.
 template <class Index>
-int64_t first_outside(Column<Index> column, int64_t count, int64_t edges) {
-  for (int64_t e = 0; e < edges; ++e) {
+int64_t first_outside(Column<Index> column, int64_t count, int64_t begin, int64_t end) {
+  for (int64_t e = begin; e < end; ++e) {
     if (!inside(column[e], count)) return e;
   }
   return -1;
@@ -42,14 +44,19 @@ bool fill_sorted(Csr& csr, const Row& row, const Col& col, Chunks chunks, int th
   auto* rowptr = csr.rowptr.as<int64_t>();
   auto* out_col = csr.col.as<int32_t>();
   std::atomic<bool> good{true};
+  // The row before each chunk, read once: the chunk begins after it, and the one before ends with it.
+  std::vector<int64_t> before(static_cast<size_t>(chunks.chunks) + 1, -1);
+  for (int64_t chunk = 1; chunk < chunks.chunks; ++chunk) {
+    before[static_cast<size_t>(chunk)] = static_cast<int64_t>(row[chunks.begin(chunk) - 1]);
+    if (!inside(before[static_cast<size_t>(chunk)], csr.rows)) return false;
+  }
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
     // A row begins where the row number rises; the gap before it belongs to empty rows.
-    int64_t previous = begin > 0 ? static_cast<int64_t>(row[begin - 1]) : -1;
+    int64_t previous = before[static_cast<size_t>(chunk)];
     const int64_t last_col = csr.cols - 1;
     int64_t wrong_cols = 0;  // negative once a column was outside
-    // The first row of all is checked itself, because -1 also precedes all rows.
-    bool ordered = begin == end || inside(begin > 0 ? previous : static_cast<int64_t>(row[begin]), csr.rows);
+    bool ordered = true;
     for (int64_t e = begin; e < end && ordered; ++e) {
       const auto c = static_cast<int64_t>(col[e]);
       wrong_cols |= c | (last_col - c);
@@ -59,11 +66,14 @@ bool fill_sorted(Csr& csr, const Row& row, const Col& col, Chunks chunks, int th
       ordered = r > previous && r < csr.rows;
       while (ordered && previous < r) rowptr[++previous] = e;
     }
-    if (!ordered || wrong_cols < 0) {
+    // The number before the first row of all is -1, which an edge may have too.
+    if (chunk == 0 && begin < end) ordered = ordered && previous >= 0 && rowptr[0] == 0;
+    const bool is_last = chunk + 1 == chunks.chunks;
+    if (!ordered || wrong_cols < 0 || (!is_last && previous != before[static_cast<size_t>(chunk) + 1])) {
       good.store(false, std::memory_order_relaxed);
       return;
     }
-    if (end == csr.edges) {
+    if (is_last) {
       while (previous < csr.rows) rowptr[++previous] = csr.edges;
     }
   });
@@ -107,146 +117,184 @@ struct Itself {
 };
 struct Nothing {};
 
-// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e, in a type that counts
-// the edges too. With kChecked, indices may be outside.
-template <bool kChecked, class Perm, class Row, class Col, class EdgeId>
-BuildError counting_sort_as(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, Chunks chunks,
-                            int threads) {
-  const int64_t rows = csr.rows, last_col = csr.cols - 1;
-  Block counts(chunks.chunks * rows * static_cast<int64_t>(sizeof(Perm)));
-  if (!counts) return BuildError::out_of_memory;
-  auto* place = counts.as<Perm>();
-  std::atomic<bool> rows_good{true}, cols_good{true};
+// Copies a column to `out` and checks it: every entry is read once, and what is checked is what is copied, because
+// another thread may write to a caller's column at any time. Returns the first entry that is not in [0, count), or -1.
+template <class Index>
+int64_t narrow(Column<Index> column, int64_t entries, int64_t count, int32_t* out, int threads) {
+  const Chunks chunks{entries, chunk_count(entries, threads)};
+  std::vector<int64_t> wrong(static_cast<size_t>(chunks.chunks), -1);
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+    const int64_t begin = chunks.begin(chunk), end = chunks.begin(chunk + 1);
+    int64_t outside;  // negative once an entry was
+    do {
+      outside = 0;
+      for (int64_t e = begin; e < end; ++e) {
+        const auto entry = static_cast<int64_t>(column[e]);
+        outside |= entry | (count - 1 - entry);
+        out[e] = static_cast<int32_t>(entry);
+      }
+      // Once more where what was outside is not found again.
+    } while (outside < 0 && (wrong[static_cast<size_t>(chunk)] = first_outside(column, count, begin, end)) < 0);
+  });
+  const auto found = std::ranges::find_if(wrong, [](int64_t entry) { return entry >= 0; });
+  return found == wrong.end() ? -1 : *found;
+}
+
+// Ends of edges in memory of ours, which were checked.
+struct Checked {
+  const int32_t* row;
+  const int32_t* col;
+
+  int64_t first_row(int64_t edge) const { return row[edge]; }
+  int64_t row_again(int64_t edge) const { return row[edge]; }
+  int64_t col_of(int64_t edge) const { return col[edge]; }
+  static bool is_row(int64_t) { return true; }
+  static bool is_col(int64_t) { return true; }
+};
+
+// Ends in memory of the caller's, who may write to it meanwhile: each is read once, and checked as it is used. Rows are
+// used twice, and so copied.
+template <class Index>
+struct Given {
+  Column<Index> row, col;
+  int32_t* rows;
+  int64_t row_count, col_count;
+
+  int64_t first_row(int64_t edge) const {
+    const auto found = static_cast<int64_t>(row[edge]);
+    rows[edge] = static_cast<int32_t>(found);
+    return found;
+  }
+  int64_t row_again(int64_t edge) const { return rows[edge]; }
+  int64_t col_of(int64_t edge) const { return static_cast<int64_t>(col[edge]); }
+  bool is_row(int64_t found) const { return inside(found, row_count); }
+  bool is_col(int64_t found) const { return inside(found, col_count); }
+};
+
+// The first wrong edge that any thread met; -1 if none.
+class FirstWrong {
+ public:
+  void note(int64_t edge) {
+    int64_t seen = found_.load(std::memory_order_relaxed);
+    while (edge < seen && !found_.compare_exchange_weak(seen, edge, std::memory_order_relaxed)) {
+    }
+  }
+  int64_t edge() const { return found_.load() == kNone ? -1 : found_.load(); }
+
+ private:
+  static constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
+  std::atomic<int64_t> found_{kNone};
+};
+
+// Stable counting sort by row. `edge_id(e)` is what the permutation records for edge e, in a type that counts the edges
+// too. Fills in the result's error, and the number of the first wrong edge.
+template <class Perm, class Ends, class EdgeId>
+void counting_sort_as(Csr& csr, const Ends& ends, const EdgeId& edge_id, Chunks chunks, int threads,
+                      BuildResult& result) {
+  const int64_t rows = csr.rows;
+  Block counts(chunks.chunks * rows * static_cast<int64_t>(sizeof(Perm)));
+  if (!counts) {
+    result.error = BuildError::out_of_memory;
+    return;
+  }
+  auto* place = counts.as<Perm>();
+  FirstWrong wrong_row, wrong_col;
+  // What loops read is captured by value: what they write could be a pointer.
+  for_tasks(chunks.chunks, threads, [=, &wrong_row](int64_t chunk, int) {
     Perm* count = place + chunk * rows;
     std::fill_n(count, rows, Perm{0});
-    int64_t wrong_cols = 0;  // negative once a column was outside
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const auto r = static_cast<int64_t>(row(e));
-      if constexpr (kChecked) {
-        const auto c = static_cast<int64_t>(col(e));
-        wrong_cols |= c | (last_col - c);
-        if (!inside(r, rows)) {
-          rows_good.store(false, std::memory_order_relaxed);
-          return;
-        }
-      }
-      ++count[r];
+    const int64_t end = chunks.begin(chunk + 1);
+    for (int64_t e = chunks.begin(chunk); e < end; ++e) {
+      const int64_t row = ends.first_row(e);
+      if (!ends.is_row(row)) return wrong_row.note(e);
+      ++count[row];
     }
-    if (wrong_cols < 0) cols_good.store(false, std::memory_order_relaxed);
   });
-  if (!rows_good.load()) return BuildError::row_out_of_range;
-  if (!cols_good.load()) return BuildError::col_out_of_range;
+  result.bad_edge = wrong_row.edge();
+  if (result.bad_edge >= 0) {
+    result.error = BuildError::row_out_of_range;
+    return;
+  }
   prefix_sums(place, csr.rowptr.as<int64_t>(), rows, chunks.chunks, threads);
   auto* out_col = csr.col.as<int32_t>();
   [[maybe_unused]] auto* out_perm = csr.perm.as<Perm>();
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
+  for_tasks(chunks.chunks, threads, [=, &wrong_col](int64_t chunk, int) {
     Perm* next = place + chunk * rows;
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const Perm slot = next[row(e)]++;
-      out_col[slot] = static_cast<int32_t>(col(e));
+    const int64_t end = chunks.begin(chunk + 1);
+    bool right = true;
+    for (int64_t e = chunks.begin(chunk); e < end; ++e) {
+      const int64_t col = ends.col_of(e);
+      right &= ends.is_col(col);
+      const Perm slot = next[ends.row_again(e)]++;
+      out_col[slot] = static_cast<int32_t>(col);
       if constexpr (!std::is_same_v<EdgeId, Nothing>) out_perm[slot] = static_cast<Perm>(edge_id(e));
     }
+    if (right) return;
+    int64_t e = chunks.begin(chunk);
+    while (e + 1 < end && ends.is_col(ends.col_of(e))) ++e;
+    wrong_col.note(e);  // the last one if the wrong one was written to since
   });
-  return BuildError::none;
+  result.bad_edge = wrong_col.edge();
+  if (result.bad_edge >= 0) result.error = BuildError::col_out_of_range;
 }
 
-template <bool kChecked, class Row, class Col, class EdgeId>
-BuildError counting_sort(Csr& csr, const Row& row, const Col& col, const EdgeId& edge_id, int threads) {
+template <class Ends, class EdgeId>
+BuildResult counting_sort(std::shared_ptr<Csr> csr, const Ends& ends, const EdgeId& edge_id, int threads) {
   // Every chunk keeps one counter a row, so more chunks pay only while edges outnumber rows.
-  const int64_t most = std::max<int64_t>(1, csr.edges / std::max<int64_t>(csr.rows, 1));
-  const Chunks chunks{csr.edges, std::min(chunk_count(csr.edges, threads), most)};
-  return csr.perm_is_wide ? counting_sort_as<kChecked, int64_t>(csr, row, col, edge_id, chunks, threads)
-                          : counting_sort_as<kChecked, int32_t>(csr, row, col, edge_id, chunks, threads);
+  const int64_t most = std::max<int64_t>(1, csr->edges / std::max<int64_t>(csr->rows, 1));
+  const Chunks chunks{csr->edges, std::min(chunk_count(csr->edges, threads), most)};
+  BuildResult result;
+  csr->perm_is_wide ? counting_sort_as<int64_t>(*csr, ends, edge_id, chunks, threads, result)
+                    : counting_sort_as<int32_t>(*csr, ends, edge_id, chunks, threads, result);
+  if (result.error == BuildError::none) result.csr = std::move(csr);
+  return result;
 }
 
-// The ends of the edges that are no loops, in their order: rows, then columns. An empty block when memory runs out.
+// Copies the ends of edges that are no loops, each read once, and a loop at each of the first nodes behind them.
+// Returns how many edges there are then, or the error and the first wrong edge.
 template <class Index>
-Block without_loops(Column<Index> row, Column<Index> col, int64_t edges, int64_t kept) {
-  Block ends(2 * kept * static_cast<int64_t>(sizeof(Index)));
-  if (!ends) return ends;
-  auto* rows = ends.as<Index>();
-  for (int64_t e = 0, next = 0; e < edges; ++e) {
-    if (row[e] == col[e]) continue;
-    rows[next] = row[e];
-    rows[kept + next++] = col[e];
+BuildResult copy_with_loops(const Given<Index>& ends, int64_t edges, int64_t loops, int32_t* cols, int64_t& count) {
+  count = 0;
+  for (int64_t e = 0; e < edges; ++e) {
+    const auto row = static_cast<int64_t>(ends.row[e]), col = static_cast<int64_t>(ends.col[e]);
+    if (!ends.is_row(row)) return {nullptr, BuildError::row_out_of_range, e};
+    if (!ends.is_col(col)) return {nullptr, BuildError::col_out_of_range, e};
+    ends.rows[count] = static_cast<int32_t>(row);
+    cols[count] = static_cast<int32_t>(col);
+    count += row != col;
   }
-  return ends;
-}
-
-template <class Index>
-int64_t count_loops(Column<Index> row, Column<Index> col, int64_t edges) {
-  int64_t loops = 0;
-  for (int64_t e = 0; e < edges; ++e) loops += row[e] == col[e];
-  return loops;
+  std::iota(ends.rows + count, ends.rows + count + loops, 0);
+  std::iota(cols + count, cols + count + loops, 0);
+  count += loops;
+  return {};
 }
 
 template <class Index>
 BuildResult build(const Coo& coo, int64_t rows, int64_t cols, bool wide_perm, int threads) {
-  Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
-  Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
-  BuildResult result;
-  const auto out_of_memory = [&result] {
-    result.error = BuildError::out_of_memory;
-    return std::move(result);
-  };
-  const int64_t omitted = coo.loops > 0 ? count_loops(row, col, coo.edges) : 0, edges = coo.edges - omitted;
-  Block kept;
-  if (omitted > 0) {
-    // Checked here, since what is omitted is not seen below.
-    result.error = BuildError::row_out_of_range;
-    result.bad_edge = first_outside(row, rows, coo.edges);
-    if (result.bad_edge >= 0) return result;
-    result.error = BuildError::col_out_of_range;
-    result.bad_edge = first_outside(col, cols, coo.edges);
-    if (result.bad_edge >= 0) return result;
-    result.error = BuildError::none;
-  }
-  if (omitted > 0 && edges > 0) {
-    kept = without_loops(row, col, coo.edges, edges);
-    if (!kept) return out_of_memory();
-    row = {kept.as<Index>(), 1};
-    col = {kept.as<Index>() + edges, 1};
-  }
+  const Column<Index> row{static_cast<const Index*>(coo.row), coo.row_stride};
+  const Column<Index> col{static_cast<const Index*>(coo.col), coo.col_stride};
+  const BuildResult out_of_memory{nullptr, BuildError::out_of_memory, -1};
+  const auto itself = [](int64_t e) { return e; };
   auto csr = std::make_shared<Csr>();
   csr->rows = rows;
   csr->cols = cols;
-  csr->edges = edges + coo.loops;
-  if (!allocate_rows(*csr)) return out_of_memory();
-  const Chunks chunks{edges, chunk_count(edges, threads)};
-  const bool sorted = csr->edges == 0 || (coo.loops == 0 && fill_sorted(*csr, row, col, chunks, threads));
-  if (!sorted) {
-    if (!allocate_perm(*csr, wide_perm)) return out_of_memory();
-    const auto itself = [](int64_t e) { return e; };
-    const auto end_of = [edges](Column<Index> ends) {
-      return [ends, edges](int64_t e) { return e < edges ? static_cast<int64_t>(ends[e]) : e - edges; };
-    };
-    result.error = coo.loops > 0 ? counting_sort<true>(*csr, end_of(row), end_of(col), itself, threads)
-                                 : counting_sort<true>(
-                                       *csr, [&](int64_t e) { return row[e]; }, [&](int64_t e) { return col[e]; },
-                                       itself, threads);
-    if (result.error == BuildError::row_out_of_range) result.bad_edge = first_outside(row, rows, edges);
-    if (result.error == BuildError::col_out_of_range) result.bad_edge = first_outside(col, cols, edges);
-    if (result.error != BuildError::none) return result;
+  csr->edges = coo.edges;
+  const auto block_of = [](int64_t entries) { return Block(entries * static_cast<int64_t>(sizeof(int32_t))); };
+  if (coo.loops > 0) {
+    const Block own_rows = block_of(coo.edges + coo.loops), own_cols = block_of(coo.edges + coo.loops);
+    if (!own_rows || !own_cols) return out_of_memory;
+    const Given<Index> ends{row, col, own_rows.as<int32_t>(), rows, cols};
+    const BuildResult copied = copy_with_loops(ends, coo.edges, coo.loops, own_cols.as<int32_t>(), csr->edges);
+    if (copied.error != BuildError::none) return copied;
+    if (!allocate_rows(*csr) || !allocate_perm(*csr, wide_perm)) return out_of_memory;
+    return counting_sort(std::move(csr), Checked{own_rows.as<int32_t>(), own_cols.as<int32_t>()}, itself, threads);
   }
-  result.csr = std::move(csr);
-  return result;
-}
-
-template <class Wide>
-int64_t narrow(Column<Wide> index, int64_t count, int64_t rows, int32_t* out, int threads) {
-  std::atomic<bool> good{true};
-  const Chunks chunks{count, chunk_count(count, threads)};
-  for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-    int64_t wrong = 0;  // negative once an entry was outside
-    for (int64_t e = chunks.begin(chunk); e < chunks.begin(chunk + 1); ++e) {
-      const auto entry = static_cast<int64_t>(index[e]);
-      wrong |= entry | (rows - 1 - entry);
-      out[e] = static_cast<int32_t>(entry);
-    }
-    if (wrong < 0) good.store(false, std::memory_order_relaxed);
-  });
-  return good.load() ? -1 : first_outside(index, rows, count);
+  if (!allocate_rows(*csr)) return out_of_memory;
+  const Chunks chunks{coo.edges, chunk_count(coo.edges, threads)};
+  if (coo.edges == 0 || fill_sorted(*csr, row, col, chunks, threads)) return {std::move(csr), BuildError::none, -1};
+  const Block own_rows = block_of(coo.edges);
+  if (!own_rows || !allocate_perm(*csr, wide_perm)) return out_of_memory;
+  return counting_sort(std::move(csr), Given<Index>{row, col, own_rows.as<int32_t>(), rows, cols}, itself, threads);
 }
 
 template <class Index>
@@ -296,9 +344,16 @@ std::shared_ptr<Csr> csr_from_index(const int32_t* index, int64_t count, int64_t
   if (!allocate_rows(*csr)) return nullptr;
   const Chunks chunks{count, chunk_count(count, threads)};
   if (count == 0 || fill_sorted(*csr, Column<int32_t>{index, 1}, Itself{}, chunks, threads)) return csr;
-  const auto row = [index](int64_t e) { return static_cast<int64_t>(index[e]); };
-  const auto itself = [](int64_t e) { return e; };
-  return counting_sort<false>(*csr, row, itself, Nothing{}, threads) == BuildError::none ? csr : nullptr;
+  struct Entries {
+    const int32_t* row;
+
+    int64_t first_row(int64_t entry) const { return row[entry]; }
+    int64_t row_again(int64_t entry) const { return row[entry]; }
+    int64_t col_of(int64_t entry) const { return entry; }
+    static bool is_row(int64_t) { return true; }
+    static bool is_col(int64_t) { return true; }
+  };
+  return counting_sort(std::move(csr), Entries{index}, Nothing{}, threads).csr;
 }
 
 std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
@@ -322,17 +377,14 @@ std::shared_ptr<Csr> transpose(const Csr& csr, bool wide_perm, int threads) {
   });
   const int32_t* col = csr.col_data();
   const int32_t* rows = row_of.as<int32_t>();
-  const auto new_row = [col](int64_t e) { return static_cast<int64_t>(col[e]); };
-  const auto new_col = [rows](int64_t e) { return rows[e]; };
   const auto sort = [&](const auto& edge_id) {
-    return counting_sort<false>(*result, new_row, new_col, edge_id, threads) == BuildError::none;
+    return counting_sort(std::move(result), Checked{col, rows}, edge_id, threads).csr;
   };
   const auto* narrow = csr.perm.as<int32_t>();
   const auto* wide = csr.perm.as<int64_t>();
-  const bool sorted = !csr.perm          ? sort([](int64_t e) { return e; })
-                      : csr.perm_is_wide ? sort([wide](int64_t e) { return wide[e]; })
-                                         : sort([narrow](int64_t e) { return narrow[e]; });
-  return sorted ? result : nullptr;
+  if (!csr.perm) return sort([](int64_t e) { return e; });
+  return csr.perm_is_wide ? sort([wide](int64_t e) { return wide[e]; })
+                          : sort([narrow](int64_t e) { return narrow[e]; });
 }
 
 }  // namespace onehop

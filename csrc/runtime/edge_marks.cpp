@@ -17,12 +17,10 @@ void mark(bool& place) {
 }
 
 // Whether a number is in [0, nodes): without its sign, a negative one is not.
-template <class Index>
-bool inside(Index number, int64_t nodes) {
-  return static_cast<uint64_t>(number) < static_cast<uint64_t>(nodes);
-}
+bool inside(int64_t number, int64_t nodes) { return static_cast<uint64_t>(number) < static_cast<uint64_t>(nodes); }
 
-// Runs body(edge, rows, columns) until it returns false. Returns whether it never did.
+// Runs body(edge, rows, columns) until it returns false. Returns whether it never did. A body reads each end once,
+// since another thread may write to the edges.
 template <class Body>
 bool for_edges_in_range(const EdgeColumns& edges, int threads, const Body& body) {
   const Chunks chunks = pieces_of(edges);
@@ -44,8 +42,9 @@ bool for_edges_in_range(const EdgeColumns& edges, int threads, const Body& body)
 
 bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t nodes, bool* edge_mask, int threads) {
   return for_edges_in_range(edges, threads, [=](int64_t e, auto row, auto col) {
-    if (!inside(row[e], nodes) || !inside(col[e], nodes)) return false;
-    edge_mask[e] = static_cast<bool>(node_mask[row[e]] & node_mask[col[e]]);
+    const int64_t r = row[e], c = col[e];
+    if (!inside(r, nodes) || !inside(c, nodes)) return false;
+    edge_mask[e] = static_cast<bool>(node_mask[r] & node_mask[c]);
     return true;
   });
 }
@@ -53,30 +52,30 @@ bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t n
 bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
                   int threads) {
   return for_edges_in_range(edges, threads, [=](int64_t e, auto row, auto col) {
-    if (!inside(row[e], nodes)) return false;
-    if (!from[row[e]]) return true;
-    if (!inside(col[e], nodes)) return false;
+    const int64_t r = row[e];
+    if (!inside(r, nodes)) return false;
+    if (!from[r]) return true;
+    const int64_t c = col[e];
+    if (!inside(c, nodes)) return false;
     edge_mask[e] = true;
-    mark(reached[col[e]]);
+    mark(reached[c]);
     return true;
   });
 }
 
-void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads) {
-  const Chunks chunks = pieces_of(edges);
-  with_columns(edges, [&](const auto* row, const auto* col) {
-    for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
-      for_chunk(chunks, chunk, [=](int64_t e) {
-        if (row[e] == col[e]) return;
-        mark(node_mask[row[e]]);
-        mark(node_mask[col[e]]);
-      });
-    });
+bool mark_ends(const EdgeColumns& edges, bool* node_mask, int64_t nodes, int threads) {
+  return for_edges_in_range(edges, threads, [=](int64_t e, auto row, auto col) {
+    const int64_t r = row[e], c = col[e];
+    if (!inside(r, nodes) || !inside(c, nodes)) return false;
+    if (r == c) return true;
+    mark(node_mask[r]);
+    mark(node_mask[c]);
+    return true;
   });
 }
 
-void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, void* row, void* col,
-                  int threads) {
+bool write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, int64_t nodes, void* row,
+                  void* col, int threads) {
   const Chunks chunks = pieces_of(edges);
   std::vector<int64_t> first(static_cast<size_t>(chunks.chunks) + 1, 0);
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
@@ -84,6 +83,7 @@ void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* m
         std::count(edge_mask + chunks.begin(chunk), edge_mask + chunks.begin(chunk + 1), true);
   });
   for (size_t chunk = 1; chunk < first.size(); ++chunk) first[chunk] += first[chunk - 1];
+  std::atomic<bool> in_range{true};
   with_columns(edges, [&](const auto* from_row, const auto* from_col) {
     using Index = std::remove_cvref_t<decltype(*from_row)>;
     const auto* number = static_cast<const Index*>(mapping);
@@ -100,12 +100,17 @@ void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* m
         }
         for (int64_t i = 0; i < count; ++i) {
           const Index r = from_row[marked[i]], c = from_col[marked[i]];
+          if (number != nullptr && !(inside(r, nodes) && inside(c, nodes))) {
+            in_range.store(false, std::memory_order_relaxed);
+            return;
+          }
           *to_row++ = number == nullptr ? r : number[r];
           *to_col++ = number == nullptr ? c : number[c];
         }
       }
     });
   });
+  return in_range.load();
 }
 
 }  // namespace onehop

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <new>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 
@@ -159,9 +160,12 @@ void SortedEdges::sort_as(const KeyOf& key_of, const NoteOf& note_of, int thread
 
   // Where each chunk writes its next word of each bucket.
   std::vector<int64_t> place(static_cast<size_t>(chunks.chunks * buckets), 0);
+  // Another thread may write to the edges: keys are bounded here, and words below, so that all stays in memory of ours.
+  const uint64_t last_bucket = static_cast<uint64_t>(buckets) - 1;
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* counter = place.data() + chunk * buckets;
-    for_chunk(chunks, chunk, [=, low = low_bits_](int64_t e) { ++counter[key_of(e) >> low]; });
+    for_chunk(chunks, chunk,
+              [=, low = low_bits_](int64_t e) { ++counter[std::min<uint64_t>(key_of(e) >> low, last_bucket)]; });
   });
   int64_t running = 0;
   for (int64_t bucket = 0; bucket < buckets; ++bucket) {
@@ -170,13 +174,28 @@ void SortedEdges::sort_as(const KeyOf& key_of, const NoteOf& note_of, int thread
       running += std::exchange(place[static_cast<size_t>(chunk * buckets + bucket)], running);
     }
   }
+  const std::vector<int64_t> first = place;
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* next = place.data() + chunk * buckets;
+    const int64_t last = count() - 1;
     for_chunk(chunks, chunk, [=, low = low_bits_, mask = mask_of(low_bits_), note = note_bits_](int64_t e) {
       const uint64_t key = key_of(e);
-      words[next[key >> low]++] = static_cast<Word>(static_cast<Word>(key & mask) << note | note_of(e));
+      int64_t& slot = next[std::min<uint64_t>(key >> low, last_bucket)];
+      words[std::min(slot++, last)] = static_cast<Word>(static_cast<Word>(key & mask) << note | note_of(e));
     });
   });
+  // Each chunk has ended where the next one began unless numbers changed after they were counted.
+  for (int64_t bucket = 0; bucket < buckets; ++bucket) {
+    for (int64_t chunk = 0; chunk < chunks.chunks; ++chunk) {
+      const bool is_last = chunk + 1 == chunks.chunks;
+      const int64_t end = is_last ? first_[static_cast<size_t>(bucket) + 1]
+                                  : first[static_cast<size_t>((chunk + 1) * buckets + bucket)];
+      if (place[static_cast<size_t>(chunk * buckets + bucket)] != end) {
+        throw std::runtime_error(
+            "edge_index: another thread wrote to it while it was sorted; write to it before or after.");
+      }
+    }
+  }
 
   std::vector<Block> spare(static_cast<size_t>(std::max(threads, 1)));
   std::atomic<bool> has_memory{true};

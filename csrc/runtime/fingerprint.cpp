@@ -40,6 +40,7 @@ uint64_t fingerprint_of_piece(const char* data, int64_t bytes) {
 }  // namespace
 
 uint64_t fingerprint(const void* data, int64_t bytes, int threads) {
+  if (data == nullptr) bytes = 0;
   struct Context {
     const char* data;
     int64_t bytes;
@@ -61,6 +62,7 @@ uint64_t fingerprint(const void* data, int64_t bytes, int threads) {
 }
 
 uint64_t sampled_fingerprint(const void* data, int64_t bytes) {
+  if (data == nullptr) bytes = 0;
   const char* bytes_of = static_cast<const char*>(data);
   if (bytes <= kWholeBytes) return fingerprint_of_piece(bytes_of, bytes);
   uint64_t result = static_cast<uint64_t>(bytes);

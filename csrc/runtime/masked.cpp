@@ -1,6 +1,7 @@
 #include "onehop/masked.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -27,10 +28,20 @@ std::vector<int64_t> taken_before(const MaskedRows& masked) {
   return taken;
 }
 
-// One piece of rows.
+// One piece of rows, with a copy of its mask: the mask may be written to at any time, and what is counted is what is
+// used.
 struct Piece {
-  const uint8_t* mask;
+  uint8_t mask[kRowsPerPiece];  // 0 or 1
   int64_t rows, taken, row_bytes;
+
+  Piece(const uint8_t* from, int64_t count, int64_t bytes) : rows(count), row_bytes(bytes) {
+    int32_t found = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      mask[i] = from[i] != 0;
+      found += mask[i];
+    }
+    taken = found;
+  }
 };
 
 // A branch at each entry would be predicted wrongly at every second one of a mask without order. So each row is copied,
@@ -41,7 +52,7 @@ void take_numbers(const Piece& piece, const char* from, char* to) {
   auto* out = reinterpret_cast<Number*>(to);
   for (int64_t i = 0, next = 0; next < piece.taken; ++i) {
     out[next] = source[i];
-    next += piece.mask[i] != 0;
+    next += piece.mask[i];
   }
 }
 
@@ -51,7 +62,7 @@ void put_numbers(const Piece& piece, const char* from, char* to) {
   auto* out = reinterpret_cast<Number*>(to);
   int64_t i = 0;
   for (int64_t next = 0; next < piece.taken; ++i) {
-    const Number is_taken = piece.mask[i] != 0;
+    const Number is_taken = piece.mask[i];
     out[i] = static_cast<Number>(source[next] & (Number{0} - is_taken));  // a choice would become a branch
     next += is_taken;
   }
@@ -87,32 +98,36 @@ void put_rows(const Piece& piece, const char* from, char* to) {
   }
 }
 
-// Runs body(piece, its first row of all rows, its first row of those that are taken), in bytes, for each piece.
+// Runs body(piece, its first row of all rows, its first row of those that are taken), in bytes, for each piece. Returns
+// whether the mask has as many true entries as the caller expects, and still had them when each piece was copied.
 template <class Body>
-void for_pieces(const MaskedRows& masked, const Body& body) {
+bool for_pieces(const MaskedRows& masked, const Body& body) {
   const std::vector<int64_t> taken = taken_before(masked);
+  if (taken.back() != masked.taken) return false;
+  std::atomic<bool> unchanged{true};
   const int64_t pieces = pieces_of(masked);
   for_tasks(masked.blocks * pieces, masked.threads, [&](int64_t task, int) {
     const int64_t block = task / pieces, piece = task % pieces, begin = piece * kRowsPerPiece;
-    const Piece one{masked.mask + begin, std::min(kRowsPerPiece, masked.rows - begin), taken[piece + 1] - taken[piece],
-                    masked.row_bytes};
+    const Piece one(masked.mask + begin, std::min(kRowsPerPiece, masked.rows - begin), masked.row_bytes);
+    if (one.taken != taken[piece + 1] - taken[piece]) return unchanged.store(false, std::memory_order_relaxed);
     body(one, (block * masked.rows + begin) * masked.row_bytes,
-         (block * taken[pieces] + taken[piece]) * masked.row_bytes);
+         (block * masked.taken + taken[piece]) * masked.row_bytes);
   });
+  return unchanged.load();
 }
 
 }  // namespace
 
 int64_t count_true(const MaskedRows& masked) { return taken_before(masked).back(); }
 
-void take_masked(const MaskedRows& masked, const void* from, void* to) {
-  for_pieces(masked, [&](const Piece& piece, int64_t of_all, int64_t of_taken) {
+bool take_masked(const MaskedRows& masked, const void* from, void* to) {
+  return for_pieces(masked, [&](const Piece& piece, int64_t of_all, int64_t of_taken) {
     take_rows(piece, static_cast<const char*>(from) + of_all, static_cast<char*>(to) + of_taken);
   });
 }
 
-void put_masked(const MaskedRows& masked, const void* from, void* to) {
-  for_pieces(masked, [&](const Piece& piece, int64_t of_all, int64_t of_taken) {
+bool put_masked(const MaskedRows& masked, const void* from, void* to) {
+  return for_pieces(masked, [&](const Piece& piece, int64_t of_all, int64_t of_taken) {
     put_rows(piece, static_cast<const char*>(from) + of_taken, static_cast<char*>(to) + of_all);
   });
 }

@@ -10,7 +10,8 @@ DrawResult Drawing::State::induce() {
     const NodeTable& from = types[static_cast<size_t>(relation.src_type)].table;
     EdgesOfRelation& found = edges[r];
     const int64_t rows = to.node.size();
-    // Calls take(edge, source's number) for each edge of row i whose source is in the batch, in the row's tree.
+    // Calls take(edge, source's number) for each edge of row i whose source is in the batch, in the row's tree. The
+    // relation's owner may write to it between two such calls.
     const auto each = [&](int64_t i, const auto& take) {
       const Picks row = whole_row(relation, to.node[i]);
       const int64_t tree = tree_of(to, i);
@@ -41,11 +42,16 @@ DrawResult Drawing::State::induce() {
       for (int64_t i = begin; i < end; ++i) {
         int64_t next = rowptr[i];
         each(i, [&](int64_t e, int32_t number) {
-          col[next] = number;
-          edge[next++] = e;
+          if (next < rowptr[i + 1]) {
+            col[next] = number;
+            edge[next] = e;
+          }
+          ++next;
         });
+        if (next != rowptr[i + 1]) problems.note(DrawProblem::damaged_rows, to.node[i]);
       }
     });
+    if (problems.any()) return problems.result(static_cast<int64_t>(r));
   }
   return {};
 }

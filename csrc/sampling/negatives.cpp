@@ -48,6 +48,11 @@ int64_t number_of(const EdgePairs& kind, int64_t row, int64_t col) {
   }
 }
 
+// Whether a number, which may come from edges that another thread writes to, is that of a pair: it has a slot.
+bool is_pair(const EdgePairs& kind, int64_t number) {
+  return static_cast<uint64_t>(number) < static_cast<uint64_t>(kind.population);
+}
+
 // The row above the diagonal that has a pair: by a square root, whose error is mended.
 int64_t upper_row(int64_t pair, int64_t nodes) {
   const double width = 2 * static_cast<double>(nodes) - 1;
@@ -239,7 +244,7 @@ void mark(const EdgePairs& edges, const Slots& slots) {
   int64_t count = 0;
   for (int64_t e = 0; e < edges.edges; ++e) {
     pairs[count] = number_of(edges, edges.row[e * edges.row_stride], edges.col[e * edges.col_stride]);
-    count += pairs[count] >= 0;
+    count += is_pair(edges, pairs[count]);
   }
   visit(slots, pairs, count, [&](int64_t pair, int64_t) { slots[pair] |= kTaken; });
   for (int64_t node = 0; edges.loops && node < edges.rows; ++node) slots[node * (edges.cols + 1)] |= kTaken;
@@ -274,7 +279,8 @@ int64_t PairTable::find(const EdgePairs& edges, const int64_t* which, const int6
   int64_t* pairs = block.as<int64_t>();
   for (int64_t i = 0; i < count; ++i) pairs[i] = number_of(edges, edges.row[edge(i) * edges.row_stride], col[i]);
   with_slots([&](const auto& slots) {
-    visit(slots, pairs, count, [&](int64_t pair, int64_t place) { pairs[place] = slots.is_taken(pair); });
+    visit(slots, pairs, count,
+          [&](int64_t pair, int64_t place) { pairs[place] = is_pair(edges, pair) && slots.is_taken(pair); });
   });
   int64_t hits = 0;
   for (int64_t i = 0; i < count; ++i) {

@@ -67,7 +67,8 @@ class Picker {
       const double* found = std::upper_bound(begin, end, random.between0and1() * total);
       // The product may be rounded up to the total: then it is the last edge that has a weight.
       if (found == end) found = std::lower_bound(begin, end, total);
-      out[i] = picks.begin + (found - begin);
+      // The end again if the rows were written to since the sums were made.
+      out[i] = picks.begin + std::min(found - begin, picks.population - 1);
     }
   }
 

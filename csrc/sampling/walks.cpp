@@ -93,7 +93,8 @@ class Walks {
         const double* found = std::upper_bound(begin, end, streams_[i].between0and1() * end[-1]);
         // The product may be rounded up to the total: then it is the last edge that has a weight.
         if (found == end) found = std::lower_bound(begin, end, end[-1]);
-        place_[i] = row.begin + (found - begin);
+        // The end again if the rows were written to since the sums were made.
+        place_[i] = std::min(row.begin + (found - begin), row.end - 1);
       }
       __builtin_prefetch(col() + place_[i]);
     }

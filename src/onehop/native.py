@@ -45,6 +45,10 @@ TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 CPU = torch.device("cpu")
 
 
+class WithoutMemoryError(BackendError):
+    """A tensor has entries and no memory: torch keeps some gradients that are all zeros so."""
+
+
 def threads() -> int:
     """Number of threads of a kernel: torch's number."""
     return torch.get_num_threads()
@@ -56,13 +60,23 @@ def address(tensor: torch.Tensor) -> int:
     Raises:
         BackendError: The tensor is on another device, where native code cannot read. On "meta" the address
             would be 0, which stands for an omitted operand.
+        WithoutMemoryError: The address would be 0 of a tensor on the CPU.
     """
     if not tensor.is_cpu:
         raise BackendError(
             f"native code was given a tensor of shape {list(tensor.shape)} on {tensor.device}, and reads the "
             "CPU's memory alone; move all operands to one device."
         )
-    return tensor.data_ptr()
+    return tensor.data_ptr() or _of_no_entries(tensor)
+
+
+def _of_no_entries(tensor: torch.Tensor) -> int:
+    if not tensor.numel():
+        return 0
+    raise WithoutMemoryError(
+        f"native code was given a tensor of shape {list(tensor.shape)} without memory, as torch keeps zeros, "
+        "or one whose storage was resized to nothing; give a tensor that has its own, with .clone()."
+    )
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:

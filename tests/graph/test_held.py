@@ -11,7 +11,7 @@ from torch import Tensor
 
 from onehop import Graph
 from onehop.graph.held import bytes_held
-from onehop.graph.identity import IdentityCache
+from onehop.graph.identity import IdentityCache, Noted
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cuda:1")
 
@@ -86,10 +86,11 @@ def test_what_was_derived_from_a_graph_counts_with_it():
 def test_growth_inside_a_value_counts_against_the_bound():
     cache, tensor = IdentityCache(lambda: 100), torch.arange(4)
     kept: dict[str, Tensor] = {"first": torch.zeros(60, dtype=torch.int8)}
-    cache.store(tensor, "dictionary", kept)
+    cache.store(Noted(tensor), "dictionary", kept)
     assert cache.info().bytes == 60
     kept["second"] = torch.zeros(60, dtype=torch.int8)
     assert cache.info().bytes == 120
     cache.find(tensor, "dictionary")
-    cache.store(torch.arange(5), "other", True)
+    other = torch.arange(5)
+    cache.store(Noted(other), "other", True)
     assert cache.find(tensor, "dictionary") is None

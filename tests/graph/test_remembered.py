@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop.graph.identity import CACHE, IdentityCache, remembered
+from onehop.graph.identity import CACHE, IdentityCache, Noted, remembered
 from onehop.graph.lending import is_shared, lend, original, readable
 
 
@@ -94,7 +94,7 @@ def test_a_write_is_seen(write, count, at, cache):
 
 def test_an_entry_of_a_changed_tensor_is_dropped(cache):
     one, other = tensors(2)
-    cache.store((one, other), "k", torch.zeros(4))
+    cache.store(Noted(one, other), "k", torch.zeros(4))
     other.add_(1)
     assert cache.remembered(one, other, key="k") is None
     assert (cache.info().entries, cache.info().bytes) == (0, 0)
@@ -105,7 +105,7 @@ def test_one_freed_tensor_drops_what_was_made_of_it(count, at, cache):
     given = tensors(count)
     value = torch.zeros(4)
     gone, tensor = weakref.ref(value), weakref.ref(given[at])
-    cache.store(tuple(given), "k", value)
+    cache.store(Noted(*given), "k", value)
     del value
     assert gone() is not None
     given.pop(at)
@@ -166,7 +166,7 @@ def test_the_same_tensor_twice(cache):
     assert cache.remembered(one, other, key="k") is None
     one.add_(1)
     assert cache.remembered(one, one, key="k") is None
-    cache.store((other, other), "k", True)
+    cache.store(Noted(other, other), "k", True)
     del other
     gc.collect()
     assert cache.info().entries == 0
@@ -187,7 +187,7 @@ def test_more_views_of_one_tensor_than_are_remembered_apart(cache):
     value = cache.remembered(*base, key="k", make=Maker())
     assert cache.remembered(*base, key="k") is value
     for row in base:
-        cache.store(row, "row", True)
+        cache.store(Noted(row), "row", True)
     assert sum(cache.remembered(row, key="row") is not None for row in base) <= 8
     del base, row
     gc.collect()
@@ -197,7 +197,7 @@ def test_more_views_of_one_tensor_than_are_remembered_apart(cache):
 def test_views_of_two_tensors(cache):
     one, other = torch.arange(600).view(2, 300), torch.arange(600).view(2, 300)
     for at in range(20):
-        cache.store((one[:, at : at + 3], other), "k", True)
+        cache.store(Noted(one[:, at : at + 3], other), "k", True)
     assert cache.remembered(one[:, 19:22], other, key="k") is True
     assert cache.remembered(one[:, 0:3], other, key="k") is None
     assert cache.info().entries == 8
@@ -224,7 +224,7 @@ def test_with_one_tensor_of_inference_mode_nothing_is_kept(at, cache):
     given = {None: (other,), 0: (other, plain), 1: (plain, other)}[at]
     for calls in (1, 2):
         assert int(cache.remembered(*given, key="k", make=make)[0]) == calls
-    cache.store(given, "k", True)
+    cache.store(Noted(*given), "k", True)
     assert cache.info().entries == 0
 
 
@@ -325,7 +325,7 @@ def test_an_entry_that_is_dropped_while_its_bytes_are_counted(cache):
                 holders.clear()
             return 100
 
-    cache.store(holders[0], "k", Dropping())
+    cache.store(Noted(holders[0]), "k", Dropping())
     assert cache.info().bytes == 100
     armed.append(True)
     assert (cache.info().entries, cache.info().bytes) == (0, 0)
@@ -354,3 +354,53 @@ def test_threads(cache):
     assert wrong == []
     assert cache.info().entries <= len(pairs)
     assert cache.info().bytes == 16 * cache.info().entries
+
+
+MEANWHILE = {
+    "counted": lambda tensor: tensor.add_(1),
+    "through NumPy": lambda tensor: np.add(tensor.numpy(), 1, out=tensor.numpy()),
+}
+
+
+@pytest.mark.parametrize("write", MEANWHILE)
+def test_a_write_while_a_value_is_made_is_one_afterwards(write, cache):
+    # As another thread may write, after the tensor has been read.
+    tensor = torch.arange(4)
+
+    def make() -> Tensor:
+        made = tensor.clone()
+        MEANWHILE[write](tensor)
+        return made
+
+    assert cache.remembered(tensor, key="k", make=make).tolist() == [0, 1, 2, 3]
+    assert cache.remembered(tensor, key="k") is None
+    assert cache.remembered(tensor, key="k", make=tensor.clone).tolist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("write", MEANWHILE)
+def test_what_is_stored_is_of_the_noted_state(write, cache):
+    tensor = torch.arange(4)
+    noted = Noted(tensor)
+    MEANWHILE[write](tensor)
+    cache.store(noted, "k", True)
+    assert cache.remembered(tensor, key="k") is None
+
+
+def test_nothing_is_stored_for_a_tensor_that_was_freed(cache):
+    cache.store(Noted(torch.arange(4)), "k", True)
+    assert cache.info().entries == 0
+
+
+def test_all_of_a_large_tensor_is_compared_where_that_is_asked_for(cache):
+    tensor, make = torch.zeros(200_000, dtype=torch.int64), Maker()
+    first = cache.remembered(tensor, key="k", make=make, whole=True)
+    assert cache.remembered(tensor, key="k", make=make, whole=True) is first
+    tensor.numpy()[12_345] = 1
+    assert cache.remembered(tensor, key="k", make=make, whole=True) is not first
+
+
+def test_a_tensor_without_memory_has_no_contents(cache):
+    zeros = torch._efficientzerotensor((200_000,))
+    for whole in (False, True):
+        value = cache.remembered(zeros, key=whole, make=lambda: (1,), whole=whole)
+        assert cache.remembered(zeros, key=whole) is value

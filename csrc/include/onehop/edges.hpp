@@ -28,7 +28,8 @@ EdgeEnds edge_ends(const EdgeColumns& edges, int threads);
 // numbered, need; while sorting, at most as much again.
 class SortedEdges {
  public:
-  // `numbered`: whether write_numbers() is called. Throws std::bad_alloc.
+  // `numbered`: whether write_numbers() is called. Throws std::bad_alloc, and std::runtime_error where another thread
+  // changed the edges meanwhile.
   SortedEdges(const EdgeColumns& edges, EdgeEnds ends, bool mirrored, bool numbered, int threads);
 
   int64_t count() const { return first_.back(); }
@@ -75,11 +76,12 @@ bool mark_inner_edges(const EdgeColumns& edges, const bool* node_mask, int64_t n
 bool mark_reached(const EdgeColumns& edges, const bool* from, int64_t nodes, bool* reached, bool* edge_mask,
                   int threads);
 
-// Marks both ends of all edges that are no loops. Every end must have a place.
-void mark_ends(const EdgeColumns& edges, bool* node_mask, int threads);
+// Marks both ends of all edges that are no loops. Returns false if an end is not in [0, nodes).
+bool mark_ends(const EdgeColumns& edges, bool* node_mask, int64_t nodes, int threads);
 
-// Writes rows and columns of marked edges. `mapping`, which may be null, has the number to write for each node.
-void write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, void* row, void* col,
-                  int threads);
+// Writes rows and columns of marked edges. `mapping`, which may be null, has the number to write for each of `nodes`.
+// Returns false if such an edge has an end without a number.
+bool write_marked(const EdgeColumns& edges, const bool* edge_mask, const void* mapping, int64_t nodes, void* row,
+                  void* col, int threads);
 
 }  // namespace onehop

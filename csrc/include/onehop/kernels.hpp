@@ -155,8 +155,8 @@ struct FusedmmArgs {
   void* slots;  // acc [work->slots, width]: pieces of cut rows
 };
 
-// rows[i, :] = matrix[index[i], :], whatever a row's bytes mean; or matrix[index[i], :] += rows[i, :], for all i
-// in order, of float or double.
+// rows[i, :] = matrix[index[i], :], whatever a row's bytes mean, in each block of rows; or matrix[index[i], :] +=
+// rows[i, :], for all i in order, of float or double, in one block, with an index that nobody else writes to.
 struct RowsArgs {
   int threads;
   int prefetch;
@@ -168,7 +168,8 @@ struct RowsArgs {
   int64_t row_bytes;
   void* matrix;  // its rows `stride` bytes apart
   int64_t stride;
-  void* rows;  // [count], no gaps
+  int64_t blocks, matrix_rows;  // blocks of so many rows, one after the other
+  void* rows;                   // [blocks, count], no gaps
 };
 
 // out[i] = x[i] * (scale where bit i % 64 of bits[i / 64] is 1, else 0): the last step of a dropout.
@@ -275,7 +276,8 @@ struct KernelTable {
   void (*arg_extremum_grad_weight)(const ArgExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
   void (*fusedmm)(const FusedmmArgs&);
-  void (*copy_rows)(const RowsArgs&);
+  // Returns false if an entry of the index was not in [0, matrix_rows); each is read and checked once, as it is used.
+  bool (*copy_rows)(const RowsArgs&);
   void (*add_rows)(const RowsArgs&);
   void (*keep)(const KeepArgs&);
   // MT19937: words[624, 624 + count) from the 624 words before each; may write a vector's length further.

@@ -13,6 +13,7 @@ from onehop.compiler.blocks import Block, EdgeBlocks, whole_block
 from onehop.compiler.rows import BlockRows
 from onehop.graph import Graph
 from onehop.kernels.cpu.rows import add_rows, take_rows
+from onehop.ops.contexts import materialized
 from onehop.ops.recomputed import Needs, recomputed
 
 
@@ -170,7 +171,10 @@ class BlockRun:
             return
         totals = gradients[len(operands) : len(operands) + len(parameters)]
         wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
-        found = torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
+        # Some are zeros without memory, as that of a sign.
+        found = materialized(
+            torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
+        )
         chosen = Choice(self.graph, block)
         for (argument, _), rows in zip(leaves, found, strict=False):
             if rows is not None:

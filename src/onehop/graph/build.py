@@ -71,20 +71,21 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
     rowptr, col = _in_memory("rowptr", rowptr), _in_memory("col", col)
     if rowptr.numel() == 0:
         raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
-    # In 64 bits, where differences of damaged entries cannot wrap around.
-    pointers = rowptr.long().contiguous()
+    # A copy, because native code relies on what is checked here. In 64 bits, where differences of damaged
+    # entries cannot wrap around.
+    pointers = torch.empty(rowptr.shape, dtype=torch.int64, device="cpu").copy_(rowptr)
     counts = pointers.diff()
-    if int(rowptr[0]) != 0 or int(rowptr[-1]) != col.numel() or bool((counts < 0).any()):
+    if int(pointers[0]) != 0 or int(pointers[-1]) != col.numel() or bool((counts < 0).any()):
         raise ArgumentError(
             f"rowptr: expected entries that ascend from 0 to the {col.numel()} entries of col, "
-            f"got {int(rowptr[0])} to {int(rowptr[-1])}."
+            f"got {int(pointers[0])} to {int(pointers[-1])}."
         )
     num_dst = rowptr.numel() - 1
     num_src = _checked_count("num_src", num_dst if num_src is None else num_src)
     _checked_count("rowptr", num_dst)
     csr, wrong, edge = native.extension.csr_from_rows(
-        pointers.data_ptr(),
-        col.data_ptr(),
+        native.address(pointers),
+        native.address(col),
         col.stride(0),
         col.dtype == torch.int64,
         num_dst,
@@ -107,7 +108,7 @@ def from_scipy(matrix: Any) -> Any:
     num_dst, num_src = matrix.shape
     num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
-        pointer = np.asarray(matrix.indptr, dtype=np.int64)
+        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, for what is checked is what is used
         counts = np.diff(pointer)
         # SciPy lets the arrays be longer than the pointers say, and does not check them again when they are
         # written to.
@@ -121,14 +122,19 @@ def from_scipy(matrix: Any) -> Any:
     else:
         coo = matrix.tocoo()
         row, col = np.asarray(coo.row, dtype=np.int64), np.asarray(coo.col, dtype=np.int64)
+        if row.shape != col.shape:
+            raise ArgumentError(
+                f"matrix: expected a row and a column for each entry, got {len(row)} and {len(col)}; rebuild "
+                "the matrix."
+            )
     return from_coo(torch.from_numpy(row), torch.from_numpy(col), num_dst, num_src)
 
 
 def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
     """Builds a native graph of edges, of rows and columns [E] each, followed by ``loops`` self loops."""
     csr, wrong, edge = native.extension.csr_from_coo(
-        row.data_ptr(),
-        col.data_ptr(),
+        native.address(row),
+        native.address(col),
         row.stride(0),
         col.stride(0),
         row.numel(),

@@ -17,8 +17,8 @@ _MOST_NODES = 2**31
 class EdgeColumns:
     """The rows and columns of edges.
 
-    Masks of nodes are contiguous tensors of bool. :meth:`sorted`, :meth:`are_paired` and :meth:`mark_ends`
-    need valid edges.
+    Masks of nodes are contiguous tensors of bool. :meth:`sorted` and :meth:`are_paired` need valid edges.
+    Their owner may write to them at any time, so native code checks each number as it uses it.
     """
 
     def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
@@ -64,9 +64,11 @@ class EdgeColumns:
         """Return whether every edge occurs as many times as the edge in the other direction."""
         return native.extension.are_paired(self._columns, self._ends, native.threads())
 
-    def mark_ends(self, node_mask: Tensor) -> None:
-        """Marks both ends of all edges that are no loops in ``node_mask``: [num_nodes or more]."""
-        native.extension.mark_ends(self._columns, node_mask.data_ptr(), native.threads())
+    def mark_ends(self, node_mask: Tensor) -> bool:
+        """Marks both ends of all edges that are no loops; returns whether all have an entry in the mask."""
+        return native.extension.mark_ends(
+            self._columns, node_mask.data_ptr(), node_mask.numel(), native.threads()
+        )
 
     def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> bool:
         """Marks the columns of edges whose rows are marked in ``node_mask``.
@@ -93,23 +95,24 @@ class EdgeColumns:
             self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
         )
 
-    def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor:
+    def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor | None:
         """The edges that are marked in ``edge_mask``, [E] of bool: [2, E'], of the edges' dtype.
 
-        The mapping, [num_nodes or more], of the edges' dtype, has the number to write for each node; None
-        means its own.
+        The mapping, of the edges' dtype, has the number to write for each node; None means its own. Nobody
+        else writes to either. Returns None if a node of such an edge has no entry in the mapping.
         """
         out = self.empty(int(edge_mask.count_nonzero()))
         row, col = self.lines(out)
-        native.extension.write_marked(
+        in_range = native.extension.write_marked(
             self._columns,
             read_address(edge_mask),
             0 if mapping is None else mapping.data_ptr(),
+            0 if mapping is None else mapping.numel(),
             row.data_ptr(),
             col.data_ptr(),
             native.threads(),
         )
-        return out
+        return out if in_range else None
 
     def empty(self, count: int) -> Tensor:
         """[2, count], of the edges' dtype, without content."""

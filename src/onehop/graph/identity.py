@@ -6,7 +6,9 @@ A tensor is recognised by identity, never by its address: a freed tensor's memor
 same address and the same version. An untouched copy of a cached tensor counts as that tensor
 (:mod:`onehop.graph.lending`).
 
-A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`).
+A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`). A value is kept
+under the state that its tensors had before it was made (:class:`Noted`). So a write by another thread while
+it is made has the effect of one afterwards: the value is not found again.
 """
 
 import contextlib
@@ -74,28 +76,58 @@ _Key = tuple[Hashable, tuple[_Name, ...]]
 """The key of an entry: the caller's part, and the tensors in order."""
 
 
-class _Entry:
-    __slots__ = ("counted", "states", "value")
+class Noted:
+    """Some tensors, and the state they are in: what is made from them afterwards is kept for this state.
 
-    def __init__(self, states: tuple[State, ...], value: Any) -> None:
-        self.states = states
-        self.value = value
-        self.counted: dict[torch.device, int] = {}
+    Args:
+        *tensors: In an order of the caller's.
+        any_owner: Whether they stand for every tensor that is the same part of the same storage, such as the
+            index arrays of two sparse matrices. Each has a version counter of its own, so that the counters
+            are ignored: the caller has to check the contents of what it finds.
+        whole: Whether all of their contents are compared at each lookup, by a hash, and not a sample.
+    """
 
-    def is_of(self, tensors: tuple[Tensor | None, ...]) -> bool:
+    __slots__ = ("are_views", "names", "recognised", "states")
+
+    def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
+        given = tuple(map(original, tensors))
+        self.recognised = not any(tensor.is_inference() for tensor in given)
+        """Whether all of them have a version counter."""
+        names: tuple[_Name, ...] = ()
+        for tensor in given:
+            base = tensor._base
+            view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
+            owner = 0 if any_owner else id(tensor if base is None else base)
+            names = (*names, (id(tensor.untyped_storage()), owner, view))
+        self.names = names
+        self.are_views = tuple(tensor._base is not None for tensor in given)
+        self.states = (
+            tuple(State(tensor, not any_owner, whole) for tensor in given) if self.recognised else ()
+        )
+
+    def and_of(self, other: "Noted") -> "Noted":
+        """The tensors of both, in this order."""
+        both = Noted()
+        both.recognised = self.recognised and other.recognised
+        both.names, both.states = self.names + other.names, self.states + other.states
+        both.are_views = self.are_views + other.are_views
+        return both
+
+    def is_of(self, *tensors: Tensor | None) -> bool:
         """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
         full = config.full_check()
         for tensor, state in zip(tensors, self.states, strict=True):
             if tensor is None:
                 continue
-            if tensor.is_cpu and not is_shared(tensor) and tensor.is_contiguous():
+            if state.version is not None and state.version != tensor._version:
+                return False
+            if tensor.is_cpu and not state.whole and not is_shared(tensor) and tensor.is_contiguous():
                 address = tensor.data_ptr()
                 sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
             else:
-                address, sample = read_address(tensor), sample_of(tensor)
+                address, sample = read_address(tensor), sample_of(tensor, state.whole)
             if (
                 state.storage() is not tensor.untyped_storage()
-                or (state.version is not None and state.version != tensor._version)
                 or state.address != address
                 or state.sample != sample
                 or (full and (state.contents is None or not torch.equal(state.contents, tensor)))
@@ -103,9 +135,21 @@ class _Entry:
                 return False
         return True
 
+
+class _Entry:
+    __slots__ = ("counted", "noted", "storages", "value")
+
+    def __init__(
+        self, noted: Noted, value: Any, forget: Callable[["weakref.ref[torch.UntypedStorage]"], None]
+    ) -> None:
+        self.noted, self.value = noted, value
+        living = (state.storage() for state in noted.states)
+        self.storages = [weakref.ref(storage, forget) for storage in living if storage is not None]
+        self.counted: dict[torch.device, int] = {}
+
     def nbytes(self) -> dict[torch.device, int]:
         """Bytes on every device."""
-        return bytes_held((self.value, [state.contents for state in self.states]))
+        return bytes_held((self.value, [state.contents for state in self.noted.states]))
 
 
 class IdentityCache:
@@ -144,7 +188,9 @@ class IdentityCache:
     def remembered(self, *tensors: Tensor, key: Hashable, any_owner: bool = False) -> Any: ...
 
     @overload
-    def remembered(self, *tensors: Tensor, key: Hashable, make: Callable[[], Made]) -> Made: ...
+    def remembered(
+        self, *tensors: Tensor, key: Hashable, make: Callable[[], Made], whole: bool = False
+    ) -> Made: ...
 
     def remembered(
         self,
@@ -152,6 +198,7 @@ class IdentityCache:
         key: Hashable,
         make: Callable[[], Any] | None = None,
         any_owner: bool = False,
+        whole: bool = False,
     ) -> Any:
         """Returns what is made from some tensors: found again while all of them are unchanged, else made.
 
@@ -175,7 +222,8 @@ class IdentityCache:
             make: Makes the value, outside of inference mode and without gradients, because what inference
                 mode makes cannot be used outside it. See :meth:`store` for what it may be. A result of None
                 is not kept. Without ``make``, a value is found if one was stored, and never made.
-            any_owner: As for :meth:`store`.
+            any_owner: As for :class:`Noted`.
+            whole: As for :class:`Noted`. A value that was stored so is always compared so.
 
         Returns:
             The kept value itself, or None. Lend its tensors to users (:func:`.lend`): they may write to them.
@@ -199,25 +247,28 @@ class IdentityCache:
             names = (*names, (id(kept.untyped_storage()), owner, view))
         if recognised:
             place = key, names
+            # Contents are compared outside the lock, which other threads would wait for.
+            entry = self._entries.get(place)
+            holds = entry is not None and (not changeable or entry.noted.is_of(*own))
             with self._lock:
-                entry = self._entries.get(place)
-                if entry is not None and (not changeable or entry.is_of(own)):
-                    self._entries.move_to_end(place)
-                    self._hits += 1
-                    self._stale_counts.add(entry)
-                    if len(self._stale_counts) >= _RECOUNT_AFTER:
-                        self._enforce_limit()
-                    return entry.value
-                if entry is not None:
+                if entry is not None and self._entries.get(place) is entry:
+                    if holds:
+                        self._entries.move_to_end(place)
+                        self._hits += 1
+                        self._stale_counts.add(entry)
+                        if len(self._stale_counts) >= _RECOUNT_AFTER:
+                            self._enforce_limit()
+                        return entry.value
                     self._drop(place)
                 self._misses += 1
         if make is None:
             return None
+        noted = Noted(*tensors, any_owner=any_owner, whole=whole) if recognised else None
         # Outside of inference mode, to leave it costs more than no_grad alone.
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else _nothing, torch.no_grad():
             made = make()
-        if made is not None and recognised:
-            self.store(tensors, key, made)
+        if made is not None and noted is not None:
+            self.store(noted, key, made)
         return made
 
     def find(self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, any_owner: bool = False) -> Any:
@@ -226,31 +277,19 @@ class IdentityCache:
             tensors = (tensors,)
         return self.remembered(*tensors, key=rest, any_owner=any_owner)
 
-    def store(
-        self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, value: Any, any_owner: bool = False
-    ) -> None:
-        """Keeps a value for these tensors, as long as all live unchanged and the bound allows.
+    def store(self, noted: Noted, rest: Hashable, value: Any) -> None:
+        """Keeps a value for tensors, as long as all live in the noted state and the bound allows.
 
         Args:
-            tensors: One tensor, or several, in an order of the caller's.
+            noted: The tensors, noted before the value was made.
             rest: The caller's part of the key.
             value: Anything but None: a tensor, a graph, a number, or a tuple, dictionary or dataclass of
                 such. :func:`.bytes_held` counts its bytes, which may grow. It must not hold one of the
                 tensors, which would then never be freed.
-            any_owner: Whether the value belongs to every tensor that is the same part of the same storage,
-                such as the index arrays of two sparse matrices. Each has a version counter of its own, so
-                that the counters are ignored: the caller has to check the contents of what it finds.
         """
-        given = tuple(original(each) for each in (tensors if isinstance(tensors, tuple) else (tensors,)))
-        if any(tensor.is_inference() for tensor in given):
+        if not noted.recognised:
             return
-        names: tuple[_Name, ...] = ()
-        for tensor in given:
-            base = tensor._base
-            view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
-            owner = 0 if any_owner else id(tensor if base is None else base)
-            names = (*names, (id(tensor.untyped_storage()), owner, view))
-        key = (rest, names)
+        key = (rest, noted.names)
         itself = self._itself
 
         def forget(dead: "weakref.ref[torch.UntypedStorage]") -> None:
@@ -258,17 +297,15 @@ class IdentityCache:
             if cache is not None:
                 cache._forget(key, dead)
 
-        states = [
-            State(weakref.ref(tensor.untyped_storage(), forget), tensor, counts_writes=not any_owner)
-            for tensor in given
-        ]
-        entry = _Entry(tuple(states), value)
+        entry = _Entry(noted, value, forget)
+        if len(entry.storages) < len(noted.states):
+            return  # one of the tensors was freed meanwhile
         with self._lock:
             self._drop(key)
             self._entries[key] = entry
             self._stale_counts.add(entry)
-            for tensor, name in zip(given, names, strict=True):
-                if tensor._base is not None:
+            for name, is_view in zip(noted.names, noted.are_views, strict=True):
+                if is_view:
                     self._note_view(name, key)
             self._enforce_limit()
 
@@ -317,7 +354,7 @@ class IdentityCache:
         with self._lock:
             entry = self._entries.get(key)
             # A newer tensor may have the same id, and so the same key.
-            if entry is not None and any(state.storage is dead for state in entry.states):
+            if entry is not None and any(storage is dead for storage in entry.storages):
                 self._drop(key)
 
     def _drop(self, key: _Key) -> None:

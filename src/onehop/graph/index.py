@@ -21,11 +21,19 @@ class IndexRows:
     There are as many rows as the index names; ``cols`` and ``edges`` are E.
     """
 
-    __slots__ = ("cols", "edges", "numbers", "rows")
+    __slots__ = ("_ascends", "cols", "edges", "numbers", "rows")
 
     def __init__(self, numbers: Tensor, rows: int) -> None:
         self.numbers, self.rows = numbers, rows
         self.cols = self.edges = numbers.numel()
+        self._ascends: bool | None = None
+
+    @property
+    def ascends(self) -> bool:
+        """True if no entry is smaller than the one before."""
+        if self._ascends is None:
+            self._ascends = bool((self.numbers[1:] >= self.numbers[:-1]).all())
+        return self._ascends
 
     def native(self) -> Any:
         """The native graph, whose edges are in the order of their rows."""
@@ -52,7 +60,7 @@ def from_index(index: Tensor, rows: int) -> Any:
         entries = torch.arange(count, dtype=index.dtype, device=index.device)
         return build.from_edge_index(torch.stack([entries, index]), None, (count, rows))
     numbers = torch.empty(count, dtype=torch.int32, device="cpu")
-    given_as = index.data_ptr(), index.stride(0), count, index.dtype == torch.int64
+    given_as = native.address(index), index.stride(0), count, index.dtype == torch.int64
     wrong = native.extension.narrow_index(*given_as, rows, numbers.data_ptr(), native.threads())
     if wrong >= 0:
         raise IndexRangeError(f"index: entry {wrong} is {int(index[wrong])}, which is not in [0, {rows}).")

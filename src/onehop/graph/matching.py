@@ -27,11 +27,12 @@ def matched(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor
     section 5.1.
     """
     nodes, edges = rowptr.numel() - 1, col.numel()
+    rowptr = rowptr.to(torch.int64, copy=True).contiguous()  # what is checked here is what native code reads
     if nodes < 0 or int(rowptr[0]) or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
         raise ArgumentError(f"rowptr: expected numbers that ascend from 0 to the {edges} entries of col.")
     if weight is not None and weight.numel() != edges:
         raise ArgumentError(f"weight: expected {edges} numbers, got shape {list(weight.shape)}.")
-    rowptr, col = rowptr.long().contiguous(), col.long().contiguous()
+    col = col.long().contiguous()
     graph = extension.MatchedGraph()
     graph.rowptr, graph.col, graph.nodes = address(rowptr), address(col), nodes
     if weight is not None:

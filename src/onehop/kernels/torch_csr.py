@@ -38,11 +38,12 @@ def aggregate(graph: Graph, call: Aggregate) -> Tensor:
     key = ("torch csr", transposed, x.device, x.dtype)
     kept = graph.derived.get(key)
     if kept is None or not kept.is_of(parts):
+        names = tuple(map(_named, parts))  # before they are read: a write meanwhile is one afterwards
         layout = _layout(graph, transposed, x.device)
         values = _values(layout, *parts, x.dtype)
         matrix = _matrix(layout, values, call.rows, x.size(0))
         made = Streams((layout.rowptr, layout.col, values))
-        kept = _KeptMatrix(matrix, values.nbytes, tuple(map(_named, parts)), made)
+        kept = _KeptMatrix(matrix, values.nbytes, names, made)
         graph.keep(key, kept, x.device)
     kept.streams.meet()
     out: Tensor = torch.sparse.mm(kept.matrix, x)

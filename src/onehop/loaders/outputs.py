@@ -7,14 +7,14 @@ from torch.utils.data import get_worker_info
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
 from onehop.graph.graph import Graph
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, Noted
 from onehop.loaders.engine import Batch
 
 
 def note_graph(edge_index: Tensor, graph: Graph) -> None:
-    """Notes the graph of ``edge_index``, [2, E], so that layers find it while that is unchanged."""
+    """Notes the graph of ``edge_index``, [2, E], which nobody else has had, so that layers find it."""
     # The key under which integrations/pyg/edges/listed.py looks, in the hot path.
-    CACHE.store(edge_index, ("graph", graph.num_src, graph.num_dst, True), graph)
+    CACHE.store(Noted(edge_index), ("graph", graph.num_src, graph.num_dst, True), graph)
 
 
 EdgeType = tuple[str, str, str]

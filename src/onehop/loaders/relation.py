@@ -115,6 +115,7 @@ def sums_along_rows(rowptr: Tensor, weight: Tensor, name: str) -> Tensor:
     Raises an ArgumentError that begins with ``name`` if the rows are damaged.
     """
     edges = weight.numel()
+    rowptr = rowptr.clone()  # what is checked here is what native code reads
     if int(rowptr[0]) != 0 or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
         raise ArgumentError(f"{name}: expected rows that ascend from 0 to {edges}; make it again.")
     running = torch.empty(edges, dtype=torch.float64, device="cpu")

@@ -57,6 +57,7 @@ def random_walk(
             f"rowptr, col: expected int64 or int32 for both, got {rowptr.dtype}, {col.dtype}."
         )
     nodes = rowptr.numel() - 1
+    start = start.to(torch.int64, copy=True)  # what is checked here is what native code reads
     wrong = ((start < 0) | (start >= nodes)).nonzero()
     if wrong.numel():
         entry = int(wrong[0])

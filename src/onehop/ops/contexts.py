@@ -145,14 +145,18 @@ def _is_watched_by_trying() -> bool:
         return True
 
 
-def materialized(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
-    """Return gradients that all have memory, which kernels read.
+def in_memory(x: torch.Tensor) -> torch.Tensor:
+    """Return the tensor, or a copy whose numbers are in memory as they are, for kernels. Differentiable.
 
-    torch's gradient of a sign, for example, is zeros without memory.
+    torch's gradient of a sign, for example, is zeros without memory, and that of an imaginary part may be
+    negated on reading.
     """
-    return tuple(
-        torch.zeros_like(each) if each is not None and each._is_zerotensor() else each for each in grads
-    )
+    return x.clone() if x.is_neg() or x._is_zerotensor() or x.is_conj() else x
+
+
+def materialized(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:
+    """Return gradients as :func:`in_memory` does each of them."""
+    return tuple(None if each is None else in_memory(each) for each in grads)
 
 
 saving_is_watched = (

@@ -21,8 +21,9 @@ from onehop.calls import name_of
 from onehop.errors import BackendError
 from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
+from onehop.native import WithoutMemoryError
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
-from onehop.ops.contexts import materialized
+from onehop.ops.contexts import in_memory, materialized
 from onehop.ops.held_edges import of_edges
 
 # Bound to names of this module: every call reads them.
@@ -93,6 +94,9 @@ class Operator(Generic[C]):
         own = get_type_hints(self.call)
         self._nested = hasattr(next(iter(own.values())), "_fields")
         self._tensors = sum(kind in (Tensor, Tensor | None) for kind in own.values())
+        inner: Any = next(iter(own.values())) if self._nested else self.call
+        kinds = get_type_hints(inner).values()
+        self._further = tuple(at for at, kind in enumerate(kinds) if at and kind in (Tensor, Tensor | None))
         operands = () if self.gradients_of is None else self.gradients_of._fields
         self._places = tuple((name, self.call._fields.index(name)) for name in operands)  # type: ignore[attr-defined]
         LIBRARY.define(self.schema())
@@ -170,26 +174,44 @@ class Operator(Generic[C]):
             call: The call.
             graph: The graph that the call names, if it is at hand.
         """
-        x = call[0][0] if self._nested else call[0]
+        own = call[0] if self._nested else call
+        x = own[0]
         # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
         if not _is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
+        negated = x.is_neg()
+        for place in self._further:
+            further = own[place]
+            negated = negated or (further is not None and further.is_neg())
+        if negated:
+            return self(self._in_memory(call), graph)
         if type(graph) is not Graph:
             number: Any = call.graph  # type: ignore[attr-defined]
             if isinstance(number, Tensor):
                 return self._on_held(call)
             graph = by_number(number)
-        if _grad_is_enabled():
-            # Loops here and below, because a comprehension is a call, and small graphs notice.
-            wanted: tuple[str, ...] = ()
-            operands: tuple[Tensor, ...] = ()
-            for name, place in self._places:
-                operand = call[place]
-                if operand is not None and operand.requires_grad:
-                    wanted, operands = (*wanted, name), (*operands, operand)
-            if wanted:
-                return _Recorded.apply(self, call, wanted, graph, *operands)
-        return run_on_backend(graph, call, x)
+        try:
+            if _grad_is_enabled():
+                # Loops here and below, because a comprehension is a call, and small graphs notice.
+                wanted: tuple[str, ...] = ()
+                operands: tuple[Tensor, ...] = ()
+                for name, place in self._places:
+                    operand = call[place]
+                    if operand is not None and operand.requires_grad:
+                        wanted, operands = (*wanted, name), (*operands, operand)
+                if wanted:
+                    return _Recorded.apply(self, call, wanted, graph, *operands)
+            return run_on_backend(graph, call, x)
+        except WithoutMemoryError:
+            # Not looked for before: it would delay every call.
+            if _are_in_memory(_flattened(call) if self._nested else call):
+                raise
+            return self(self._in_memory(call), graph)
+
+    def _in_memory(self, call: C) -> C:
+        """Return the call with operands whose numbers are in memory as they are."""
+        args = _flattened(call) if self._nested else call
+        return self._unflattened([in_memory(arg) if isinstance(arg, Tensor) else arg for arg in args])
 
     def _kernel(self, *args: Any) -> Any:
         call = self._unflattened(args)
@@ -232,7 +254,7 @@ class Operator(Generic[C]):
 
     def _unrecorded(self, *args: Any) -> Any:
         """Return the results of a call that came from the dispatcher; its arguments are not batches."""
-        if _is_plain(args[0]):
+        if _is_plain(args[0]) and _are_in_memory(args):
             return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
             return self._through_dispatcher(self._unflattened(args))
@@ -287,6 +309,10 @@ def _is_plain(x: Tensor) -> bool:
         or forward_ad._current_level >= 0
         or profiler._is_profiler_enabled
     )
+
+
+def _are_in_memory(args: Sequence[Any]) -> bool:
+    return all(in_memory(arg) is arg for arg in args if isinstance(arg, Tensor))
 
 
 def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
@@ -354,7 +380,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         given = False
         for grad in grads:
             given = given or grad is not None
-            if grad is not None and grad._is_zerotensor():
+            if grad is not None and (grad._is_zerotensor() or grad.is_neg()):
                 grads = materialized(grads)
         if not wanted or not given:
             return (None,) * (4 + len(names))

@@ -16,7 +16,7 @@ def taken(x: Tensor, mask: Tensor, dim: int) -> Tensor:
 
     Args:
         x: [..., *M, ...], without gaps. Differentiable.
-        mask: [*M], bool, without gaps.
+        mask: [*M], bool. Its owner may write to it at any time, in another thread too.
         dim: The dimension of ``x`` that is the first of the mask.
 
     Returns:
@@ -29,20 +29,28 @@ def taken(x: Tensor, mask: Tensor, dim: int) -> Tensor:
 
 
 def _take(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    mask = mask.contiguous()
     call = _call(x.shape, x.element_size(), mask, dim)
-    shape = (*x.shape[:dim], extension.count_true(call), *x.shape[dim + mask.dim() :])
-    out = torch.empty(shape, dtype=x.dtype, device="cpu")
-    extension.take_masked(call, address(x), address(out))
-    return out
+    call.taken = extension.count_true(call)
+    out = torch.empty((*x.shape[:dim], call.taken, *x.shape[dim + mask.dim() :]), dtype=x.dtype, device="cpu")
+    if extension.take_masked(call, address(x), address(out)):
+        return out
+    # Another thread wrote to the mask after its entries were counted: as it is at one moment.
+    return _take(x, mask.clone(), dim)
 
 
 def _put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """[..., *M, ...]: rows, [..., n, ...], where the mask is true, and zeros elsewhere."""
-    rows = rows.contiguous()
+    rows, mask = rows.contiguous(), mask.contiguous()
     out = torch.empty(shape, dtype=rows.dtype, device="cpu")
     call = _call(shape, rows.element_size(), mask, dim)
-    extension.put_masked(call, address(rows), address(out))
-    return out
+    call.taken = rows.size(dim)
+    if extension.put_masked(call, address(rows), address(out)):
+        return out
+    # The mask was written to, and has another number of true entries: torch broadcasts rows, or raises. Of a
+    # copy, because torch too reads a mask several times.
+    theirs: Tensor = torch.ops.aten.index_put(out.zero_(), [*[None] * dim, mask.clone()], rows, True)
+    return theirs
 
 
 def _call(shape: torch.Size, entry_bytes: int, mask: Tensor, dim: int) -> Any:

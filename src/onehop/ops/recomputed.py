@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onehop.ops.batching import for_each
-from onehop.ops.contexts import materialized
+from onehop.ops.contexts import in_memory, materialized
 
 Needs = tuple[bool, ...]
 """For each operand, whether its gradient is needed."""
@@ -79,6 +79,7 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
     Returns:
         The result of ``pieces.forward``.
     """
+    operands = tuple(map(in_memory, operands))
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         return _Recomputed.apply(pieces, *operands)  # type: ignore[no-untyped-call]
     return pieces.forward(operands)[0]
@@ -129,13 +130,9 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needs = ctx.needs_input_grad[1:]
-        given = False
-        for grad in grads:
-            given = given or grad is not None
-            if grad is not None and grad._is_zerotensor():
-                grads = materialized(grads)
-        if not given:
+        if all(grad is None for grad in grads):
             return (None,) * (1 + len(needs))
+        grads = materialized(grads)
         # Once, because a checkpoint makes each saved tensor again when it is read.
         saved, pieces = ctx.saved_tensors, ctx.pieces
         operands, kept = saved[: len(needs)], saved[len(needs) :]

@@ -126,6 +126,9 @@ def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, wid
 def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphInProgram:
     """The graph of an index: found, or made; in a program and under a mode its handle.
 
+    It is found while all of the index is what it was: an index is often filled anew, by NumPy too, and its
+    contents are read in less time than its rows.
+
     Args:
         index: [E].
         rows: The number of rows.
@@ -138,7 +141,7 @@ def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphIn
     if torch.compiler.is_compiling() or _length_of_modes():
         handle = torch.ops.onehop.find_index(index, rows)
         return GraphInProgram(handle, index.size(0), rows, index.size(0))
-    return remembered(index, key=("index", rows, blocks), make=lambda: _made(index, rows, blocks))
+    return remembered(index, key=("index", rows, blocks), make=lambda: _made(index, rows, blocks), whole=True)
 
 
 def _made(index: Tensor, rows: int, blocks: int) -> Graph:
@@ -167,7 +170,8 @@ def _check(name: str, rows: Tensor, index: Tensor) -> None:
 
 def _find_index(index: Tensor, rows: int) -> Tensor:
     """Finds or makes the graph when a program runs."""
-    return handle_of(remembered(index, key=("index", rows, 1), make=lambda: _made(index, rows, 1)))
+    found = remembered(index, key=("index", rows, 1), make=lambda: _made(index, rows, 1), whole=True)
+    return handle_of(found)
 
 
 LIBRARY.define("find_index(Tensor index, SymInt rows) -> Tensor")

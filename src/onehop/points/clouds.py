@@ -58,14 +58,15 @@ class Clouds:
             )
         count = points.size(0)
         if bounds is None:
-            bounds = torch.tensor([0, count], device=CPU)
-        elif bounds.dim() != 1 or bounds.dtype not in _INDICES or not bounds.is_cpu or not bounds.numel():
+            return cls(points, torch.tensor([0, count], device=CPU))
+        if bounds.dim() != 1 or bounds.dtype not in _INDICES or not bounds.is_cpu or not bounds.numel():
             raise ArgumentError(f"{bounds_name}: expected int64 or int32 of shape [B + 1] on the CPU.")
-        elif int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
+        bounds = bounds.to(torch.int64, copy=True).contiguous()  # what is checked is what is used
+        if int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
             raise ArgumentError(
                 f"{bounds_name}: expected numbers that ascend from 0 to the {count} rows of {name}."
             )
-        return cls(points, bounds.long().contiguous())
+        return cls(points, bounds)
 
     def native(self) -> Any:
         """The clouds for native code, as long as ``self`` exists."""

@@ -1,5 +1,6 @@
 """Aggregates of constant features are kept, never outlive what they were made from, and change no result."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -103,6 +104,25 @@ WRITES = {
 def test_writes_are_seen(kind, write, x, edge_index):
     layer, x = LAYERS[kind]().double(), x.double()
     same_after(lambda: results(layer, x, edge_index), lambda: WRITES[write](x, edge_index), times=4)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_write_while_an_aggregate_is_kept_is_one_afterwards(counted, x, edge_index, monkeypatch):
+    # As another thread may write, at the last moment at which the features are those that were met.
+    real, layer = reuse._met_before, SimpleConv()
+
+    def met_before(x: Tensor) -> bool:
+        met = real(x)
+        x.mul_(2) if counted else np.multiply(x.numpy(), 2, out=x.numpy())
+        return met
+
+    with onehop.patch():
+        layer(x, edge_index)
+        monkeypatch.setattr(reuse, "_met_before", met_before)
+        layer(x, edge_index)
+        monkeypatch.setattr(reuse, "_met_before", real)
+        found = layer(x, edge_index)
+    torch.testing.assert_close(found, layer(x, edge_index))
 
 
 def test_an_aggregate_that_the_caller_changed_is_not_given_back(x, edge_index):

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -323,7 +324,7 @@ def test_an_error_in_between_reaches_the_user(monkeypatch):
     def fails(*args):
         raise RuntimeError("here")
 
-    monkeypatch.setattr(indexing, "gathered", fails)
+    monkeypatch.setattr(indexing, "taken", fails)
     with onehop.patch(), thresholds.lifted(), pytest.raises(RuntimeError, match="here"):
         X[ANY]
 
@@ -355,3 +356,37 @@ def test_a_write_to_the_index_is_noticed():
         x[i], x[:, i % 4]
         i[5] = 7
         assert torch.equal(x[i], x.index_select(0, i.clone()))
+
+
+LARGE = 40_000  # entries, of which a sample is no sufficient sign that all are the same
+
+
+@pytest.mark.parametrize("needs", [True, False])
+@pytest.mark.parametrize(
+    "name", ["x[i]", "index_select", "gather", "index_add", "scatter_add", "scatter_reduce"]
+)
+def test_one_entry_of_a_large_index_that_is_written_to_through_numpy(name, needs):
+    held = np.arange(LARGE) % ROWS
+    i = torch.from_numpy(held)
+    wide = i.unsqueeze(1).expand(-1, 3)
+    function = {
+        "x[i]": lambda x: x[i],
+        "index_select": lambda x: x.index_select(0, i),
+        "gather": lambda x: x.gather(0, wide),
+        "index_add": lambda x: torch.zeros(ROWS, 3).index_add(0, i, x),
+        "scatter_add": lambda x: torch.zeros(ROWS, 3).scatter_add(0, wide, x),
+        "scatter_reduce": lambda x: torch.zeros(ROWS, 3).scatter_reduce(0, wide, x, "amax"),
+    }[name]
+    # Whole numbers, whose sums are exact.
+    rows = ROWS if name in ("x[i]", "index_select", "gather") else LARGE
+    x = torch.randint(-3, 3, (rows, 3)).float().requires_grad_(needs)
+
+    def step():
+        out = function(x)
+        return out, *(torch.autograd.grad(out.sum(), x) if needs else ())
+
+    with onehop.patch(), thresholds.lifted():
+        step()
+        held[12_345] = (held[12_345] + 1) % ROWS
+        found = step()
+    torch.testing.assert_close(found, step())

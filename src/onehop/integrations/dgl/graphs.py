@@ -20,7 +20,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, Noted
 from onehop.integrations.rows import Leave
 
 _REST = "dgl"
@@ -113,6 +113,7 @@ def structure_of(index: Any, device: torch.device) -> Structure:
     found: Structure | None = CACHE.find(standing, _REST)
     if found is not None:
         return found
+    noted = Noted(standing)
     kind_src, kind_dst = index.metagraph.find_edge(0)
     size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
     with made_to_be_kept():
@@ -122,7 +123,7 @@ def structure_of(index: Any, device: torch.device) -> Structure:
         except ArgumentError:
             raise Leave("its graph has too many nodes") from None
     structure = Structure(graph, device)
-    CACHE.store(standing, _REST, structure)
+    CACHE.store(noted, _REST, structure)
     return structure
 
 

@@ -103,8 +103,7 @@ def contains_isolated_nodes(_: Any, edge_index: Any, num_nodes: Any = None) -> b
     if num_nodes > _LINES * len(edges):
         return True
     seen = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
-    edges.mark_ends(seen)
-    return not seen.all()
+    return not seen.all() if edges.mark_ends(seen) else None
 
 
 def subgraph(
@@ -138,7 +137,10 @@ def subgraph(
     mapping = None
     if relabel_nodes:
         mapping = _places(subset.nonzero().view(-1) if is_mask else subset, num_nodes, edge_index.dtype)
-    out = edges.marked(edge_mask, mapping), None if edge_attr is None else edge_attr[edge_mask]
+    chosen = edges.marked(edge_mask, mapping)
+    if chosen is None:
+        return None
+    out = chosen, None if edge_attr is None else edge_attr[edge_mask]
     return (*out, edge_mask) if return_edge_mask else out
 
 
@@ -178,12 +180,10 @@ def k_hop_subgraph(
         return None
     subset = node_mask.nonzero().view(-1)
     mapping = _places(subset, num_nodes, torch.int64) if relabel_nodes else None
-    return (
-        subset,
-        edges.marked(edge_mask, mapping),
-        torch.searchsorted(subset, node_idx.contiguous()),
-        edge_mask,
-    )
+    chosen = edges.marked(edge_mask, mapping)
+    if chosen is None:
+        return None
+    return subset, chosen, torch.searchsorted(subset, node_idx.contiguous()), edge_mask
 
 
 def index_sort(

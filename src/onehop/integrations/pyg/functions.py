@@ -22,10 +22,11 @@ from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
-from onehop.integrations.torch.indexing import cost_of, pays
-from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
+from onehop.integrations.torch.indexing import cost_of, is_recorded, pays
+from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.by_index import ENTRIES, Along, added, extremum, segmented
 from onehop.ops.contexts import context_reason
 
 _PLAIN = (Tensor, Parameter)
@@ -58,7 +59,17 @@ def scatter(
     if dim not in (0, -src.dim()) or not _has_index(src, index, dim_size):
         return None
     graph = graph_of_rows(index, dim_size)
-    return None if graph is None else _reduced(graph, src, _OF_SCATTER[reduce])
+    if graph is None:
+        return None
+    along, by = Along(torch.Size((graph.num_dst, *src.shape[1:])), 0, ENTRIES), _OF_SCATTER[reduce]
+    if by in ("max", "min"):
+        return extremum(graph, src, index, along, by)
+    if by == "mean" and is_recorded(src):
+        # PyG's counts, unlike the index, are kept for the backward pass.
+        total = added(graph, src, index, along, widen=True)
+        count = graph.in_degrees.clamp_(min=1).view(-1, *[1] * (src.dim() - 1))
+        return (total / count.to(total.dtype)).to(src.dtype)
+    return added(graph, src, index, along, mean=by == "mean")
 
 
 def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
@@ -67,16 +78,16 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
         return None
-    extremum = reduce in ("max", "min")
+    is_extremum = reduce in ("max", "min")
     # Its gradient differs from that of scatter where entries tie at 0.
-    if (extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
+    if (is_extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
     graph = graph_of_bounds(ptr, src.size(0))
     if graph is None:
         return None
-    out = _reduced(graph, src, reduce)
+    out = _reduced(graph, src, reduce) if is_extremum else segmented(graph, src, reduce == "mean")
     # As in PyG, where empty segments have an infinite extremum.
-    return torch.where(out.isinf(), 0, out) if extremum else out
+    return torch.where(out.isinf(), 0, out) if is_extremum else out
 
 
 def softmax(
@@ -88,8 +99,7 @@ def softmax(
     if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
         return None
     if ptr is None:
-        suits = _has_index(src, index, num_nodes) and ascends(index)
-        graph = graph_of_rows(index, num_nodes) if suits else None
+        graph = graph_of_ascending(index, num_nodes) if _has_index(src, index, num_nodes) else None
     else:
         # PyG takes infinite extrema of segments for 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))

@@ -12,6 +12,7 @@ layer was trained on are expected again.
 """
 
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from onehop import config, thresholds
 from onehop.graph import Graph
 from onehop.graph.contents import fingerprint
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
@@ -96,26 +97,35 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
     return lend(found.out)
 
 
-def keep(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str, out: Tensor) -> None:
-    """Keeps a copy of the aggregate of features that were met often enough, over a graph that was met too."""
+def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Callable[[Tensor], None] | None:
+    """A function that keeps a copy of the aggregate, which is computed afterwards; None if it is not kept.
+
+    It is kept for features that were met often enough, over a graph that was met too, and for their contents
+    as they are now: a write while it is computed is one afterwards.
+    """
     new = thresholds.now.meetings > 1 and OVER not in graph.derived
     graph.derived[OVER] = True
     if not _met_before(x) or new:
-        return
-    before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
-    # Graphs of mini-batches are not used again.
-    living = {at: kept for at, kept in before.items() if kept.graph() is not None}
-    # A copy made in inference mode could not be used outside of it.
-    with torch.inference_mode(False):
-        kept = _Kept(out.detach().clone(), weakref.ref(graph), fingerprint(x), _of_factor(factor))
-    CACHE.store(x, _AGGREGATES, {**living, (graph.number, reduce): kept})
+        return None
+    noted, contents, of_factor = Noted(x), fingerprint(x), _of_factor(factor)
+
+    def keep(out: Tensor) -> None:
+        before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
+        # Graphs of mini-batches are not used again.
+        living = {at: kept for at, kept in before.items() if kept.graph() is not None}
+        # A copy made in inference mode could not be used outside of it.
+        with torch.inference_mode(False):
+            kept = _Kept(out.detach().clone(), weakref.ref(graph), contents, of_factor)
+        CACHE.store(noted, _AGGREGATES, {**living, (graph.number, reduce): kept})
+
+    return keep
 
 
 def _met_before(x: Tensor) -> bool:
     """Return whether these features were used before, unchanged since; marks them if not."""
     if trained_on(x) or remembered(x, key=_MET) is not None:
         return True
-    CACHE.store(x, _MET, True)
+    CACHE.store(Noted(x), _MET, True)
     return False
 
 

@@ -10,7 +10,7 @@ Each function here has the arguments of torch's, and returns None where torch's 
 import math
 from collections.abc import Callable
 from types import EllipsisType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,9 +21,22 @@ from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.ops import masked
+from onehop.ops.by_index import (
+    ENTRIES,
+    REDUCED,
+    SELECT,
+    SUBSCRIPT,
+    Along,
+    Theirs,
+    added,
+    divided,
+    extremum,
+    segmented,
+    taken,
+)
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
-from onehop.ops.rows import gathered, graph_of_index, scattered
+from onehop.ops.rows import scattered
 from onehop.reference.independent import runs_specification
 
 PLAIN = (Tensor, Parameter)
@@ -37,9 +50,6 @@ _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 COST, COST_OF_EXTREMA = 4, 12
 # So many times sooner than an index, a mask pays.
 _COST_OF_MASKS = 64
-
-# A reshape that autograd does not treat as a view.
-_unsafe_view = torch.ops.aten._unsafe_view.default
 
 Body = Callable[..., Tensor | None]
 
@@ -109,7 +119,7 @@ def subscript(x: Tensor, key: Any, index: Tensor) -> Tensor | None:
     if is_mask:
         return _masked(x, dim, index)
     # torch makes a view of one row where the index is a number.
-    return _taken(x, dim, index) if index.dim() else None
+    return _taken(x, dim, index, SUBSCRIPT) if index.dim() else None
 
 
 def _masked(x: Tensor, dim: int, mask: Tensor) -> Tensor | None:
@@ -118,7 +128,7 @@ def _masked(x: Tensor, dim: int, mask: Tensor) -> Tensor | None:
         return None
     if not (is_memory(x) and is_memory(mask) and x.is_contiguous()):
         return None
-    return masked.taken(x, mask.contiguous(), dim)
+    return masked.taken(x, mask, dim)
 
 
 def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
@@ -126,7 +136,7 @@ def index_select(x: Any, dim: Any = None, index: Any = None, **others: Any) -> T
     place = _place(x, dim)
     if others or place is None or type(index) is not Tensor or index.dim() != 1:
         return None
-    return _taken(x, place, index)
+    return _taken(x, place, index, SELECT)
 
 
 def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor | None:
@@ -135,24 +145,20 @@ def gather(x: Any, dim: Any = None, index: Any = None, **others: Any) -> Tensor 
     if others or place is None or type(index) is not Tensor or not pays(index.numel(), cost_of(x)):
         return None
     of_rows = _of_rows(x, place, index)
-    return None if of_rows is None else _taken(x, place, of_rows)
+    return None if of_rows is None else _taken(x, place, of_rows, ENTRIES)
 
 
-def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
+def _taken(x: Tensor, dim: int, index: Tensor, theirs: Theirs) -> Tensor | None:
     """The rows along a dimension at an index of any shape; None where torch's code has to run."""
     count, numbers = index.numel(), x.numel()
     if not x.dim() or not numbers or not count or not pays(count * numbers // x.size(dim), cost_of(x)):
         return None
-    if not (is_memory(x) and x.is_contiguous()):
+    if not (is_memory(x) and x.is_contiguous() and _suits(index, x, dim)):
         return None
-    graph = _graph(index, x, dim)
-    if graph is None:
-        return None
-    out = gathered(graph, x.flatten(0, dim) if dim else x)
-    if not dim and index.dim() == 1:
-        return out
-    taken: Tensor = _unsafe_view(out, (*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]))
-    return taken
+    try:
+        return taken(x, index, dim, theirs)
+    except IndexRangeError:
+        return None  # negative numbers count from the end, and others are torch's error
 
 
 def _place(x: Any, dim: Any) -> int | None:
@@ -182,8 +188,8 @@ def index_add(
         return None
     if not pays(source.numel()) or type(alpha) is not int or alpha != 1:
         return None
-    graph = _graph_of_target(x, place, index, source)
-    return None if graph is None else _plus(x, graph, source, place, in_place)
+    sums = _Sums.of(x, place, index, source, SELECT)
+    return None if sums is None else _plus(x, sums, source, in_place)
 
 
 def scatter_add(
@@ -193,8 +199,8 @@ def scatter_add(
     place = _place(x, dim)
     if others or place is None or type(src) not in PLAIN or not pays(src.numel()):
         return None
-    graph = _graph_of_entries(x, place, index, src)
-    return None if graph is None else _plus(x, graph, src, place, in_place)
+    sums = _Sums.of_entries(x, place, index, src, ENTRIES)
+    return None if sums is None else _plus(x, sums, src, in_place)
 
 
 def scatter_reduce(
@@ -220,21 +226,20 @@ def scatter_reduce(
         or type(include_self) is not bool
     ):
         return None
-    graph = _graph_of_entries(x, place, index, src)
-    if graph is None:
+    sums = _Sums.of_entries(x, place, index, src, REDUCED)
+    if sums is None:
         return None
     if reduce == "sum" and include_self:
-        return _plus(x, graph, src, place, in_place)
+        return _plus(x, sums, src, in_place)
     is_extremum = reduce in ("amax", "amin")
     # The gradient of an extremum is shared with what is in x, and our kernels know of zeros alone.
     if is_extremum and torch.is_grad_enabled() and (x.requires_grad or (src.requires_grad and bool(x.any()))):
         return None
-    entries = graph.in_degrees.view(*x.shape[: place + 1], *[1] * (x.dim() - place - 1))
     if reduce == "mean" and include_self:
-        out = _plus(x, graph, src, place, entries=entries + 1)
+        out = divided(sums.graph, sums.sum(src).add_(x), sums.by, sums.along).to(x.dtype)
     else:
-        out = _reduced(graph, src, place, _REDUCE[reduce])
-        stays = entries == 0
+        out = sums.reduced(src, _REDUCE[reduce])
+        stays = sums.graph.in_degrees.view(*x.shape[: place + 1], *[1] * (x.dim() - place - 1)) == 0
         if is_extremum and include_self:
             # NaN stays too.
             stays = stays | (out < x if reduce == "amax" else out > x) | x.isnan()
@@ -270,38 +275,69 @@ def segment_reduce(
     graph = (graph_of_bounds if lengths is None else graph_of_lengths)(bounds, data.size(0))
     if graph is None:
         return None
-    out = scattered(graph, data, reduce)
+    out = (
+        scattered(graph, data, reduce)
+        if reduce in ("max", "min")
+        else segmented(graph, data, reduce == "mean")
+    )
     empty = graph.in_degrees.view(-1, *[1] * (data.dim() - 1)) == 0
     return out if reduce == "sum" else torch.where(empty, _OF_NOTHING[reduce], out)
 
 
-def _reduced(graph: Graph, values: Tensor, dim: int, reduce: str, widen: bool = False) -> Tensor:
-    """Reduces values along a dimension."""
-    if not dim:
-        return scattered(graph, values, reduce, widen=widen)
-    shape = values.shape
-    rows = scattered(graph, values.flatten(0, dim), reduce, widen=widen)
-    out: Tensor = _unsafe_view(rows, (*shape[:dim], -1, *shape[dim + 1 :]))
-    return out
+class _Sums(NamedTuple):
+    """Rows into which values are reduced.
 
-
-def _plus(
-    x: Tensor,
-    graph: Graph,
-    values: Tensor,
-    dim: int,
-    in_place: bool = False,
-    entries: Tensor | None = None,
-) -> Tensor:
-    """Adds sums along a dimension to ``x``, divided by a number of entries if given.
-
-    16-bit results are rounded once, at the end.
+    Attributes:
+        graph: Of the index.
+        by: The index.
+        along: The rows.
     """
-    total = _reduced(graph, values, dim, "sum", widen=True)
-    if in_place:
-        return x.add_(total)
-    total = total.add_(x)
-    return (total if entries is None else total / entries).to(x.dtype)
+
+    graph: Graph
+    by: Tensor
+    along: Along
+
+    @classmethod
+    def of(cls, x: Any, dim: int, index: Any, source: Tensor, theirs: Theirs) -> "_Sums | None":
+        """The rows along a dimension of ``x``, into which ``source`` is reduced; None as above."""
+        if type(index) is not Tensor or x.dtype is not source.dtype or index.dim() != 1 or not source.numel():
+            return None
+        if source.shape != (*x.shape[:dim], index.size(0), *x.shape[dim + 1 :]):
+            return None
+        if not (is_memory(x) and is_memory(source) and x.is_contiguous()):
+            return None
+        # torch refuses tensors that overlap.
+        if x.untyped_storage()._cdata == source.untyped_storage()._cdata or not _suits(index, x, dim):
+            return None
+        along = Along(x.shape, dim, theirs)
+        try:
+            return cls(along.graph(index), index, along)
+        except IndexRangeError:
+            return None
+
+    @classmethod
+    def of_entries(cls, x: Any, dim: int, index: Any, src: Tensor, theirs: Theirs) -> "_Sums | None":
+        """The same of an index of entries."""
+        if type(index) is not Tensor or index.shape != src.shape:
+            return None
+        of_rows = _of_rows(x, dim, index)
+        return None if of_rows is None else cls.of(x, dim, of_rows, src, theirs)
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sums of values, of 16 bits in float32."""
+        return added(self.graph, values, self.by, self.along, widen=True)
+
+    def reduced(self, values: Tensor, reduce: str) -> Tensor:
+        """Their sums, means, maxima or minima."""
+        if reduce in ("max", "min"):
+            return extremum(self.graph, values, self.by, self.along, reduce)
+        return added(self.graph, values, self.by, self.along, mean=reduce == "mean")
+
+
+def _plus(x: Tensor, sums: _Sums, values: Tensor, in_place: bool) -> Tensor:
+    """Adds sums to ``x``. 16-bit results are rounded once, at the end."""
+    total = sums.sum(values)
+    return x.add_(total) if in_place else total.add_(x).to(x.dtype)
 
 
 def _in_place(body: Body) -> Body:
@@ -328,28 +364,7 @@ IN_PLACE: dict[str, Body] = {
 }
 
 
-# The graph of an index
-
-
-def _graph_of_target(x: Any, dim: int, index: Any, source: Tensor) -> Graph | None:
-    """The graph of an index along a dimension of ``x``, into which ``source`` is reduced; None likewise."""
-    if type(index) is not Tensor or x.dtype is not source.dtype or index.dim() != 1 or not source.numel():
-        return None
-    if source.shape != (*x.shape[:dim], index.size(0), *x.shape[dim + 1 :]):
-        return None
-    if not (is_memory(x) and is_memory(source) and x.is_contiguous()):
-        return None
-    # torch refuses tensors that overlap.
-    overlaps = x.untyped_storage()._cdata == source.untyped_storage()._cdata
-    return None if overlaps else _graph(index, x, dim)
-
-
-def _graph_of_entries(x: Any, dim: int, index: Any, src: Tensor) -> Graph | None:
-    """The same of an index of entries."""
-    if type(index) is not Tensor or index.shape != src.shape:
-        return None
-    of_rows = _of_rows(x, dim, index)
-    return None if of_rows is None else _graph_of_target(x, dim, of_rows, src)
+# Indices
 
 
 def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
@@ -366,15 +381,7 @@ def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
     return index
 
 
-def _graph(index: Tensor, x: Tensor, dim: int) -> Graph | None:
-    """The graph of an index along a dimension; None where torch's code has to run."""
-    blocks, rows = math.prod(x.shape[:dim]), x.size(dim)
-    if not is_memory(index) or max(rows, index.numel()) * blocks > build.MOST_NODES:
-        return None
-    if index.dim() != 1 and not index.is_contiguous():
-        return None
-    try:
-        found = graph_of_index(index.flatten(), rows, blocks)
-    except IndexRangeError:
-        return None  # negative numbers count from the end, and others are torch's error
-    return found if isinstance(found, Graph) else None
+def _suits(index: Tensor, x: Tensor, dim: int) -> bool:
+    """Return whether an index along a dimension is in memory, and its graph not too large."""
+    most = max(x.size(dim), index.numel()) * math.prod(x.shape[:dim])
+    return is_memory(index) and most <= build.MOST_NODES and (index.dim() == 1 or index.is_contiguous())

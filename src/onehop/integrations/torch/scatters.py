@@ -20,7 +20,7 @@ from torch.nn.parameter import Parameter
 from onehop.graph import Graph
 from onehop.integrations.rows import Row, everywhere, replacing
 from onehop.integrations.torch.indexing import COST, cost_of, pays
-from onehop.integrations.torch.segments import ascends, graph_of_bounds, graph_of_rows
+from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
@@ -76,9 +76,9 @@ def _extremum(
 def _segment_coo(
     reduce: str, _: Any, src: Any, index: Any, out: Any = None, dim_size: Any = None
 ) -> Tensor | None:
-    if out is not None or not _suits(src) or not _is_vector(index) or not ascends(index):
+    if out is not None or not _suits(src) or not _is_vector(index):
         return None
-    graph = _graph_of_entries(src, index, 0, dim_size)
+    graph = _graph_of_entries(src, index, 0, dim_size, graph_of_ascending)
     return None if graph is None else scattered(graph, src, reduce)
 
 
@@ -92,7 +92,7 @@ def _segment_csr(reduce: str, _: Any, src: Any, indptr: Any, out: Any = None) ->
 def _gather_coo(_: Any, src: Any, index: Any, out: Any = None) -> Tensor | None:
     if out is not None or not _is_vector(index) or not _suits(src, entries=index.numel()):
         return None
-    graph = graph_of_rows(index, src.size(0)) if ascends(index) else None
+    graph = graph_of_ascending(index, src.size(0))
     return None if graph is None else gathered(graph, src)
 
 
@@ -143,7 +143,13 @@ def _is_vector(index: Any) -> bool:
     return type(index) is Tensor and index.dim() == 1 and index.dtype is torch.int64 and is_memory(index)
 
 
-def _graph_of_entries(src: Tensor, index: Any, dim: Any, num_rows: Any) -> Graph | None:
+def _graph_of_entries(
+    src: Tensor,
+    index: Any,
+    dim: Any,
+    num_rows: Any,
+    graph_of: Callable[[Tensor, int | None], Graph | None] = graph_of_rows,
+) -> Graph | None:
     """The graph of an index that torch_scatter repeats for each number of a row; None if it is another."""
     if type(index) is not Tensor or not 1 <= index.dim() <= src.dim() or index.size(0) != src.size(0):
         return None
@@ -153,4 +159,4 @@ def _graph_of_entries(src: Tensor, index: Any, dim: Any, num_rows: Any) -> Graph
     while index.dim() > 1:
         index = index.select(1, 0)
     fits = dim in (0, -src.dim()) and (num_rows is None or type(num_rows) is int) and _is_vector(index)
-    return graph_of_rows(index, num_rows) if fits else None
+    return graph_of(index, num_rows) if fits else None

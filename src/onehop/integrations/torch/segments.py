@@ -1,5 +1,7 @@
 """Rows that belong together, by an index or between bounds, as graphs that are remembered.
 
+A graph is found while all of the index or the bounds is what it was.
+
 Edge e of such a graph goes from row e to the segment that has it (:mod:`onehop.graph.index`).
 """
 
@@ -8,10 +10,10 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError, IndexRangeError
 from onehop.graph import Graph, build
+from onehop.graph.handle import GraphInProgram
 from onehop.graph.identity import remembered
 from onehop.ops.rows import graph_of_index
 
-# A few entries tell most other indices from those that ascend.
 _SAMPLES = 1000
 
 
@@ -25,13 +27,26 @@ def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
     Returns:
         None if a number is out of range.
     """
-    if num_rows is None:
-        num_rows = remembered(index, key="rows of an index", make=lambda: int(index.max()) + 1)
+
+    def made() -> Graph | GraphInProgram:
+        return graph_of_index(index, int(index.max()) + 1)
+
     try:
-        found = graph_of_index(index, num_rows)
+        if num_rows is None:
+            found = remembered(index, key="index of as many rows as it names", make=made, whole=True)
+        else:
+            found = graph_of_index(index, num_rows)
     except (ArgumentError, IndexRangeError):
         return None
     return found if isinstance(found, Graph) else None
+
+
+def graph_of_ascending(index: Tensor, num_rows: int | None) -> Graph | None:
+    """The same of an index of which no entry is smaller than the one before; None for others too."""
+    # A few entries tell most others, of which no graph has to be found.
+    some = index[:: max(index.size(0) // _SAMPLES, 1)]
+    graph = graph_of_rows(index, num_rows) if bool((some[1:] >= some[:-1]).all()) else None
+    return graph if graph is not None and graph.index is not None and graph.index.ascends else None
 
 
 def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
@@ -45,7 +60,7 @@ def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
     Returns:
         None if there is no segment, or ``ptr`` does not ascend from 0 to E.
     """
-    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr, rows))
+    return remembered(ptr, key=("segments between", rows), make=lambda: _from_bounds(ptr, rows), whole=True)
 
 
 def graph_of_lengths(lengths: Tensor, rows: int) -> Graph | None:
@@ -58,7 +73,9 @@ def graph_of_lengths(lengths: Tensor, rows: int) -> Graph | None:
     Returns:
         None if the lengths are not numbers of rows that add up to E.
     """
-    return remembered(lengths, key=("segments of", rows), make=lambda: _from_lengths(lengths, rows))
+    return remembered(
+        lengths, key=("segments of", rows), make=lambda: _from_lengths(lengths, rows), whole=True
+    )
 
 
 def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
@@ -66,16 +83,7 @@ def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def _from_lengths(lengths: Tensor, rows: int) -> Graph | None:
+    lengths = lengths.clone()  # what is checked here is what is used
     if rows > build.MOST_NODES or bool((lengths < 0).any()) or int(lengths.sum()) != rows:
         return None
     return Graph.from_index(torch.repeat_interleave(lengths), lengths.numel())
-
-
-def ascends(index: Tensor) -> bool:
-    """Return whether no entry is smaller than the one before."""
-    return remembered(index, key="an index ascends", make=lambda: _ascends(index))
-
-
-def _ascends(index: Tensor) -> bool:
-    parts = index[:: max(index.size(0) // _SAMPLES, 1)], index
-    return all(bool((part[1:] >= part[:-1]).all()) for part in parts)

@@ -22,7 +22,7 @@ from onehop.backends import run
 from onehop.calls import Aggregate, on
 from onehop.graph import Graph
 from onehop.graph.contents import fingerprint
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import is_memory, saving_is_watched
 
@@ -125,7 +125,7 @@ def find(x: Tensor) -> SparseFeatures | None:
     if found is None or found.contents == fingerprint(x):
         return found
     # Written to without a new version: the graph is that of other features.
-    CACHE.store(x, _GRAPH, False)
+    CACHE.store(Noted(x), _GRAPH, False)
     return None
 
 
@@ -138,6 +138,7 @@ def _features(x: Tensor) -> SparseFeatures | None:
 
 def _made(x: Tensor) -> SparseFeatures | bool:
     """The graph; False, which is remembered too, if too many entries are other than 0."""
+    contents = fingerprint(x)  # before: a write meanwhile makes it one that is never met again
     per_row = _entries_per_row(x)
     if int(per_row.sum()) * _ONE_IN >= x.numel():
         return False
@@ -145,7 +146,7 @@ def _made(x: Tensor) -> SparseFeatures | bool:
     torch.cumsum(per_row, 0, out=rowptr[1:])
     rows, columns = torch.nonzero(x, as_tuple=True)
     graph = Graph.from_csr(rowptr, columns, num_src=x.size(1))
-    return SparseFeatures(graph, x[rows, columns], fingerprint(x))
+    return SparseFeatures(graph, x[rows, columns], contents)
 
 
 def _entries_per_row(x: Tensor) -> Tensor:
@@ -162,12 +163,13 @@ def _entries_per_row(x: Tensor) -> Tensor:
 
 def _looks_sparse(x: Tensor) -> bool:
     global _last_dense
+    version = x._version
     for entries, share in _SAMPLES:
         # An odd step samples all columns even if their number is a power of two.
         step = max(x.numel() // entries, 1) | 1
         sample = x.detach().view(-1)[::step]
         if int(torch.count_nonzero(sample)) * _ONE_IN > share * sample.numel():
-            _last_dense = id(x), weakref.ref(x.untyped_storage()), x._version
+            _last_dense = id(x), weakref.ref(x.untyped_storage()), version
             return False
     return True
 

@@ -105,7 +105,7 @@ class PreparedAggregate:
             x = x.contiguous()
             stride = x.stride()
         native = self.template.copy()
-        native.x, native.x_stride = x.data_ptr(), stride[0]
+        native.x, native.x_stride = x.data_ptr() or address(x), stride[0]
         if weight is not None:
             if self.keeps_weights:
                 weight, native.weight_in_graph_order = in_graph_order(

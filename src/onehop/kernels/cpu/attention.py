@@ -159,23 +159,23 @@ def _fill(native: extension.AttentionCall, call: Attention) -> list[Tensor]:
     native.factor, native.dropout = call.factor, call.dropout
     if call.seeds is not None:
         native.seed = call.seed
-    native.value, native.value_stride = value.data_ptr(), value.stride(0)
-    native.query, native.query_stride = query.data_ptr(), query.stride(0)
+    native.value, native.value_stride = value.data_ptr() or address(value), value.stride(0)
+    native.query, native.query_stride = query.data_ptr() or address(query), query.stride(0)
     if call.key is not None:
         held.append(key := _rows(call.key, packed))
-        native.key, native.key_stride = key.data_ptr(), key.stride(0)
+        native.key, native.key_stride = key.data_ptr() or address(key), key.stride(0)
     if call.att is not None:
         held.append(att := call.att.contiguous())
-        native.att = att.data_ptr()
+        native.att = att.data_ptr() or address(att)
     if call.mask is not None:
         held.append(mask := call.mask.contiguous())
-        native.mask = mask.data_ptr()
+        native.mask = mask.data_ptr() or address(mask)
     if call.edge is not None:
         held.append(edge := _rows(call.edge, packed))
-        native.edge, native.edge_stride = edge.data_ptr(), edge.stride(0)
+        native.edge, native.edge_stride = edge.data_ptr() or address(edge), edge.stride(0)
         if call.edge_weight is not None:
             held.append(projection := call.edge_weight.t().contiguous())
-            native.edge_width, native.edge_weight = call.edge.size(1), projection.data_ptr()
+            native.edge_width, native.edge_weight = call.edge.size(1), address(projection)
     for tensor in held:
         if not tensor.is_cpu:
             address(tensor)  # raises

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from onehop import native, thresholds
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 from onehop.graph.lending import read_address
 
 
@@ -39,14 +39,18 @@ def in_graph_order(
     rest = ("weight in graph order", number, transposed, ordering)
     found: _Ordered | None = remembered(weight, key=rest)
     if found is None and thresholds.now.meetings > 1:
-        CACHE.store(weight, rest, _Ordered())
+        CACHE.store(Noted(weight), rest, _Ordered())
         return weight, False
-    fingerprint = native.extension.fingerprint(read_address(weight), weight.nbytes, native.threads())
     if found is None or found.weight is None:
+        noted, fingerprint = Noted(weight), _fingerprint(weight)
         ordered = weight.detach().index_select(0, csr.perm)
-        CACHE.store(weight, rest, _Ordered(fingerprint, ordered))
+        CACHE.store(noted, rest, _Ordered(fingerprint, ordered))
         return ordered, True
-    if found.fingerprint != fingerprint:
-        CACHE.store(weight, rest, _Ordered())
+    if found.fingerprint != _fingerprint(weight):
+        CACHE.store(Noted(weight), rest, _Ordered())
         return weight, False
     return found.weight, True
+
+
+def _fingerprint(weight: Tensor) -> int:
+    return native.extension.fingerprint(read_address(weight), weight.nbytes, native.threads())

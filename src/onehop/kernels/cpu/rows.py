@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from onehop import native
+from onehop.errors import IndexRangeError
 from onehop.native import DTYPE_CODES, address, extension
 from onehop.processor import last_level_cache_bytes
 
@@ -18,28 +19,38 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
 
     Args:
         matrix: [N, ...].
-        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        index: [n], int32 or int64, without gaps.
 
     Returns:
         [n, ...].
+
+    Raises:
+        IndexRangeError: A number is not in [0, N).
     """
     out = torch.empty((index.numel(), *matrix.shape[1:]), dtype=matrix.dtype, device="cpu")
     copy_rows(matrix, index, out)
     return out
 
 
-def copy_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
+def copy_rows(matrix: Tensor, index: Tensor, out: Tensor, blocks: int = 1) -> None:
     """``out[:] = matrix[index]``, as :func:`take_rows`.
 
+    Each number is read and checked once, as it is used, so that another thread may write to the index.
+
     Args:
-        matrix: [N, ...].
-        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
-        out: [n, ...], of the same dtype, without gaps.
+        matrix: [blocks * N, ...].
+        index: [n], int32 or int64, without gaps.
+        out: [blocks * n, ...], of the same dtype, without gaps.
+        blocks: How many blocks of as many rows follow each other, to all of which the index applies; several
+            of a matrix without gaps alone.
+
+    Raises:
+        IndexRangeError: A number is not in [0, N).
     """
     if not out.numel():
         return
     if _dense(matrix):
-        extension.copy_rows(_call(matrix, index, out))
+        _copy(_call(matrix, index, out, blocks))
     else:
         torch.index_select(matrix, 0, index, out=out)
 
@@ -52,8 +63,11 @@ def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
 
     Args:
         matrix: [N, ...].
-        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        index: [n], int32 or int64, without gaps.
         out: [n, ...], of the same dtype, without gaps.
+
+    Raises:
+        IndexRangeError: A number is not in [0, N).
     """
     if not out.numel() or not _dense(matrix):
         copy_rows(matrix, index, out)
@@ -64,7 +78,7 @@ def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
     for begin in range(0, count, _REQUESTED):
         end = min(begin + _REQUESTED, count)
         extension.request_rows(call, end, min(_REQUESTED, count - end))
-        extension.copy_rows(_call(matrix, index[begin:end], out[begin:end]))
+        _copy(_call(matrix, index[begin:end], out[begin:end]))
 
 
 def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
@@ -72,7 +86,8 @@ def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
 
     Args:
         matrix: [N, ...], float32 or float64, each row without gaps.
-        index: [n], int32 or int64, without gaps; numbers in range, which is not checked.
+        index: [n], int32 or int64, without gaps; numbers in range, which is not checked, and that nobody else
+            writes to.
         rows: [n, ...], of the same dtype.
     """
     rows = rows.contiguous()
@@ -83,11 +98,18 @@ def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
 
 
 def _dense(matrix: Tensor) -> bool:
-    """Return whether each row is contiguous, whatever the stride between rows."""
+    """Return whether each row is contiguous, whatever the stride between rows, and in memory as it is."""
+    if matrix.is_neg() or matrix.is_conj() or matrix._is_zerotensor():
+        return False
     return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())
 
 
-def _call(matrix: Tensor, index: Tensor, rows: Tensor) -> extension.RowsCall:
+def _copy(call: extension.RowsCall) -> None:
+    if not extension.copy_rows(call):
+        raise IndexRangeError(f"index: expected numbers of rows, in [0, {call.matrix_rows}).")
+
+
+def _call(matrix: Tensor, index: Tensor, rows: Tensor, blocks: int = 1) -> extension.RowsCall:
     call = extension.RowsCall()
     call.threads, call.prefetch = native.threads(), _PREFETCH
     # A copy that the caches cannot hold should not displace what they have.
@@ -95,5 +117,6 @@ def _call(matrix: Tensor, index: Tensor, rows: Tensor) -> extension.RowsCall:
     call.index, call.count, call.wide_index = address(index), index.numel(), index.dtype == torch.int64
     call.row_bytes = rows.nbytes // rows.size(0)
     call.matrix, call.stride = address(matrix), matrix.stride(0) * matrix.element_size()
+    call.blocks, call.matrix_rows = blocks, matrix.size(0) // blocks
     call.rows = address(rows)
     return call

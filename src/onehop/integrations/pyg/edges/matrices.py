@@ -11,7 +11,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onehop import config, native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 from onehop.graph.lending import original, read_address, readable
 from onehop.integrations.pyg.edges.adjacency import Adjacency, Arrays, Kept
 from onehop.integrations.pyg.leave import EXACT, need
@@ -116,11 +116,12 @@ class TorchMatrix(Adjacency):
             # A kept array has no other owner, so an untouched copy has its contents.
             if all(original(array) is not array for array in arrays):
                 return found
+        version, noted = matrix._version, Noted(*arrays, any_owner=True)
         contents = tuple(map(fingerprint, arrays))
         if found is None or found.contents != contents:
             found = _Edges(contents)
-            CACHE.store(arrays, key, found, any_owner=True)
-        found.matrices[matrix] = matrix._version
+            CACHE.store(noted, key, found)
+        found.matrices[matrix] = version
         return found
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:

@@ -19,7 +19,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 from onehop.backends import refusal
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
-from onehop.graph.identity import CACHE
+from onehop.graph.identity import CACHE, Noted
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
@@ -196,8 +196,9 @@ def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops:
     found: _Found | None = CACHE.find(edge_index, rest)
     graph = None if found is None else found.graph()
     if graph is None:
+        noted = Noted(edge_index)
         graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
-        CACHE.store(edge_index, rest, _Found(weakref.ref(graph)))
+        CACHE.store(noted, rest, _Found(weakref.ref(graph)))
     return handle_of(graph)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
+from onehop.graph.identity import Noted
 from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.processes import parts_for
@@ -108,11 +109,12 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
     """
 
     def make() -> Derived:
+        noted = Noted(edge_index)
         made = _normalised(edge_index, key)
         if made is None:
             return Derived(theirs(edge_index, None, *key))
         edges, weight, scale = made
-        note_scales(weight, edges, scale)
+        note_scales(weight, noted if edges is edge_index else Noted(edges), scale)
         return Derived((edges, weight), scale)
 
     return rewritten(edge_index, key, make)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 
 
 def degree_scale(graph: Graph, dtype: torch.dtype) -> Tensor:
@@ -18,9 +18,12 @@ def scale_of_degrees(degree: Tensor) -> Tensor:
     return scale.masked_fill_(scale == float("inf"), 0)
 
 
-def note_scales(weight: Tensor, edge_index: Tensor, scale: Tensor) -> None:
-    """Notes that ``weight[e] == scale[source] * scale[destination]`` for these edges, of a kept weight."""
-    CACHE.store((weight, edge_index), "scales", scale)
+def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
+    """Notes that ``weight[e] == scale[source] * scale[destination]`` of a kept weight.
+
+    The edges are those of an ``edge_index`` that was noted before both were computed from it.
+    """
+    CACHE.store(Noted(weight).and_of(edges), "scales", scale)
 
 
 def scales_of(
@@ -44,10 +47,10 @@ def note_degree_scale(values: Tensor, graph: Graph) -> None:
     """
     if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
         return
-    scale = degree_scale(graph, values.dtype)
+    noted, scale = Noted(values), degree_scale(graph, values.dtype)
     source, target = graph.edge_index()
     if torch.equal(scale[source] * scale[target], values):
-        CACHE.store(values, ("scale", graph.number), scale)
+        CACHE.store(noted, ("scale", graph.number), scale)
 
 
 def degree_scale_of(values: Tensor, graph: Graph) -> Tensor | None:

@@ -12,7 +12,7 @@ from torch_geometric.typing import SparseTensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, remembered
+from onehop.graph.identity import CACHE, Noted, remembered
 from onehop.graph.lending import readable
 from onehop.integrations.pyg.edges.adjacency import LINEAR, Adjacency, Arrays, Kept
 from onehop.integrations.pyg.leave import need
@@ -52,12 +52,13 @@ class TorchSparseTensor(Adjacency):
         found: Graph | None = remembered(storage._col, key=key)
         if found is not None and _has_rows(found, storage):
             return found
+        noted = Noted(storage._col)
         # Tensors made in inference mode could not be used outside it, where they will be found again.
         with torch.inference_mode(False), torch.no_grad():
             made = _graph_of(storage)
         if made is None or not _has_rows(made, storage):
             return None
-        CACHE.store(storage._col, key, made)
+        CACHE.store(noted, key, made)
         return made
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:

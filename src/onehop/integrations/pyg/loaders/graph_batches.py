@@ -227,9 +227,12 @@ def _joined_by(dataset: Any) -> _Joined:
     attributes = []
     for name, bounds in slices.items():
         values = store[name]
-        need(is_memory(values) and values.is_contiguous() and values.dim() > 0)
+        need(is_memory(values) and is_memory(bounds))
+        # Before they are read: a write meanwhile is one afterwards.
+        facts = _facts(values, bounds)
+        need(values.is_contiguous() and values.dim() > 0)
         need(type(values) is Tensor and not values.requires_grad and "batch" not in name)
-        need(name not in ("num_nodes", "ptr") and is_memory(bounds) and bounds.is_contiguous())
+        need(name not in ("num_nodes", "ptr") and bounds.is_contiguous())
         need(bounds.dim() == 1 and bounds.dtype is torch.int64 and bounds.numel() == dataset.len() + 1)
         dim = data.__cat_dim__(name, values) % values.dim()
         need(int(bounds[0]) == 0 and int(bounds[-1]) <= values.size(dim) and bool((bounds.diff() >= 0).all()))
@@ -238,7 +241,7 @@ def _joined_by(dataset: Any) -> _Joined:
             groups.append(bounds)
         increases = "index" in name or name == "face"
         need(values.dtype is torch.int64 or not increases)
-        facts, rows = _facts(values, bounds), _rows(values, bounds, dim)
+        rows = _rows(values, bounds, dim)
         attributes.append(_Attribute(name, values, bounds, facts, dim, increases, group, rows))
     # The first of these tells the number of nodes, as in PyG.
     nodes = next((each.group for each in attributes if each.name in N_KEYS), None)

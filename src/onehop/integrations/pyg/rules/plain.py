@@ -110,21 +110,22 @@ class Aggregation:
 
     def run(self) -> Tensor:
         """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
-        x, factor, constant = self.x, None, self.is_constant()
+        x, keep, constant = self.x, None, self.is_constant()
         if constant:
             # Kernels take an address, which makes a lent tensor one of its own.
             x, factor = original(x), self.scale if self.weight is None else self.weight
             kept = reuse.find(x, factor, self.graph, self.reduce)
             if kept is not None:
                 return kept
+            keep = reuse.place_for(x, factor, self.graph, self.reduce)
+        else:
+            self.graph.derived[reuse.OVER] = True
         if session.now.settings.tune == "auto" and x.is_cpu and x.dim() == 2 and self.backend in ("", "cpu"):
             backward = x.requires_grad and torch.is_grad_enabled()
             tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
         out = self.computed()
-        if constant:
-            reuse.keep(x, factor, self.graph, self.reduce, out)
-        else:
-            self.graph.derived[reuse.OVER] = True
+        if keep is not None:
+            keep(out)
         return out
 
     def computed(self) -> Tensor:

@@ -1,0 +1,329 @@
+"""Rows along a dimension by an index, and back, as torch's own functions have them.
+
+:mod:`onehop.ops.rows` has the same for an index that is read in the forward pass alone. Here each pass reads
+the index as it is then, the backward pass too, as torch does: what a user writes to it meanwhile, by any way,
+has the effect that it has in torch. The functions of :class:`Theirs` run where ours cannot, for their results
+and errors.
+
+All take an index of any shape, of int32 or int64, in the CPU's memory, and raise an IndexRangeError for a
+number that is not in [0, rows).
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from onehop.calls import Extremum
+from onehop.errors import IndexRangeError
+from onehop.graph import Graph
+from onehop.kernels.cpu.rows import copy_rows
+from onehop.native import empty
+from onehop.ops.contexts import has_memory
+from onehop.ops.extremum import EXTREMUM
+from onehop.ops.library import Context
+from onehop.ops.rows import graph_of_index, scattered
+
+_aten: Any = torch.ops.aten
+_MATRIX = 2
+
+
+class Theirs(NamedTuple):
+    """torch's functions for rows of [blocks, rows, F] by an index [E].
+
+    Attributes:
+        take: Of the rows and the index: [blocks, E, F].
+        add: Of zeros, [blocks, rows, F], the index and values, [blocks, E, F]: the sums.
+        keeps_rows: Whether autograd keeps what rows are taken from, and notices writes to it.
+        keeps_values: The same of what is added.
+    """
+
+    take: Callable[[Tensor, Tensor], Tensor]
+    add: Callable[[Tensor, Tensor, Tensor], Tensor]
+    keeps_rows: bool = False
+    keeps_values: bool = False
+
+
+def _of_entries(index: Tensor, like: Tensor) -> Tensor:
+    return index.view(1, -1, 1).expand(like.size(0), -1, like.size(2))
+
+
+SUBSCRIPT = Theirs(
+    lambda x, index: _aten.index(x, [None, index]),
+    lambda zeros, index, values: _aten.index_put(zeros, [None, index], values, True),
+)
+"""``x[index]``, whose negative numbers count from the end."""
+SELECT = Theirs(
+    lambda x, index: _aten.index_select(x, 1, index),
+    lambda zeros, index, values: _aten.index_add(zeros, 1, index, values),
+    keeps_values=True,
+)
+ENTRIES = Theirs(
+    lambda x, index: _aten.gather(x, 1, _of_entries(index, x)),
+    lambda zeros, index, values: _aten.scatter_add(zeros, 1, _of_entries(index, values), values),
+    keeps_rows=True,
+)
+REDUCED = ENTRIES._replace(keeps_values=True)
+"""``scatter_reduce``, and what is made of it."""
+
+
+class Along(NamedTuple):
+    """Rows along a dimension.
+
+    Attributes:
+        shape: Of the tensor that has them.
+        dim: The dimension.
+        theirs: torch's functions for them.
+    """
+
+    shape: torch.Size
+    dim: int
+    theirs: Theirs
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of rows, one after the other."""
+        return math.prod(self.shape[: self.dim])
+
+    def graph(self, index: Tensor) -> Graph:
+        """The graph of an index as it is now."""
+        found = graph_of_index(index.flatten(), self.shape[self.dim], self.blocks)
+        assert isinstance(found, Graph)
+        return found
+
+    def chosen(self, index: Tensor) -> tuple[int, ...]:
+        """The shape of the rows of an index."""
+        return (*self.shape[: self.dim], *index.shape, *self.shape[self.dim + 1 :])
+
+    def as_blocks(self, rows: Tensor) -> Tensor:
+        """[blocks, rows or entries, F]."""
+        return rows.reshape(self.blocks, -1, math.prod(self.shape[self.dim + 1 :]))
+
+
+def taken(x: Tensor, index: Tensor, dim: int, theirs: Theirs) -> Tensor:
+    """The rows of a tensor without gaps at an index: [..., *index.shape, ...]. Differentiable."""
+    along = Along(x.shape, dim, theirs)
+    if x.requires_grad and torch.is_grad_enabled():
+        out: Tensor = _Taken.apply(x, index, along)  # type: ignore[no-untyped-call]
+        return out
+    return _take(x, index, along)
+
+
+def added(
+    graph: Graph,
+    values: Tensor,
+    index: Tensor,
+    along: Along,
+    *,
+    mean: bool = False,
+    widen: bool = False,
+) -> Tensor:
+    """Sums of values, or their means, at the rows of an index. Differentiable.
+
+    Args:
+        graph: Of the index.
+        values: [..., *index.shape, ...].
+        index: The index.
+        along: The rows of the result.
+        mean: Whether each row is divided by the number of its entries.
+        widen: Whether the result of 16-bit values is left in float32.
+    """
+    if values.requires_grad and torch.is_grad_enabled():
+        out: Tensor = _Added.apply(values, index, along, graph, mean, widen)  # type: ignore[no-untyped-call]
+        return out
+    return _add(graph, values, along, mean, widen)
+
+
+def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
+    """Sums or means of segments of values, as torch's have them: 0 without entries. Differentiable.
+
+    Args:
+        graph: Of the segments, made from an index.
+        values: [E, ...].
+        mean: Whether sums are divided by the number of entries.
+    """
+    assert graph.index is not None
+    along = Along(torch.Size((graph.num_dst, *values.shape[1:])), 0, SELECT)
+    total = added(graph, values, graph.index.numbers, along, widen=True)
+    if mean:
+        count = graph.in_degrees.clamp_(min=1).view(-1, *[1] * (values.dim() - 1))
+        total = total / count.to(total.dtype)
+    return total.to(values.dtype)
+
+
+def divided(graph: Graph, total: Tensor, index: Tensor, along: Along) -> Tensor:
+    """Rows divided by one more than the number of their entries. Differentiable."""
+    out: Tensor = _Divided.apply(total, index, along, graph)  # type: ignore[no-untyped-call]
+    return out
+
+
+def extremum(graph: Graph, values: Tensor, index: Tensor, along: Along, reduce: str) -> Tensor:
+    """The max or min of values at the rows of an index, 0 without entries; ties share the gradient."""
+    if values.requires_grad and torch.is_grad_enabled():
+        out: Tensor = _Extremum.apply(values, index, along, graph, reduce)  # type: ignore[no-untyped-call]
+        return out
+    return _shaped(scattered(graph, _matrix(values, along), reduce), along.shape)
+
+
+def _take(x: Tensor, index: Tensor, along: Along) -> Tensor:
+    numbers, matrix = index.flatten().contiguous(), _matrix(x, along)
+    out = empty((along.blocks * numbers.numel(), matrix.size(1)), x.dtype)
+    copy_rows(matrix, numbers, out, along.blocks)
+    return _shaped(out, along.chosen(index))
+
+
+def _add(graph: Graph, values: Tensor, along: Along, mean: bool, widen: bool) -> Tensor:
+    out = scattered(graph, _matrix(values, along), "mean" if mean else "sum", widen=widen)
+    return _shaped(out, along.shape)
+
+
+def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
+    # Autograd does not treat it as a view.
+    out: Tensor = rows if rows.shape == shape else _aten._unsafe_view(rows, shape)
+    return out
+
+
+def _matrix(rows: Tensor, along: Along) -> Tensor:
+    """[blocks of rows or entries, F]."""
+    is_one = not along.dim and rows.dim() == len(along.shape) == _MATRIX
+    return rows if is_one else along.as_blocks(rows).flatten(0, 1)
+
+
+def _pulled(rows: Tensor, index: Tensor, along: Along) -> Tensor:
+    """The rows of a gradient at the index as it is now, by our code or torch's."""
+    if has_memory(rows):
+        try:
+            return taken(rows.contiguous(), index, along.dim, along.theirs)
+        except IndexRangeError:
+            pass  # torch takes negative numbers, or raises its own error
+    return along.theirs.take(along.as_blocks(rows), index.flatten()).reshape(along.chosen(index))
+
+
+def _entries(index: Tensor, along: Along, like: Tensor) -> Tensor:
+    """[rows, 1, ...]: how many entries of the index, as it is now, each row has; torch's error for others."""
+    shape = (along.shape[along.dim], *[1] * (len(along.shape) - along.dim - 1))
+    try:
+        count = along.graph(index).in_degrees[: along.shape[along.dim]]
+    except IndexRangeError:
+        ones = torch.ones(1, index.numel(), 1, device="cpu")
+        count = along.theirs.add(ones.new_zeros(1, along.shape[along.dim], 1), index.flatten(), ones)
+    return count.reshape(shape).to(like.dtype)
+
+
+class _Taken(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, along: Along) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(index, x if along.theirs.keeps_rows else None)
+        ctx.along = along
+        return _take(x, index, along)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if grad is None:
+            return None, None, None
+        (index, _), along = ctx.saved_tensors, ctx.along
+        if has_memory(grad):
+            try:
+                return added(along.graph(index), grad, index, along), None, None
+            except IndexRangeError:
+                pass  # as above
+        values = along.as_blocks(grad)
+        zeros = grad.new_zeros(along.blocks, along.shape[along.dim], values.size(2))
+        return along.theirs.add(zeros, index.flatten(), values).reshape(along.shape), None, None
+
+
+class _Added(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        values: Tensor,
+        index: Tensor,
+        along: Along,
+        graph: Graph,
+        mean: bool,
+        widen: bool,
+    ) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(index, values if along.theirs.keeps_values else None)
+        ctx.along, ctx.mean, ctx.dtype = along, mean, values.dtype
+        return _add(graph, values, along, mean, widen)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 6
+        index, _ = ctx.saved_tensors
+        if ctx.mean:
+            grad = grad / _entries(index, ctx.along, grad).clamp(min=1)
+        return _pulled(grad, index, ctx.along).to(ctx.dtype), *(None,) * 5
+
+
+class _Divided(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, total: Tensor, index: Tensor, along: Along, graph: Graph) -> Tensor:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(index)
+        ctx.along = along
+        return total / (_entries(index, along, total) + 1)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        if grad is None:
+            return None, None, None, None
+        (index,) = ctx.saved_tensors
+        return grad / (_entries(index, ctx.along, grad) + 1), None, None, None
+
+
+class _Extremum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, index: Tensor, along: Along, graph: Graph, reduce: str) -> Tensor:
+        call = Extremum(
+            x=_matrix(values, along),
+            weight=None,
+            graph=graph.number,
+            rows=graph.num_dst,
+            edges=graph.num_edges,
+            reduce=reduce,
+            adds=False,
+            widen=False,
+            backend="",
+        )
+        out, ties = EXTREMUM(EXTREMUM.recorded(call), graph)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(values, index, out, ties)
+        ctx.call, ctx.along, ctx.graph = call._replace(x=out[:0], with_ties=True), along, graph
+        return _shaped(out, along.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 5
+        (values, index, out, ties), along = ctx.saved_tensors, ctx.along
+        if has_memory(grad) and _names(index, along, ctx.graph):
+            call = ctx.call._replace(x=_matrix(values, along))
+            context = Context(call, (out, ties), ("x",), {}, ctx.graph)
+            found = EXTREMUM.gradients(context, _matrix(grad, along), None).x
+            assert found is not None
+            return found.to(values.dtype).reshape(values.shape), *(None,) * 4
+        # torch's formula: each entry that equals the extremum of its row, by the index as it is now.
+        flat, theirs = index.flatten(), along.theirs
+        given, pulled = along.as_blocks(values), along.as_blocks(grad)
+        ties = given == theirs.take(along.as_blocks(out), flat)
+        shares = theirs.add(torch.zeros_like(along.as_blocks(out)), flat, ties.to(out.dtype))
+        return (ties * theirs.take(pulled / shares, flat)).reshape(values.shape), *(None,) * 4
+
+
+def _names(index: Tensor, along: Along, graph: Graph) -> bool:
+    """Return whether an index is still the one that a graph was made from."""
+    try:
+        now = along.graph(index)
+    except IndexRangeError:
+        return False
+    if now is graph:
+        return True
+    assert now.index is not None
+    assert graph.index is not None
+    return torch.equal(now.index.numbers, graph.index.numbers)
