@@ -204,6 +204,7 @@ class _Step:
     values: list[Any]  # its other arguments, and tensors from outside
     result: Place | None  # where the edges are in its result
     line: Line | None  # of the message
+    filled: Any  # what a tensor is filled with, which is no size
 
 
 class _Python(TorchFunctionMode):
@@ -322,7 +323,8 @@ class _Watch(TorchDispatchMode):
         except Mixes as why:
             raise Refused(f"its message mixes edges in {name}{f': {why}' if str(why) else ''}") from None
         self.destinations.follow(name, bound, result)
-        self.steps.append(_Step(operation, places, [*values, *outside], place, line))
+        filled = bound.get("fill_value")
+        self.steps.append(_Step(operation, places, [*values, *outside], place, line, filled))
         self.calls.append((operation, args, kwargs, result))
         for out in tree_leaves(result):
             if isinstance(out, Tensor):
@@ -386,6 +388,8 @@ class _Watch(TorchDispatchMode):
 
 def _agree(one: _Step, other: _Step, first: Run, second: Run) -> bool:
     if (one.operation, one.places, one.result) != (other.operation, other.places, other.result):
+        return False
+    if one.filled != other.filled and one.filled == one.filled:
         return False
     sized = named(name_of(one.operation)).sized
     if len(one.values) != len(other.values):
