@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from onehop import Graph
+from onehop.graph.contents import Noted
 from onehop.graph.held import bytes_held
-from onehop.graph.identity import IdentityCache, Noted
+from onehop.graph.identity import IdentityCache
 
 HOST, DEVICE = torch.device("cpu"), torch.device("cuda:1")
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop.graph.identity import CACHE, IdentityCache, Noted
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, IdentityCache
 from onehop.native import extension
 
 

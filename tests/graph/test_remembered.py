@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop.graph.identity import CACHE, IdentityCache, Noted, remembered
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, IdentityCache, remembered
 from onehop.graph.lending import is_shared, lend, original, readable
 
 

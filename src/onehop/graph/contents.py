@@ -9,10 +9,11 @@ it, a hash of all of them.
 
 import weakref
 
+import torch
 from torch import Tensor
 
 from onehop import config, native
-from onehop.graph.lending import read_address
+from onehop.graph.lending import is_shared, original, read_address
 
 
 class State:
@@ -34,6 +35,75 @@ class State:
         self.whole = whole
         self.sample = sample_of(tensor, whole)
         self.contents = tensor.detach().clone() if config.full_check() else None
+
+
+Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
+"""The name of a tensor in a key, a plain tuple because the hot path makes one at every call.
+
+The id of its storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a new
+object; and the part of the storage that it is. The second distinguishes ``t`` from ``t.data``, which share a
+storage and have separate version counters. It is 0 where any tensor with this part of the storage is meant.
+"""
+
+
+class Noted:
+    """Some tensors, and the state they are in: what is made from them afterwards is kept for this state.
+
+    Args:
+        *tensors: In an order of the caller's.
+        any_owner: Whether they stand for every tensor that is the same part of the same storage, such as the
+            index arrays of two sparse matrices. Each has a version counter of its own, so that the counters
+            are ignored: the caller has to check the contents of what it finds.
+        whole: Whether all of their contents are compared at each lookup, by a hash, and not a sample.
+    """
+
+    __slots__ = ("are_views", "names", "recognised", "states")
+
+    def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
+        given = tuple(map(original, tensors))
+        self.recognised = not any(tensor.is_inference() for tensor in given)
+        """Whether all of them have a version counter."""
+        names: tuple[Name, ...] = ()
+        for tensor in given:
+            base = tensor._base
+            view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
+            owner = 0 if any_owner else id(tensor if base is None else base)
+            names = (*names, (id(tensor.untyped_storage()), owner, view))
+        self.names = names
+        self.are_views = tuple(tensor._base is not None for tensor in given)
+        self.states = (
+            tuple(State(tensor, not any_owner, whole) for tensor in given) if self.recognised else ()
+        )
+
+    def and_of(self, other: "Noted") -> "Noted":
+        """The tensors of both, in this order."""
+        both = Noted()
+        both.recognised = self.recognised and other.recognised
+        both.names, both.states = self.names + other.names, self.states + other.states
+        both.are_views = self.are_views + other.are_views
+        return both
+
+    def is_of(self, *tensors: Tensor | None) -> bool:
+        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
+        full = config.full_check()
+        for tensor, state in zip(tensors, self.states, strict=True):
+            if tensor is None:
+                continue
+            if state.version is not None and state.version != tensor._version:
+                return False
+            if tensor.is_cpu and not state.whole and not is_shared(tensor) and tensor.is_contiguous():
+                address = tensor.data_ptr()
+                sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
+            else:
+                address, sample = read_address(tensor), sample_of(tensor, state.whole)
+            if (
+                state.storage() is not tensor.untyped_storage()
+                or state.address != address
+                or state.sample != sample
+                or (full and (state.contents is None or not torch.equal(state.contents, tensor)))
+            ):
+                return False
+        return True
 
 
 def fingerprint(tensor: Tensor) -> int:

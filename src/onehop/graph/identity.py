@@ -7,7 +7,7 @@ same address and the same version. An untouched copy of a cached tensor counts a
 (:mod:`onehop.graph.lending`).
 
 A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`). A value is kept
-under the state that its tensors had before it was made (:class:`Noted`). So a write by another thread while
+under the state that its tensors had before it was made (:class:`.Noted`). So a write by another thread while
 it is made has the effect of one afterwards: the value is not found again.
 """
 
@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from onehop import config, native
-from onehop.graph.contents import State, sample_of
+from onehop.graph.contents import Name, Noted
 from onehop.graph.held import bytes_held
-from onehop.graph.lending import is_shared, original, read_address
+from onehop.graph.lending import is_shared, original
 
 _HOST = torch.device("cpu")
 # Number of lookups before the bytes of the entries found are counted again.
@@ -64,76 +64,8 @@ class CacheInfo:
     evictions: int
 
 
-_Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
-"""The name of a tensor in a key, a plain tuple because the hot path makes one at every call.
-
-The id of its storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a new
-object; and the part of the storage that it is. The second distinguishes ``t`` from ``t.data``, which share a
-storage and have separate version counters. It is 0 where any tensor with this part of the storage is meant.
-"""
-
-_Key = tuple[Hashable, tuple[_Name, ...]]
+_Key = tuple[Hashable, tuple[Name, ...]]
 """The key of an entry: the caller's part, and the tensors in order."""
-
-
-class Noted:
-    """Some tensors, and the state they are in: what is made from them afterwards is kept for this state.
-
-    Args:
-        *tensors: In an order of the caller's.
-        any_owner: Whether they stand for every tensor that is the same part of the same storage, such as the
-            index arrays of two sparse matrices. Each has a version counter of its own, so that the counters
-            are ignored: the caller has to check the contents of what it finds.
-        whole: Whether all of their contents are compared at each lookup, by a hash, and not a sample.
-    """
-
-    __slots__ = ("are_views", "names", "recognised", "states")
-
-    def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
-        given = tuple(map(original, tensors))
-        self.recognised = not any(tensor.is_inference() for tensor in given)
-        """Whether all of them have a version counter."""
-        names: tuple[_Name, ...] = ()
-        for tensor in given:
-            base = tensor._base
-            view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
-            owner = 0 if any_owner else id(tensor if base is None else base)
-            names = (*names, (id(tensor.untyped_storage()), owner, view))
-        self.names = names
-        self.are_views = tuple(tensor._base is not None for tensor in given)
-        self.states = (
-            tuple(State(tensor, not any_owner, whole) for tensor in given) if self.recognised else ()
-        )
-
-    def and_of(self, other: "Noted") -> "Noted":
-        """The tensors of both, in this order."""
-        both = Noted()
-        both.recognised = self.recognised and other.recognised
-        both.names, both.states = self.names + other.names, self.states + other.states
-        both.are_views = self.are_views + other.are_views
-        return both
-
-    def is_of(self, *tensors: Tensor | None) -> bool:
-        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
-        full = config.full_check()
-        for tensor, state in zip(tensors, self.states, strict=True):
-            if tensor is None:
-                continue
-            if state.version is not None and state.version != tensor._version:
-                return False
-            if tensor.is_cpu and not state.whole and not is_shared(tensor) and tensor.is_contiguous():
-                address = tensor.data_ptr()
-                sample = native.extension.sampled_fingerprint(address, tensor.nbytes)
-            else:
-                address, sample = read_address(tensor), sample_of(tensor, state.whole)
-            if (
-                state.storage() is not tensor.untyped_storage()
-                or state.address != address
-                or state.sample != sample
-                or (full and (state.contents is None or not torch.equal(state.contents, tensor)))
-            ):
-                return False
-        return True
 
 
 class _Entry:
@@ -229,7 +161,7 @@ class IdentityCache:
             The kept value itself, or None. Lend its tensors to users (:func:`.lend`): they may write to them.
         """
         # The hot path of every patched layer: few function calls, and no loop over generators.
-        names: tuple[_Name, ...] = ()
+        names: tuple[Name, ...] = ()
         own: tuple[Tensor | None, ...] = tensors
         recognised, changeable = True, False
         for tensor in tensors:
@@ -336,7 +268,7 @@ class IdentityCache:
             self._bytes = {_HOST: 0}
         del dropped
 
-    def _note_view(self, name: _Name, key: _Key) -> None:
+    def _note_view(self, name: Name, key: _Key) -> None:
         """Notes an entry of a view, and drops those of the view that was stored longest ago."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())

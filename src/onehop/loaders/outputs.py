@@ -6,8 +6,9 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 from torch_geometric.sampler import HeteroSamplerOutput, SamplerOutput
 
+from onehop.graph.contents import Noted
 from onehop.graph.graph import Graph
-from onehop.graph.identity import CACHE, Noted
+from onehop.graph.identity import CACHE
 from onehop.loaders.engine import Batch
 
 

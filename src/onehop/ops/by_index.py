@@ -280,21 +280,10 @@ class _Divided(torch.autograd.Function):
 class _Extremum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, along: Along, graph: Graph, reduce: str) -> Tensor:
-        call = Extremum(
-            x=_matrix(values, along),
-            weight=None,
-            graph=graph.number,
-            rows=graph.num_dst,
-            edges=graph.num_edges,
-            reduce=reduce,
-            adds=False,
-            widen=False,
-            backend="",
-        )
-        out, ties = EXTREMUM(EXTREMUM.recorded(call), graph)
+        out, ties = EXTREMUM(_call(values, along, graph, reduce), graph)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(values, index, out, ties)
-        ctx.call, ctx.along, ctx.graph = call._replace(x=out[:0], with_ties=True), along, graph
+        ctx.along, ctx.graph, ctx.reduce = along, graph, reduce
         return _shaped(out, along.shape)
 
     @staticmethod
@@ -303,7 +292,7 @@ class _Extremum(torch.autograd.Function):
             return (None,) * 5
         (values, index, out, ties), along = ctx.saved_tensors, ctx.along
         if has_memory(grad) and _names(index, along, ctx.graph):
-            call = ctx.call._replace(x=_matrix(values, along))
+            call = _call(values, along, ctx.graph, ctx.reduce)
             context = Context(call, (out, ties), ("x",), {}, ctx.graph)
             found = EXTREMUM.gradients(context, _matrix(grad, along), None).x
             assert found is not None
@@ -314,6 +303,21 @@ class _Extremum(torch.autograd.Function):
         ties = given == theirs.take(along.as_blocks(out), flat)
         shares = theirs.add(torch.zeros_like(along.as_blocks(out)), flat, ties.to(out.dtype))
         return (ties * theirs.take(pulled / shares, flat)).reshape(values.shape), *(None,) * 4
+
+
+def _call(values: Tensor, along: Along, graph: Graph, reduce: str) -> Extremum:
+    return Extremum(
+        x=_matrix(values, along),
+        weight=None,
+        graph=graph.number,
+        rows=graph.num_dst,
+        edges=graph.num_edges,
+        reduce=reduce,
+        adds=False,
+        widen=False,
+        with_ties=True,
+        backend="",
+    )
 
 
 def _names(index: Tensor, along: Along, graph: Graph) -> bool:

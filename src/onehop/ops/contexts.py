@@ -1,9 +1,10 @@
 """States of torch in which our operations cannot replace its own; checked before anything else."""
 
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 
 import torch
-from torch.autograd import forward_ad
+from torch.autograd import forward_ad, profiler
 from torch.autograd.graph import disable_saved_tensors_hooks
 
 from onehop.ops.batching import in_older_vmap as in_older_vmap
@@ -15,6 +16,7 @@ _is_batched = torch._C._functorch.is_legacy_batchedtensor
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _is_tracing = torch._C._is_tracing
+_is_compiling = torch.compiler.is_compiling
 _tracing_state = torch._C._get_tracing_state
 _keys = torch._C._dispatch_keys
 _CPU = torch.device("cpu")
@@ -145,6 +147,19 @@ def _is_watched_by_trying() -> bool:
         return True
 
 
+def is_plain(x: torch.Tensor) -> bool:
+    """Return whether a tensor is of torch's own class, and nothing observes what is done with it."""
+    kind = type(x)
+    return not (
+        _is_compiling()
+        or (kind is not torch.Tensor and kind is not torch.nn.Parameter)
+        or _length_of_modes()
+        or _transforms_are_active()
+        or forward_ad._current_level >= 0
+        or profiler._is_profiler_enabled
+    )
+
+
 def in_memory(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor, or a copy whose numbers are in memory as they are, for kernels. Differentiable.
 
@@ -152,6 +167,11 @@ def in_memory(x: torch.Tensor) -> torch.Tensor:
     negated on reading.
     """
     return x.clone() if x.is_neg() or x._is_zerotensor() or x.is_conj() else x
+
+
+def are_in_memory(args: Iterable[object]) -> bool:
+    """Return whether :func:`in_memory` copies none of the tensors among some arguments."""
+    return all(in_memory(arg) is arg for arg in args if isinstance(arg, torch.Tensor))
 
 
 def materialized(grads: tuple[torch.Tensor | None, ...]) -> tuple[torch.Tensor | None, ...]:

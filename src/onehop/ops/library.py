@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad, profiler
+from torch.autograd import forward_ad
 
 from onehop.backends import run as run_on_backend, runner_of
 from onehop.calls import name_of
@@ -23,7 +23,7 @@ from onehop.graph import Graph, by_number
 from onehop.graph.handle import GraphInProgram, held
 from onehop.native import WithoutMemoryError
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
-from onehop.ops.contexts import in_memory, materialized
+from onehop.ops.contexts import are_in_memory, in_memory, is_plain, materialized
 from onehop.ops.held_edges import of_edges
 
 # Bound to names of this module: every call reads them.
@@ -177,7 +177,7 @@ class Operator(Generic[C]):
         own = call[0] if self._nested else call
         x = own[0]
         # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
-        if not _is_plain(x) or in_older_vmap():
+        if not is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
         negated = x.is_neg()
         for place in self._further:
@@ -204,7 +204,7 @@ class Operator(Generic[C]):
             return run_on_backend(graph, call, x)
         except WithoutMemoryError:
             # Not looked for before: it would delay every call.
-            if _are_in_memory(_flattened(call) if self._nested else call):
+            if are_in_memory(_flattened(call) if self._nested else call):
                 raise
             return self(self._in_memory(call), graph)
 
@@ -230,7 +230,7 @@ class Operator(Generic[C]):
 
     def _held_autograd(self, *args: Any) -> Any:
         # Of the plain tensors of a program that runs operator by operator, the graph is known by now.
-        if _is_plain(args[0]):
+        if is_plain(args[0]):
             return self._on_held(self._unflattened(args))
         return self._autograd(*args)
 
@@ -254,7 +254,7 @@ class Operator(Generic[C]):
 
     def _unrecorded(self, *args: Any) -> Any:
         """Return the results of a call that came from the dispatcher; its arguments are not batches."""
-        if _is_plain(args[0]) and _are_in_memory(args):
+        if is_plain(args[0]) and are_in_memory(args):
             return self._kernel(*args)
         with torch._C._AutoDispatchBelowAutograd():
             return self._through_dispatcher(self._unflattened(args))
@@ -297,22 +297,6 @@ class Operator(Generic[C]):
 
 OPERATORS: dict[type, Operator[Any]] = {}
 """The operators by the types of their calls."""
-
-
-def _is_plain(x: Tensor) -> bool:
-    kind = type(x)
-    return not (
-        _is_compiling()
-        or (kind is not Tensor and kind is not torch.nn.Parameter)
-        or _length_of_modes()
-        or _transforms_are_active()
-        or forward_ad._current_level >= 0
-        or profiler._is_profiler_enabled
-    )
-
-
-def _are_in_memory(args: Sequence[Any]) -> bool:
-    return all(in_memory(arg) is arg for arg in args if isinstance(arg, Tensor))
 
 
 def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:

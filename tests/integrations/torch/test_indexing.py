@@ -1,11 +1,13 @@
 """torch's own gathers and scatters under the patch: torch's results and gradients."""
 
+import gc
+
 import pytest
 import torch
 from torch import Tensor
 
 import onehop
-from onehop import thresholds
+from onehop import native, thresholds
 from tests.integrations.torch.indices import (
     ANY,
     EDGES,
@@ -255,3 +257,34 @@ def test_16_bits_are_rounded_once(name, dtype, served):
     assert (found != expected).sum() <= 1
     assert found.dtype is dtype
     assert served == ["scattered"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "x[i]",
+        "gather",
+        "index_add",
+        "scatter_add",
+        "scatter_reduce mean with its own",
+        "scatter_reduce mean without its own",
+        "scatter_reduce amax without its own",
+    ],
+)
+def test_results_are_freed_with_what_their_backward_pass_keeps(name, served):
+    width = 1 << 14  # results of a mebibyte, which the pool counts
+
+    def once() -> int:
+        if name in GATHERS:
+            GATHERS[name](numbers(ROWS, width).requires_grad_(), ANY, 0).sum().backward()
+        else:
+            values = numbers(ENTRIES, width).requires_grad_()
+            SCATTERS[name](torch.zeros(ROWS, width, dtype=values.dtype), ANY, values, 0).sum().backward()
+        gc.collect()
+        in_use: int = native.extension.pool_info()["in_use_bytes"]
+        return in_use
+
+    with onehop.patch(), thresholds.lifted():
+        once()
+        assert once() == once()
+    assert served

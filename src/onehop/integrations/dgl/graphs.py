@@ -20,7 +20,8 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, dgl_edges
-from onehop.graph.identity import CACHE, Noted
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE
 from onehop.integrations.rows import Leave
 
 _REST = "dgl"

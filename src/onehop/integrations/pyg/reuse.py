@@ -20,8 +20,8 @@ from torch import Tensor
 
 from onehop import config, thresholds
 from onehop.graph import Graph
-from onehop.graph.contents import fingerprint
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted, fingerprint
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched

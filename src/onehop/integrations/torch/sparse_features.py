@@ -21,8 +21,8 @@ from onehop import config, thresholds
 from onehop.backends import run
 from onehop.calls import Aggregate, on
 from onehop.graph import Graph
-from onehop.graph.contents import fingerprint
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted, fingerprint
+from onehop.graph.identity import CACHE, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import is_memory, saving_is_watched
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from onehop import native, thresholds
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import read_address
 
 

@@ -11,7 +11,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 from onehop import config, native
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import original, read_address, readable
 from onehop.integrations.pyg.edges.adjacency import Adjacency, Arrays, Kept
 from onehop.integrations.pyg.leave import EXACT, need

@@ -18,8 +18,9 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from onehop.backends import refusal
 from onehop.graph import Graph
+from onehop.graph.contents import Noted
 from onehop.graph.handle import GraphInProgram, handle_of
-from onehop.graph.identity import CACHE, Noted
+from onehop.graph.identity import CACHE
 from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors

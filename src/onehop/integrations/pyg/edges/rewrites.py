@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.graph.identity import Noted
+from onehop.graph.contents import Noted
 from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.processes import parts_for

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, remembered
 
 
 def degree_scale(graph: Graph, dtype: torch.dtype) -> Tensor:

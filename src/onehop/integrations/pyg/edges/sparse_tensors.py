@@ -12,7 +12,8 @@ from torch_geometric.typing import SparseTensor
 
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.graph.identity import CACHE, Noted, remembered
+from onehop.graph.contents import Noted
+from onehop.graph.identity import CACHE, remembered
 from onehop.graph.lending import readable
 from onehop.integrations.pyg.edges.adjacency import LINEAR, Adjacency, Arrays, Kept
 from onehop.integrations.pyg.leave import need
