@@ -49,7 +49,7 @@ def propagated(conv: torch.nn.Module, x: torch.Tensor, edge_index: torch.Tensor)
 
 def unpatched(inner: torch.nn.Module, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
     """A layer that PyG runs on its own."""
-    with onehop.patch().paused():
+    with onehop.patch() as patch, patch.paused():
         return inner(x, edge_index)
 
 

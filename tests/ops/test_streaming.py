@@ -120,7 +120,7 @@ def test_an_interrupted_run_goes_on(
     monkeypatch.setattr("onehop.ops.streaming.waiting.SYNC_BYTES", 1)
     arguments = {"out": tmp_path / "out.npy", "memory": memory}
     free = iter((SMALL, SMALL + 9_000, SMALL - 5_000))
-    monkeypatch.setattr("onehop.ops.streaming.run.default_bytes", lambda: next(free))
+    monkeypatch.setattr("onehop.ops.streaming.budget.default_bytes", lambda: next(free))
     written = []
     put = MatrixFile.put
 

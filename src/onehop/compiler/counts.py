@@ -174,7 +174,7 @@ _NUMBERS = (Tensor.numel, Tensor.nelement, torch.numel)
 
 
 class Counts:
-    """What Python asks about sizes of tensors in a trial.
+    """Questions of Python about sizes of tensors in a trial.
 
     Attributes:
         of_edges: Whether Python has asked how large a tensor is.

@@ -60,7 +60,7 @@ class Opaque(Exception):
 
 @dataclass(slots=True)
 class Outside:
-    """What messages read and no guard can know again, so that they are read anew for each call.
+    """Values that messages read and no guard can know again, so that they are read anew for each call.
 
     Attributes:
         modules: Modules that are not in the layer.

@@ -130,7 +130,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
 
 
 class _Saved:
-    """What torch saves for the backward pass of a trial."""
+    """Notes the memory that torch saves for the backward pass of a trial."""
 
     def __init__(self) -> None:
         self._memory: set[int] = set()

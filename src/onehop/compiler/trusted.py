@@ -30,11 +30,13 @@ _BUILTINS = frozenset({
 # Those of them that read a whole number without the methods of its class, as functions of math may.
 _IN_C = frozenset({enumerate, range, slice})
 # Functions of torch that take no tensor, which torch does not count among those that classes may override.
-_MAKERS = frozenset({
-    torch.arange, torch.as_tensor, torch.empty, torch.eye, torch.finfo, torch.full, torch.iinfo,
-    torch.is_tensor, torch.linspace, torch.logspace, torch.normal, torch.ones, torch.rand, torch.randint,
-    torch.randn, torch.randperm, torch.scalar_tensor, torch.tensor, torch.zeros,
-})  # fmt: skip
+_MAKERS = frozenset(
+    getattr(torch, name)
+    for name in (
+        "arange as_tensor empty eye finfo full iinfo is_tensor linspace logspace normal ones rand randint randn "
+        "randperm scalar_tensor tensor zeros"
+    ).split()
+)
 _MAKING_METHODS = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"})
 # Attributes of tensors and dtypes that tell no more than shape and type.
 _OF_TENSORS = frozenset({

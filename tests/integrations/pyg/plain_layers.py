@@ -158,7 +158,7 @@ KINDS: dict[str, Callable[[], type]] = {
 # Those that are left to PyG, with the sentence.
 LEFT = {
     "its own aggregate": (
-        executed("def aggregate(self, inputs, index): return scatter(inputs, index, 0, len(index)).cos()"),
+        executed("def aggregate(self, inputs, index): return scatter(inputs, index, 0, index.size(0)).cos()"),
         "its class overrides aggregate, and its message uses cos",
     ),
     "its own _collect": (

@@ -158,8 +158,8 @@ REFUSED = {
     "blocks": (lambda: layer_of(num_blocks=2), {}, "block-diagonal"),
     "max": (lambda: layer_of(aggr="max"), {}, "by sum and mean alone"),
     "backwards": (lambda: layer_of(flow="target_to_source"), {}, "target_to_source"),
-    # Its own message is to stand in then, and cannot.
-    "update": (lambda: Mine(WIDTH, 4, TYPES, heads=2), {}, "takes ptr"),
+    # Its message would have to be compiled then, and keeps its weights.
+    "update": (lambda: Mine(WIDTH, 4, TYPES, heads=2), {}, "stores something"),
     "hooks": (
         lambda: hooked(layer_of(edge_dim=DIM)),
         {"edge_attr": torch.ones(EDGES, DIM).double()},

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATConv
 
 import onehop
+from onehop.integrations.torch import framework, products as torch_products
 from tests.integrations.same import assert_same, learned, noted, same, same_error
 
 SOURCES, TARGETS, IN, OUT, HEADS = 20, 12, 4, 3, 2
@@ -35,9 +36,13 @@ def across(edges) -> Tensor:
 
 @pytest.fixture
 def products(monkeypatch) -> list[tuple[int, ...]]:
-    """The shapes of what linear steps of layers have made since."""
-    linear = torch.nn.functional.linear
-    return noted(monkeypatch, torch.nn.functional, "linear", lambda *args: tuple(linear(*args).shape))
+    """The shapes of what linear steps of layers have made under the patch since."""
+    linear = framework._linear  # which is in the place of torch's under the patch
+    shapes = noted(monkeypatch, framework, "_linear", lambda *args: tuple(linear(*args).shape))
+    monkeypatch.setattr(
+        torch_products, "LINEAR_STEPS", {*torch_products.LINEAR_STEPS, id(framework._linear)}
+    )
+    return shapes
 
 
 def made(**options: Any) -> GATConv:

@@ -121,7 +121,8 @@ def test_edge_update_set_on_an_instance_is_called(x, edge_index):
 
 class OwnMessage(gnn.GATConv):
     def message(self, x_j: Tensor, alpha: Tensor) -> Tensor:
-        assert isinstance(alpha, Tensor)
+        if not isinstance(alpha, Tensor):
+            raise TypeError("alpha is no tensor")
         return 2 * super().message(x_j, alpha)
 
 

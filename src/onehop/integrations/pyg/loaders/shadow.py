@@ -14,7 +14,7 @@ from torch_geometric.loader import ShaDowKHopSampler, shadow
 
 from onehop.graph import Graph
 from onehop.integrations.pyg.loaders.neighbours import HasSampler, Inherited, needed
-from onehop.integrations.rows import Row, replacing
+from onehop.integrations.rows import Part, Row, building, replacing
 from onehop.loaders.engine import Choices, Engine
 from onehop.loaders.keys import drawn_key
 from onehop.loaders.neighbor_sampler import arrays_of
@@ -31,10 +31,13 @@ def rows() -> list[Row]:
     def edges(**arguments: Any) -> Any:
         return Edges(**arguments) if needed() else theirs(**arguments)
 
+    # A loader holds it, and keeps on drawing after the patch.
+    with building.set(Part(on=True)):
+        collating = replacing(ShaDowKHopSampler, "__collate__", _collate)
     return [
         Row(shadow, "WITH_TORCH_SPARSE", HasSampler(shadow.WITH_TORCH_SPARSE), shadow.WITH_TORCH_SPARSE),
         Row(shadow, "SparseTensor", edges, theirs),
-        replacing(ShaDowKHopSampler, "__collate__", _collate),
+        collating,
     ]
 
 
