@@ -139,7 +139,10 @@ def _read(function: types.FunctionType, path: Names) -> Any:
         if value is ABSENT:
             value = vars(builtins).get(name, ABSENT)
     for attribute in path[1:]:
-        value = _attribute(value, attribute)
+        if type(value) is types.ModuleType:  # without a call, for most
+            value = vars(value).get(attribute, ABSENT)
+        else:
+            value = _attribute(value, attribute)
     return value
 
 

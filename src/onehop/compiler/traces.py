@@ -128,7 +128,7 @@ class Traces:
             trace: Traces the message, which was read.
         """
         for argument in each:
-            if not is_plain(argument.value):
+            if argument.value is not None and not is_plain(argument.value):
                 return Opaque(f"is given a {type(argument.value).__name__} ({argument.name})").sentence
         key = _key_of(each, operands, graph)
         ref, known = self._of.get(id(layer), (None, {}))

@@ -33,9 +33,10 @@ _IN_C = frozenset({enumerate, range, slice})
 _MAKERS = frozenset(
     getattr(torch, name)
     for name in (
-        "arange as_tensor empty eye finfo full iinfo is_tensor linspace logspace normal ones rand randint randn "
-        "randperm scalar_tensor tensor zeros"
-    ).split()
+        *("arange", "as_tensor", "empty", "eye", "finfo", "full", "iinfo", "is_tensor", "linspace"),
+        *("logspace", "normal", "ones", "rand", "randint", "randn", "randperm", "scalar_tensor", "tensor"),
+        "zeros",
+    )
 )
 _MAKING_METHODS = frozenset({"new_empty", "new_full", "new_ones", "new_tensor", "new_zeros"})
 # Attributes of tensors and dtypes that tell no more than shape and type.

@@ -49,7 +49,8 @@ class Compiled:
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
         """All tensors that its terms number; those that get no gradient need none."""
-        return _detached([*operands, *self.uses[: self.numbered]], self.apart)
+        numbered = [*operands, *self.uses[: self.numbered]]
+        return _detached(numbered, self.apart) if self.apart else numbered
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class InBlocks:
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
         """The operands; those that get no gradient need none."""
-        return _detached(operands, self.apart)
+        return _detached(operands, self.apart) if self.apart else operands
 
 
 def _detached(tensors: list[Tensor], apart: frozenset[int]) -> list[Tensor]:
-    return [each.detach() if at in apart else each for at, each in enumerate(tensors)] if apart else tensors
+    return [each.detach() if at in apart else each for at, each in enumerate(tensors)]
 
 
 Way = Compiled | InBlocks | str

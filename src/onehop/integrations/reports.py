@@ -21,7 +21,8 @@ class Listener(Protocol):
         """Receives one call."""
 
 
-_listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
+listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
+"""Who receives the calls. Code that is called often asks whether anybody is ``live`` before :func:`recording`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,14 @@ def framework_of(layer: Any) -> str:
 
 def recording() -> bool:
     """Return whether calls are being recorded."""
-    return bool(_listener.live) and _listener.get() is not None
+    return bool(listener.live) and listener.get() is not None
 
 
 def record(call: Call) -> None:
     """Records a call, inside :func:`recorded` or :func:`heard_by`."""
-    listener = _listener.get()
-    if listener is not None:
-        listener.append(call)
+    hearer = listener.get()
+    if hearer is not None:
+        hearer.append(call)
 
 
 def refuse(layer: Any, reason: str) -> None:
@@ -86,7 +87,7 @@ def log(kind: type, reason: str) -> None:
 def recorded() -> Iterator[list[Call]]:
     """Collects the calls of patched layers inside the block, in its thread, whose refusals are not logged."""
     calls: list[Call] = []
-    with _listener.set(calls):
+    with listener.set(calls):
         yield calls
 
 
@@ -95,4 +96,4 @@ def heard_by(hearer: Listener) -> AbstractContextManager[Listener | None]:
 
     Those of threads that record for themselves are not among them. Refusals are not logged meanwhile.
     """
-    return _listener.set(hearer, everywhere=True)
+    return listener.set(hearer, everywhere=True)

@@ -79,7 +79,9 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
     Returns:
         The result of ``pieces.forward``.
     """
-    operands = tuple(map(in_memory, operands))
+    for operand in operands:  # as in_memory, with no call where nothing is copied
+        if operand.is_neg() or operand._is_zerotensor() or operand.is_conj():
+            operands = tuple(map(in_memory, operands))
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
         return _Recomputed.apply(pieces, *operands)  # type: ignore[no-untyped-call]
     return pieces.forward(operands)[0]
@@ -130,9 +132,13 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needs = ctx.needs_input_grad[1:]
-        if all(grad is None for grad in grads):
+        given = False
+        for grad in grads:
+            given = given or grad is not None
+            if grad is not None and (grad.is_neg() or grad._is_zerotensor() or grad.is_conj()):
+                grads = materialized(grads)
+        if not given:
             return (None,) * (1 + len(needs))
-        grads = materialized(grads)
         # Once, because a checkpoint makes each saved tensor again when it is read.
         saved, pieces = ctx.saved_tensors, ctx.pieces
         operands, kept = saved[: len(needs)], saved[len(needs) :]

@@ -12,6 +12,7 @@ from torch_geometric import nn as gnn
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.leave import TOO_SMALL
+from onehop.integrations.rows import stand_in
 from onehop.machines import pim
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix
 from tests.integrations.same import BITS, SINGLE, fast, learned, reasons, refused, same, same_error

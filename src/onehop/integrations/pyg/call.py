@@ -149,7 +149,7 @@ def begin(plan: Any, layer: Any, order: str | None = None) -> None:
         layer: Whose it is.
         order: "before" or "after" its linear step, where that is not the layer's own order.
     """
-    if reports.recording():
+    if reports.listener.live and reports.recording():
         call = plan.described(layer)
         form = call.form if order is None else f"{call.form}, {order} its linear step"
         reports.record(replace(call, form=form))

@@ -207,7 +207,11 @@ class ClassRecord:
         return (
             self.selection is session.now.layers
             and self._functions == _functions(kind)
-            and (self._softmax is None or self._softmax is _softmax_of(kind))
+            and (
+                self._softmax is None
+                or kind.message.__globals__.get("softmax") is self._softmax  # saves most calls of the next
+                or _softmax_of(kind) is self._softmax
+            )
             and self._get_attention is getattr(kind, "get_attention", None)
         )
 
@@ -228,7 +232,11 @@ class _LooseRecord(ClassRecord):
         return (
             self.selection is session.now.layers
             and functions == _present(kind)
-            and (self._softmax is None or self._softmax is _softmax_of(kind))
+            and (
+                self._softmax is None
+                or kind.message.__globals__.get("softmax") is self._softmax  # saves most calls of the next
+                or _softmax_of(kind) is self._softmax
+            )
         )
 
 
