@@ -89,6 +89,13 @@ def noting(x: Tensor) -> Tensor:
     return x
 
 
+def asks(x: Tensor) -> Tensor:
+    return x if x.is_leaf else -x
+
+
+FUNCTIONS, STEPS_OF, PARTIAL = {"asks": asks}, (asks,), functools.partial(asks)
+
+
 def own_list(self, x_j):
     out = []
     for lin in self.lins:
@@ -293,6 +300,10 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     ),
     "sorts a list": (lambda self, x_j: self.seen.sort() or x_j, "uses sort, which may change a list"),
     "a module that counts": (lambda self, x_j: self.counting(x_j), "stores something"),
+    "a function in a table": (lambda self, x_j: FUNCTIONS["asks"](x_j), "uses is_leaf"),
+    "a function in a tuple": (lambda self, x_j: STEPS_OF[0](x_j), "uses is_leaf"),
+    "a partial function that asks": (lambda self, x_j: PARTIAL(x_j), "uses is_leaf"),
+    "a default that asks": (lambda self, x_j, by=asks: by(x_j), "uses is_leaf"),
     "a function that notes": (lambda self, x_j: noting(x_j), "uses append"),
     "a hooked module": (lambda self, x_j: HOOKED(x_j), "hooks are registered"),
     "a method of options": (lambda self, x_j: x_j * SETTINGS.doubled(), "uses doubled, which a Settings has"),

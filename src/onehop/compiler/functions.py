@@ -63,12 +63,14 @@ class Outside:
     """Values that messages read and no guard can know again, so that they are read anew for each call.
 
     Attributes:
+        functions: Functions in defaults and containers, which are read too.
         modules: Modules that are not in the layer.
         holders: Objects that hold values by name, such as options, and do nothing.
         values: Other values: tensors, and containers of these.
         changeable: Whether lists or dictionaries are among what is read, which some operators change.
     """
 
+    functions: list[types.FunctionType] = field(default_factory=list)
     modules: list[Module] = field(default_factory=list)
     holders: list[Any] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
@@ -282,6 +284,7 @@ def check_of(value: Any, outside: Outside, line: Line | None = None, name: str =
     if is_known(value, False):
         return functools.partial(_is, value)
     if type(value) is types.FunctionType and not is_trusted(value):
+        outside.functions.append(value)
         return known(value, outside, line=line).holds
     if isinstance(value, Module) or is_holder(value):
         values = outside.modules if isinstance(value, Module) else outside.holders

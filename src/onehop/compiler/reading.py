@@ -122,6 +122,8 @@ class Reading:
                 self._follow(module)
                 # Containers use all that they have.
                 self._add_modules(module, self.names if module is self.layer else None)
+            for function in list(self.outside.functions):
+                self._add(function, None)
             for module in self.outside.modules:
                 self._note(module)
             for holder in self.outside.holders:

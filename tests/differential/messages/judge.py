@@ -29,7 +29,7 @@ _SINGLE = {"float64": (1e-7, 1e-10), "float32": (1e-4, 1e-5)}
 _SMALLEST = 0.1
 _WRITING = {"features in place", "parameters in place", "SGD", "AdamW"}
 # States that are written to past torch's version counter, which no backward pass notices, PyG's or ours.
-_UNTRACKED = {"array under a tensor", "buffer by data", "parameter by data"}
+_UNTRACKED = {"array under a tensor", "buffer by data", "buffer by numpy", "parameter by data"}
 _BEFORE_BACKWARD = "call, change, backward"
 
 

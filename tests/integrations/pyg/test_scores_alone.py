@@ -1,6 +1,6 @@
 """A bipartite GATConv makes the scores of its destinations without their product with ``lin_dst``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +11,8 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATConv
 
 import onehop
-from onehop.integrations.torch import framework, products as torch_products
+from onehop.integrations.torch import framework
+from onehop.integrations.torch.products import LINEAR_STEPS
 from tests.integrations.same import assert_same, learned, noted, same, same_error
 
 SOURCES, TARGETS, IN, OUT, HEADS = 20, 12, 4, 3, 2
@@ -35,14 +36,16 @@ def across(edges) -> Tensor:
 
 
 @pytest.fixture
-def products(monkeypatch) -> list[tuple[int, ...]]:
-    """The shapes of what linear steps of layers have made under the patch since."""
-    linear = framework._linear  # which is in the place of torch's under the patch
-    shapes = noted(monkeypatch, framework, "_linear", lambda *args: tuple(linear(*args).shape))
-    monkeypatch.setattr(
-        torch_products, "LINEAR_STEPS", {*torch_products.LINEAR_STEPS, id(framework._linear)}
-    )
-    return shapes
+def products(monkeypatch) -> Iterator[list[tuple[int, ...]]]:
+    """The shapes of what linear steps of layers have made since."""
+    linear = torch.nn.functional.linear
+    shapes = noted(monkeypatch, torch.nn.functional, "linear", lambda *args: tuple(linear(*args).shape))
+    # What notes passes for torch's function, and the patch leaves it in its place.
+    passing = id(torch.nn.functional.linear)
+    monkeypatch.setattr(framework, "is_torchs", lambda: False)
+    LINEAR_STEPS.add(passing)
+    yield shapes
+    LINEAR_STEPS.remove(passing)
 
 
 def made(**options: Any) -> GATConv:

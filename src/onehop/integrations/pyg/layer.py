@@ -168,6 +168,7 @@ class ClassRecord:
     __slots__ = (
         "_functions",
         "_get_attention",
+        "_seen_softmax",
         "_softmax",
         "block_reason",
         "explained",
@@ -195,6 +196,8 @@ class ClassRecord:
                 self.rule = rule
         # What the messages of attention call besides: another library may replace it.
         self._softmax = _softmax_of(kind) if self.rule is not None and self.rule.attends else None
+        # What is in its place, which is ours or the same: to see that again takes no call.
+        self._seen_softmax = ref(kind.message.__globals__["softmax"]) if self._softmax is not None else None
         if self._softmax is not None and not is_own(self._softmax):
             self.rule = None
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
@@ -209,7 +212,7 @@ class ClassRecord:
             and self._functions == _functions(kind)
             and (
                 self._softmax is None
-                or kind.message.__globals__.get("softmax") is self._softmax  # saves most calls of the next
+                or kind.message.__globals__.get("softmax") is self._seen_softmax()
                 or _softmax_of(kind) is self._softmax
             )
             and self._get_attention is getattr(kind, "get_attention", None)
@@ -234,7 +237,7 @@ class _LooseRecord(ClassRecord):
             and functions == _present(kind)
             and (
                 self._softmax is None
-                or kind.message.__globals__.get("softmax") is self._softmax  # saves most calls of the next
+                or kind.message.__globals__.get("softmax") is self._seen_softmax()
                 or _softmax_of(kind) is self._softmax
             )
         )
