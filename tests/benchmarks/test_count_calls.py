@@ -15,17 +15,19 @@ import onehop
 
 SCRIPT = Path(__file__).resolve().parents[2] / "benchmarks" / "calls" / "count_calls.py"
 
-# Calls and files in all, and the calls in the patch itself.
+# Calls and files in all, and the calls in the patch itself. Of the files, one of each attention operator is
+# ops/contexts.py, and one of each layer graph/contents.py, because no file has more than 400 lines;
+# of a compiled message, compiler/ways.py and compiler/reading.py too.
 BOUNDS = {
     "aggregate forward": (12, 6, 0),
     "aggregate backward": (12, 6, 0),
-    "gatv2 forward": (15, 6, 0),
-    "gatv2 backward": (32, 8, 0),
-    "GCNConv forward": (38, 16, 22),
-    "SAGEConv forward": (57, 20, 42),
-    "GATConv forward": (75, 23, 46),
-    "GATv2Conv forward": (67, 22, 40),
-    "ResGatedGraphConv forward": (178, 32, 66),
+    "gatv2 forward": (15, 7, 0),
+    "gatv2 backward": (32, 9, 0),
+    "GCNConv forward": (38, 17, 22),
+    "SAGEConv forward": (57, 21, 42),
+    "GATConv forward": (75, 24, 46),
+    "GATv2Conv forward": (67, 23, 40),
+    "ResGatedGraphConv forward": (171, 35, 66),
 }
 
 

@@ -100,6 +100,8 @@ def _of_torch() -> tuple[frozenset[Any], frozenset[str]]:
     owners = [owner for owner in listed if isinstance(owner, types.ModuleType)]
     methods = {each.__name__ for each in listed[Tensor]}
     functions = {replaced_by(each) for owner in owners for each in listed[owner]}
+    # Not what other code has put in their place meanwhile.
+    functions = {each for each in functions if not isinstance(each, types.FunctionType) or is_trusted(each)}
     methods |= _MAKING_METHODS
     names = _OF_TENSORS.union(_OF_CONTAINERS, (name for name in methods if not name.startswith("_")))
     unfit = {getattr(torch, name, None) for name in _NO_COMPUTING}

@@ -22,7 +22,7 @@ class Listener(Protocol):
 
 
 listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
-"""Who receives the calls. Code that is called often asks whether anybody is ``live`` before :func:`recording`."""
+"""Who receives the calls. Code that is called often asks whether anybody is ``live`` first."""
 
 
 @dataclass(frozen=True, slots=True)

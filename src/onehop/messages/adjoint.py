@@ -227,10 +227,10 @@ class _Reverse:
             if needs[b]:
                 self._add(b, emit("multiply", g, a))
         elif name == "divide":
-            over = emit("divide", g, b)
-            self._add(a, over)
+            self._add(a, emit("divide", g, b))
             if needs[b]:
-                self._add(b, emit("negate", emit("multiply", over, y)))
+                # In torch's order: the gradient of 0 divided by a tiny number is 0.
+                self._add(b, emit("negate", emit("multiply", g, emit("divide", y, b))))
         elif name in ("spread", "collect"):
             other = "collect" if name == "spread" else "spread"
             self._add(a, emit(other, g, width=self._widths[a], p=p))

@@ -11,6 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GATConv
 
 import onehop
+from onehop.compiler import trusted
 from onehop.integrations.torch import framework
 from onehop.integrations.torch.products import LINEAR_STEPS
 from tests.integrations.same import assert_same, learned, noted, same, same_error
@@ -38,6 +39,7 @@ def across(edges) -> Tensor:
 @pytest.fixture
 def products(monkeypatch) -> Iterator[list[tuple[int, ...]]]:
     """The shapes of what linear steps of layers have made since."""
+    trusted._of_torch()  # lists torch's functions once in a process: not while one is replaced
     linear = torch.nn.functional.linear
     shapes = noted(monkeypatch, torch.nn.functional, "linear", lambda *args: tuple(linear(*args).shape))
     # What notes passes for torch's function, and the patch leaves it in its place.

@@ -197,8 +197,10 @@ class ClassRecord:
         # What the messages of attention call besides: another library may replace it.
         self._softmax = _softmax_of(kind) if self.rule is not None and self.rule.attends else None
         # What is in its place, which is ours or the same: to see that again takes no call.
-        self._seen_softmax = ref(kind.message.__globals__["softmax"]) if self._softmax is not None else None
-        if self._softmax is not None and not is_own(self._softmax):
+        self._seen_softmax: Any = ref(kind)  # which is no softmax
+        if self._softmax is not None and is_own(self._softmax):
+            self._seen_softmax = ref(kind.message.__globals__["softmax"])
+        elif self._softmax is not None:
             self.rule = None
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
