@@ -53,6 +53,14 @@ class CountingInner(Inner):
         return self.lin(x)
 
 
+class Callable_:
+    def __call__(self, x):
+        return x
+
+
+CALLED = Callable_()
+
+
 class Base(nn.Module):
     rates = (1.0, 2.0)
     seen_by_all: ClassVar[list[Any]] = []
@@ -68,6 +76,7 @@ class Base(nn.Module):
             types.SimpleNamespace(scale=2.0),
         )
         self.register_buffer("mean", torch.zeros(4))
+        self.called, self.bound, self.bound_to_more = CALLED, self.inner.forward, self.counting.forward
 
     def message(self, x_j: Tensor) -> Tensor:
         return x_j * self.rate
@@ -155,6 +164,8 @@ ONLY_COMPUTES: dict[str, Callable[..., Tensor]] = {
     "sizes": lambda self, x_j: x_j.view(x_j.size(0), 2, -1).sum(1) * x_j.shape[-1],
     "a partial function": lambda self, x_j: functools.partial(helper, by=3.0)(x_j),
     "the base": lambda self, x_j: Base.message(self, x_j),
+    "a bound method": lambda self, x_j: self.bound(x_j),
+    "a method of tensors that Python has": lambda self, x_j: x_j.split(2, -1)[0],
     "a type": lambda self, x_j: x_j if isinstance(x_j, Tensor) else x_j.float(),
     "numbers of a dtype": lambda self, x_j: x_j.clamp(min=torch.finfo(x_j.dtype).eps),
     "lists of its own": own_list,
@@ -265,12 +276,6 @@ def decorated(function):
     return counting
 
 
-class Callable_:
-    def __call__(self, x):
-        return x
-
-
-CALLED = Callable_()
 MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "stores": (stores, "stores something"),
     "stores in a buffer": (stores_in_a_buffer, "stores something"),
@@ -328,6 +333,8 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "sets by a name": (lambda self, x_j: setattr(self, "rate", 2.0) or x_j, "uses setattr"),
     "its dictionary": (lambda self, x_j: self.__dict__.update(rate=2.0) or x_j, "uses (__dict__|update)"),
     "evaluates": (lambda self, x_j: eval("x_j"), "uses eval"),
+    "an object as an attribute": (lambda self, x_j: self.called(x_j), "uses a Callable_"),
+    "a bound method that counts": (lambda self, x_j: self.bound_to_more(x_j), "stores something"),
     "an object that is called": (lambda self, x_j: CALLED(x_j), "uses CALLED"),
     "seeds": (lambda self, x_j: torch.manual_seed(1) and x_j, "uses torch.manual_seed"),
     "another mode": (lambda self, x_j: torch.set_grad_enabled(True) and x_j, "uses torch.set_grad_enabled"),
@@ -371,3 +378,38 @@ def test_what_reads_numbers_in_c_is_told_from_what_asks_them():
     assert reading_of(lambda self, x_j: x_j * math.log(2)).counts_in_c
     assert reading_of(lambda self, x_j: x_j * self.rates[x_j.size(0)]).counts_in_c
     assert not reading_of(lambda self, x_j: x_j[:, 1:3] * self.rates[0]).counts_in_c
+
+
+def calls_its_base(self, x_j):
+    return super(Base, self).message(x_j)
+
+
+STAYING: dict[str, tuple[Callable[..., Any], bool, bool]] = {
+    "arithmetic": (lambda self, x_j: x_j * self.rate, True, True),
+    "a list of its own": (lambda self, x_j: x_j * self.seen[0], True, True),
+    "a module outside": (closed_over_module(Inner()), False, True),
+    "a tensor outside": (closed_over(torch.ones(4)), False, True),
+    "options": (lambda self, x_j: x_j * OPTIONS.scale, False, True),
+    "a default that is a list": (lambda self, x_j, by=NUMBERS: x_j * by[0], False, True),
+    "a keyword with a default": (lambda self, x_j, *, by=2.0: x_j * by, False, True),
+    "a partial function": (lambda self, x_j: PARTIAL_OF_HELPER(x_j), False, True),
+    "a property": (lambda self, x_j: x_j * self.doubled, False, False),
+    "its base": (calls_its_base, False, False),
+}
+PARTIAL_OF_HELPER = functools.partial(helper, by=3.0)
+
+
+@pytest.mark.parametrize(("message", "kept", "stays"), STAYING.values(), ids=STAYING)
+def test_what_is_read_is_known_again_or_can_be_copied(message, kept, stays):
+    reading = reading_of(message)
+    assert (not reading.outside, reading.stays) == (kept, stays)
+
+
+def test_a_layer_that_reads_itself_from_outside_is_not_copied():
+    kind = type("Own", (Base,), {"message": lambda self, x_j: x_j if LAYERS[0] == self else -x_j})
+    layer = kind()
+    LAYERS.append(layer)
+    assert not Reading(layer, (), ("message", "training")).stays
+
+
+LAYERS: list[Base] = []

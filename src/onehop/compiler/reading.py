@@ -194,10 +194,7 @@ class Reading:
         """Reads a function, or another value that the message may read."""
         if isinstance(value, types.MethodType):
             self.outside.values.append(value)
-            if isinstance(value.__self__, Module):
-                self.outside.modules.append(value.__self__)
-            else:
-                check_of(value.__self__, self.outside, line)
+            check_of(value.__self__, self.outside, line)
             value = value.__func__
         value = replaced_by(value)
         if not isinstance(value, types.FunctionType):
