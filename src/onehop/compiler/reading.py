@@ -196,7 +196,10 @@ class Reading:
             self.outside.values.append(value)
             check_of(value.__self__, self.outside, line)
             value = value.__func__
-        value = replaced_by(value)
+        theirs = replaced_by(value)
+        if theirs is not value:
+            self.outside.values.append(value)  # the patch's own: what it does depends on more
+        value = theirs
         if not isinstance(value, types.FunctionType):
             if not is_plain(value):
                 check_of(value, self.outside, line)
