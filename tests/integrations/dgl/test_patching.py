@@ -68,9 +68,12 @@ def test_without_a_name_both_frameworks_are_patched_and_each_by_its_name():
     # torch's own functions go with all frameworks, or are named.
     assert {name.split(".")[0] for name in both} == {"dgl", "torch_geometric", "torch"}
     assert {name.split(".")[0] for name in alone} == {"dgl"}
-    # PyG's DataLoader fetches by a class of torch.
+    # PyG's DataLoader fetches by classes of torch.
     torchs = [name for name in other if not name.startswith("torch_geometric")]
-    assert torchs == ["torch.utils.data._utils.fetch._MapDatasetFetcher.fetch"]
+    assert sorted(torchs) == [
+        "torch.utils.data._utils.fetch._MapDatasetFetcher.fetch",
+        "torch.utils.data.dataloader._DatasetKind.create_fetcher",
+    ]
 
 
 def test_leaving_an_inner_block_goes_back_to_the_outer_choice():
