@@ -13,6 +13,7 @@ from tests.differential.messages.run import Observation, run
 from tests.differential.observe import Seen
 
 _WRITTEN = "has been modified by an inplace operation"
+_OTHER_DTYPE = "must have the same dtype"
 # Words of programs that compute with fewer bits than their dtype has, and how far rounding may carry them.
 _COARSE = {
     "autocast": 5e-2,
@@ -68,6 +69,8 @@ def _excused(program: Program, plain: Observation, patched: Observation) -> bool
     PyG's backward pass reads some of what was written, and ours some.
     """
     words = {word for part in program.parts for word in part.words}
+    if "layer float" in program.steps and plain.error is None and _OTHER_DTYPE in patched.message:
+        return True  # its parameters have other data in the backward pass: such a write is not tracked
     if _UNTRACKED & words and any("backward" in step for step in program.steps):
         return True
     return plain.error is None and _WRITTEN in patched.message and bool(_WRITING & set(program.steps))
