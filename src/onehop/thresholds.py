@@ -160,7 +160,7 @@ def lifted() -> Iterator[None]:
 def _in_force(bounds: Thresholds) -> Iterator[None]:
     """Sets the thresholds inside the block, of all threads, which run backward passes and loaders for it.
 
-    To read ``now`` takes a third of the time of a :class:`.Scoped`, and small calls of torch read it.
+    Not a :class:`.Scoped`: small calls of torch read ``now``, and an attribute is read without a call.
     """
     global now
     with _lock:

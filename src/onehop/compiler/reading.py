@@ -228,9 +228,8 @@ class Reading:
         for name, line in own.items():
             if name not in (IN_C, IN_PLACE) and not self._is_known(name):
                 raise Opaque(f"uses {name}, of which onehop cannot tell that it only computes", line)
-            if isinstance(replaced_by(getattr(Tensor, name, None)), types.FunctionType) and not is_trusted(
-                replaced_by(getattr(Tensor, name))
-            ):
+            method = replaced_by(getattr(Tensor, name, None))
+            if isinstance(method, types.FunctionType) and not is_trusted(method):
                 raise Opaque(f"uses {name}, which is not torch's", line)
         for each in self.known.values():
             for name, line in each.results.items():

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import Module
+from torch.overrides import _get_current_function_mode_stack
+from torch.utils._device import DeviceContext
 
 from onehop import thresholds
 from onehop.compiler.arguments import SIZES, Argument, Kind
@@ -29,6 +31,11 @@ _READ = frozenset({"message", "aggregate", "training"})
 # Keys of one layer: modes, dtypes, and which operands need a gradient.
 _MOST = 16
 Key = tuple[Any, ...]
+
+
+def _is_watched() -> bool:
+    """Return whether a mode of a user's would see a trial; a default device is a mode of torch's."""
+    return not all(isinstance(mode, DeviceContext) for mode in _get_current_function_mode_stack())
 
 
 def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> Key | None:
@@ -130,6 +137,8 @@ class Traces:
         for argument in each:
             if argument.value is not None and not is_plain(argument.value):
                 return Opaque(f"is given a {type(argument.value).__name__} ({argument.name})").sentence
+        if torch._C._len_torch_function_stack() and _is_watched():
+            return Opaque("is watched by a torch function mode").sentence
         key = _key_of(each, operands, graph)
         ref, known = self._of.get(id(layer), (None, {}))
         if ref is None or ref() is not layer:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch_geometric import nn as gnn
 
 import onehop
@@ -189,6 +190,31 @@ def test_the_sentence_says_what_a_message_may_do(message, edge_index):
         layer_of(message)(torch.randn(NODES, WIDTH), edge_index)
     (call,) = calls
     assert call.reason.startswith(f"its message {MORE[message]}")
+
+
+class Noting(TorchFunctionMode):
+    """Notes how many rows a function of torch gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is Tensor.exp:
+            self.rows.append(args[0].size(0))
+        return function(*args, **(kwargs or {}))
+
+
+def raises_e(self, x_j: Tensor) -> Tensor:
+    return x_j.exp()
+
+
+def test_a_mode_of_a_user_sees_the_real_edges_alone(edge_index, traces):
+    layer, x = layer_of(raises_e), torch.randn(NODES, WIDTH)
+    with onehop.patch(), Noting() as noted:
+        layer(x, edge_index)
+    assert noted.rows == [edge_index.size(1)]
+    assert not traces
 
 
 def sets_a_global(self, x_j: Tensor) -> Tensor:
