@@ -71,6 +71,8 @@ def _excused(program: Program, plain: Observation, patched: Observation) -> bool
     words = {word for part in program.parts for word in part.words}
     if "layer float" in program.steps and plain.error is None and _OTHER_DTYPE in patched.message:
         return True  # its parameters have other data in the backward pass: such a write is not tracked
+    if "layer_norm" in words and program.values == "special" and program.dtype == "float32":
+        return True  # a variance beyond float32: whether torch gives 0 or NaN depends on its vectors' lanes
     if _UNTRACKED & words and any("backward" in step for step in program.steps):
         return True
     return plain.error is None and _WRITTEN in patched.message and bool(_WRITING & set(program.steps))

@@ -82,7 +82,8 @@ BACKWARDS: Mapping[str, str] = {
     "second derivative": "(first,) = torch.autograd.grad(s.out.square().sum(), s.x, create_graph=True)\n"
     "first.square().sum().backward(retain_graph=True)",
     "SGD": _OPTIMISER.format(kind="SGD", more=", momentum=0.9"),
-    "AdamW": _OPTIMISER.format(kind="AdamW", more=""),
+    # With torch's eps, 1e-8, a gradient that is rounding alone would move a parameter by a whole step.
+    "AdamW": _OPTIMISER.format(kind="AdamW", more=", eps=0.01"),
     "backward in no_grad": "with torch.no_grad():\n    s.out.sum().backward(retain_graph=True)",
 }
 
