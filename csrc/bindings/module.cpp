@@ -161,6 +161,7 @@ NB_MODULE(_native, m) {
   bind_sampling(m);
   bind_sddmm(m);
   bind_subscript(m);
+  bind_torch_kernels(m);
   bind_reorder(m);
 
   m.def(

@@ -8,7 +8,7 @@ blocks have a few edges, every loop is shared among the threads.
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -162,20 +162,35 @@ def _in_force(bounds: Thresholds) -> Iterator[None]:
 
     Not a :class:`.Scoped`: small calls of torch read ``now``, and an attribute is read without a call.
     """
-    global now
     with _lock:
         if len(_blocks) == 1:
             _blocks[0].value = now
         entry = Entry(bounds)
         _blocks.append(entry)
-        now = bounds
+        _put_in_force(bounds)
     try:
         yield
     finally:
         with _lock:
             _blocks.remove(entry)
-            now = _blocks[-1].value
+            _put_in_force(_blocks[-1].value)
 
+
+def follow(follower: Callable[[Thresholds], None]) -> None:
+    """Calls a function with the thresholds in force, now and whenever they change."""
+    with _lock:
+        _followers.append(follower)
+        follower(now)
+
+
+def _put_in_force(bounds: Thresholds) -> None:
+    global now
+    now = bounds
+    for follower in _followers:
+        follower(bounds)
+
+
+_followers: list[Callable[[Thresholds], None]] = []
 
 _lock = threading.Lock()
 # The last is in force; the first is what was in force before.

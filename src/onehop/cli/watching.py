@@ -19,12 +19,12 @@ import onehop
 from onehop.integrations import reports, rows
 from onehop.integrations.explain import FunctionReport, LayerReport
 from onehop.integrations.patch import silence
-from onehop.integrations.torch import indexing_rows
+from onehop.integrations.torch import kernels
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD, _OURS = str(Path(os.__file__).parent), str(Path(onehop.__file__).parent)
 # The files whose functions replace others.
-_REPLACING = {rows.__file__, indexing_rows.__file__}
+_REPLACING = {rows.__file__, kernels.__file__}
 
 _CALL_OF_MODULE = torch.nn.Module.__call__.__code__
 

@@ -80,7 +80,7 @@ class Along(NamedTuple):
 
     shape: torch.Size
     dim: int
-    theirs: Theirs
+    theirs: Theirs = ENTRIES
 
     @property
     def blocks(self) -> int:
@@ -108,7 +108,7 @@ def taken(x: Tensor, index: Tensor, dim: int, theirs: Theirs) -> Tensor:
     if x.requires_grad and torch.is_grad_enabled():
         out: Tensor = _Taken.apply(x, index, along)  # type: ignore[no-untyped-call]
         return out
-    return _take(x, index, along)
+    return rows_at(x, index, along)
 
 
 def added(
@@ -133,7 +133,7 @@ def added(
     if values.requires_grad and torch.is_grad_enabled():
         out: Tensor = _Added.apply(values, index, along, graph, mean, widen)  # type: ignore[no-untyped-call]
         return out
-    return _add(graph, values, along, mean, widen)
+    return reduced_to(graph, values, along, "mean" if mean else "sum", widen=widen)
 
 
 def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
@@ -164,19 +164,24 @@ def extremum(graph: Graph, values: Tensor, index: Tensor, along: Along, reduce: 
     if values.requires_grad and torch.is_grad_enabled():
         out: Tensor = _Extremum.apply(values, index, along, graph, reduce)  # type: ignore[no-untyped-call]
         return out
-    return _shaped(scattered(graph, _matrix(values, along), reduce), along.shape)
+    return reduced_to(graph, values, along, reduce)
 
 
-def _take(x: Tensor, index: Tensor, along: Along) -> Tensor:
+def rows_at(x: Tensor, index: Tensor, along: Along) -> Tensor:
+    """The rows of a tensor without gaps at an index, without a gradient: [..., *index.shape, ...].
+
+    Raises:
+        IndexRangeError: A number is not in [0, rows).
+    """
     numbers, matrix = index.flatten().contiguous(), _matrix(x, along)
     out = empty((along.blocks * numbers.numel(), matrix.size(1)), x.dtype)
     copy_rows(matrix, numbers, out, along.blocks)
     return _shaped(out, along.chosen(index))
 
 
-def _add(graph: Graph, values: Tensor, along: Along, mean: bool, widen: bool) -> Tensor:
-    out = scattered(graph, _matrix(values, along), "mean" if mean else "sum", widen=widen)
-    return _shaped(out, along.shape)
+def reduced_to(graph: Graph, values: Tensor, along: Along, reduce: str, *, widen: bool = False) -> Tensor:
+    """Values reduced to the rows of an index, whose graph is given, as :func:`.scattered` does."""
+    return _shaped(scattered(graph, _matrix(values, along), reduce, widen=widen), along.shape)
 
 
 def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -218,7 +223,7 @@ class _Taken(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(index, x if along.theirs.keeps_rows else None)
         ctx.along = along
-        return _take(x, index, along)
+        return rows_at(x, index, along)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
@@ -249,7 +254,7 @@ class _Added(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(index, values if along.theirs.keeps_values else None)
         ctx.along, ctx.mean, ctx.dtype = along, mean, values.dtype
-        return _add(graph, values, along, mean, widen)
+        return reduced_to(graph, values, along, "mean" if mean else "sum", widen=widen)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:

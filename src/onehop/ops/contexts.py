@@ -67,8 +67,13 @@ _PLAIN = _plain_keys()
 def is_memory(x: torch.Tensor) -> bool:
     """Return whether a tensor is numbers in the CPU's memory, of no class of a user's."""
     kind = type(x)
-    # The keys also tell the device, the layout, names, pending negation, and tensors without numbers.
-    return (kind is torch.Tensor or kind is torch.nn.Parameter) and _keys(x).raw_repr() in _PLAIN
+    return (kind is torch.Tensor or kind is torch.nn.Parameter) and is_numbers(x)
+
+
+def is_numbers(x: torch.Tensor) -> bool:
+    """Return whether a tensor is numbers in the CPU's memory, of any class."""
+    # The keys tell the device, the layout, names, pending negation, and tensors without numbers.
+    return _keys(x).raw_repr() in _PLAIN
 
 
 def has_memory(x: torch.Tensor) -> bool:

@@ -39,7 +39,7 @@ def _take(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     return _take(x, mask.clone(), dim)
 
 
-def _put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
+def put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
     """[..., *M, ...]: rows, [..., n, ...], where the mask is true, and zeros elsewhere."""
     rows, mask = rows.contiguous(), mask.contiguous()
     out = torch.empty(shape, dtype=rows.dtype, device="cpu")
@@ -86,7 +86,7 @@ class _Put(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor:
         ctx.save_for_backward(mask)
         ctx.dim = dim
-        return _put(rows, mask, dim, shape)
+        return put(rows, mask, dim, shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:

@@ -25,7 +25,7 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.integrations.rows import Part, Row, building, count, counting
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
-from onehop.integrations.torch import indexing_rows, scatters, sparse_features
+from onehop.integrations.torch import kernels, scatters, sparse_features
 from onehop.integrations.torch.products import LINEAR_STEPS, THEIRS, is_torchs, linear_step
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.dropout import dropped, factors, serves
@@ -34,7 +34,7 @@ from onehop.ops.linear import torch_decides
 
 # torch's own, whatever other libraries have put in their places.
 _theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
-_DROPOUT, _PRODUCTS = Part(), Part()
+_DROPOUT, _PRODUCTS, _INDEXING = Part(), Part(), Part()
 _TAG = "cache_key_tag"
 # Older releases of torch have none; their programs keep torch's dropout.
 _has_tag = hasattr(torch.compiler.config, _TAG)
@@ -60,7 +60,7 @@ class Torch(Framework):
         return [
             *(_rows_of_dropout() if settings.dropout else ()),
             *([Row(F, "linear", _linear, THEIRS)] if settings.products and is_torchs() else ()),
-            *(_rows_of_indexing() if settings.indexing else ()),
+            *(_rows_of_scatters() if settings.indexing else ()),
         ]
 
     def install(self, settings: Settings) -> None:
@@ -69,19 +69,21 @@ class Torch(Framework):
             self.remove()
             self._settings = settings
             super().install(settings)
-            _DROPOUT.on, _PRODUCTS.on = settings.dropout, settings.products
-            indexing_rows.PART.on = settings.indexing
+            _DROPOUT.on, _PRODUCTS.on, _INDEXING.on = settings.dropout, settings.products, settings.indexing
+            if settings.indexing:
+                kernels.install()
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
-        _DROPOUT.on = _PRODUCTS.on = indexing_rows.PART.on = False
+        _DROPOUT.on = _PRODUCTS.on = _INDEXING.on = False
+        kernels.remove()
         super().remove()
         self._settings = OFF
 
 
-def _rows_of_indexing() -> list[Row]:
-    with building.set(indexing_rows.PART):
-        return [*indexing_rows.rows(), *scatters.rows()]
+def _rows_of_scatters() -> list[Row]:
+    with building.set(_INDEXING):
+        return scatters.rows()
 
 
 class _Tagged(Row):

@@ -1,0 +1,274 @@
+// torch's gathers and scatters, where torch dispatches them: large calls are handed to functions of Python.
+//
+// A function here takes the place of torch's CPU kernel (torch/operators.hpp), so it runs below autograd, in any
+// thread, with or without Python's lock. A call that is too small, or that Python does not serve, goes to torch's.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "../torch/operators.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace onehop::torch_side;
+
+namespace {
+
+// Calls below these are torch's: see onehop.thresholds.
+struct Bounds {
+  std::atomic<int64_t> entries, numbers, work;
+} bounds;
+
+// How many numbers are gathered or scattered by an index of whole rows.
+bool is_large(int64_t entries, int64_t numbers, int64_t cost) {
+  return entries >= bounds.entries.load(std::memory_order_relaxed) &&
+         numbers * cost >= bounds.numbers.load(std::memory_order_relaxed);
+}
+
+bool is_index(const Tensor& index) {
+  const Kind of = kind(index);
+  return of == Kind::int64 || of == Kind::int32;
+}
+
+int64_t row_numbers(const Tensor& x, int64_t dim) {
+  const int64_t extent = size(x, dim);
+  return extent > 0 ? numel(x) / extent : 0;
+}
+
+// Python's lock, for a thread that may be any.
+class Locked {
+ public:
+  Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) { interface().enable_grad(false); }
+  ~Locked() {
+    interface().enable_grad(recorded_);
+    PyGILState_Release(state_);
+  }
+  Locked(const Locked&) = delete;
+
+ private:
+  PyGILState_STATE state_;
+  bool recorded_;  // gradients are recorded above these kernels
+};
+
+// A tensor of torch's as an argument for Python, and others.
+nb::object argument(const Tensor& tensor) {
+  auto* made = reinterpret_cast<PyObject*>(wrap(tensor));
+  if (made == nullptr) throw nb::python_error();
+  return nb::steal(made);
+}
+nb::object argument(int64_t number) { return nb::int_(number); }
+nb::object argument(bool value) { return nb::bool_(value); }
+nb::object argument(const Text& text) {
+  int64_t count = 0;
+  const char* begin = characters(text, count);
+  return nb::str(begin, static_cast<size_t>(count));
+}
+
+// Asks a function of Python; nothing where it leaves the call to torch. Python's lock is held.
+template <class... Args>
+nb::object ask(PyObject* function, const Args&... args) {
+  try {
+    return nb::handle(function)(argument(args)...);
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_KeyboardInterrupt)) throw std::runtime_error(error.what());
+    error.restore();
+    PyErr_Clear();
+    PyErr_SetInterrupt();  // the program is interrupted after this call
+    return nb::none();
+  }
+}
+
+// One operator of torch's. `Op` has its names, and `run`, which takes its arguments and calls `answer` with those that
+// Python gets, or returns null: then torch's kernel runs.
+template <class Op, class Signature>
+class Served;
+
+template <class Op, class Result, class... Args>
+class Served<Op, Result(Args...)> {
+ public:
+  // Whether torch's kernel is there to be replaced; the function is kept.
+  static bool prepare(nb::object function) {
+    if (word == nullptr) word = kernel_of(Op::kName, Op::kOverload);
+    Py_XDECREF(asked);
+    asked = function.release().ptr();
+    return word != nullptr;
+  }
+  static void install() {
+    void* found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    if (found == reinterpret_cast<void*>(&ours)) return;
+    theirs = reinterpret_cast<Kernel*>(found);
+    __atomic_store_n(word, reinterpret_cast<void*>(&ours), __ATOMIC_RELEASE);
+  }
+  // Puts torch's back, unless another library has registered a kernel since.
+  static void remove() {
+    if (word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) == reinterpret_cast<void*>(&ours)) {
+      __atomic_store_n(word, reinterpret_cast<void*>(theirs.load()), __ATOMIC_RELEASE);
+    }
+  }
+
+ protected:
+  // The object of the tensor that Python returns, with an owner more; or anything but null of a tensor that was written
+  // to. Null where torch's kernel has to run.
+  template <class... Given>
+  static void* answer(const Given&... given) {
+    if (Py_IsInitialized() == 0) return nullptr;
+    const Locked locked;
+    const nb::object out = ask(asked, given...);
+    if (out.is_none()) return nullptr;
+    if constexpr (std::is_reference_v<Result>) return word;
+    return share(nb::cast<uint64_t>(out.attr("_cdata")));
+  }
+
+ private:
+  using Kernel = Result(void*, Keys, Args...);
+
+  static Result ours(void* functor, Keys keys, Args... args) {
+    if (void* object = Op::run(args...); object != nullptr) return result(object, args...);
+    return theirs.load(std::memory_order_relaxed)(functor, keys, args...);
+  }
+  template <class First, class... Rest>
+  static Result result(void* object, First& first, Rest&...) {
+    if constexpr (std::is_reference_v<Result>) {
+      return first;
+    } else {
+      return Tensor(object);
+    }
+  }
+
+  static inline void** word = nullptr;
+  static inline std::atomic<Kernel*> theirs{nullptr};
+  static inline PyObject* asked = nullptr;
+};
+
+void* gathered(auto answer, const Tensor& x, int64_t dim, const Tensor& index) {
+  const int64_t entries = numel(index);
+  const bool large = is_large(entries, entries * row_numbers(x, dim), 1) && is_float(x) && is_index(index);
+  return large ? answer() : nullptr;
+}
+
+// By whole rows or by single entries, whose index is as large as the values.
+void* scattered(auto answer, const Tensor& x, const Tensor& index, const Tensor& values, int64_t cost) {
+  const bool large = is_large(numel(index), numel(values), cost) && is_float(x) && is_index(index);
+  return large ? answer() : nullptr;
+}
+
+// A mask needs no graph: it pays so many times sooner than an index.
+constexpr int64_t kCostOfMasks = 256;
+// torch spends so many times as long on adding by a subscript, and on extrema and means, as on sums.
+constexpr int64_t kCostOfSubscripts = 4;
+
+struct Subscript : Served<Subscript, Tensor(const Tensor&, const Tensors&)> {
+  static constexpr const char *kName = "aten::index", *kOverload = "Tensor";
+  static void* run(const Tensor& x, const Tensors& list) {
+    int64_t dim = 0;
+    const Tensor* index = only_tensor(list, dim);
+    if (index == nullptr) return nullptr;
+    if (kind(*index) == Kind::boolean) {
+      return is_large(numel(*index), numel(x), kCostOfMasks) ? answer(x, dim, *index) : nullptr;
+    }
+    return gathered([&] { return answer(x, dim, *index); }, x, dim, *index);
+  }
+};
+
+struct SubscriptAdd : Served<SubscriptAdd, Tensor&(Tensor&, const Tensors&, const Tensor&, bool, bool)> {
+  static constexpr const char *kName = "aten::_index_put_impl_", *kOverload = "";
+  static void* run(Tensor& x, const Tensors& list, const Tensor& values, bool accumulate, bool) {
+    int64_t dim = 0;
+    const Tensor* index = accumulate ? only_tensor(list, dim) : nullptr;
+    if (index == nullptr) return nullptr;
+    if (kind(*index) == Kind::boolean) {
+      return is_large(numel(*index), numel(x), kCostOfMasks) ? answer(x, dim, *index, values) : nullptr;
+    }
+    return scattered([&] { return answer(x, dim, *index, values); }, x, *index, values, kCostOfSubscripts);
+  }
+};
+
+struct IndexSelect : Served<IndexSelect, Tensor(const Tensor&, int64_t, const Tensor&)> {
+  static constexpr const char *kName = "aten::index_select", *kOverload = "";
+  static void* run(const Tensor& x, int64_t dim, const Tensor& index) {
+    return gathered([&] { return answer(x, dim, index); }, x, dim, index);
+  }
+};
+
+struct Gather : Served<Gather, Tensor(const Tensor&, int64_t, const Tensor&, bool)> {
+  static constexpr const char *kName = "aten::gather", *kOverload = "";
+  static void* run(const Tensor& x, int64_t dim, const Tensor& index, bool) {
+    return scattered([&] { return answer(x, dim, index); }, x, index, index, 1);
+  }
+};
+
+template <class Result, class Self>
+struct IndexAdd
+    : Served<IndexAdd<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&, const Scalar&)> {
+  static constexpr const char *kName = std::is_reference_v<Result> ? "aten::index_add_" : "aten::index_add",
+                              *kOverload = "";
+  static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
+    if (!is_one(alpha)) return nullptr;
+    return scattered([&] { return IndexAdd::answer(x, dim, index, source); }, x, index, source, 1);
+  }
+};
+
+template <class Result, class Self>
+struct ScatterAdd : Served<ScatterAdd<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&)> {
+  static constexpr const char *kName = std::is_reference_v<Result> ? "aten::scatter_add_" : "aten::scatter_add",
+                              *kOverload = "";
+  static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source) {
+    return scattered([&] { return ScatterAdd::answer(x, dim, index, source); }, x, index, source, 1);
+  }
+};
+
+template <class Result, class Self>
+struct ScatterReduce
+    : Served<ScatterReduce<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&, Text, bool)> {
+  static constexpr const char *kName = std::is_reference_v<Result> ? "aten::scatter_reduce_" : "aten::scatter_reduce",
+                              *kOverload = "two";
+  static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source, Text reduce, bool with_self) {
+    return scattered([&] { return ScatterReduce::answer(x, dim, index, source, reduce, with_self); }, x, index, source,
+                     kCostOfSubscripts);
+  }
+};
+
+template <class... Ops>
+struct All {
+  static constexpr size_t kCount = sizeof...(Ops);
+  static bool prepare(const nb::list& functions) {
+    size_t next = 0;
+    return (Ops::prepare(nb::borrow(functions[next++])) & ...);
+  }
+  static void install() { (Ops::install(), ...); }
+  static void remove() { (Ops::remove(), ...); }
+  static std::vector<std::string> names() { return {Ops::kName...}; }
+};
+
+using Kernels = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
+                    IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
+                    ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>>;
+
+}  // namespace
+
+void bind_torch_kernels(nb::module_& m) {
+  m.def("load_torch", [](const std::string& cpu, const std::string& python) {
+    return load_interface(cpu.c_str(), python.c_str());
+  });
+  m.def("find_kernels", [](nb::callable trace) { return find_place([&] { trace(); }); });
+  m.def("learn_lists", [](nb::callable run, uint64_t index) {
+    return learn_lists([&] { run(); }, reinterpret_cast<void*>(index));
+  });
+  m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
+  m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
+  m.def("kernel_names", &Kernels::names);
+  m.def("prepare_kernels", &Kernels::prepare);
+  m.def("install_kernels", &Kernels::install);
+  m.def("remove_kernels", &Kernels::remove);
+  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work) {
+    bounds.entries = entries;
+    bounds.numbers = numbers;
+    bounds.work = work;
+  });
+}

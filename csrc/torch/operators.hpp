@@ -1,0 +1,44 @@
+// The places where torch's dispatcher keeps the CPU's kernels of its operators.
+//
+// An operator has a table of kernels, one for each dispatch key. A kernel's entry has, among others, the address of a
+// function with the operator's own C++ arguments, which torch's calls go to. Below autograd, autocast, functorch and
+// modes, what is called is the CPU's entry. Another function of the same type, put there, serves the operator wherever
+// it is called from, and hands on what it does not serve at the cost of a call.
+//
+// Where in an operator's description the entry is differs between releases. So it is looked for: of one operator that
+// programs hardly use, each address of torch's code is replaced in turn, until the replacement is the one that runs.
+#pragma once
+
+#include <functional>
+
+#include "interface.hpp"
+
+namespace onehop::torch_side {
+
+using Run = std::function<void()>;
+
+// Finds the place of the CPU's kernel in the description of an operator. `run` calls aten::trace of a tensor that was
+// made in inference mode, whose calls pass no other kernel. False if it is not found.
+bool find_place(const Run& run);
+
+// The word with the address of an operator's CPU kernel; null if there is no such operator, or the kernel is not
+// torch's own: another library has registered one.
+void** kernel_of(const char* name, const char* overload);
+
+// Finds how a list of optional tensors is laid out: `run` calls aten::index of a tensor by [None, index], and `index`
+// is the object of that index. Likewise how a Scalar is: `run` calls aten::index_add with an alpha of 1, then of 7;
+// and how a text is: it calls aten::scatter_reduce with "mean".
+bool learn_lists(const Run& run, void* index);
+bool learn_scalars(const Run& run);
+bool learn_texts(const Run& run);
+
+// The one tensor of a list, and its place, behind elements that are None; null for any other list.
+const Tensor* only_tensor(const Tensors& list, int64_t& place);
+
+// Whether a Scalar is the integer 1.
+bool is_one(const Scalar& scalar);
+
+// The characters of a text and their number.
+const char* characters(const Text& text, int64_t& count);
+
+}  // namespace onehop::torch_side

@@ -1,0 +1,99 @@
+"""torch's gathers and scatters where torch dispatches them: below autograd, whoever calls.
+
+The CPU kernels of some of torch's operators are replaced (csrc/torch/operators.hpp). Names, errors, versions,
+saved tensors, hooks, modes, gradients of gradients and tracing stay torch's own code, and so do calls below
+the thresholds. Calls of large tensors run the functions of :mod:`onehop.integrations.torch.indexing`; where
+one returns None, torch's kernel runs.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onehop import native, thresholds
+from onehop.integrations.rows import count, counting
+from onehop.integrations.torch import indexing
+
+_LOG = logging.getLogger("onehop")
+_LIBRARIES = Path(torch.__file__).parent / "lib"
+_extension: Any = native.extension
+
+
+def install() -> bool:
+    """Replaces the kernels. False, and nothing is changed, if this torch's interface is not known."""
+    if not is_known():
+        _LOG.info("Indexing is torch's own: the interface of torch %s is not known.", torch.__version__)
+        return False
+    _extension.install_kernels()
+    return True
+
+
+def remove() -> None:
+    """Puts torch's kernels back."""
+    if _known:
+        _extension.remove_kernels()
+
+
+_known: bool | None = None
+
+
+def is_known() -> bool:
+    """Return whether this torch's dispatcher is one in which kernels can be replaced."""
+    global _known
+    if _known is None:
+        _known = _find()
+        if _known:
+            thresholds.follow(_set_bounds)
+    return _known
+
+
+def _find() -> bool:
+    """Finds out where and how torch keeps kernels and passes arguments, with calls of a few numbers."""
+    cpu, python = (str(next(_LIBRARIES.glob(f"lib{name}.*"), "")) for name in ("torch_cpu", "torch_python"))
+    if not _extension.load_torch(cpu, python):
+        return False
+    x, index = torch.ones(2, 2, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu")
+    entries = index.view(1, 1)
+    aten: Any = torch.ops.aten
+
+    def trace() -> None:
+        # A tensor of this mode passes no kernel of autograd's.
+        with torch.inference_mode():
+            torch.trace(x.clone())
+
+    def add_twice() -> None:
+        for alpha in (1, 7):
+            aten.index_add(x, 0, index, x[:1], alpha=alpha)
+
+    return bool(
+        _extension.find_kernels(trace)
+        and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
+        and _extension.learn_scalars(add_twice)
+        and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
+        and _extension.prepare_kernels([_counted(name) for name in _extension.kernel_names()])
+    )
+
+
+def _set_bounds(bounds: thresholds.Thresholds) -> None:
+    _extension.set_kernel_bounds(bounds.index_entries, bounds.index_numbers, bounds.product_work)
+
+
+def _counted(name: str) -> Callable[..., Any]:
+    """The function for an operator, whose calls are counted by its name."""
+    body, told = indexing.SERVED[name.removeprefix("aten::")]
+    without_torch_functions = torch._C.DisableTorchFunction
+
+    def serve(*args: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return None
+        # A mode of the user's sees what the user called, and not what this is made of.
+        with without_torch_functions():
+            out = body(*args)
+        if counting.live:
+            count(told, out is not None)
+        return out
+
+    return serve
