@@ -22,7 +22,7 @@ namespace {
 
 // Calls below these are torch's: see onehop.thresholds.
 struct Bounds {
-  std::atomic<int64_t> entries, numbers, work;
+  std::atomic<int64_t> entries, numbers;
 } bounds;
 
 // How many numbers are gathered or scattered by an index of whole rows.
@@ -41,11 +41,18 @@ int64_t row_numbers(const Tensor& x, int64_t dim) {
   return extent > 0 ? numel(x) / extent : 0;
 }
 
+// Whether this thread is in a function of Python: what that calls is torch's.
+thread_local bool asking = false;
+
 // Python's lock, for a thread that may be any.
 class Locked {
  public:
-  Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) { interface().enable_grad(false); }
+  Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) {
+    interface().enable_grad(false);
+    asking = true;
+  }
   ~Locked() {
+    asking = false;
     interface().enable_grad(recorded_);
     PyGILState_Release(state_);
   }
@@ -61,6 +68,9 @@ nb::object argument(const Tensor& tensor) {
   auto* made = reinterpret_cast<PyObject*>(wrap(tensor));
   if (made == nullptr) throw nb::python_error();
   return nb::steal(made);
+}
+nb::object argument(const MaybeTensor& tensor) {
+  return tensor.is_there ? argument(reinterpret_cast<const Tensor&>(tensor)) : nb::none();
 }
 nb::object argument(int64_t number) { return nb::int_(number); }
 nb::object argument(bool value) { return nb::bool_(value); }
@@ -105,11 +115,12 @@ class Served<Op, Result(Args...)> {
     theirs = reinterpret_cast<Kernel*>(found);
     __atomic_store_n(word, reinterpret_cast<void*>(&ours), __ATOMIC_RELEASE);
   }
+  static bool is_installed() {
+    return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) == reinterpret_cast<void*>(&ours);
+  }
   // Puts torch's back, unless another library has registered a kernel since.
   static void remove() {
-    if (word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) == reinterpret_cast<void*>(&ours)) {
-      __atomic_store_n(word, reinterpret_cast<void*>(theirs.load()), __ATOMIC_RELEASE);
-    }
+    if (is_installed()) __atomic_store_n(word, reinterpret_cast<void*>(theirs.load()), __ATOMIC_RELEASE);
   }
 
  protected:
@@ -117,7 +128,7 @@ class Served<Op, Result(Args...)> {
   // to. Null where torch's kernel has to run.
   template <class... Given>
   static void* answer(const Given&... given) {
-    if (Py_IsInitialized() == 0) return nullptr;
+    if (asking || Py_IsInitialized() == 0) return nullptr;
     const Locked locked;
     const nb::object out = ask(asked, given...);
     if (out.is_none()) return nullptr;
@@ -234,21 +245,58 @@ struct ScatterReduce
   }
 };
 
+struct SegmentReduce : Served<SegmentReduce, Tensor(const Tensor&, Text, const MaybeTensor&, const MaybeTensor&,
+                                                    const MaybeTensor&, int64_t, bool, const MaybeScalar&)> {
+  static constexpr const char *kName = "aten::segment_reduce", *kOverload = "";
+  static void* run(const Tensor& data, Text reduce, const MaybeTensor& lengths, const MaybeTensor& indices,
+                   const MaybeTensor& offsets, int64_t axis, bool, const MaybeScalar& initial) {
+    if (!is_large(numel(data), numel(data), 1) || indices.is_there || is_there(initial)) return nullptr;
+    return answer(data, reduce, lengths, offsets, axis);
+  }
+};
+
+struct SegmentReduceGrad
+    : Served<SegmentReduceGrad, Tensor(const Tensor&, const Tensor&, const Tensor&, Text, const MaybeTensor&,
+                                       const MaybeTensor&, int64_t, const MaybeScalar&)> {
+  static constexpr const char *kName = "aten::_segment_reduce_backward", *kOverload = "";
+  static void* run(const Tensor& grad, const Tensor&, const Tensor& data, Text reduce, const MaybeTensor& lengths,
+                   const MaybeTensor& offsets, int64_t axis, const MaybeScalar& initial) {
+    if (!is_large(numel(data), numel(data), 1) || is_there(initial)) return nullptr;
+    return answer(grad, data, reduce, lengths, offsets, axis);
+  }
+};
+
 template <class... Ops>
 struct All {
-  static constexpr size_t kCount = sizeof...(Ops);
   static bool prepare(const nb::list& functions) {
     size_t next = 0;
-    return (Ops::prepare(nb::borrow(functions[next++])) & ...);
+    bool all = true;
+    ((all = Ops::prepare(nb::borrow(functions[next++])) && all), ...);
+    return all;
   }
   static void install() { (Ops::install(), ...); }
   static void remove() { (Ops::remove(), ...); }
   static std::vector<std::string> names() { return {Ops::kName...}; }
+  static std::vector<std::string> installed() {
+    std::vector<std::string> found;
+    ((Ops::is_installed() ? found.push_back(Ops::kName) : void()), ...);
+    return found;
+  }
 };
 
-using Kernels = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
+using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                     IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
-                    ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>>;
+                    ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
+
+template <class Kernels>
+void bind(nb::module_& m, const char* name) {
+  nb::class_<Kernels>(m, name)
+      .def_static("names", &Kernels::names)
+      .def_static("prepare", &Kernels::prepare)
+      .def_static("installed", &Kernels::installed)
+      .def_static("install", &Kernels::install)
+      .def_static("remove", &Kernels::remove);
+}
 
 }  // namespace
 
@@ -262,13 +310,9 @@ void bind_torch_kernels(nb::module_& m) {
   });
   m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
-  m.def("kernel_names", &Kernels::names);
-  m.def("prepare_kernels", &Kernels::prepare);
-  m.def("install_kernels", &Kernels::install);
-  m.def("remove_kernels", &Kernels::remove);
-  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work) {
+  bind<Indexing>(m, "IndexingKernels");
+  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers) {
     bounds.entries = entries;
     bounds.numbers = numbers;
-    bounds.work = work;
   });
 }

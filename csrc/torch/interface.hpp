@@ -26,8 +26,15 @@ struct Text {
   uint64_t words[2];
 };
 
+// std::optional<at::Tensor>.
+struct MaybeTensor {
+  void* object;
+  bool is_there;
+};
+
 // References to these are passed on, or read by operators.hpp.
 struct Scalar;
+struct MaybeScalar;
 struct Tensors;  // c10::List<std::optional<at::Tensor>>
 
 // A Python object.

@@ -216,6 +216,11 @@ bool is_one(const Scalar& scalar) {
   return tag == scalars.integer && value == 1;
 }
 
+bool is_there(const MaybeScalar& scalar) {
+  // Behind the largest value, a complex number of two doubles.
+  return *(reinterpret_cast<const bool*>(&scalar) + scalars.value + 2 * sizeof(double));
+}
+
 const char* characters(const Text& text, int64_t& count) {
   count = static_cast<int64_t>(text.words[length_word]);
   return reinterpret_cast<const char*>(text.words[1 - length_word]);

@@ -38,6 +38,9 @@ const Tensor* only_tensor(const Tensors& list, int64_t& place);
 // Whether a Scalar is the integer 1.
 bool is_one(const Scalar& scalar);
 
+// Whether an optional Scalar is there.
+bool is_there(const MaybeScalar& scalar);
+
 // The characters of a text and their number.
 const char* characters(const Text& text, int64_t& count);
 

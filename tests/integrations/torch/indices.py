@@ -1,12 +1,14 @@
 """Indices and numbers for tests of torch's gathers and scatters."""
 
+from collections import Counter
+from collections.abc import Iterator
+
 import pytest
 import torch
 from torch import Tensor
 
 import onehop
-from onehop.integrations.torch import indexing
-from onehop.ops import masked
+from onehop.integrations.rows import counted
 
 ROWS, ENTRIES = 11, 60
 ANY = torch.randint(0, ROWS, (ENTRIES,), generator=torch.Generator().manual_seed(0))
@@ -32,28 +34,33 @@ def numbers(*shape: int, seed: int = 1) -> Tensor:
     return torch.randint(-3, 3, shape, generator=generator).double()
 
 
+_WHAT = {
+    **dict.fromkeys(("x[index]", "index_select", "gather"), "gathered"),
+    **dict.fromkeys(("index_put", "index_add", "scatter_add", "scatter_reduce", "segment_reduce"), "scattered"),
+}
+
+
+class Calls:
+    """The calls of torch's operators that onehop served."""
+
+    def __init__(self, counts: Counter[tuple[str, bool]]) -> None:
+        self._counts = counts
+
+    def __bool__(self) -> bool:
+        return any(ours for _, ours in self._counts)
+
+    def __contains__(self, what: str) -> bool:
+        return any(ours and _WHAT.get(name) == what for name, ours in self._counts)
+
+    def __repr__(self) -> str:
+        return repr(self._counts)
+
+
 @pytest.fixture
-def served(monkeypatch) -> list[str]:
-    """Has an entry for each call that onehop runs."""
-    found: list[str] = []
-    for owner, name, what in (
-        (indexing, "taken", "gathered"),
-        (indexing, "added", "scattered"),
-        (indexing, "extremum", "scattered"),
-        (indexing, "scattered", "scattered"),
-        (indexing, "segmented", "scattered"),
-        (masked, "taken", "taken"),
-    ):
-        real = getattr(owner, name)
-
-        def call(*args, real=real, what=what, **kwargs):
-            # Behind it, because a number that is out of range shows while it is used.
-            out = real(*args, **kwargs)
-            found.append(what)
-            return out
-
-        monkeypatch.setattr(owner, name, call)
-    return found
+def served() -> Iterator[Calls]:
+    """What onehop served since the test began."""
+    with counted(everywhere=True) as counts:
+        yield Calls(counts)
 
 
 def entries(index: Tensor, like: Tensor, dim: int = 0) -> Tensor:

@@ -80,6 +80,10 @@ class Torch(Framework):
         super().remove()
         self._settings = OFF
 
+    def replaced(self) -> list[str]:
+        """The dotted names of everything that is replaced now."""
+        return [*super().replaced(), *kernels.replaced()]
+
 
 def _rows_of_scatters() -> list[Row]:
     with building.set(_INDEXING):

@@ -7,6 +7,7 @@ is expanded.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,15 +18,20 @@ from torch.nn.parameter import Parameter
 from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
+from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.native import WithoutMemoryError
 from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import is_numbers
+from onehop.ops.rows import gathered, scattered
 from onehop.reference.independent import runs_specification
 
 PLAIN = (Tensor, Parameter)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
+
+# What torch's segments without entries are reduced to.
+_OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
 # torch spends at least so many times as long on gradients of gathers and means, and of extrema, as on sums.
 COST, COST_OF_EXTREMA = 4, 12
@@ -175,6 +181,49 @@ def scatter_reduce(
     return x.copy_(out) if in_place else out
 
 
+# Segments
+
+
+@_left_to_torch
+def segment_reduce(
+    data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
+) -> Tensor | None:
+    """``torch.segment_reduce(data, reduce)`` along the first dimension, without an initial value."""
+    graph = _segments(data, reduce, lengths, offsets, axis)
+    if graph is None:
+        return None
+    out = scattered(graph, data, reduce)
+    entries = graph.in_degrees.view(-1, *[1] * (data.dim() - 1))
+    return out if reduce == "sum" else torch.where(entries == 0, _OF_NOTHING[reduce], out)
+
+
+@_left_to_torch
+def segment_reduce_grad(
+    grad: Tensor, data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
+) -> Tensor | None:
+    """Its gradient; that of extrema is torch's, whose entries that tie share a positive gradient alone."""
+    graph = None if reduce in ("max", "min") else _segments(data, reduce, lengths, offsets, axis)
+    if graph is None or grad.dtype is not data.dtype:
+        return None
+    if reduce == "mean":
+        entries = graph.in_degrees.clamp(min=1).view(-1, *[1] * (data.dim() - 1))
+        grad = grad / entries.to(grad.dtype)
+    return gathered(graph, grad)
+
+
+def _segments(
+    data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
+) -> Graph | None:
+    bounds = offsets if lengths is None else lengths
+    if reduce not in _OF_NOTHING or axis != 0 or bounds is None or bounds.dim() != 1:
+        return None
+    if (lengths is not None and offsets is not None) or data.dtype not in FLOATS:
+        return None
+    if not (data.dim() and data.numel() and bounds.numel() and data.is_contiguous()):
+        return None
+    return (graph_of_bounds if lengths is None else graph_of_lengths)(bounds, data.size(0))
+
+
 def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Along | None]:
     """The index of rows that an index of entries is, and the rows; None for another."""
     rows = _of_rows(x, dim, index) if index.shape == src.shape else None
@@ -221,6 +270,8 @@ SERVED = {
     "scatter_add_": Served(_in_place(scatter_add), "scatter_add"),
     "scatter_reduce": Served(scatter_reduce, "scatter_reduce"),
     "scatter_reduce_": Served(_in_place(scatter_reduce), "scatter_reduce"),
+    "segment_reduce": Served(segment_reduce, "segment_reduce"),
+    "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce"),
 }
 """By the operator's name."""
 

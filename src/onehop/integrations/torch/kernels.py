@@ -20,6 +20,7 @@ from onehop.integrations.torch import indexing
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
+_KERNELS = _extension.IndexingKernels
 
 
 def install() -> bool:
@@ -27,14 +28,19 @@ def install() -> bool:
     if not is_known():
         _LOG.info("Indexing is torch's own: the interface of torch %s is not known.", torch.__version__)
         return False
-    _extension.install_kernels()
+    _KERNELS.install()
     return True
 
 
 def remove() -> None:
     """Puts torch's kernels back."""
     if _known:
-        _extension.remove_kernels()
+        _KERNELS.remove()
+
+
+def replaced() -> list[str]:
+    """The operators whose kernels are replaced now."""
+    return [f"torch.ops.{name.replace('::', '.')}" for name in _KERNELS.installed()]
 
 
 _known: bool | None = None
@@ -73,12 +79,12 @@ def _find() -> bool:
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
-        and _extension.prepare_kernels([_counted(name) for name in _extension.kernel_names()])
+        and _KERNELS.prepare([_counted(name) for name in _KERNELS.names()])
     )
 
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
-    _extension.set_kernel_bounds(bounds.index_entries, bounds.index_numbers, bounds.product_work)
+    _extension.set_kernel_bounds(bounds.index_entries, bounds.index_numbers)
 
 
 def _counted(name: str) -> Callable[..., Any]:
