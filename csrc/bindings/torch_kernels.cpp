@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "../torch/operators.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 // Calls below these are torch's: see onehop.thresholds.
 struct Bounds {
-  std::atomic<int64_t> entries, numbers;
+  std::atomic<int64_t> entries, numbers, work, sparse;
 } bounds;
 
 // How many numbers are gathered or scattered by an index of whole rows.
@@ -41,7 +42,7 @@ int64_t row_numbers(const Tensor& x, int64_t dim) {
   return extent > 0 ? numel(x) / extent : 0;
 }
 
-// Whether this thread is in a function of Python: what that calls is torch's.
+// Whether what this thread calls is torch's: it is in a function of Python that serves, or compares torch with others.
 thread_local bool asking = false;
 
 // Python's lock, for a thread that may be any.
@@ -266,6 +267,29 @@ struct SegmentReduceGrad
   }
 };
 
+// float32 products [N, K] x [K, M], of so much work or so many numbers that it pays.
+bool is_large_product(const Tensor& left, const Tensor& right) {
+  if (kind(left) != Kind::float32) return false;
+  const int64_t numbers = numel(left);
+  return numbers * size(right, 1) >= bounds.work.load(std::memory_order_relaxed) ||
+         numbers >= bounds.sparse.load(std::memory_order_relaxed);
+}
+
+struct Mm : Served<Mm, Tensor(const Tensor&, const Tensor&)> {
+  static constexpr const char *kName = "aten::mm", *kOverload = "";
+  static void* run(const Tensor& left, const Tensor& right) {
+    return is_large_product(left, right) ? answer(left, right) : nullptr;
+  }
+};
+
+struct Addmm : Served<Addmm, Tensor(const Tensor&, const Tensor&, const Tensor&, const Scalar&, const Scalar&)> {
+  static constexpr const char *kName = "aten::addmm", *kOverload = "";
+  static void* run(const Tensor& added, const Tensor& left, const Tensor& right, const Scalar& beta,
+                   const Scalar& alpha) {
+    return is_large_product(left, right) && is_one(beta) && is_one(alpha) ? answer(left, right, added) : nullptr;
+  }
+};
+
 template <class... Ops>
 struct All {
   static bool prepare(const nb::list& functions) {
@@ -287,6 +311,7 @@ struct All {
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                     IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                     ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
+using Products = All<Mm, Addmm>;
 
 template <class Kernels>
 void bind(nb::module_& m, const char* name) {
@@ -311,8 +336,13 @@ void bind_torch_kernels(nb::module_& m) {
   m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
   bind<Indexing>(m, "IndexingKernels");
-  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers) {
+  bind<Products>(m, "ProductKernels");
+  // What this thread calls is torch's between these.
+  m.def("leave_to_torch", [](bool left) { return std::exchange(asking, left); });
+  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse) {
     bounds.entries = entries;
     bounds.numbers = numbers;
+    bounds.work = work;
+    bounds.sparse = sparse;
   });
 }

@@ -3,10 +3,11 @@
 Everything in onehop that needs native code takes it from here.
 """
 
+import contextlib
 import ctypes
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -33,6 +34,7 @@ __all__ = [
     "let_go",
     "one_thread",
     "threads",
+    "torchs_kernels",
 ]
 
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
@@ -112,6 +114,16 @@ def one_thread() -> None:
     """
     torch.get_num_threads()  # torch sets it in each thread where it is first read
     ctypes.CDLL(TORCH_CPU_LIBRARY).omp_set_num_threads(1)
+
+
+@contextlib.contextmanager
+def torchs_kernels() -> Iterator[None]:
+    """Lets torch's operators run in torch's own kernels inside the block, in its thread, patched or not."""
+    before = extension.leave_to_torch(True)
+    try:
+        yield
+    finally:
+        extension.leave_to_torch(before)
 
 
 def _choose_isa() -> None:

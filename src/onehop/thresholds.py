@@ -7,7 +7,9 @@ blocks have a few edges, every loop is shared among the threads.
 
 import contextlib
 import dataclasses
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -167,13 +169,13 @@ def _in_force(bounds: Thresholds) -> Iterator[None]:
             _blocks[0].value = now
         entry = Entry(bounds)
         _blocks.append(entry)
-        _put_in_force(bounds)
+        _module.now = bounds
     try:
         yield
     finally:
         with _lock:
             _blocks.remove(entry)
-            _put_in_force(_blocks[-1].value)
+            _module.now = _blocks[-1].value
 
 
 def follow(follower: Callable[[Thresholds], None]) -> None:
@@ -183,13 +185,18 @@ def follow(follower: Callable[[Thresholds], None]) -> None:
         follower(now)
 
 
-def _put_in_force(bounds: Thresholds) -> None:
-    global now
-    now = bounds
-    for follower in _followers:
-        follower(bounds)
+class _Followed(types.ModuleType):
+    """This module, which tells its followers of the thresholds that anybody puts in force."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "now":
+            for follower in _followers:
+                follower(value)
 
 
+_module: Any = sys.modules[__name__]
+_module.__class__ = _Followed
 _followers: list[Callable[[Thresholds], None]] = []
 
 _lock = threading.Lock()

