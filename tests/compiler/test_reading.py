@@ -250,6 +250,19 @@ def without_gradients(self, x_j):
         return x_j * 2
 
 
+def logged(x_j):
+    return x_j
+
+
+logged.log = []
+
+
+def adds_to_log(x_j):
+    log = logged.log
+    log += [1.0]
+    return x_j
+
+
 def tries(self, x_j):
     try:
         return self.lin(x_j)
@@ -310,6 +323,8 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "a partial function that asks": (lambda self, x_j: PARTIAL(x_j), "uses is_leaf"),
     "a default that asks": (lambda self, x_j, by=asks: by(x_j), "uses is_leaf"),
     "a function that notes": (lambda self, x_j: noting(x_j), "uses append"),
+    "an attribute of a function": (lambda self, x_j: x_j * len(logged.log), "uses log, an attribute"),
+    "a list that a function has": (lambda self, x_j: adds_to_log(x_j), "uses log, an attribute"),
     "a hooked module": (lambda self, x_j: HOOKED(x_j), "hooks are registered"),
     "a method of options": (lambda self, x_j: x_j * SETTINGS.doubled(), "uses doubled, which a Settings has"),
     "random": (lambda self, x_j: x_j * random.random(), "uses random.random"),

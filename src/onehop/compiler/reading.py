@@ -231,6 +231,8 @@ class Reading:
             method = replaced_by(getattr(Tensor, name, None))
             if isinstance(method, types.FunctionType) and not is_trusted(method):
                 raise Opaque(f"uses {name}, which is not torch's", line)
+        for name in sorted(self.outside.of_functions & own.keys()):
+            raise Opaque(f"uses {name}, an attribute of a function", own[name])
         for each in self.known.values():
             for name, line in each.results.items():
                 if not self._is_trusted_module(name):
