@@ -376,6 +376,17 @@ def test_what_may_do_more_is_refused(message, why):
     assert raised.value.sentence.startswith("its message ")
 
 
+def test_a_method_that_is_called_as_one_of_pyg_is_read_like_any_other():
+    def norms(self, x_j):
+        return self.__norm__(x_j)
+
+    own = {"message": norms, "__norm__": lambda self, x: x / self.rate}
+    assert "__norm__" in Reading(type("Own", (Base,), own)(), (), ("message", "training")).names
+    own["__norm__"] = stores
+    with pytest.raises(Opaque, match="stores something"):
+        Reading(type("Own", (Base,), own)(), (), ("message", "training"))
+
+
 def test_a_function_of_torch_that_other_code_has_replaced_is_read_too(monkeypatch):
     monkeypatch.setattr(F, "relu", noting)
     with pytest.raises(Opaque, match="uses append"):
