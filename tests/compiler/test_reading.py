@@ -250,6 +250,19 @@ def without_gradients(self, x_j):
         return x_j * 2
 
 
+def logged(x_j):
+    return x_j
+
+
+logged.log = []
+
+
+def adds_to_log(x_j):
+    log = logged.log
+    log += [1.0]
+    return x_j
+
+
 def tries(self, x_j):
     try:
         return self.lin(x_j)
@@ -310,6 +323,8 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "a partial function that asks": (lambda self, x_j: PARTIAL(x_j), "uses is_leaf"),
     "a default that asks": (lambda self, x_j, by=asks: by(x_j), "uses is_leaf"),
     "a function that notes": (lambda self, x_j: noting(x_j), "uses append"),
+    "an attribute of a function": (lambda self, x_j: x_j * len(logged.log), "uses log, an attribute"),
+    "a list that a function has": (lambda self, x_j: adds_to_log(x_j), "uses log, an attribute"),
     "a hooked module": (lambda self, x_j: HOOKED(x_j), "hooks are registered"),
     "a method of options": (lambda self, x_j: x_j * SETTINGS.doubled(), "uses doubled, which a Settings has"),
     "random": (lambda self, x_j: x_j * random.random(), "uses random.random"),
@@ -359,6 +374,17 @@ def test_what_may_do_more_is_refused(message, why):
     with pytest.raises(Opaque, match=why) as raised:
         reading_of(message)
     assert raised.value.sentence.startswith("its message ")
+
+
+def test_a_method_that_is_called_as_one_of_pyg_is_read_like_any_other():
+    def norms(self, x_j):
+        return self.__norm__(x_j)
+
+    own = {"message": norms, "__norm__": lambda self, x: x / self.rate}
+    assert "__norm__" in Reading(type("Own", (Base,), own)(), (), ("message", "training")).names
+    own["__norm__"] = stores
+    with pytest.raises(Opaque, match="stores something"):
+        Reading(type("Own", (Base,), own)(), (), ("message", "training"))
 
 
 def test_a_function_of_torch_that_other_code_has_replaced_is_read_too(monkeypatch):

@@ -67,6 +67,7 @@ class Outside:
         modules: Modules that are not in the layer.
         holders: Objects that hold values by name, such as options, and do nothing.
         values: Other values: tensors, and containers of these.
+        of_functions: Names of attributes that functions have.
         changeable: Whether lists or dictionaries are among what is read, which some operators change.
     """
 
@@ -74,6 +75,7 @@ class Outside:
     modules: list[Module] = field(default_factory=list)
     holders: list[Any] = field(default_factory=list)
     values: list[Any] = field(default_factory=list)
+    of_functions: set[str] = field(default_factory=set)
     changeable: bool = False
 
     def __bool__(self) -> bool:
@@ -189,6 +191,7 @@ def known(
     if scan.effect is not None and (not trusted or scan.effect[0].startswith("stores")):
         raise Opaque(*scan.effect)
     if not trusted:
+        outside.of_functions |= vars(function).keys()
         for value in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
             check_of(value, outside, line)
     if function.__kwdefaults__ or not all_plain(function.__defaults__ or ()):

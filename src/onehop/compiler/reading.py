@@ -25,10 +25,11 @@ STORES = ("_parameters", "_buffers", "_modules")
 OF_MODULES = frozenset(vars(Module())) - {"training"}
 """What modules keep for themselves, or what is looked at at every call."""
 
-# What classes may have of Python's own without another meaning of calls, attributes and elements.
+# What classes may have of Python's own without another meaning of calls, attributes and elements; and what is
+# not Python's: a method of PyG's ChebConv, which layers of other packages took over with its name.
 _PYTHONS = frozenset({
     "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
-    "__init_subclass__", "__reduce__", "__repr__", "__setstate__", "__str__",
+    "__init_subclass__", "__norm__", "__reduce__", "__repr__", "__setstate__", "__str__",
 })  # fmt: skip
 # Methods of lists and sets that change them, and that tensors have too.
 _CHANGING_LISTS = ("add", "sort", IN_PLACE)
@@ -231,6 +232,8 @@ class Reading:
             method = replaced_by(getattr(Tensor, name, None))
             if isinstance(method, types.FunctionType) and not is_trusted(method):
                 raise Opaque(f"uses {name}, which is not torch's", line)
+        for name in sorted(self.outside.of_functions & own.keys()):
+            raise Opaque(f"uses {name}, an attribute of a function", own[name])
         for each in self.known.values():
             for name, line in each.results.items():
                 if not self._is_trusted_module(name):

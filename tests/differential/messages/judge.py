@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tests.differential.messages.run import Observation, run
 from tests.differential.observe import Seen
 
 _WRITTEN = "has been modified by an inplace operation"
-_OTHER_DTYPE = "must have the same dtype"
+_OTHER_DTYPE = ("must have the same dtype", "expected scalar type")
 # Words of programs that compute with fewer bits than their dtype has, and how far rounding may carry them.
 _COARSE = {
     "autocast": 5e-2,
@@ -23,9 +24,12 @@ _COARSE = {
     "float": 1e-4,
     "layer float": 1e-4,
 }
+_ADDRESS = re.compile("0x[0-9a-f]+")  # of an object, in an error's text
 _RELATIVE = {"float64": 1e-9, "float32": 1e-4}
 # Of numbers that are compared one by one, as they may be infinite or large beside each other.
 _SINGLE = {"float64": (1e-7, 1e-10), "float32": (1e-4, 1e-5)}
+# Of a deviation near 0, which is the root of what rounding leaves.
+_OF_DEVIATIONS = {"float64": 1e-6, "float32": 1e-2}
 # Smaller tensors count as this large: what should be 0 is what differences of such numbers leave.
 _SMALLEST = 0.1
 _WRITING = {"features in place", "parameters in place", "SGD", "AdamW"}
@@ -69,18 +73,22 @@ def _excused(program: Program, plain: Observation, patched: Observation) -> bool
     PyG's backward pass reads some of what was written, and ours some.
     """
     words = {word for part in program.parts for word in part.words}
-    if "layer float" in program.steps and plain.error is None and _OTHER_DTYPE in patched.message:
+    told = plain.message + patched.message
+    if "layer float" in program.steps and any(each in told for each in _OTHER_DTYPE):
         return True  # its parameters have other data in the backward pass: such a write is not tracked
-    if "layer_norm" in words and program.values == "special" and program.dtype == "float32":
-        return True  # a variance beyond float32: whether torch gives 0 or NaN depends on its vectors' lanes
+    if {"layer_norm", "gelu"} & words and program.values == "special" and program.dtype == "float32":
+        # Of a variance beyond float32, and of gelu(inf), torch's vectors give other than its single numbers.
+        return True
     if _UNTRACKED & words and any("backward" in step for step in program.steps):
         return True
-    return plain.error is None and _WRITTEN in patched.message and bool(_WRITING & set(program.steps))
+    writes = _WRITING & set(program.steps) or "parameter in place" in words
+    return plain.error is None and _WRITTEN in patched.message and bool(writes)
 
 
 def _differences(program: Program, plain: Observation, patched: Observation) -> list[str]:
     written = _WRITTEN in plain.message and _WRITTEN in patched.message  # each names a tensor of its own
-    if (plain.error, plain.message) != (patched.error, patched.message) and not written:
+    messages = [_ADDRESS.sub("0x", each.message) for each in (plain, patched)]
+    if (plain.error, messages[0]) != (patched.error, messages[1]) and not written:
         told = f"without the patch {_told(plain)}; with it {_told(patched)}"
         return [f"error: {told}"]
     found = []
@@ -116,7 +124,8 @@ def _compared(program: Program, name: str, one: Any, other: Any) -> list[str]:
 
 def _allowed(program: Program) -> float:
     words = {word for part in program.parts for word in part.words} | set(program.steps)
-    return max([_RELATIVE[program.dtype], *(_COARSE[word] for word in words & _COARSE.keys())])
+    own = _OF_DEVIATIONS if program.aggr == "std" else _RELATIVE
+    return max([own[program.dtype], *(_COARSE[word] for word in words & _COARSE.keys())])
 
 
 def _far(program: Program, name: str, one: Any, other: Any) -> list[str]:
