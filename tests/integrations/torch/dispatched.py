@@ -158,18 +158,19 @@ def same(found: Any, expected: Any, rtol: float = 1e-12, atol: float = 1e-12) ->
     assert type(found) is type(expected), (found, expected)
     if isinstance(expected, Tensor):
         one, other = ((x.dtype, x.shape, x.device, x.layout, x.requires_grad) for x in (found, expected))
-        assert one == other
-        assert expected.layout is not torch.strided or found.stride() == expected.stride()
+        assert one == other, (one, other)
+        if expected.layout is torch.strided:
+            assert found.stride() == expected.stride(), (found.stride(), expected.stride())
         torch.testing.assert_close(found, expected, rtol=rtol, atol=atol, equal_nan=True)
     elif isinstance(expected, dict):
-        assert list(found) == list(expected)
+        assert list(found) == list(expected), (found, expected)
         same(list(found.values()), list(expected.values()), rtol, atol)
     elif isinstance(expected, tuple | list) and not isinstance(expected, Raised):
         assert len(found) == len(expected), (found, expected)
         for one, other in zip(found, expected, strict=True):
             same(one, other, rtol, atol)
     else:
-        assert found == expected
+        assert found == expected, (found, expected)
 
 
 def both(
