@@ -236,8 +236,6 @@ def values_of(key: Any, how: str) -> Tensor:
     return whole(*shape[how], seed=5)
 
 
-@pytest.mark.parametrize("accumulate", [True, False])
-@pytest.mark.parametrize("how", ["whole", "a number", "a row", "one row"])
 PUT: dict[str, tuple[Any, ...]] = {
     "i": (I0,),
     "i, j": (I0, I1),
