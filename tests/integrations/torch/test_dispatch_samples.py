@@ -1,0 +1,281 @@
+"""torch's own samples of arguments, and of errors, of all operators whose kernels may be ours."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses import CrossRefFakeMode
+from torch.autograd import forward_ad
+from torch.func import vmap
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map_only, tree_unflatten
+
+from tests.integrations.same import Raised, outcome
+from tests.integrations.torch.dispatched import patched, same, served
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+REDUCTIONS = tuple(f"scatter_reduce {reduce}" for reduce in ("amax", "amin", "mean", "prod", "sum"))
+SEGMENTS = ("_segment_reduce lengths", "_segment_reduce offsets")
+# The names of what is counted, by torch's names of operators; None where our code may leave all samples.
+COUNTED = {
+    "__getitem__": "x[index]",
+    "index_select": "index_select",
+    "index_put": "index_put",
+    "index_add": "index_add",
+    "gather": "gather",
+    "take_along_dim": None,
+    "scatter_add": "scatter_add",
+    "scatter": None,
+    **dict.fromkeys(REDUCTIONS, "scatter_reduce"),
+    "scatter_reduce prod": None,
+    **dict.fromkeys(SEGMENTS, "segment_reduce"),
+    "masked_select": None,
+    "mm": "mm",
+    "addmm": "addmm",
+    "addmm decomposed": None,
+    "bmm": "bmm",
+    "nn.functional.linear": "linear",
+    "nn.functional.embedding": "embedding",
+    "nn.functional.embedding_bag": "embedding_bag",
+    "unique": None,
+    "sort": None,
+    "isin": None,
+}
+WITH_ERRORS = (
+    *("gather", "index_select", "index_add", "index_put", "scatter_add", "scatter", "take_along_dim"),
+    *("masked_select", "nn.functional.embedding", "sort", "isin"),
+)
+DTYPES = (
+    torch.float64,
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.complex64,
+    torch.int64,
+    torch.bool,
+)
+ROUNDING = {torch.float64: 1e-10, torch.float32: 1e-4, torch.complex64: 1e-4, torch.float16: 1e-2}
+each_name = pytest.mark.parametrize("name", COUNTED)
+
+
+@pytest.fixture(scope="module")
+def infos() -> dict[str, Any]:
+    """What torch tells of its operators, which takes seconds to import and packages that its tests need."""
+    pytest.importorskip("expecttest")
+    invocations = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    every = {f"{each.name} {each.variant_test_name}".strip(): each for each in invocations.op_db}
+    return {name: every[name] for name in COUNTED}
+
+
+def samples(info: Any, dtype: torch.dtype, needs: bool) -> list[Any]:
+    """The arguments, the same each time; none where torch has no kernel for a dtype."""
+    if not info.supports_dtype(dtype, "cpu"):
+        return []
+    torch.manual_seed(0)
+    return list(info.sample_inputs("cpu", dtype, requires_grad=needs))
+
+
+def detached(sample: Any) -> Any:
+    """Its arguments: copies, of which those that need a gradient are leaves."""
+    return tree_map_only(
+        Tensor,
+        lambda each: each.detach().clone().requires_grad_(each.requires_grad),
+        (sample.input, sample.args, sample.kwargs),
+    )
+
+
+Run = Callable[[Any], Any]
+
+
+def compare(run: Run, every: list[Any], tolerance: float) -> None:
+    """Fails unless a function of a sample gives the same under the patch: results or errors."""
+    expected = [outcome(lambda sample=sample: run(sample)) for sample in every]
+    with patched():
+        found = [outcome(lambda sample=sample: run(sample)) for sample in every]
+    for number, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+        try:
+            same(ours, theirs, tolerance, tolerance)
+        except AssertionError as error:
+            raise AssertionError(f"sample {number}, {every[number].summary()}: {error}") from error
+
+
+def differentiable(tree: Any) -> list[Tensor]:
+    """Its tensors that need a gradient."""
+    return [each for each in tree_leaves(tree) if isinstance(each, Tensor) and each.requires_grad]
+
+
+def weighted(outs: list[Tensor]) -> Tensor:
+    """A sum of results in which each number counts differently."""
+    total = torch.zeros((), dtype=torch.float64)
+    for each in outs:
+        weights = torch.linspace(-1, 1, each.numel(), dtype=torch.float64).view(each.shape)
+        real = torch.view_as_real(each).sum(-1) if each.is_complex() else each
+        total = total + (real.double() * weights).sum()
+    return total
+
+
+def derivatives(out: Any, given: Any, twice: bool) -> Any:
+    """Gradients, and the gradients of their squares; None where there is none."""
+    wanted, outs = differentiable(given), differentiable(out)
+    if not (wanted and outs):
+        return None
+    first = torch.autograd.grad(weighted(outs), wanted, create_graph=twice, allow_unused=True)
+    if not twice:
+        return first
+    again = [each.abs().square() for each in first if each is not None and each.requires_grad]
+    if not again:
+        return first
+    return first, torch.autograd.grad(weighted(again), wanted, allow_unused=True)
+
+
+@pytest.mark.parametrize(("name", "counted"), [each for each in COUNTED.items() if each[1]])
+def test_our_code_runs(infos: dict[str, Any], name: str, counted: str) -> None:
+    every = samples(infos[name], torch.float32, False)
+    with served() as names:
+        for sample in every:
+            infos[name].op(sample.input, *sample.args, **sample.kwargs)
+    assert counted in names
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each_name
+def test_results_and_gradients(infos: dict[str, Any], name: str, dtype: torch.dtype) -> None:
+    info = infos[name]
+    needs = (dtype.is_floating_point or dtype.is_complex) and info.supports_autograd
+    every = samples(info, dtype, needs)
+    assert every or dtype is not torch.float64
+
+    def run(sample: Any) -> Any:
+        given = detached(sample)
+        out = info.op(given[0], *given[1], **given[2])
+        # Second derivatives of 16 bits have no digits left.
+        twice = info.supports_gradgrad and dtype.itemsize > 2
+        return out, outcome(lambda: derivatives(out, given, twice))
+
+    compare(run, every, ROUNDING.get(dtype, 3e-2))
+
+
+@pytest.mark.parametrize("form", ["method", "in place", "out", "out of another size", "without gradients"])
+@each_name
+def test_forms(infos: dict[str, Any], name: str, form: str) -> None:
+    info = infos[name]
+    needs = form in ("method", "in place")
+    has_form = {
+        "method": info.method_variant is not None,
+        "in place": info.inplace_variant is not None,
+        "out": info.supports_out,
+        "out of another size": info.supports_out,
+    }.get(form, True)
+    if not has_form:
+        pytest.skip("torch has no such form")
+    every = samples(info, torch.float64, needs and info.supports_autograd)
+
+    def run(sample: Any) -> Any:
+        given = detached(sample)
+        x, args, kwargs = given
+        if form == "method":
+            out = info.method_variant(x, *args, **kwargs)
+        elif form == "in place":
+            out = info.inplace_variant(x.mul(1) if isinstance(x, Tensor) else x, *args, **kwargs)
+        elif form == "without gradients":
+            with torch.inference_mode():
+                return info.op(x, *args, **kwargs).clone() if name not in ("unique", "sort") else None
+        else:
+            like = info.op(x, *args, **kwargs)
+            empty = form == "out of another size"
+            into = tree_map_only(Tensor, lambda each: each.new_full((0,) if empty else each.shape, 3), like)
+            out = info.op(x, *args, **kwargs, out=into)
+            return out, [each._version for each in tree_leaves(into)], out is into
+        return out, derivatives(out, given, False)
+
+    compare(run, every, 1e-10)
+
+
+@each_name
+def test_forward_derivatives(infos: dict[str, Any], name: str) -> None:
+    info = infos[name]
+    if not info.supports_forward_ad:
+        pytest.skip("torch has none of it")
+
+    def run(sample: Any) -> Any:
+        with forward_ad.dual_level():
+            given = tree_map_only(
+                Tensor,
+                lambda each: forward_ad.make_dual(each, each + 1) if each.is_floating_point() else each,
+                detached(sample),
+            )
+            out = info.op(given[0], *given[1], **given[2])
+            return [tuple(forward_ad.unpack_dual(each)) for each in tree_leaves(out)]
+
+    compare(run, samples(info, torch.float64, False), 1e-10)
+
+
+def of_floats(info: Any, sample: Any) -> tuple[Callable[..., Any], list[Tensor]]:
+    """The operator as a function of its floating-point tensors, and these."""
+    leaves, form = tree_flatten(detached(sample))
+    places = [n for n, each in enumerate(leaves) if isinstance(each, Tensor) and each.is_floating_point()]
+
+    def function(*floats: Tensor) -> Any:
+        given = list(leaves)
+        for place, each in zip(places, floats, strict=True):
+            given[place] = each
+        x, args, kwargs = tree_unflatten(given, form)
+        return info.op(x, *args, **kwargs)
+
+    return function, [leaves[place] for place in places]
+
+
+@each_name
+def test_batches(infos: dict[str, Any], name: str) -> None:
+    def run(sample: Any) -> Any:
+        function, floats = of_floats(infos[name], sample)
+        return vmap(function)(*(torch.stack([each, each - 1]) for each in floats))
+
+    compare(run, samples(infos[name], torch.float64, False), 1e-10)
+
+
+@each_name
+def test_traces(infos: dict[str, Any], name: str) -> None:
+    def run(sample: Any) -> Any:
+        function, floats = of_floats(infos[name], sample)
+        traced = torch.jit.trace(function, tuple(floats), check_trace=False)
+        return traced(*(each + 1 for each in floats)), [node.kind() for node in traced.graph.nodes()]
+
+    compare(run, samples(infos[name], torch.float64, False), 1e-10)
+
+
+@each_name
+def test_fake_tensors_agree(infos: dict[str, Any], name: str) -> None:
+    """Under the patch too, sizes and strides are those that torch predicts."""
+
+    def run(sample: Any) -> Any:
+        given = detached(sample)
+        with CrossRefFakeMode():
+            out = infos[name].op(given[0], *given[1], **given[2])
+            return out, derivatives(out, given, False)
+
+    compare(run, samples(infos[name], torch.float64, True), 1e-10)
+
+
+@pytest.mark.parametrize("name", WITH_ERRORS)
+def test_errors(infos: dict[str, Any], name: str) -> None:
+    info = infos[name]
+    torch.manual_seed(0)
+    every = list(info.error_inputs(torch.device("cpu")))
+    assert every
+
+    def told() -> list[Raised]:
+        found = []
+        for each in every:
+            sample = copy.deepcopy(each.sample_input)
+            raised = outcome(lambda sample=sample: info.op(sample.input, *sample.args, **sample.kwargs))
+            assert isinstance(raised, Raised)
+            found.append(raised)
+        return found
+
+    expected = told()
+    with patched():
+        assert told() == expected
