@@ -1,5 +1,6 @@
 """Kernels in threads, in forked children and in spawned workers, while the patch comes and goes."""
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,16 @@ from torch.utils.data import DataLoader
 import onehop
 from onehop import thresholds
 from onehop.integrations import rows
-from tests.integrations.torch.dispatched import CASES, COUNTED, operands, patched, served, whole
+from tests.integrations.torch.dispatched import (
+    CASES,
+    COUNTED,
+    each_case,
+    operands,
+    patched,
+    same,
+    served,
+    whole,
+)
 from tests.processes import run_python
 
 NODES, LARGE, COLUMNS = 500, 40_000, 8
@@ -92,22 +102,18 @@ def test_a_backward_pass_in_a_thread_is_served() -> None:
     assert "index_add" in names
 
 
-def test_a_backward_pass_after_the_patch_has_gone() -> None:
-    for name, case in CASES.items():
-        gradients = []
-        for context in (patched, served):
-            x, v = operands()
-            with context():
-                out = case(x, v)
-                if context is served:  # inside, to compare
-                    out.square().sum().backward()
-            if context is patched:
-                out.square().sum().backward()
-            gradients.append((x.grad, v.grad))
-        for one, other in zip(*gradients, strict=True):
-            assert (one is None) == (other is None), name
-            if one is not None:
-                torch.testing.assert_close(one, other)
+@pytest.mark.parametrize("under", ["forward", "backward"])
+@each_case
+def test_the_patch_comes_or_goes_between_forward_and_backward(name: str, under: str) -> None:
+    def gradients(forward: bool, backward: bool) -> tuple[Tensor | None, Tensor | None]:
+        x, v = operands()
+        with patched() if forward else contextlib.nullcontext():
+            out = CASES[name](x, v)
+        with patched() if backward else contextlib.nullcontext():
+            out.square().sum().backward()
+        return x.grad, v.grad
+
+    same(gradients(under == "forward", under == "backward"), gradients(False, False))
 
 
 def test_nested_handles() -> None:

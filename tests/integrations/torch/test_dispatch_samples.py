@@ -152,7 +152,7 @@ def test_our_code_runs(infos: dict[str, Any], name: str, counted: str) -> None:
 def test_results_and_gradients(infos: dict[str, Any], name: str, dtype: torch.dtype) -> None:
     info = infos[name]
     needs = (dtype.is_floating_point or dtype.is_complex) and info.supports_autograd
-    every = samples(info, dtype, needs, most=40 if dtype is torch.float64 else 8)
+    every = samples(info, dtype, needs, most=20 if dtype is torch.float64 else 5)
     assert every or dtype is not torch.float64
 
     def run(sample: Any) -> Any:
@@ -272,17 +272,11 @@ def test_errors(infos: dict[str, Any], name: str) -> None:
     every = list(info.error_inputs(torch.device("cpu")))
     assert every
 
-    def told() -> list[Raised]:
-        found = []
-        for each in every:
-            sample = copy.deepcopy(each.sample_input)
-            raised = outcome(
-                lambda sample=sample: operator(info)(sample.input, *sample.args, **sample.kwargs)
-            )
-            assert isinstance(raised, Raised)
-            found.append(raised)
-        return found
+    def told(sample: Any) -> Any:
+        x, args, kwargs = copy.deepcopy((sample.input, sample.args, sample.kwargs))
+        return outcome(lambda: operator(info)(x, *args, **kwargs))
 
-    expected = told()
+    expected = [told(each.sample_input) for each in every]
+    assert {type(each) for each in expected} == {Raised}
     with patched():
-        assert told() == expected
+        assert [told(each.sample_input) for each in every] == expected
