@@ -230,3 +230,14 @@ def test_as_a_member_of_an_enum(name: str) -> None:
         return [each.name for each in kind], kind.pick is found(name)
 
     both(run)
+
+
+@pytest.mark.parametrize("train", [1, 0, None, "yes", torch.tensor(True)], ids=str)
+def test_other_flags_of_dropout_are_torchs_to_judge(train: Any) -> None:
+    def run() -> Any:
+        torch.manual_seed(0)
+        x = torch.ones(5000, requires_grad=True)
+        out = F.dropout(x, 0.3, train)
+        return out, type(out.grad_fn).__name__
+
+    both(run, raises=None)

@@ -287,7 +287,10 @@ def test_compiled_programs() -> None:
         return out, x.grad, v.grad
 
     both(run, times=1)
+    with served() as names:
+        run()
     torch._dynamo.reset()
+    assert {"x[index]", "index_add", "gather", "scatter_add"} <= names
 
 
 def test_a_program_compiled_before_runs_under_the_patch() -> None:
