@@ -254,7 +254,9 @@ class _Reader:
             self._own = {**dict.fromkeys(path[length:], line), **self._own}
         path = path[:length]
         value = _read(self._function, path)
-        if path == ("__class__",) or is_known(value, self._trusted):
+        if path[0] == "super" and value is not super:
+            raise Opaque("uses super, which is not Python's", line)
+        if is_known(value, self._trusted):
             self._values.append((path, value))
         elif type(value) is types.FunctionType and not (is_trusted(value) and is_module(self._owner(path))):
             self._functions.append((path, known(value, self._outside, self._below, line)))
