@@ -280,7 +280,7 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "makes a coroutine": (makes_a_coroutine, "does more than compute \\(GET_AWAITABLE"),
     "the first of two effects": (stores_and_enters_a_context, "stores something"),
     "a local function that notes": (local_function_that_notes, "uses append"),
-    "a comprehension that asks": (lambda self, x_j: all([x.is_leaf for x in (x_j,)]) and x_j, "uses is_leaf"),
+    "a comprehension that asks": (lambda self, x_j: all(x.is_leaf for x in (x_j,)) and x_j, "uses is_leaf"),
     "the code of an expression": (lambda self, x_j: EXPRESSION() or x_j, "does more than compute"),
     "a function beside super": (beside_super(noting), "uses append"),
     "an object beside super": (beside_super(CALLED), "uses other"),

@@ -17,7 +17,7 @@ from onehop.compiler.bytecode import CHANGING, MAKING
 from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, known
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
-from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_plain, is_trusted, replaced_by
+from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_trusted, replaced_by
 
 STORES = ("_parameters", "_buffers", "_modules")
 """Where a module keeps what it has."""
@@ -30,8 +30,8 @@ _PYTHONS = frozenset({
     "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
     "__init_subclass__", "__reduce__", "__repr__", "__setstate__", "__str__",
 })  # fmt: skip
-# Methods of lists and sets that change them, and that tensors or a user's modules may have too.
-_CHANGING_LISTS = CHANGING | {"add", "sort", IN_PLACE}
+# What changes lists and dictionaries, and may be there for tensors or a user's modules too.
+_CHANGING_LISTS = CHANGING | {"sort", IN_PLACE}
 
 calls = attrgetter("__call__", "_call_impl", "__getattr__")
 """Reads how modules are called, and their attributes found."""
@@ -133,7 +133,7 @@ class Reading:
 
     def _size(self) -> tuple[int, ...]:
         outside = self.outside
-        found = self.names, self.modules, self.known, outside.modules, outside.holders
+        found = self.modules, self.known, outside.modules, outside.holders
         return tuple(map(len, found))
 
     def _follow(self, module: Module) -> None:
@@ -201,8 +201,7 @@ class Reading:
             self.outside.values.append(value)  # the patch's own: what it does depends on more
         value = theirs
         if not isinstance(value, types.FunctionType):
-            if not is_plain(value):
-                check_of(value, self.outside, line)
+            check_of(value, self.outside, line)
             return
         if value not in self.known:
             self.known[value] = found = known(value, self.outside, line=line)
