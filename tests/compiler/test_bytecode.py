@@ -250,6 +250,10 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "elements of a parameter": (elements_of_a_parameter, "stores something"),
     "elements of a keyword": (elements_of_a_keyword, "stores something"),
     "elements of a slice": (elements_of_a_slice, "stores something"),
+    "elements at a key of one of two": (
+        lambda self, x_j: elements_at_a_key_of_one_of_two(self, x_j),
+        "stores something",
+    ),
     "elements of what a method returns": (
         elements_of_what_a_method_returns,
         "writes to elements of what listed returns",
@@ -314,6 +318,23 @@ def test_a_method_that_adds_to_a_container_of_modules_is_not_taken_for_a_method_
         reading_of(lambda self, x_j: self.lins.append(self.lin) and x_j, append=lambda self, x: x)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "update"],
+)
+def test_a_change_of_a_list_is_not_taken_for_a_method_of_ones_own(name):
+    made: dict[str, Any] = {}
+    exec(f"def message(self, x_j):\n    self.seen.{name}(1.0)\n    return self.{name}(x_j)", made)
+    with pytest.raises(Opaque, match=f"uses {name}, which may change a list"):
+        reading_of(made["message"], **{name: lambda self, x: x})
+
+
+def elements_at_a_key_of_one_of_two(self, x_j):
+    out = [1.0]
+    self.seen[out.index(1.0, 0 if self.training else 1)] = 3.0
+    return x_j
+
+
 def variable_of_a_local_function(self, x_j):
     rate = self.rate * 2
     return (lambda: x_j * rate)()
@@ -335,14 +356,21 @@ def elements_of_its_own_slice(self, x_j):
 def dictionary_with_constant_keys(self, x_j):
     out = {"a": x_j, "b": -x_j, "c": x_j}
     out["a"] = x_j * 2
-    return out["a"]
+    out.setdefault("d", x_j)
+    out.popitem()
+    out.update(b=x_j)
+    rows = list(out.values())
+    out.clear()
+    return rows[0]
 
 
 def list_with_constants(self, x_j):
     out = [1.0, 2.0, 3.0]
     out.reverse()
     out.insert(0, 1.0)
-    out[0] = out.pop()
+    out.extend([out.pop()])
+    out.remove(1.0)
+    out[0] = sum(out)
     return x_j * out[0]
 
 

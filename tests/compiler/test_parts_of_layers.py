@@ -42,6 +42,7 @@ class Own(Base):
         self.blocks = nn.ModuleDict({"a": nn.Sequential(nn.Linear(4, 4))})
         self.bound_to_object, self.bound_here = Object().floor, Inner().forward
         self.partial, self.steps, self.noting = functools.partial(asks), (asks,), noting
+        self.plain, self.table = torch.ones(4), {"a": 1.0}
         self.weight, self.missing = nn.Parameter(torch.ones(4)), None
 
     @property
@@ -200,6 +201,21 @@ def test_a_bound_function_is_read_with_the_module_that_it_is_bound_to():
     assert reading.outside.modules
     with pytest.raises(Opaque, match="stores something"):
         Reading(None, (), (), [COUNTING.forward])
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        (lambda self, x_j: x_j * self.weight + self.mean * self.plain, True),
+        (lambda self, x_j: self.lin(x_j), True),
+        (lambda self, x_j: self.doubled_alone(x_j), True),
+        (lambda self, x_j: self.doubled_by_class(x_j), False),
+        (lambda self, x_j: self.bound_here(x_j), False),
+        (lambda self, x_j: x_j * self.table["a"], False),
+    ],
+)
+def test_what_a_guard_can_know_again_is_told_from_what_is_outside(message, kept):
+    assert bool(reading_of(message).outside) != kept
 
 
 def test_a_class_method_is_not_copied():

@@ -27,7 +27,8 @@ OF_TORCH = [
     "set_grad_enabled", "no_grad", "is_inference_mode_enabled", "get_default_dtype", "set_default_dtype",
     "get_num_threads", "set_num_threads", "from_numpy", "frombuffer", "from_file", "load", "save",
     "compile", "set_printoptions", "set_flush_denormal", "use_deterministic_algorithms",
-    "is_warn_always_enabled", "resize_as_", "random.manual_seed", "autograd.grad", "autograd.backward",
+    "is_warn_always_enabled", "resize_as_", "is_inference", "is_distributed",
+    "random.manual_seed", "autograd.grad", "autograd.backward",
     "utils.checkpoint.checkpoint", "cuda.synchronize", "distributed.all_reduce",
 ]  # fmt: skip
 METHODS = [
@@ -36,6 +37,7 @@ METHODS = [
     "numpy", "pin_memory", "record_stream", "register_hook", "register_post_accumulate_grad_hook",
     "requires_grad_", "resize", "resize_", "resize_as", "resize_as_", "retain_grad", "set_",
     "share_memory_", "storage", "storage_offset", "storage_type", "tolist", "untyped_storage",
+    "_is_view", "_values", "_nnz",
     # Of containers and texts.
     "append", "appendleft", "clear", "copy", "discard", "extend", "format", "insert", "pop", "popitem",
     "popleft", "remove", "reverse", "setdefault", "update", "send", "throw", "close", "write", "read",

@@ -222,8 +222,7 @@ class _Part:
         """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
         left = 0
         for at in range(end - 1, -1, -1):
-            name = self._all[at].name
-            if self._all[at + 1].is_target or "JUMP" in name or name == "FOR_ITER":
+            if self._all[at + 1].is_target:
                 return -1
             left += self._all[at].effect
             if left == values:
