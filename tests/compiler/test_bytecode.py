@@ -219,6 +219,19 @@ def beside_super(other):
     return lambda self, x_j: self.pair(super, other) and x_j
 
 
+def beside_super_and_a_parameter(other):
+    return lambda self, x_j: self.pair(super, other, x_j)
+
+
+def for_a_method_named_super(other):
+    return lambda self, x_j: self.super(other, x_j)
+
+
+def size_of_its_own_list(self, x_j):
+    out = [1.0]
+    return x_j * out.__sizeof__()
+
+
 def beside_the_text_super(other):
     return lambda self, x_j: self.pair("super", other) and x_j
 
@@ -290,6 +303,12 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "an object beside super": (beside_super(CALLED), "uses other"),
     "an object beside the text super": (beside_the_text_super(CALLED), "uses other"),
     "an object beside an attribute": (beside_the_attribute_super(CALLED), "uses other"),
+    "an object for a method named super": (for_a_method_named_super(CALLED), "uses other"),
+    "an object beside super and a parameter": (beside_super_and_a_parameter(CALLED), "uses other"),
+    "an object in a list with super": (lambda self, x_j: [super, CALLED, x_j] and x_j, "uses CALLED"),
+    "an object in a tuple beside super": (lambda self, x_j: [super, (CALLED, x_j)] and x_j, "uses CALLED"),
+    "an object for a function": (lambda self, x_j: lists(CALLED, x_j), "uses CALLED"),
+    "the size of its own list": (size_of_its_own_list, "uses __sizeof__"),
     "another super": (lambda self, x_j: ANOTHER_SUPER(self, x_j), "uses super, which is not Python's"),
     "updates a table": (
         lambda self, x_j: self.table.update(a=2.0) or self.named.update(x_j),
@@ -309,8 +328,9 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
 
 @pytest.mark.parametrize(("message", "why"), MORE.values(), ids=MORE)
 def test_what_may_do_more_is_refused(message, why):
-    with pytest.raises(Opaque, match=why):
+    with pytest.raises(Opaque, match=why) as raised:
         reading_of(message)
+    assert raised.value.line is not None
 
 
 def test_a_method_that_adds_to_a_container_of_modules_is_not_taken_for_a_method_of_ones_own():
@@ -390,8 +410,15 @@ def its_base(self, x_j):
 def raises(self, x_j):
     if x_j.dim() not in (1, 2):
         raise ValueError(f"{x_j.dim()!r} dimensions")
-    first, *_ = x_j, 1
-    return first * sum([*self.rates]) * {**self.table}["a"] * sum({n: len(n) for n in ("a", "b")}.values())
+    first, *others = x_j, 1
+    del others
+    return (
+        first
+        * sum([*self.rates])
+        * {**self.table}["a"]
+        * sum({n: len(n) for n in ("a", "b")}.values())
+        * len({n * 2 for n in self.rates})
+    )
 
 
 ONLY_COMPUTES: dict[str, Callable[..., Any]] = {
@@ -403,6 +430,7 @@ ONLY_COMPUTES: dict[str, Callable[..., Any]] = {
     "elements of what a maker returns": closed_over_maker(torch.zeros_like),
     "its base": its_base,
     "raises": raises,
+    "a constant": lambda self, x_j: x_j if self.training is True else -x_j,
     "none": lambda self, x_j: x_j if self.lin is not None else -x_j,
     "a generator of its own": lambda self, x_j: x_j * sum(rate * 2 for rate in self.rates),
     "a method with the name of a list's": lambda self, x_j: self.named.update(x_j),
@@ -412,6 +440,11 @@ ONLY_COMPUTES: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("message", ONLY_COMPUTES.values(), ids=ONLY_COMPUTES)
 def test_what_only_computes_is_read(message):
     assert "message" in reading_of(message).names
+
+
+def test_long_code_is_read():
+    made = eval(f"lambda self, x_j: x_j + {' + '.join(f'{number}.5 * x_j' for number in range(300))}")
+    assert "message" in reading_of(made).names
 
 
 def test_what_another_function_than_torchs_makes_is_not_written_to():
@@ -426,7 +459,13 @@ def writing_to(name: str) -> Callable[..., Any]:
     return made["message"]
 
 
-@pytest.mark.parametrize("name", ["add", "clone", "new_full", "new_tensor", "repeat", "reshape", "view"])
+MAKING = [
+    *("add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "reshape"),
+    "view",
+]
+
+
+@pytest.mark.parametrize("name", MAKING)
 def test_what_a_method_of_tensors_makes_is_written_to(name):
     assert "message" in reading_of(writing_to(name)).names
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch_geometric.utils import scatter, segment, softmax
+from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 import onehop
 from onehop.compiler import trusted
@@ -22,7 +23,7 @@ from onehop.compiler.history import History, Refused
 from onehop.compiler.reading import Reading
 from tests.compiler.test_reading import CALLED, Base, CountingInner, asks, helper, noting
 
-RATE, RATES, TABLE, SEED = 2.0, [1.0, 2.0], {"a": 1.0}, torch.manual_seed
+RATE, RATES, TENSOR, SEED = 2.0, [1.0, 2.0], torch.ones(1), torch.manual_seed
 
 
 def inner(x: Tensor) -> Tensor:
@@ -55,6 +56,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "no function": lambda patch: patch.setitem(globals(), "inner", CALLED),
     "a function of a module": lambda patch: patch.setattr(math, "sqrt", math.exp),
     "a module": lambda patch: patch.setitem(globals(), "math", torch),
+    "no module": lambda patch: patch.setitem(globals(), "math", 2.0),
 }
 
 
@@ -159,6 +161,10 @@ def writes(layer: Any, x: Tensor) -> Tensor:
     return x
 
 
+def asks_a_global(x: Tensor) -> Tensor:
+    return x if TENSOR.is_leaf else -x
+
+
 def lists(layer: Any) -> Any:
     return layer
 
@@ -180,6 +186,8 @@ def test_functions_of_torch_may_read_attributes_by_a_text_and_write_to_results()
     assert {"lin", "counting", "two words"} & found.names == {"counting"}
     assert not found.own
     assert not known(of_torch(writes, lists=of_torch(lists)), Outside()).results
+    assert not known(of_torch(writes_to_a_method_of), Outside()).results
+    assert not known(of_torch(asks_a_global, TENSOR=torch.ones(1)), Outside()).own
     with pytest.raises(Opaque, match="writes to elements of what lists returns"):
         known(writes, Outside())
 
@@ -236,6 +244,19 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "writes to what a list returns": (writes_to_a_list_it_calls, "what RATES returns"),
     "a function of torch by a name of its own": (lambda self, x_j: SEED(1) and x_j, "uses SEED"),
     "a class of Python's": (lambda self, x_j: x_j * next(itertools.count()), "uses (next|itertools.count)"),
+    "gradients by the class": (lambda self, x_j: Tensor.backward(x_j.sum()) or x_j, "uses Tensor.backward"),
+    "a need by the class": (
+        lambda self, x_j: nn.Module.requires_grad_(self.lin) and x_j,
+        "uses nn.Module.requires_grad_",
+    ),
+    "a need by a class": (
+        lambda self, x_j: nn.Linear.requires_grad_(self.lin) and x_j,
+        "uses nn.Linear.requires_grad_",
+    ),
+    "adds a module by the class": (
+        lambda self, x_j: nn.ModuleList.append(self.lins, self.lin) and x_j,
+        "uses append",
+    ),
     "a method of its class": (
         lambda self, x_j: CountingInner.forward(self.counting, x_j),
         "stores something",
@@ -286,7 +307,18 @@ def test_a_wrapper_is_a_function_of_the_module_that_made_it():
 
 
 @pytest.mark.parametrize(
-    "value", [math.sqrt, torch.add, F.multi_head_attention_forward, softmax, scatter, segment, len, Tensor]
+    "value",
+    [
+        math.sqrt,
+        torch.add,
+        F.multi_head_attention_forward,
+        softmax,
+        scatter,
+        segment,
+        maybe_num_nodes,
+        len,
+        Tensor,
+    ],
 )
 def test_functions_that_compute_are_known(value):
     assert trusted.computes(value)
@@ -301,6 +333,13 @@ def test_functions_that_compute_are_known(value):
 )  # fmt: skip
 def test_functions_that_may_do_more_are_not(value):
     assert not trusted.computes(value)
+
+
+def test_every_module_from_outside_is_noted_once():
+    outside, one, other = Outside(), nn.Linear(1, 1), nn.Linear(1, 1)
+    for module in (one, other, one):
+        check_of(module, outside)
+    assert outside.modules == [one, other]
 
 
 class Twice(torch.autograd.Function):

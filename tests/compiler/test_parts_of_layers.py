@@ -135,15 +135,15 @@ def other(x):
 
 @pytest.mark.parametrize(("message", "why"), MORE.values(), ids=MORE)
 def test_what_may_do_more_is_refused(message, why):
-    with pytest.raises(Opaque, match=why) as raised:
+    with pytest.raises(Opaque, match=why):
         reading_of(message)
-    assert raised.value.line is not None or raised.value.sentence.endswith(str(raised.value))
 
 
 ONLY_COMPUTES: dict[str, Callable[..., Any]] = {
     "a class method": lambda self, x_j: self.doubled_by_class(x_j),
     "a static method": lambda self, x_j: self.doubled_alone(x_j),
     "a static method by its class": lambda self, x_j: Own.doubled_alone(x_j),
+    "a static method of a base": lambda self, x_j: Derived.doubled_alone(x_j),
     "a bound method": lambda self, x_j: self.bound_here(x_j),
     "modules of a dictionary": lambda self, x_j: sum(block(x_j) for block in self.blocks.values()),
     "nothing": lambda self, x_j: x_j if self.missing is None else -x_j,

@@ -34,10 +34,9 @@ _ELEMENTS = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}
 _CONTAINERS = ("BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "UNARY_NEGATIVE", "BUILD_SLICE", "BUILD_TUPLE")
 CHANGING = frozenset({
-    "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
-    "reverse", "setdefault", "update",
+    "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "update",
 })  # fmt: skip
-"""Methods that change a list, a dictionary or a set, and no tensor."""
+"""Methods that change a list or a dictionary, and no tensor."""
 
 # What is called for the result of an operator: a tensor, or a list of its own.
 _ARITHMETIC = ("", "")
