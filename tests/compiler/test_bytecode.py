@@ -430,6 +430,7 @@ ONLY_COMPUTES: dict[str, Callable[..., Any]] = {
     "elements of what a maker returns": closed_over_maker(torch.zeros_like),
     "its base": its_base,
     "raises": raises,
+    "nothing but a global": lambda self, x_j: NUMBER,
     "a constant": lambda self, x_j: x_j if self.training is True else -x_j,
     "none": lambda self, x_j: x_j if self.lin is not None else -x_j,
     "a generator of its own": lambda self, x_j: x_j * sum(rate * 2 for rate in self.rates),

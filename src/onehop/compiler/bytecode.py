@@ -195,7 +195,10 @@ class _Part:
 
     def _is_of_super(self, at: int) -> bool:
         """Return whether an instruction loads the class that ``super`` gets, and nothing else does."""
-        before, owner, call = self._all[at - 1], *self._all[at + 1 : at + 3]
+        around = self._all[at - 1 : at + 3]
+        if len(around) < 4:
+            return False
+        before, _, owner, call = around
         if before.name != "LOAD_GLOBAL" or before.argument != "super" or not owner.name.startswith(_LOCAL):
             return False
         return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
