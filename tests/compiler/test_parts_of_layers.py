@@ -164,7 +164,7 @@ def test_what_only_computes_is_read(message):
 SPECIAL = [
     "__call__", "__getattr__", "__getattribute__", "__setattr__", "__delattr__", "__getitem__", "__len__",
     "__iter__", "__next__", "__bool__", "__torch_function__", "__eq__", "__hash__", "__mul__", "__rmul__",
-    "__contains__", "__index__", "__enter__", "__get__", "__format__", "__instancecheck__",
+    "__contains__", "__index__", "__new__", "__enter__", "__get__", "__format__", "__instancecheck__",
 ]  # fmt: skip
 ORDINARY = ["__init__", "__repr__", "__str__", "__copy__", "__deepcopy__", "__getstate__", "__reduce__"]
 
@@ -221,6 +221,15 @@ def test_what_a_guard_can_know_again_is_told_from_what_is_outside(message, kept)
 def test_a_class_method_is_not_copied():
     assert not reading_of(lambda self, x_j: self.doubled_by_class(x_j)).stays
     assert reading_of(lambda self, x_j: self.doubled_alone(x_j)).stays
+
+
+def of_its_base(layer, x):
+    return super(Base, layer).message(x)
+
+
+def test_what_a_function_reads_of_a_base_is_not_copied():
+    kind = type("Kind", (Base,), {"message": lambda self, x_j: of_its_base(self, x_j)})
+    assert not Reading(kind(), (), ("message",)).stays
 
 
 def test_its_tensors_are_those_of_its_modules_and_those_outside():
