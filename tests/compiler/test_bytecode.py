@@ -315,7 +315,7 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "an object in a tuple beside super": (lambda self, x_j: [super, (CALLED, x_j)] and x_j, "uses CALLED"),
     "an object for a function": (lambda self, x_j: lists(CALLED, x_j), "uses CALLED"),
     "the size of its own list": (size_of_its_own_list, "uses __sizeof__"),
-    "another super": (lambda self, x_j: ANOTHER_SUPER(self, x_j), "uses super, which is not Python's"),
+    "another super": (lambda self, x_j: ANOTHER_SUPER(self, x_j), "uses super, of which"),
     "updates a table": (
         lambda self, x_j: self.table.update(a=2.0) or self.named.update(x_j),
         "uses update, which may change a list",
