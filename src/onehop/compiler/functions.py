@@ -254,7 +254,7 @@ class _Reader:
         path = path[:length]
         value = _read(self._function, path)
         if path[0] == "super" and value is not super:
-            raise Opaque("uses super, of which onehop cannot tell that it only computes", line)
+            raise Opaque(f"uses {path[0]}, of which onehop cannot tell that it only computes", line)
         if is_known(value, self._trusted):
             self._values.append((path, value))
         elif type(value) is types.FunctionType and not self._is_theirs(path, value):
