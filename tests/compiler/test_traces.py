@@ -11,6 +11,7 @@ from torch.overrides import TorchFunctionMode
 
 from onehop import thresholds
 from onehop.compiler.arguments import Argument, Kind
+from onehop.compiler.guards import _facts
 from onehop.compiler.traces import _counts, _is_watched, _Kept, _key_of
 
 ARGUMENTS = [
@@ -134,3 +135,19 @@ def test_what_holds_for_one_number_holds_for_no_other():
     assert every.bound(layer, [], graph(num_edges=2001)) == "a reason"
     gone = types.SimpleNamespace(tensors=lambda layer: None)
     assert dataclasses.replace(every, guard=gone).bound(layer, [], graph()) is None
+
+
+def test_facts_are_known_of_plain_tensors_alone():
+    plain, hooked = torch.ones(2), torch.ones(2, requires_grad=True)
+    assert _facts(hooked)
+    hooked.register_hook(lambda grad: grad)
+    for other in (hooked, torch.ones(2, requires_grad=True) * 2, plain.to_sparse(), None, 2.0):
+        assert _facts(other) is None
+    others = (
+        plain.double(),
+        torch.ones(3),
+        torch.ones(4)[::2],
+        plain.to("meta"),
+        plain.clone().requires_grad_(),
+    )
+    assert len({_facts(each) for each in (plain, *others)}) == 6
