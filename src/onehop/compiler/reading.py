@@ -257,7 +257,7 @@ class Reading:
 
     def _is_known(self, name: str) -> bool:
         """Return whether a name that a user's function reads is one of a module here, or of tensors."""
-        if name in OF_MODULES:
+        if name in OF_MODULES or name.startswith("reset_"):
             return False
         if name in CHANGING:
             # Not of containers of modules, which these methods change.
