@@ -26,6 +26,11 @@ CHANGED += ["distributed", "machines/ndp"]
 CHANGED += [
     f"graph/{name}.py" for name in ("build", "edges", "graph", "identity", "self_loops", "statistics")
 ]
+# What decides which messages are compiled.
+CHANGED += [
+    f"compiler/{name}.py"
+    for name in ("bytecode", "counts", "functions", "guards", "history", "reading", "traces", "trusted")
+]
 LEFT_OUT = "integrations/dgl"
 # The tests that ought to notice. Those that compile kernels or run PyG's own suite take minutes.
 TESTS = [
@@ -33,6 +38,8 @@ TESTS = [
     "kernels/*",
     "plans/*",
     "backends/*",
+    "compiler/*",
+    "attack/test_benign_messages.py",
     "integrations/*",
     "integrations/pyg/*",
     "integrations/torch/*",

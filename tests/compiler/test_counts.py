@@ -53,6 +53,33 @@ ASKING: dict[str, Callable[[Any], Any]] = {
     "a list": lambda n: [0] * n,
     "a floor": lambda n: math.floor(n),
     "a sum of floats": lambda n: sum([n, 0.5]),
+    "a ceiling": lambda n: math.ceil(n),
+    "the whole part": lambda n: math.trunc(n),
+    "a padded text": lambda n: f"{n:8d}",
+    "its own text": lambda n: f"{n!r}",
+    "its hash": lambda n: hash(n),
+    "at least": lambda n: n >= 1000,
+    "at most": lambda n: n <= 1000,
+    "smaller": lambda n: n < 1000,
+    "not equal": lambda n: n != 20_000,
+    "equal to a fraction": lambda n: n == 0.5,
+    "the other bits": lambda n: ~n,
+    "bits on the right": lambda n: 1 & n,
+    "more bits on the right": lambda n: 1 | n,
+    "other bits on the right": lambda n: 1 ^ n,
+    "shifted by it": lambda n: 1 << n,
+    "shifted back by it": lambda n: 1 >> n,
+    "both on the right": lambda n: divmod(7, n),
+    "a rest on the right": lambda n: 100_000 % n,
+    "a power on the right": lambda n: 2**n,
+    "a fraction on the right": lambda n: 3 / n,
+    "bits added": lambda n: n | 1,
+    "bits moved": lambda n: n << 1,
+    "bits that differ": lambda n: n ^ 1,
+    "nothing of it": lambda n: n * 0 == 0,
+    "less than nothing of it": lambda n: n * -1 < 0,
+    "a product with a difference": lambda n: n * (n - 1) > 0,
+    "a difference times two": lambda n: (n - 1) * 2 > 0,
 }
 
 
@@ -69,6 +96,7 @@ LINEAR: dict[str, Callable[[Any], Any]] = {
     "one less": lambda n: n - 1,
     "from ten": lambda n: 10 - n,
     "negative": lambda n: -n,
+    "itself": lambda n: +n,
     "with itself": lambda n: n + n * 3,
 }
 
@@ -83,8 +111,30 @@ def test_what_is_computed_with_sums_and_products_is_a_count_again(compute, asked
 def test_what_holds_for_every_number_of_edges_above_0_asks_nothing(asked):
     count = Count(REAL, TRIED, asked)
     assert (count == 0, count != 0, count > 0, count <= 0, bool(count)) == (False, True, True, False, True)
+    assert (count >= 0, count < 0) == (True, False)
     assert (count * 2 == 0, count == Count(REAL, TRIED, asked)) == (False, True)
     assert not asked.times
+
+
+@pytest.mark.parametrize(("real", "few"), [(REAL + 1, TRIED), (REAL, TRIED + 1)])
+def test_another_number_that_is_equal_in_the_trial_or_really_is_asked_about(real, few, asked):
+    assert (Count(REAL, TRIED, asked) == Count(real, few, lambda: None)) == (real == REAL)
+    assert asked.times
+
+
+def test_a_tensor_compares_itself_with_a_number(asked):
+    assert (Count(REAL, TRIED, asked) > torch.zeros(2)).tolist() == [True, True]
+
+
+def test_numbers_of_nodes_are_told_as_they_are():
+    counts = Counts()
+    told = counts.told({"size_i": (REAL, TRIED)})
+    assert (told["size_i"].tried, counts.of_nodes) == (TRIED, False)
+    assert told["size_i"] > 1000
+    assert counts.of_nodes
+    counts = Counts()
+    told = counts.told({"size_i": (REAL, None), "size_j": (REAL, TRIED)})
+    assert (told["size_i"].tried, told["size_j"].tried, counts.of_nodes) == (REAL, TRIED, True)
 
 
 def test_torch_gets_the_numbers_of_the_trial(asked):
@@ -126,6 +176,20 @@ def test_a_shape_notes_when_a_count_is_taken_out_of_it(take, takes, asked):
     assert found == take(torch.Size([REAL, 4]))
 
 
+def test_shapes_are_compared_by_all_their_sizes(asked):
+    shape = Shape([Count(REAL, TRIED, asked), 4], asked)
+    assert shape == (REAL, 4)
+    assert shape != (REAL, 4, 1)
+    assert shape != (REAL, 5)
+    assert not shape != (REAL, 4)  # noqa: SIM202
+
+
+def test_sizes_that_are_no_tensors_are_as_they_are():
+    counts, size = Counts(), torch.Size([3])
+    assert counts.of(_of_rows, torch.broadcast_shapes, ((3,), (1,)), {}, size) is size
+    assert counts.of(_of_rows, torch.Tensor.size, (torch.ones(TRIED, 4),), {"dim": 0}, TRIED) == REAL
+
+
 def _of_rows(tensor: torch.Tensor, dim: int) -> int | None:
     return REAL if dim == 0 else None
 
@@ -140,6 +204,7 @@ def _of_rows(tensor: torch.Tensor, dim: int) -> int | None:
         (torch.Tensor.shape.__get__, (), (REAL, 4), False),
         (torch.Tensor.numel, (), REAL * 4, False),
         (torch.numel, (), REAL * 4, False),
+        (torch.Tensor.nelement, (), REAL * 4, False),
         (torch.Tensor.__len__, (), REAL, True),
         (torch.Tensor.dim, (), 2, False),
     ],

@@ -354,6 +354,7 @@ MORE: dict[str, tuple[Callable[..., Any], str]] = {
     "seeds": (lambda self, x_j: torch.manual_seed(1) and x_j, "uses torch.manual_seed"),
     "another mode": (lambda self, x_j: torch.set_grad_enabled(True) and x_j, "uses torch.set_grad_enabled"),
     "trains": (lambda self, x_j: self.lin.train() and x_j, "uses train"),
+    "draws parameters again": (lambda self, x_j: self.lin.reset_parameters() or x_j, "uses reset_parameters"),
     "adds a module": (lambda self, x_j: self.lins.append(self.lin) and x_j, "uses append"),
     "a name that is not there": (lambda self, x_j: x_j * nothing, "uses nothing"),  # noqa: F821
 }

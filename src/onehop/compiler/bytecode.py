@@ -28,24 +28,23 @@ _REACHING = (
 )  # fmt: skip
 # What a generator inside a function does besides: the function itself uses it up, or returns no tensor.
 _GENERATING = ("RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC", "STOPITERATION_ERROR")
+_LOCAL = ("LOAD_FAST", "LOAD_DEREF")
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
 _ELEMENTS = {"STORE_SUBSCR": 1, "STORE_SLICE": 2}
 _CONTAINERS = ("BUILD_LIST", "BUILD_MAP", "BUILD_CONST_KEY_MAP", "LIST_EXTEND")
 _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "UNARY_NEGATIVE", "BUILD_SLICE", "BUILD_TUPLE")
-# Methods that change a list, a dictionary or a set.
 CHANGING = frozenset({
-    "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft", "remove",
-    "reverse", "setdefault", "update",
+    "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "update",
 })  # fmt: skip
-"""Methods that change a list, a dictionary or a set, and no tensor."""
+"""Methods that change a list or a dictionary, and no tensor."""
 
 # What is called for the result of an operator: a tensor, or a list of its own.
-_ARITHMETIC = ("", "add")
-# Methods of tensors whose result may be written to: what is written to it is watched.
-_MAKING = frozenset({
+_ARITHMETIC = ("", "")
+MAKING = frozenset({
     "add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "reshape",
     "view",
 })  # fmt: skip
+"""Methods of tensors whose result may be written to: what is written to it is watched."""
 
 
 @dataclass(slots=True)
@@ -142,7 +141,8 @@ class _Part:
     ) -> None:
         self._code, self._all, self._scan, self._outer = code, instructions, scan, outer
         self._computing = (*_COMPUTING, *_GENERATING) if is_inside else _COMPUTING
-        own = set(code.co_varnames[code.co_argcount + code.co_kwonlyargcount :])
+        parameters = code.co_argcount + code.co_kwonlyargcount
+        self._parameters, own = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
         stores = [(each, at) for at, each in enumerate(instructions) if each.name == "STORE_FAST"]
         # Local variables that hold nothing but lists and dictionaries that are made there.
         self._made = own - {
@@ -160,7 +160,7 @@ class _Part:
         scan, path, start = self._scan, Names(), ("", 0)
         for at, each in enumerate(self._all):
             name, argument = each.name, each.argument
-            if path and name in _ATTRIBUTE:
+            if path and name in _ATTRIBUTE and not each.is_target:
                 path = (*path, str(argument))
                 continue
             if path:
@@ -170,7 +170,7 @@ class _Part:
                 path, start = (str(argument),), each.line
             elif name in _ATTRIBUTE:
                 owner = self._all[at - 1]
-                is_own = owner.name == "LOAD_FAST" and owner.argument in self._made
+                is_own = owner.name == "LOAD_FAST" and owner.argument in self._made and not each.is_target
                 if not (is_own and argument in CHANGING):
                     scan.attributes.setdefault(str(argument), each.line)
             elif name in _ELEMENTS:
@@ -179,7 +179,7 @@ class _Part:
                 pass  # a variable of its own, for a function inside it
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
                 scan.note(_effect_reason(name), each.line)
-            elif name == "IS_OP" and self._all[at - 1].name not in _CONSTANTS:
+            elif name == "IS_OP" and (each.is_target or self._all[at - 1].name not in _CONSTANTS):
                 scan.note("asks whether two objects are one", each.line)
             if name == "BINARY_OP" and each.text.endswith("="):
                 scan.in_place = scan.in_place or each.line
@@ -191,26 +191,31 @@ class _Part:
     def _is_outside(self, each: _Instruction) -> bool:
         if each.name == "LOAD_GLOBAL":
             return True
-        return each.name in ("LOAD_DEREF", "LOAD_CLOSURE") and each.argument in self._outer
+        return each.name == "LOAD_DEREF" and each.argument in self._outer
 
     def _is_of_super(self, at: int) -> bool:
-        """Return whether an instruction loads the class that ``super`` gets."""
-        before = self._all[max(at - 1, 0)]
-        return before.name == "LOAD_GLOBAL" and before.argument == "super"
+        """Return whether an instruction loads the class that ``super`` gets, and nothing else does."""
+        around = self._all[at - 1 : at + 3]
+        if len(around) < 4:
+            return False
+        before, _, owner, call = around
+        if before.name != "LOAD_GLOBAL" or before.argument != "super" or not owner.name.startswith(_LOCAL):
+            return False
+        return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
 
     def _write(self, at: int, keys: int) -> None:
         """Reads a write to elements of what is below so many keys on the stack."""
-        line, below = self._all[at].line, self._start(at, keys) - 1
-        owner = self._all[below] if below >= 0 else None
+        line, key = self._all[at].line, self._start(at, keys)
+        owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):
             if owner.argument in self._made:
                 return
             calls = self._results.get(owner.argument, [()])
-            if all(calls) and owner.argument not in self._code.co_varnames[: self._code.co_argcount]:
+            if all(calls) and owner.argument not in self._parameters:
                 for call in calls:
                     if call[0]:
                         self._scan.writes.setdefault(call, line)
-                    elif call[1] not in _MAKING:
+                    elif call[1]:
                         self._scan.results.setdefault(call[1], line)
                 return
         self._scan.note(_effect_reason("STORE_"), line)
@@ -219,8 +224,7 @@ class _Part:
         """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
         left = 0
         for at in range(end - 1, -1, -1):
-            name = self._all[at].name
-            if self._all[at + 1].is_target or "JUMP" in name or name == "FOR_ITER":
+            if self._all[at + 1].is_target:
                 return -1
             left += self._all[at].effect
             if left == values:
@@ -233,9 +237,11 @@ class _Part:
         It begins with "" if it is an attribute of a local variable.
         """
         before = self._all[at - 1]
+        if self._all[at].is_target:
+            return ()
         if before.name == "BINARY_OP" and before.text != "[]":
             return _ARITHMETIC
-        first = self._start(at, 1) if self._all[at - 1].name.startswith("CALL") else -1
+        first = self._start(at, 1) if before.name.startswith("CALL") else -1
         if first < 0:
             return ()
         owner, *rest = itertools.dropwhile(lambda each: each.name == "PUSH_NULL", self._all[first:at])
@@ -243,7 +249,7 @@ class _Part:
         names = [str(each.argument) for each in behind]
         if self._is_outside(owner):
             return (str(owner.argument), *names)
-        is_local = owner.name in ("LOAD_FAST", "LOAD_DEREF") and len(names) == 1
+        is_local = owner.name in _LOCAL and len(names) == 1
         return ("", names[0]) if is_local else ()
 
 

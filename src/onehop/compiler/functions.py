@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import Module
 
@@ -160,7 +159,7 @@ def _leads_on(value: Any) -> bool:
 def _attribute(value: Any, name: str) -> Any:
     if not _leads_on(value):
         return ABSENT
-    for each in value.__mro__ if isinstance(value, type) else (value,):
+    for each in value.__mro__:
         if name in vars(each):
             found = vars(each)[name]
             return found.__func__ if isinstance(found, staticmethod) else found
@@ -257,16 +256,24 @@ class _Reader:
             self._own = {**dict.fromkeys(path[length:], line), **self._own}
         path = path[:length]
         value = _read(self._function, path)
-        if path == ("__class__",) or is_known(value, self._trusted):
+        if path[0] == "super" and value is not super:
+            raise Opaque(f"uses {path[0]}, of which onehop cannot tell that it only computes", line)
+        if is_known(value, self._trusted):
             self._values.append((path, value))
-        elif type(value) is types.FunctionType and not (is_trusted(value) and is_module(self._owner(path))):
+        elif type(value) is types.FunctionType and not self._is_theirs(path, value):
+            if is_trusted(value):  # a method, by its class
+                self._own.setdefault(path[-1], line)
             self._functions.append((path, known(value, self._outside, self._below, line)))
         else:
             self._checks.append((path, check_of(value, self._outside, line, ".".join(path))))
 
-    def _owner(self, path: Names) -> Any:
-        """The module or class that a name is read from."""
-        return _read(self._function, path[:-1]) if len(path) > 1 else torch
+    def _is_theirs(self, path: Names, function: types.FunctionType) -> bool:
+        """Return whether a function is torch's or PyG's, and no method of one class of their modules."""
+        if not is_trusted(function):
+            return False
+        if len(path) == 1 or is_module(_read(self._function, path[:-1])):
+            return True
+        return any(vars(kind).get(path[-1]) is function for kind in (Module, Tensor))
 
 
 def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:

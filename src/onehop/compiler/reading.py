@@ -13,11 +13,11 @@ from typing import Any
 from torch import Tensor
 from torch.nn import Module
 
-from onehop.compiler.bytecode import CHANGING
+from onehop.compiler.bytecode import CHANGING, MAKING
 from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, known
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
-from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_plain, is_trusted, replaced_by
+from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_trusted, replaced_by
 
 STORES = ("_parameters", "_buffers", "_modules")
 """Where a module keeps what it has."""
@@ -31,8 +31,8 @@ _PYTHONS = frozenset({
     "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
     "__init_subclass__", "__norm__", "__reduce__", "__repr__", "__setstate__", "__str__",
 })  # fmt: skip
-# Methods of lists and sets that change them, and that tensors have too.
-_CHANGING_LISTS = ("add", "sort", IN_PLACE)
+# What changes lists and dictionaries, and may be there for tensors or a user's modules too.
+_CHANGING_LISTS = CHANGING | {"sort", IN_PLACE}
 
 calls = attrgetter("__call__", "_call_impl", "__getattr__")
 """Reads how modules are called, and their attributes found."""
@@ -134,7 +134,7 @@ class Reading:
 
     def _size(self) -> tuple[int, ...]:
         outside = self.outside
-        found = self.names, self.modules, self.known, outside.modules, outside.holders
+        found = self.modules, self.known, outside.modules, outside.holders
         return tuple(map(len, found))
 
     def _follow(self, module: Module) -> None:
@@ -202,8 +202,7 @@ class Reading:
             self.outside.values.append(value)  # the patch's own: what it does depends on more
         value = theirs
         if not isinstance(value, types.FunctionType):
-            if not is_plain(value):
-                check_of(value, self.outside, line)
+            check_of(value, self.outside, line)
             return
         if value not in self.known:
             self.known[value] = found = known(value, self.outside, line=line)
@@ -236,11 +235,11 @@ class Reading:
             raise Opaque(f"uses {name}, an attribute of a function", own[name])
         for each in self.known.values():
             for name, line in each.results.items():
-                if not self._is_trusted_module(name):
+                if not self._is_trusted_module(name) and (name not in MAKING or self._has(name)):
                     raise Opaque(f"writes to elements of what {name} returns", line)
         if self.outside.changeable:
-            for name in _CHANGING_LISTS:
-                if name in own:
+            for name in own:
+                if name in _CHANGING_LISTS:
                     raise Opaque(f"uses {name}, which may change a list", own[name])
         reason = modules_reason(part for module in self.outside.modules for part in module.modules())
         if reason is not None:
@@ -258,16 +257,19 @@ class Reading:
 
     def _is_known(self, name: str) -> bool:
         """Return whether a name that a user's function reads is one of a module here, or of tensors."""
-        if name in OF_MODULES:
+        if name in OF_MODULES or name.startswith("reset_"):
             return False
         if name in CHANGING:
-            found = (attribute for module in self.modules for attribute in self._of_class(type(module), name))
-            return any(isinstance(each, types.FunctionType) and not is_trusted(each) for each in found)
-        if any(name in vars(holder) for holder in self.outside.holders):
-            return True
+            # Not of containers of modules, which these methods change.
+            found = [each for module in self.modules for each in self._of_class(type(module), name)]
+            return bool(found) and not any(map(is_trusted, found))
         if any(computes(vars(each).get(name)) for each in self.outside.values if is_module(each)):
             return True
-        return is_of_tensors(name) or any(
+        return is_of_tensors(name) or self._has(name)
+
+    def _has(self, name: str) -> bool:
+        """Return whether a module or an object that holds values has an attribute."""
+        return any(name in vars(holder) for holder in self.outside.holders) or any(
             name in vars(module)
             or any(name in vars(module)[store] for store in STORES)
             or of_class(type(module), name, self.bases) is not ABSENT
