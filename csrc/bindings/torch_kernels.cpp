@@ -103,16 +103,15 @@ class Served;
 template <class Op, class Result, class... Args>
 class Served<Op, Result(Args...)> {
  public:
-  // Whether torch's kernel is there to be replaced; the function is kept.
-  static bool prepare(nb::object function) {
+  // Takes the function of Python. An operator that this torch has not, or not as a kernel of its own, stays as it is.
+  static void prepare(nb::object function) {
     if (word == nullptr) word = kernel_of(Op::kName, Op::kOverload);
     Py_XDECREF(asked);
     asked = function.release().ptr();
-    return word != nullptr;
   }
   static void install() {
-    void* found = __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    if (found == reinterpret_cast<void*>(&ours)) return;
+    void* found = word == nullptr ? nullptr : __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    if (!is_torchs_code(found)) return;  // ours, or another library's
     theirs = reinterpret_cast<Kernel*>(found);
     __atomic_store_n(word, reinterpret_cast<void*>(&ours), __ATOMIC_RELEASE);
   }
@@ -292,11 +291,9 @@ struct Addmm : Served<Addmm, Tensor(const Tensor&, const Tensor&, const Tensor&,
 
 template <class... Ops>
 struct All {
-  static bool prepare(const nb::list& functions) {
+  static void prepare(const nb::list& functions) {
     size_t next = 0;
-    bool all = true;
-    ((all = Ops::prepare(nb::borrow(functions[next++])) && all), ...);
-    return all;
+    (Ops::prepare(nb::borrow(functions[next++])), ...);
   }
   static void install() { (Ops::install(), ...); }
   static void remove() { (Ops::remove(), ...); }

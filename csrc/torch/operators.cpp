@@ -25,12 +25,6 @@ constexpr int64_t kWord = sizeof(void*);
 
 int64_t kernel_place = -1;
 
-bool is_torchs_code(const void* address) {
-  Dl_info info;
-  return reinterpret_cast<uintptr_t>(address) > 4096 && dladdr(const_cast<void*>(address), &info) != 0 &&
-         info.dli_fname != nullptr && std::strstr(info.dli_fname, "libtorch_cpu") != nullptr;
-}
-
 char* description_of(const char* name, const char* overload) {
   using Find = Handle (*)(void*, const char*, const char*);
   try {
@@ -55,7 +49,7 @@ void* exchange(void** word, void* value) { return __atomic_exchange_n(word, valu
 template <class Function>
 bool run_with(const char* name, const char* overload, Function* function, Function*& theirs, const Run& run) {
   void** word = kernel_of(name, overload);
-  if (word == nullptr) return false;
+  if (word == nullptr || !is_torchs_code(*word)) return false;
   theirs = reinterpret_cast<Function*>(*word);
   exchange(word, reinterpret_cast<void*>(function));
   try {
@@ -150,6 +144,12 @@ Tensor reduce(void* functor, Keys keys, const Tensor& self, int64_t dim, const T
 
 }  // namespace
 
+bool is_torchs_code(const void* address) {
+  Dl_info info;
+  return reinterpret_cast<uintptr_t>(address) > 4096 && dladdr(const_cast<void*>(address), &info) != 0 &&
+         info.dli_fname != nullptr && std::strstr(info.dli_fname, "libtorch_cpu") != nullptr;
+}
+
 bool find_place(const Run& run) {
   if (kernel_place >= 0) return true;
   char* description = description_of("aten::trace", "");
@@ -167,9 +167,7 @@ bool find_place(const Run& run) {
 
 void** kernel_of(const char* name, const char* overload) {
   char* description = kernel_place < 0 ? nullptr : description_of(name, overload);
-  if (description == nullptr) return nullptr;
-  auto** word = reinterpret_cast<void**>(description + kernel_place);
-  return is_torchs_code(*word) ? word : nullptr;
+  return description == nullptr ? nullptr : reinterpret_cast<void**>(description + kernel_place);
 }
 
 bool learn_lists(const Run& run, void* index_of_run) {

@@ -21,9 +21,11 @@ using Run = std::function<void()>;
 // made in inference mode, whose calls pass no other kernel. False if it is not found.
 bool find_place(const Run& run);
 
-// The word with the address of an operator's CPU kernel; null if there is no such operator, or the kernel is not
-// torch's own: another library has registered one.
+// The word with the address of an operator's CPU kernel; null if there is no such operator.
 void** kernel_of(const char* name, const char* overload);
+
+// Whether an address is of a function of torch's.
+bool is_torchs_code(const void* address);
 
 // Finds how a list of optional tensors is laid out: `run` calls aten::index of a tensor by [None, index], and `index`
 // is the object of that index. Likewise how a Scalar is: `run` calls aten::index_add with an alpha of 1, then of 7;

@@ -41,11 +41,11 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["mm", "@", "addmm", "bmm", "linear", "linear with a bias"])
+@pytest.mark.parametrize("name", ["mm", "@", "linear"])
 def test_our_code_runs(name: str) -> None:
     with served() as names:
         PRODUCTS[name](whole(N, K).float(), whole(K, M).float())
-    assert names & {"mm", "addmm", "bmm", "linear"}
+    assert names & {"mm", "addmm"}
 
 
 @pytest.mark.parametrize("second", LAYOUTS)

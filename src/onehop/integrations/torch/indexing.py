@@ -30,6 +30,7 @@ from onehop.reference.independent import runs_specification
 PLAIN = (Tensor, Parameter)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
+_INTEGERS = (torch.int64, torch.int32)
 # What torch's segments without entries are reduced to.
 _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
@@ -122,14 +123,15 @@ def subscript_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor 
 
 
 def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
-    shape = x.shape
-    if not mask.dim() or shape[dim : dim + mask.dim()] != mask.shape or not x.is_contiguous():
+    first, last = x.shape[:dim], x.shape[dim + mask.dim() :]
+    if not mask.dim() or x.shape[dim : dim + mask.dim()] != mask.shape or not x.is_contiguous():
         return None
-    if values.dtype is not x.dtype or values.shape[:dim] + values.shape[dim + 1 :] != (
-        shape[:dim] + shape[dim + mask.dim() :]
-    ):
+    if values.dtype is not x.dtype or values.dim() != len(first) + 1 + len(last) or _overlap(x, values):
         return None
-    return x.add_(masked.put(values, mask, dim, shape))
+    rows = (
+        None if values.shape != (*first, values.size(dim), *last) else masked.put(values, mask, dim, x.shape)
+    )
+    return None if rows is None else x.add_(rows)
 
 
 @_left_to_torch
@@ -214,6 +216,8 @@ def _segments(
 ) -> Graph | None:
     bounds = offsets if lengths is None else lengths
     if reduce not in _OF_NOTHING or axis != 0 or bounds is None or bounds.dim() != 1:
+        return None
+    if bounds.dtype not in _INTEGERS:
         return None
     if (lengths is not None and offsets is not None) or data.dtype not in FLOATS:
         return None

@@ -79,13 +79,15 @@ def _find() -> bool:
         for alpha in (1, 7):
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
-    return bool(
+    found: bool = (
         _extension.find_kernels(trace)
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
-        and all(each.prepare([_counted(name) for name in each.names()]) for each in _KERNELS)
     )
+    for each in _KERNELS if found else ():
+        each.prepare([_counted(name) for name in each.names()])
+    return found
 
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
