@@ -214,6 +214,11 @@ struct Gather : Served<Gather, Tensor(const Tensor&, int64_t, const Tensor&, boo
   }
 };
 
+bool is_one(const Scalar& scalar) {
+  int64_t value = 0;
+  return is_integer(scalar, value) && value == 1;
+}
+
 template <class Result, class Self>
 struct IndexAdd
     : Served<IndexAdd<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&, const Scalar&)> {
@@ -231,6 +236,16 @@ struct ScatterAdd : Served<ScatterAdd<Result, Self>, Result(Self, int64_t, const
                               *kOverload = "";
   static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source) {
     return scattered([&] { return ScatterAdd::answer(x, dim, index, source); }, x, index, source, 1);
+  }
+};
+
+// One number in all rows of an index, as in the gradient of scatter_reduce.
+struct ScatterValue : Served<ScatterValue, Tensor(const Tensor&, int64_t, const Tensor&, const Scalar&)> {
+  static constexpr const char *kName = "aten::scatter", *kOverload = "value";
+  static void* run(const Tensor& x, int64_t dim, const Tensor& index, const Scalar& scalar) {
+    int64_t value = 0;
+    if (!is_integer(scalar, value)) return nullptr;
+    return scattered([&] { return answer(x, dim, index, value); }, x, index, index, 1);
   }
 };
 
@@ -307,7 +322,7 @@ struct All {
 
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                     IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
-                    ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
+                    ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
 using Products = All<Mm, Addmm>;
 
 template <class Kernels>

@@ -205,13 +205,12 @@ const Tensor* only_tensor(const Tensors& list, int64_t& place) {
   return only == nullptr ? nullptr : reinterpret_cast<const Tensor*>(&only->payload);
 }
 
-bool is_one(const Scalar& scalar) {
+bool is_integer(const Scalar& scalar, int64_t& value) {
   const char* bytes = reinterpret_cast<const char*>(&scalar);
   uint32_t tag = 0;
-  int64_t value = 0;
   std::memcpy(&tag, bytes, sizeof tag);
   std::memcpy(&value, bytes + scalars.value, sizeof value);
-  return tag == scalars.integer && value == 1;
+  return tag == scalars.integer;
 }
 
 bool is_there(const MaybeScalar& scalar) {

@@ -37,8 +37,8 @@ bool learn_texts(const Run& run);
 // The one tensor of a list, and its place, behind elements that are None; null for any other list.
 const Tensor* only_tensor(const Tensors& list, int64_t& place);
 
-// Whether a Scalar is the integer 1.
-bool is_one(const Scalar& scalar);
+// Whether a Scalar is an integer, and which.
+bool is_integer(const Scalar& scalar, int64_t& value);
 
 // Whether an optional Scalar is there.
 bool is_there(const MaybeScalar& scalar);

@@ -19,6 +19,7 @@ from onehop.errors import IndexRangeError
 from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.integrations.torch.served import Body, Served
+from onehop.kernels.cpu.rows import add_rows
 from onehop.native import WithoutMemoryError
 from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
@@ -31,6 +32,9 @@ PLAIN = (Tensor, Parameter)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 _INTEGERS = (torch.int64, torch.int32)
+_EXACT = (torch.float32, torch.float64)
+# Numbers of a row from which on only those under a mask are read and written to.
+_WIDE = 8
 # What torch's segments without entries are reduced to.
 _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
@@ -128,10 +132,19 @@ def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
         return None
     if values.dtype is not x.dtype or values.dim() != len(first) + 1 + len(last) or _overlap(x, values):
         return None
-    rows = (
-        None if values.shape != (*first, values.size(dim), *last) else masked.put(values, mask, dim, x.shape)
-    )
+    if values.shape != (*first, values.size(dim), *last):
+        return None
+    if not first and math.prod(last) >= _WIDE and x.dtype in _EXACT:
+        return _add_masked(x, mask.flatten().nonzero().squeeze(1), values)
+    rows = masked.put(values, mask, dim, x.shape)
     return None if rows is None else x.add_(rows)
+
+
+def _add_masked(x: Tensor, index: Tensor, values: Tensor) -> Tensor | None:
+    if len(index) != len(values):
+        return None
+    add_rows(x.view(-1, *values.shape[1:]), index, values)
+    return x
 
 
 @_left_to_torch
@@ -151,6 +164,16 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor, in_place: bool 
 
 
 @_left_to_torch
+def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | None:
+    """``x.scatter(dim, index, value)``, likewise, for an integer."""
+    rows = _of_rows(x, dim, index)
+    along = None if rows is None else _along(x, dim, rows)
+    if rows is None or along is None:
+        return None
+    return torch.where(_entries(along.graph(rows), along) == 0, x, value)
+
+
+@_left_to_torch
 def scatter_reduce(
     x: Tensor,
     dim: int,
@@ -167,7 +190,7 @@ def scatter_reduce(
     if reduce == "sum" and include_self:
         return _plus(x, rows, src, along, in_place)
     graph = along.graph(rows)
-    entries = graph.in_degrees.view(*along.shape[: along.dim + 1], *[1] * (x.dim() - along.dim - 1))
+    entries = _entries(graph, along)
     if reduce == "mean" and include_self:
         total = reduced_to(graph, src, along, "sum", widen=True).add_(x)
         out = (total / (entries + 1).to(total.dtype)).to(x.dtype)
@@ -226,6 +249,11 @@ def _segments(
     return (graph_of_bounds if lengths is None else graph_of_lengths)(bounds, data.size(0))
 
 
+def _entries(graph: Graph, along: Along) -> Tensor:
+    """How many entries each row has, for rows as they are in the tensor."""
+    return graph.in_degrees.view(*along.shape[: along.dim + 1], *[1] * (len(along.shape) - along.dim - 1))
+
+
 def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Along | None]:
     """The index of rows that an index of entries is, and the rows; None for another."""
     rows = _of_rows(x, dim, index) if index.shape == src.shape else None
@@ -258,6 +286,7 @@ SERVED = {
     "index_add_": Served(_in_place(index_add), "index_add"),
     "scatter_add": Served(scatter_add, "scatter_add"),
     "scatter_add_": Served(_in_place(scatter_add), "scatter_add"),
+    "scatter": Served(scatter_value, "scatter"),
     "scatter_reduce": Served(scatter_reduce, "scatter_reduce"),
     "scatter_reduce_": Served(_in_place(scatter_reduce), "scatter_reduce"),
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
