@@ -89,6 +89,12 @@ def _excused(program: Program, plain: Observation, patched: Observation) -> bool
     if {"layer_norm", "gelu"} & words and program.values == "special" and program.dtype == "float32":
         # Of a variance beyond float32, and of gelu(inf), torch's vectors give other than its single numbers.
         return True
+    if (
+        program.aggr in ("max", "min")
+        and program.forward == "twice"
+        and any("divided" in each for each in words)
+    ):
+        return True  # by a zero: which of 0 and -0 is the larger depends on torch's threads
     if _UNTRACKED & words and any("backward" in step for step in program.steps):
         return True
     writes = _WRITING & set(program.steps) or "parameter in place" in words
