@@ -51,5 +51,4 @@ void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);
-void bind_subscript(nanobind::module_& m);
 void bind_torch_kernels(nanobind::module_& m);

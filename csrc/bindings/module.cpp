@@ -160,7 +160,6 @@ NB_MODULE(_native, m) {
   bind_rows(m);
   bind_sampling(m);
   bind_sddmm(m);
-  bind_subscript(m);
   bind_torch_kernels(m);
   bind_reorder(m);
 

@@ -15,6 +15,13 @@ bool find(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+// A handle of the same tensor, with an owner more.
+Tensor* handle_of(const Tensor& tensor) {
+  Tensor* handle = nullptr;
+  if (loaded.new_handle(&handle) != 0 || loaded.assign(&tensor, handle) != 0) throw std::bad_alloc();
+  return handle;
+}
+
 }  // namespace
 
 bool load_interface(const char* cpu, const char* python) {
@@ -24,7 +31,8 @@ bool load_interface(const char* cpu, const char* python) {
   return find(of_cpu, "aoti_torch_get_numel", loaded.get_numel) && find(of_cpu, "aoti_torch_get_dim", loaded.get_dim) &&
          find(of_cpu, "aoti_torch_get_size", loaded.get_size) &&
          find(of_cpu, "aoti_torch_get_dtype", loaded.get_dtype) &&
-         find(of_cpu, "aoti_torch_new_tensor_handle", loaded.new_handle) &&
+         find(of_cpu, "aoti_torch_new_uninitialized_tensor", loaded.new_handle) &&
+         find(of_cpu, "aoti_torch_assign_tensors", loaded.assign) &&
          find(of_cpu, "aoti_torch_delete_tensor_object", loaded.delete_handle) &&
          find(of_cpu, "aoti_torch_grad_mode_is_enabled", loaded.grad_is_enabled) &&
          find(of_cpu, "aoti_torch_grad_mode_set_enabled", loaded.enable_grad) &&
@@ -42,8 +50,7 @@ const Interface& interface() { return loaded; }
 
 Object* wrap(const Tensor& tensor) {
   // Of a handle, because a function that takes a tensor by its value may leave nothing behind.
-  Tensor* handle = nullptr;
-  if (loaded.new_handle(&tensor, &handle) != 0) throw std::bad_alloc();
+  Tensor* handle = handle_of(tensor);
   Object* made = reinterpret_cast<Object* (*)(Tensor*)>(loaded.wrap)(handle);
   loaded.delete_handle(handle);
   return made;
@@ -51,8 +58,7 @@ Object* wrap(const Tensor& tensor) {
 
 void* share(uint64_t cdata) {
   const Tensor borrowed(reinterpret_cast<void*>(cdata));
-  Tensor* handle = nullptr;
-  if (loaded.new_handle(&borrowed, &handle) != 0) throw std::bad_alloc();
+  Tensor* handle = handle_of(borrowed);
   void* object = handle->object;
   // The memory of the handle alone: its owner is the caller's now.
   ::operator delete(static_cast<void*>(handle));

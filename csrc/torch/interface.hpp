@@ -46,7 +46,8 @@ struct Interface {
   int32_t (*get_dim)(const Tensor*, int64_t*);
   int32_t (*get_size)(const Tensor*, int64_t, int64_t*);
   int32_t (*get_dtype)(const Tensor*, int32_t*);
-  int32_t (*new_handle)(const Tensor*, Tensor**);
+  int32_t (*new_handle)(Tensor**);                  // of no tensor yet
+  int32_t (*assign)(const Tensor* from, Tensor* to);  // with an owner more
   int32_t (*delete_handle)(Tensor*);
   bool (*grad_is_enabled)();
   void (*enable_grad)(bool);

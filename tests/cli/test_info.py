@@ -26,7 +26,16 @@ def test_info_shows_ten_lines_and_writes_what_there_is(tmp_path):
     assert len(lines()) == 10
     assert document["command"] == "info"
     assert document["bandwidth"] == MEASURED
-    assert {"isas", "backends", "dropout_agrees", "pool", "cache", "settings", "packages"} <= set(document)
+    assert {
+        "isas",
+        "backends",
+        "dropout_agrees",
+        "operators_known",
+        "pool",
+        "cache",
+        "settings",
+        "packages",
+    } <= set(document)
 
 
 def test_info_shows_everything_on_request():
@@ -88,6 +97,7 @@ NOT_KEPT = {"ONEHOP_KEEP_MEMORY": {"set_to": None, "effective": False}}
         ({"c_library": "musl 1.2", "settings": KEPT}, "allocator", "only with glibc can it be kept", ""),
         ({"c_library": None, "settings": KEPT}, "system", "a C library unknown here", ""),
         ({"dropout_agrees": False}, "torch's libraries", "dropout is torch's own", ""),
+        ({"operators_known": False}, "torch's libraries", "indexing and products are torch's own", ""),
     ],
 )
 def test_a_line_says_what_slows_the_machine_and_what_improves_it(changes, name, state, remedy):

@@ -153,6 +153,8 @@ def _libraries(found: Found) -> Line:
     state = ", ".join(name for name, is_there in there.items() if is_there) or "neither MKL nor oneDNN"
     if not found["dropout_agrees"]:
         state += "; dropout is torch's own: it draws other numbers here than onehop's kernels"
+    if not found["operators_known"]:
+        state += "; indexing and products are torch's own: this release keeps its kernels in an unknown way"
     return Line("torch's libraries", state, "" if there["oneDNN"] else "pip install --force-reinstall torch")
 
 

@@ -20,6 +20,7 @@ from onehop.cli import condition
 from onehop.cli.console import output
 from onehop.cli.options import Json
 from onehop.errors import ConfigurationError
+from onehop.integrations.torch import kernels
 from onehop.kernels.products import KINDS, libraries
 from onehop.ops import torch_stream
 from onehop.sizes import told
@@ -85,6 +86,7 @@ def facts(measure: bool = True) -> dict[str, Any]:
         "vector_bytes": native.extension.vector_bytes(),
         "backends": {name: _facts_of(backend) for name, backend in backends().items()},
         "dropout_agrees": torch_stream.agrees(),
+        "operators_known": kernels.is_known(),
         "products": _or_error(_products_of),
         "pool": dict(native.extension.pool_info()),
         "cache": _or_error(lambda: asdict(onehop.cache_info())),

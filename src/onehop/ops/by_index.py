@@ -1,9 +1,8 @@
-"""Rows along a dimension by an index, and back, as torch's own functions have them.
+"""Rows along a dimension by an index, and back, as torch has them.
 
 :mod:`onehop.ops.rows` has the same for an index that is read in the forward pass alone. Here each pass reads
 the index as it is then, the backward pass too, as torch does: what a user writes to it meanwhile, by any way,
-has the effect that it has in torch. The functions of :class:`Theirs` run where ours cannot, for their results
-and errors.
+has the effect that it has in torch. Gradients are torch's gathers, which the patch serves.
 
 All take an index of any shape, of int32 or int64, in the CPU's memory, and raise an IndexRangeError for a
 number that is not in [0, rows).
@@ -30,43 +29,20 @@ _aten: Any = torch.ops.aten
 _MATRIX = 2
 
 
-class Theirs(NamedTuple):
-    """torch's functions for rows of [blocks, rows, F] by an index [E].
-
-    Attributes:
-        take: Of the rows and the index: [blocks, E, F].
-        add: Of zeros, [blocks, rows, F], the index and values, [blocks, E, F]: the sums.
-        keeps_rows: Whether autograd keeps what rows are taken from, and notices writes to it.
-        keeps_values: The same of what is added.
-    """
-
-    take: Callable[[Tensor, Tensor], Tensor]
-    add: Callable[[Tensor, Tensor, Tensor], Tensor]
-    keeps_rows: bool = False
-    keeps_values: bool = False
-
-
 def _of_entries(index: Tensor, like: Tensor) -> Tensor:
-    return index.view(1, -1, 1).expand(like.size(0), -1, like.size(2))
+    return index.long().view(1, -1, 1).expand(like.size(0), -1, like.size(2))
 
 
-SUBSCRIPT = Theirs(
-    lambda x, index: _aten.index(x, [None, index]),
-    lambda zeros, index, values: _aten.index_put(zeros, [None, index], values, True),
-)
-"""``x[index]``, whose negative numbers count from the end."""
-SELECT = Theirs(
-    lambda x, index: _aten.index_select(x, 1, index),
-    lambda zeros, index, values: _aten.index_add(zeros, 1, index, values),
-    keeps_values=True,
-)
-ENTRIES = Theirs(
-    lambda x, index: _aten.gather(x, 1, _of_entries(index, x)),
-    lambda zeros, index, values: _aten.scatter_add(zeros, 1, _of_entries(index, values), values),
-    keeps_rows=True,
-)
-REDUCED = ENTRIES._replace(keeps_values=True)
-"""``scatter_reduce``, and what is made of it."""
+def _gathered(rows: Tensor, index: Tensor) -> Tensor:
+    """Of [blocks, rows, F] and [E]: [blocks, E, F], by torch."""
+    out: Tensor = _aten.gather(rows, 1, _of_entries(index, rows))
+    return out
+
+
+def _scattered(zeros: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Of zeros, [blocks, rows, F], [E] and [blocks, E, F]: the sums, by torch."""
+    out: Tensor = _aten.scatter_add(zeros, 1, _of_entries(index, values), values)
+    return out
 
 
 class Along(NamedTuple):
@@ -75,12 +51,10 @@ class Along(NamedTuple):
     Attributes:
         shape: Of the tensor that has them.
         dim: The dimension.
-        theirs: torch's functions for them.
     """
 
     shape: torch.Size
     dim: int
-    theirs: Theirs = ENTRIES
 
     @property
     def blocks(self) -> int:
@@ -100,15 +74,6 @@ class Along(NamedTuple):
     def as_blocks(self, rows: Tensor) -> Tensor:
         """[blocks, rows or entries, F]."""
         return rows.reshape(self.blocks, -1, math.prod(self.shape[self.dim + 1 :]))
-
-
-def taken(x: Tensor, index: Tensor, dim: int, theirs: Theirs) -> Tensor:
-    """The rows of a tensor without gaps at an index: [..., *index.shape, ...]. Differentiable."""
-    along = Along(x.shape, dim, theirs)
-    if x.requires_grad and torch.is_grad_enabled():
-        out: Tensor = _Taken.apply(x, index, along)  # type: ignore[no-untyped-call]
-        return out
-    return rows_at(x, index, along)
 
 
 def added(
@@ -145,18 +110,12 @@ def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
         mean: Whether sums are divided by the number of entries.
     """
     assert graph.index is not None
-    along = Along(torch.Size((graph.num_dst, *values.shape[1:])), 0, SELECT)
+    along = Along(torch.Size((graph.num_dst, *values.shape[1:])), 0)
     total = added(graph, values, graph.index.numbers, along, widen=True)
     if mean:
         count = graph.in_degrees.clamp_(min=1).view(-1, *[1] * (values.dim() - 1))
         total = total / count.to(total.dtype)
     return total.to(values.dtype)
-
-
-def divided(graph: Graph, total: Tensor, index: Tensor, along: Along) -> Tensor:
-    """Rows divided by one more than the number of their entries. Differentiable."""
-    out: Tensor = _Divided.apply(total, index, along, graph)  # type: ignore[no-untyped-call]
-    return out
 
 
 def extremum(graph: Graph, values: Tensor, index: Tensor, along: Along, reduce: str) -> Tensor:
@@ -197,13 +156,8 @@ def _matrix(rows: Tensor, along: Along) -> Tensor:
 
 
 def _pulled(rows: Tensor, index: Tensor, along: Along) -> Tensor:
-    """The rows of a gradient at the index as it is now, by our code or torch's."""
-    if has_memory(rows):
-        try:
-            return taken(rows.contiguous(), index, along.dim, along.theirs)
-        except IndexRangeError:
-            pass  # torch takes negative numbers, or raises its own error
-    return along.theirs.take(along.as_blocks(rows), index.flatten()).reshape(along.chosen(index))
+    """The rows of a gradient at the index as it is now."""
+    return _gathered(along.as_blocks(rows), index.flatten()).reshape(along.chosen(index))
 
 
 def _entries(index: Tensor, along: Along, like: Tensor) -> Tensor:
@@ -213,31 +167,8 @@ def _entries(index: Tensor, along: Along, like: Tensor) -> Tensor:
         count = along.graph(index).in_degrees[: along.shape[along.dim]]
     except IndexRangeError:
         ones = torch.ones(1, index.numel(), 1, device="cpu")
-        count = along.theirs.add(ones.new_zeros(1, along.shape[along.dim], 1), index.flatten(), ones)
+        count = _scattered(ones.new_zeros(1, along.shape[along.dim], 1), index.flatten(), ones)
     return count.reshape(shape).to(like.dtype)
-
-
-class _Taken(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, along: Along) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(index, x if along.theirs.keeps_rows else None)
-        ctx.along = along
-        return rows_at(x, index, along)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
-        if grad is None:
-            return None, None, None
-        (index, _), along = ctx.saved_tensors, ctx.along
-        if has_memory(grad):
-            try:
-                return added(along.graph(index), grad, index, along), None, None
-            except IndexRangeError:
-                pass  # as above
-        values = along.as_blocks(grad)
-        zeros = grad.new_zeros(along.blocks, along.shape[along.dim], values.size(2))
-        return along.theirs.add(zeros, index.flatten(), values).reshape(along.shape), None, None
 
 
 class _Added(torch.autograd.Function):
@@ -252,7 +183,7 @@ class _Added(torch.autograd.Function):
         widen: bool,
     ) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(index, values if along.theirs.keeps_values else None)
+        ctx.save_for_backward(index)
         ctx.along, ctx.mean, ctx.dtype = along, mean, values.dtype
         return reduced_to(graph, values, along, "mean" if mean else "sum", widen=widen)
 
@@ -260,26 +191,10 @@ class _Added(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 6
-        index, _ = ctx.saved_tensors
+        (index,) = ctx.saved_tensors
         if ctx.mean:
             grad = grad / _entries(index, ctx.along, grad).clamp(min=1)
         return _pulled(grad, index, ctx.along).to(ctx.dtype), *(None,) * 5
-
-
-class _Divided(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, total: Tensor, index: Tensor, along: Along, graph: Graph) -> Tensor:
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(index)
-        ctx.along = along
-        return total / (_entries(index, along, total) + 1)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None, None]:
-        if grad is None:
-            return None, None, None, None
-        (index,) = ctx.saved_tensors
-        return grad / (_entries(index, ctx.along, grad) + 1), None, None, None
 
 
 class _Extremum(torch.autograd.Function):
@@ -303,11 +218,11 @@ class _Extremum(torch.autograd.Function):
             assert found is not None
             return found.to(values.dtype).reshape(values.shape), *(None,) * 4
         # torch's formula: each entry that equals the extremum of its row, by the index as it is now.
-        flat, theirs = index.flatten(), along.theirs
+        flat = index.flatten()
         given, pulled = along.as_blocks(values), along.as_blocks(grad)
-        ties = given == theirs.take(along.as_blocks(out), flat)
-        shares = theirs.add(torch.zeros_like(along.as_blocks(out)), flat, ties.to(out.dtype))
-        return (ties * theirs.take(pulled / shares, flat)).reshape(values.shape), *(None,) * 4
+        ties = given == _gathered(along.as_blocks(out), flat)
+        shares = _scattered(torch.zeros_like(along.as_blocks(out)), flat, ties.to(out.dtype))
+        return (ties * _gathered(pulled / shares, flat)).reshape(values.shape), *(None,) * 4
 
 
 def _call(values: Tensor, along: Along, graph: Graph, reduce: str) -> Extremum:
