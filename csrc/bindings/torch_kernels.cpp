@@ -103,25 +103,21 @@ class Served;
 template <class Op, class Result, class... Args>
 class Served<Op, Result(Args...)> {
  public:
-  // Takes the function of Python. An operator that this torch has not, or not as a kernel of its own, stays as it is.
+  // Takes the function of Python.
   static void prepare(nb::object function) {
-    if (word == nullptr) word = kernel_of(Op::kName, Op::kOverload);
     Py_XDECREF(asked);
     asked = function.release().ptr();
   }
+  // An operator that this torch has not, or whose kernel is another library's, stays as it is.
   static void install() {
-    void* found = word == nullptr ? nullptr : __atomic_load_n(word, __ATOMIC_ACQUIRE);
-    if (!is_torchs_code(found)) return;  // ours, or another library's
-    theirs = reinterpret_cast<Kernel*>(found);
-    __atomic_store_n(word, reinterpret_cast<void*>(&ours), __ATOMIC_RELEASE);
+    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload);
+    if (!is_torchs_code(place.now())) return;
+    theirs = reinterpret_cast<Kernel*>(place.now());
+    place.replace(place.now(), reinterpret_cast<void*>(&ours));
   }
-  static bool is_installed() {
-    return word != nullptr && __atomic_load_n(word, __ATOMIC_ACQUIRE) == reinterpret_cast<void*>(&ours);
-  }
+  static bool is_installed() { return place.now() == reinterpret_cast<void*>(&ours); }
   // Puts torch's back, unless another library has registered a kernel since.
-  static void remove() {
-    if (is_installed()) __atomic_store_n(word, reinterpret_cast<void*>(theirs.load()), __ATOMIC_RELEASE);
-  }
+  static void remove() { place.replace(reinterpret_cast<void*>(&ours), reinterpret_cast<void*>(theirs.load())); }
 
  protected:
   // The object of the tensor that Python returns, with an owner more; or anything but null of a tensor that was written
@@ -132,7 +128,7 @@ class Served<Op, Result(Args...)> {
     const Locked locked;
     const nb::object out = ask(asked, given...);
     if (out.is_none()) return nullptr;
-    if constexpr (std::is_reference_v<Result>) return word;
+    if constexpr (std::is_reference_v<Result>) return asked;
     return share(nb::cast<uint64_t>(out.attr("_cdata")));
   }
 
@@ -152,7 +148,7 @@ class Served<Op, Result(Args...)> {
     }
   }
 
-  static inline void** word = nullptr;
+  static inline Place place;
   static inline std::atomic<Kernel*> theirs{nullptr};
   static inline PyObject* asked = nullptr;
 };
@@ -341,7 +337,7 @@ void bind_torch_kernels(nb::module_& m) {
   m.def("load_torch", [](const std::string& cpu, const std::string& python) {
     return load_interface(cpu.c_str(), python.c_str());
   });
-  m.def("find_kernels", [](nb::callable trace) { return find_place([&] { trace(); }); });
+  m.def("find_kernels", [](nb::callable trace, int cpu) { return find_place([&] { trace(); }, cpu); });
   m.def("learn_lists", [](nb::callable run, uint64_t index) {
     return learn_lists([&] { run(); }, reinterpret_cast<void*>(index));
   });

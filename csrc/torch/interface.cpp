@@ -39,6 +39,8 @@ bool load_interface(const char* cpu, const char* python) {
          // c10::Dispatcher::realSingleton() and findSchemaOrThrow(const char*, const char*)
          find(of_cpu, "_ZN3c1010Dispatcher13realSingletonEv", loaded.dispatcher) &&
          find(of_cpu, "_ZN3c1010Dispatcher17findSchemaOrThrowEPKcS2_", loaded.find_operator) &&
+         // c10::impl::OperatorEntry::kernelForDispatchKey(c10::DispatchKey) const
+         find(of_cpu, "_ZNK3c104impl13OperatorEntry20kernelForDispatchKeyENS_11DispatchKeyE", loaded.registered) &&
          // c10::UndefinedTensorImpl::_singleton
          find(of_cpu, "_ZN3c1019UndefinedTensorImpl10_singletonE", loaded.undefined) &&
          // THPVariable_Wrap(const at::TensorBase&), and (at::TensorBase) in older releases

@@ -53,6 +53,7 @@ struct Interface {
   void (*enable_grad)(bool);
   void* (*dispatcher)();
   void* find_operator;
+  const char* (*registered)(const void* operator_entry, uint16_t key);  // the kernel of a dispatch key
   void* undefined;  // the object of tensors that are none
   void* wrap;       // THPVariable_Wrap, whose argument is a reference or in memory: both are its address
 };

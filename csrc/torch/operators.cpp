@@ -8,6 +8,7 @@
 #endif
 
 #include <cstring>
+#include <initializer_list>
 
 namespace onehop::torch_side {
 namespace {
@@ -23,7 +24,11 @@ struct Handle {
 constexpr int64_t kNode = 2 * sizeof(void*);
 constexpr int64_t kWord = sizeof(void*);
 
-int64_t kernel_place = -1;
+// Where the address is in a description, and in a kernel that was registered.
+int64_t in_description = -1, in_kernel = -1;
+// Words of a registered kernel that are looked through.
+constexpr int kWords = 6;
+uint16_t cpu_key = 0;
 
 char* description_of(const char* name, const char* overload) {
   using Find = Handle (*)(void*, const char*, const char*);
@@ -43,22 +48,28 @@ int64_t bytes_of(const void* block) {
 #endif
 }
 
-void* exchange(void** word, void* value) { return __atomic_exchange_n(word, value, __ATOMIC_SEQ_CST); }
+const char* registered_of(char* description) {
+  try {
+    return interface().registered(description, cpu_key);
+  } catch (...) {  // there is none
+    return nullptr;
+  }
+}
 
 // A function in place of an operator's CPU kernel, while `run` calls the operator.
 template <class Function>
-bool run_with(const char* name, const char* overload, Function* function, Function*& theirs, const Run& run) {
-  void** word = kernel_of(name, overload);
-  if (word == nullptr || !is_torchs_code(*word)) return false;
-  theirs = reinterpret_cast<Function*>(*word);
-  exchange(word, reinterpret_cast<void*>(function));
+bool run_with(const Place& place, Function* function, Function*& theirs, const Run& run) {
+  if (place.in_table == nullptr) return false;
+  theirs = reinterpret_cast<Function*>(place.now());
+  auto *before = reinterpret_cast<void*>(theirs), *after = reinterpret_cast<void*>(function);
+  place.replace(before, after);
   try {
     run();
   } catch (...) {
-    exchange(word, reinterpret_cast<void*>(theirs));
+    place.replace(after, before);
     throw;
   }
-  exchange(word, reinterpret_cast<void*>(theirs));
+  place.replace(after, before);
   return true;
 }
 
@@ -150,35 +161,53 @@ bool is_torchs_code(const void* address) {
          info.dli_fname != nullptr && std::strstr(info.dli_fname, "libtorch_cpu") != nullptr;
 }
 
-bool find_place(const Run& run) {
-  if (kernel_place >= 0) return true;
+bool find_place(const Run& run, int cpu) {
+  if (in_kernel >= 0) return true;
+  cpu_key = static_cast<uint16_t>(cpu);
   char* description = description_of("aten::trace", "");
-  if (description == nullptr) return false;
-  for (int64_t at = 0; kernel_place < 0 && at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
+  const char* kernel = description == nullptr ? nullptr : registered_of(description);
+  if (kernel == nullptr) return false;
+  in_description = -1;
+  for (int64_t at = 0; in_description < 0 && at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
     auto** word = reinterpret_cast<void**>(description + at);
     if (!is_torchs_code(*word)) continue;
-    kernel_place = at;
     trace_ran = false;
-    run_with("aten::trace", "", &trace, their_trace, run);
-    if (!trace_ran) kernel_place = -1;
+    run_with({word, nullptr}, &trace, their_trace, run);
+    if (trace_ran) in_description = at;
   }
-  return kernel_place >= 0;
+  for (int word = 0; in_description >= 0 && in_kernel < 0 && word < kWords; ++word) {
+    if (reinterpret_cast<void* const*>(kernel)[word] == reinterpret_cast<void*>(their_trace)) in_kernel = word * kWord;
+  }
+  return in_kernel >= 0;
 }
 
-void** kernel_of(const char* name, const char* overload) {
-  char* description = kernel_place < 0 ? nullptr : description_of(name, overload);
-  return description == nullptr ? nullptr : reinterpret_cast<void**>(description + kernel_place);
+void Place::replace(void* before, void* after) const {
+  for (void** word : {registered, in_table}) {
+    void* expected = before;
+    if (word != nullptr) {
+      __atomic_compare_exchange_n(word, &expected, after, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    }
+  }
+}
+
+Place place_of(const char* name, const char* overload) {
+  char* description = in_kernel < 0 ? nullptr : description_of(name, overload);
+  const char* kernel = description == nullptr ? nullptr : registered_of(description);
+  if (kernel == nullptr) return {};
+  const Place place{reinterpret_cast<void**>(description + in_description),
+                    reinterpret_cast<void**>(const_cast<char*>(kernel) + in_kernel)};
+  return is_torchs_code(place.now()) && *place.registered == place.now() ? place : Place{};
 }
 
 bool learn_lists(const Run& run, void* index_of_run) {
   known_index = index_of_run;
-  return lists.vector >= 0 || (run_with("aten::index", "Tensor", &index, their_index, run) && lists.vector >= 0);
+  return lists.vector >= 0 || (run_with(place_of("aten::index", "Tensor"), &index, their_index, run) && lists.vector >= 0);
 }
 
 bool learn_scalars(const Run& run) {
   if (scalars.value >= 0) return true;
   seen = 0;
-  if (!run_with("aten::index_add", "", &index_add, their_index_add, run) || seen != 2) return false;
+  if (!run_with(place_of("aten::index_add", ""), &index_add, their_index_add, run) || seen != 2) return false;
   for (int place = 0; place < 2 && scalars.value < 0; ++place) {
     if (seen_tags[0] == seen_tags[1] && seen_values[0][place] == 1 && seen_values[1][place] == 7) {
       scalars = {8 * (place + 1), seen_tags[0]};
@@ -189,7 +218,7 @@ bool learn_scalars(const Run& run) {
 
 bool learn_texts(const Run& run) {
   return length_word >= 0 ||
-         (run_with("aten::scatter_reduce", "two", &reduce, their_reduce, run) && length_word >= 0);
+         (run_with(place_of("aten::scatter_reduce", "two"), &reduce, their_reduce, run) && length_word >= 0);
 }
 
 const Tensor* only_tensor(const Tensors& list, int64_t& place) {

@@ -1,12 +1,13 @@
 // The places where torch's dispatcher keeps the CPU's kernels of its operators.
 //
-// An operator has a table of kernels, one for each dispatch key. A kernel's entry has, among others, the address of a
-// function with the operator's own C++ arguments, which torch's calls go to. Below autograd, autocast, functorch and
-// modes, what is called is the CPU's entry. Another function of the same type, put there, serves the operator wherever
-// it is called from, and hands on what it does not serve at the cost of a call.
+// An operator has a table of kernels, one for each dispatch key, made from those that were registered. A kernel has,
+// among others, the address of a function with the operator's own C++ arguments, which torch's calls go to. Below
+// autograd, autocast, functorch and modes, what is called is the CPU's kernel. Another function of the same type, put
+// there, serves the operator wherever it is called from, and hands on what it does not serve at the cost of a call. It
+// is put into the registered kernel too: torch makes tables anew, and compares both when it reports an error.
 //
-// Where in an operator's description the entry is differs between releases. So it is looked for: of one operator that
-// programs hardly use, each address of torch's code is replaced in turn, until the replacement is the one that runs.
+// Where the address is differs between releases. So it is looked for: of one operator that programs hardly use, each
+// address of torch's code in its description is replaced in turn, until the replacement is the one that runs.
 #pragma once
 
 #include <functional>
@@ -18,11 +19,22 @@ namespace onehop::torch_side {
 using Run = std::function<void()>;
 
 // Finds the place of the CPU's kernel in the description of an operator. `run` calls aten::trace of a tensor that was
-// made in inference mode, whose calls pass no other kernel. False if it is not found.
-bool find_place(const Run& run);
+// made in inference mode, whose calls pass no other kernel; `cpu` is the number of the CPU's dispatch key. False if it
+// is not found.
+bool find_place(const Run& run, int cpu);
 
-// The word with the address of an operator's CPU kernel; null if there is no such operator.
-void** kernel_of(const char* name, const char* overload);
+// The words with the address of an operator's CPU kernel.
+struct Place {
+  void** in_table = nullptr;
+  void** registered = nullptr;
+
+  void* now() const { return in_table == nullptr ? nullptr : __atomic_load_n(in_table, __ATOMIC_ACQUIRE); }
+  // Puts a function in the place of another, wherever that is.
+  void replace(void* before, void* after) const;
+};
+
+// Null if there is no such operator, or its kernel is not torch's own: another library has registered one.
+Place place_of(const char* name, const char* overload);
 
 // Whether an address is of a function of torch's.
 bool is_torchs_code(const void* address);

@@ -26,7 +26,7 @@ from onehop.integrations.torch.indexing import cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.by_index import ENTRIES, Along, added, extremum, segmented
+from onehop.ops.by_index import Along, added, extremum, segmented
 from onehop.ops.contexts import context_reason
 
 _PLAIN = (Tensor, Parameter)
@@ -61,7 +61,7 @@ def scatter(
     graph = graph_of_rows(index, dim_size)
     if graph is None:
         return None
-    along, by = Along(torch.Size((graph.num_dst, *src.shape[1:])), 0, ENTRIES), _OF_SCATTER[reduce]
+    along, by = Along(torch.Size((graph.num_dst, *src.shape[1:])), 0), _OF_SCATTER[reduce]
     if by in ("max", "min"):
         return extremum(graph, src, index, along, by)
     if by == "mean" and is_recorded(src):

@@ -80,7 +80,7 @@ def _find() -> bool:
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
     found: bool = (
-        _extension.find_kernels(trace)
+        _extension.find_kernels(trace, int(torch._C.DispatchKey.CPU))
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
