@@ -87,7 +87,7 @@ nb::object ask(PyObject* function, const Args&... args) {
   try {
     return nb::handle(function)(argument(args)...);
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_KeyboardInterrupt)) throw std::runtime_error(error.what());
+    if (!error.matches(PyExc_KeyboardInterrupt)) throw std::runtime_error(nb::str(error.value()).c_str());
     error.restore();
     PyErr_Clear();
     PyErr_SetInterrupt();  // the program is interrupted after this call

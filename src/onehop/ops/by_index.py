@@ -9,7 +9,6 @@ number that is not in [0, rows).
 """
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch

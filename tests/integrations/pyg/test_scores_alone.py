@@ -1,6 +1,6 @@
 """A bipartite GATConv makes the scores of its destinations without their product with ``lin_dst``."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +12,8 @@ from torch_geometric.nn import GATConv
 
 import onehop
 from onehop.compiler import trusted
-from onehop.integrations.torch import framework
-from onehop.integrations.torch.products import LINEAR_STEPS
+from onehop.integrations.pyg.associations import order
+from onehop.integrations.torch import products as products_of_steps
 from tests.integrations.same import assert_same, learned, noted, same, same_error
 
 SOURCES, TARGETS, IN, OUT, HEADS = 20, 12, 4, 3, 2
@@ -37,17 +37,15 @@ def across(edges) -> Tensor:
 
 
 @pytest.fixture
-def products(monkeypatch) -> Iterator[list[tuple[int, ...]]]:
+def products(monkeypatch) -> list[tuple[int, ...]]:
     """The shapes of what linear steps of layers have made since."""
     trusted._of_torch()  # lists torch's functions once in a process: not while one is replaced
     linear = torch.nn.functional.linear
     shapes = noted(monkeypatch, torch.nn.functional, "linear", lambda *args: tuple(linear(*args).shape))
-    # What notes passes for torch's function, and the patch leaves it in its place.
-    passing = id(torch.nn.functional.linear)
-    monkeypatch.setattr(framework, "is_torchs", lambda: False)
-    LINEAR_STEPS.add(passing)
-    yield shapes
-    LINEAR_STEPS.remove(passing)
+    # What notes passes for torch's function.
+    for module in (order, products_of_steps):
+        monkeypatch.setattr(module, "THEIRS", torch.nn.functional.linear)
+    return shapes
 
 
 def made(**options: Any) -> GATConv:

@@ -135,15 +135,16 @@ def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
     if values.shape != (*first, values.size(dim), *last):
         return None
     if not first and math.prod(last) >= _WIDE and x.dtype in _EXACT:
-        return _add_masked(x, mask.flatten().nonzero().squeeze(1), values)
+        index = mask.clone().flatten().nonzero().squeeze(1)  # of the mask at one moment: see below
+        if len(index) == len(values):
+            add_rows(x.view(-1, *values.shape[1:]), index, values)
+            return x
     rows = masked.put(values, mask, dim, x.shape)
-    return None if rows is None else x.add_(rows)
-
-
-def _add_masked(x: Tensor, index: Tensor, values: Tensor) -> Tensor | None:
-    if len(index) != len(values):
-        return None
-    add_rows(x.view(-1, *values.shape[1:]), index, values)
+    if rows is not None:
+        return x.add_(rows)
+    # The mask has another number of true entries: torch broadcasts values, or raises. Of a copy, because
+    # torch reads a mask several times, and another thread may write to it.
+    x = torch.ops.aten._index_put_impl_(x, [*[None] * dim, mask.clone()], values, True, True)
     return x
 
 
