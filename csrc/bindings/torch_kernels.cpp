@@ -216,8 +216,7 @@ bool is_one(const Scalar& scalar) {
 }
 
 template <class Result, class Self>
-struct IndexAdd
-    : Served<IndexAdd<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&, const Scalar&)> {
+struct IndexAdd : Served<IndexAdd<Result, Self>, Result(Self, int64_t, const Tensor&, const Tensor&, const Scalar&)> {
   static constexpr const char *kName = std::is_reference_v<Result> ? "aten::index_add_" : "aten::index_add",
                               *kOverload = "";
   static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source, const Scalar& alpha) {
@@ -316,9 +315,10 @@ struct All {
   }
 };
 
-using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
-                    IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
-                    ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
+using Indexing =
+    All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>, IndexAdd<Tensor&, Tensor&>,
+        ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>, ScatterValue,
+        ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
 using Products = All<Mm, Addmm>;
 
 template <class Kernels>
@@ -334,13 +334,11 @@ void bind(nb::module_& m, const char* name) {
 }  // namespace
 
 void bind_torch_kernels(nb::module_& m) {
-  m.def("load_torch", [](const std::string& cpu, const std::string& python) {
-    return load_interface(cpu.c_str(), python.c_str());
-  });
+  m.def("load_torch",
+        [](const std::string& cpu, const std::string& python) { return load_interface(cpu.c_str(), python.c_str()); });
   m.def("find_kernels", [](nb::callable trace, int cpu) { return find_place([&] { trace(); }, cpu); });
-  m.def("learn_lists", [](nb::callable run, uint64_t index) {
-    return learn_lists([&] { run(); }, reinterpret_cast<void*>(index));
-  });
+  m.def("learn_lists",
+        [](nb::callable run, uint64_t index) { return learn_lists([&] { run(); }, reinterpret_cast<void*>(index)); });
   m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
   bind<Indexing>(m, "IndexingKernels");

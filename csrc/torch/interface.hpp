@@ -46,7 +46,7 @@ struct Interface {
   int32_t (*get_dim)(const Tensor*, int64_t*);
   int32_t (*get_size)(const Tensor*, int64_t, int64_t*);
   int32_t (*get_dtype)(const Tensor*, int32_t*);
-  int32_t (*new_handle)(Tensor**);                  // of no tensor yet
+  int32_t (*new_handle)(Tensor**);                    // of no tensor yet
   int32_t (*assign)(const Tensor* from, Tensor* to);  // with an owner more
   int32_t (*delete_handle)(Tensor*);
   bool (*grad_is_enabled)();
@@ -54,8 +54,8 @@ struct Interface {
   void* (*dispatcher)();
   void* find_operator;
   const char* (*registered)(const void* operator_entry, uint16_t key);  // the kernel of a dispatch key
-  void* undefined;  // the object of tensors that are none
-  void* wrap;       // THPVariable_Wrap, whose argument is a reference or in memory: both are its address
+  void* undefined;                                                      // the object of tensors that are none
+  void* wrap;  // THPVariable_Wrap, whose argument is a reference or in memory: both are its address
 };
 
 // Finds them in libtorch_cpu and libtorch_python, whose paths are given. False if one is missing.

@@ -201,7 +201,8 @@ Place place_of(const char* name, const char* overload) {
 
 bool learn_lists(const Run& run, void* index_of_run) {
   known_index = index_of_run;
-  return lists.vector >= 0 || (run_with(place_of("aten::index", "Tensor"), &index, their_index, run) && lists.vector >= 0);
+  return lists.vector >= 0 ||
+         (run_with(place_of("aten::index", "Tensor"), &index, their_index, run) && lists.vector >= 0);
 }
 
 bool learn_scalars(const Run& run) {

@@ -271,7 +271,7 @@ def _plus(x: Tensor, index: Tensor, values: Tensor, along: Along, in_place: bool
 
 def _overlap(x: Tensor, values: Tensor) -> bool:
     """Return whether tensors share their memory: torch refuses those that overlap."""
-    return x.untyped_storage()._cdata == values.untyped_storage()._cdata
+    return bool(x.untyped_storage()._cdata == values.untyped_storage()._cdata)
 
 
 def _in_place(body: Body) -> Body:

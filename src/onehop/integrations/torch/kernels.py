@@ -17,6 +17,8 @@ from onehop import native, thresholds
 from onehop.integrations.rows import count, counting
 from onehop.integrations.torch import dense, indexing
 
+# The number of the CPU's dispatch key.
+_CPU: Any = int(torch._C.DispatchKey.CPU)  # type: ignore[call-overload]
 SERVED = {**indexing.SERVED, **dense.SERVED}
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
@@ -80,7 +82,7 @@ def _find() -> bool:
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
     found: bool = (
-        _extension.find_kernels(trace, int(torch._C.DispatchKey.CPU))
+        _extension.find_kernels(trace, _CPU)
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
