@@ -6,12 +6,14 @@ the thresholds. Calls of large tensors run the functions of :mod:`onehop.integra
 :mod:`onehop.integrations.torch.dense`; where one returns None, torch's kernel runs.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from onehop import native, thresholds
 from onehop.integrations.rows import count, counting
@@ -23,6 +25,7 @@ SERVED = {**indexing.SERVED, **dense.SERVED}
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
+_without_torch_functions = torch._C.DisableTorchFunction
 _KERNELS = (_extension.IndexingKernels, _extension.ProductKernels)
 
 
@@ -57,10 +60,18 @@ def is_known() -> bool:
     """Return whether this torch's dispatcher is one in which kernels can be replaced."""
     global _known
     if _known is None:
-        _known = _find()
+        with _usually():
+            _known = _find()
         if _known:
             thresholds.follow(_set_bounds)
     return _known
+
+
+@contextlib.contextmanager
+def _usually() -> Iterator[None]:
+    """Whatever the context of the first patch is, calls inside the block reach kernels in torch's usual way."""
+    with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
+        yield
 
 
 def _find() -> bool:
@@ -101,13 +112,12 @@ def _set_bounds(bounds: thresholds.Thresholds) -> None:
 def _counted(name: str) -> Callable[..., Any]:
     """The function for an operator, whose calls are counted by its name."""
     body, told = SERVED[name.removeprefix("aten::")]
-    without_torch_functions = torch._C.DisableTorchFunction
 
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
         # A mode of the user's sees what the user called, and not what this is made of.
-        with without_torch_functions():
+        with _without_torch_functions():
             out = body(*args)
         if counting.live:
             count(told, out is not None)
