@@ -70,7 +70,10 @@ def is_known() -> bool:
 @contextlib.contextmanager
 def _usually() -> Iterator[None]:
     """Whatever the context of the first patch is, calls inside the block reach kernels in torch's usual way."""
-    with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
+    with contextlib.ExitStack() as contexts:
+        for each in (torch.inference_mode(False), torch.no_grad(), _without_torch_functions()):
+            contexts.enter_context(each)
+        contexts.enter_context(_disable_current_modes())
         yield
 
 
