@@ -55,7 +55,7 @@ class Torch(Framework):
             self._settings = settings
             super().install(settings)
             _DROPOUT.on, _INDEXING.on = settings.dropout, settings.indexing
-            kernels.install(settings.indexing, settings.products)
+            kernels.install(settings)
 
     def remove(self) -> None:
         """Restores what the rows replaced."""

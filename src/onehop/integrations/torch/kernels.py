@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from onehop import native, thresholds
 from onehop.integrations.rows import count, counting
+from onehop.integrations.session import Settings
 from onehop.integrations.torch import dense, indexing
 
 # The number of the CPU's dispatch key.
@@ -29,12 +30,13 @@ _without_torch_functions = torch._C.DisableTorchFunction
 _KERNELS = (_extension.IndexingKernels, _extension.ProductKernels)
 
 
-def install(indexing: bool, products: bool) -> None:
-    """Replaces the kernels that are chosen, and puts torch's back for the others.
+def install(settings: Settings) -> None:
+    """Replaces the kernels that the settings choose, and puts torch's back for the others.
 
     Nothing is replaced if this torch's interface is not known.
     """
-    chosen = [kernels for kernels, is_on in zip(_KERNELS, (indexing, products), strict=True) if is_on]
+    choices = (settings.indexing, settings.products)
+    chosen = [kernels for kernels, is_on in zip(_KERNELS, choices, strict=True) if is_on]
     if chosen and not is_known():
         _LOG.info("Gathers, scatters and products are torch's: torch %s is not known.", torch.__version__)
         return
@@ -69,11 +71,8 @@ def is_known() -> bool:
 
 @contextlib.contextmanager
 def _usually() -> Iterator[None]:
-    """Whatever the context of the first patch is, calls inside the block reach kernels in torch's usual way."""
-    with contextlib.ExitStack() as contexts:
-        for each in (torch.inference_mode(False), torch.no_grad(), _without_torch_functions()):
-            contexts.enter_context(each)
-        contexts.enter_context(_disable_current_modes())
+    """Lets calls inside the block reach kernels in torch's usual way, whatever the context is."""
+    with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
         yield
 
 
