@@ -97,11 +97,11 @@ nb::object ask(PyObject* function, const Args&... args) {
 
 // One operator of torch's. `Op` has its names, and `run`, which takes its arguments and calls `answer` with those that
 // Python gets, or returns null: then torch's kernel runs.
-template <class Op, class Signature>
+template <class Op, class Signature, Form kForm = Form::numbers>
 class Served;
 
-template <class Op, class Result, class... Args>
-class Served<Op, Result(Args...)> {
+template <class Op, class Result, class... Args, Form kForm>
+class Served<Op, Result(Args...), kForm> {
  public:
   // Takes the function of Python.
   static void prepare(nb::object function) {
@@ -110,7 +110,7 @@ class Served<Op, Result(Args...)> {
   }
   // An operator that this torch has not, or whose kernel is another library's, stays as it is.
   static void install() {
-    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload);
+    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload, kForm);
     if (!is_torchs_code(place.now())) return;
     theirs = reinterpret_cast<Kernel*>(place.now());
     place.replace(place.now(), reinterpret_cast<void*>(&ours));
@@ -255,6 +255,16 @@ struct ScatterReduce
   }
 };
 
+struct EmbeddingGrad
+    : Served<EmbeddingGrad, Tensor(const Tensor&, const Tensor&, const Size&, const Size&, bool), Form::symbols> {
+  static constexpr const char *kName = "aten::embedding_dense_backward", *kOverload = "";
+  static void* run(const Tensor& grad, const Tensor& index, const Size& rows, const Size& padding, bool by_frequency) {
+    if (by_frequency || rows.value < 0 || padding.value < -1) return nullptr;
+    return scattered([&] { return answer(grad, index, rows.value, padding.value); }, grad, index, grad,
+                     kCostOfSubscripts);
+  }
+};
+
 struct SegmentReduce : Served<SegmentReduce, Tensor(const Tensor&, Text, const MaybeTensor&, const MaybeTensor&,
                                                     const MaybeTensor&, int64_t, bool, const MaybeScalar&)> {
   static constexpr const char *kName = "aten::segment_reduce", *kOverload = "";
@@ -315,10 +325,10 @@ struct All {
   }
 };
 
-using Indexing =
-    All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>, IndexAdd<Tensor&, Tensor&>,
-        ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>, ScatterValue,
-        ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, SegmentReduce, SegmentReduceGrad>;
+using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
+                     IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
+                     ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
+                     SegmentReduce, SegmentReduceGrad>;
 using Products = All<Mm, Addmm>;
 
 template <class Kernels>
@@ -340,6 +350,7 @@ void bind_torch_kernels(nb::module_& m) {
   m.def("learn_lists",
         [](nb::callable run, uint64_t index) { return learn_lists([&] { run(); }, reinterpret_cast<void*>(index)); });
   m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
+  m.def("learn_sizes", [](nb::callable run) { return learn_sizes([&] { run(); }); });
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
   bind<Indexing>(m, "IndexingKernels");
   bind<Products>(m, "ProductKernels");

@@ -32,6 +32,11 @@ struct MaybeTensor {
   bool is_there;
 };
 
+// c10::SymInt: a number, or below zero what stands for one. It has a destructor, so that C++ passes one by its address.
+struct Size {
+  int64_t value;
+};
+
 // References to these are passed on, or read by operators.hpp.
 struct Scalar;
 struct MaybeScalar;

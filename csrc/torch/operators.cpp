@@ -153,6 +153,17 @@ Tensor reduce(void* functor, Keys keys, const Tensor& self, int64_t dim, const T
   return their_reduce(functor, keys, self, dim, index, source, reduce, with_self);
 }
 
+using EmbeddingGrad = Tensor(void*, Keys, const Tensor&, const Tensor&, const Size&, const Size&, bool);
+constexpr int64_t kRows = 5;
+EmbeddingGrad* their_embedding_grad;
+bool sizes_are_known = false;
+
+Tensor embedding_grad(void* functor, Keys keys, const Tensor& grad, const Tensor& index, const Size& rows,
+                      const Size& padding, bool by_frequency) {
+  sizes_are_known = rows.value == kRows && padding.value == -1;
+  return their_embedding_grad(functor, keys, grad, index, rows, padding, by_frequency);
+}
+
 }  // namespace
 
 bool is_torchs_code(const void* address) {
@@ -190,13 +201,22 @@ void Place::replace(void* before, void* after) const {
   }
 }
 
-Place place_of(const char* name, const char* overload) {
+namespace {
+
+Place found_place(const char* name, const char* overload, Form form) {
   char* description = in_kernel < 0 ? nullptr : description_of(name, overload);
   const char* kernel = description == nullptr ? nullptr : registered_of(description);
   if (kernel == nullptr) return {};
-  const Place place{reinterpret_cast<void**>(description + in_description),
-                    reinterpret_cast<void**>(const_cast<char*>(kernel) + in_kernel)};
+  const int64_t behind = form == Form::symbols ? kWord : 0;
+  const Place place{reinterpret_cast<void**>(description + in_description + behind),
+                    reinterpret_cast<void**>(const_cast<char*>(kernel) + in_kernel + behind)};
   return is_torchs_code(place.now()) && *place.registered == place.now() ? place : Place{};
+}
+
+}  // namespace
+
+Place place_of(const char* name, const char* overload, Form form) {
+  return form == Form::numbers || sizes_are_known ? found_place(name, overload, form) : Place{};
 }
 
 bool learn_lists(const Run& run, void* index_of_run) {
@@ -220,6 +240,11 @@ bool learn_scalars(const Run& run) {
 bool learn_texts(const Run& run) {
   return length_word >= 0 ||
          (run_with(place_of("aten::scatter_reduce", "two"), &reduce, their_reduce, run) && length_word >= 0);
+}
+
+bool learn_sizes(const Run& run) {
+  const Place place = found_place("aten::embedding_dense_backward", "", Form::symbols);
+  return sizes_are_known || (run_with(place, &embedding_grad, their_embedding_grad, run) && sizes_are_known);
 }
 
 const Tensor* only_tensor(const Tensors& list, int64_t& place) {

@@ -33,8 +33,12 @@ struct Place {
   void replace(void* before, void* after) const;
 };
 
-// Null if there is no such operator, or its kernel is not torch's own: another library has registered one.
-Place place_of(const char* name, const char* overload);
+// Which of a kernel's functions: one whose sizes are numbers, or the one behind it, whose sizes may be symbols.
+enum class Form { numbers, symbols };
+
+// Null if there is no such operator, or its kernel is not torch's own: another library has registered one. Of a form
+// with symbols, only after learn_sizes().
+Place place_of(const char* name, const char* overload, Form form = Form::numbers);
 
 // Whether an address is of a function of torch's.
 bool is_torchs_code(const void* address);
@@ -45,6 +49,8 @@ bool is_torchs_code(const void* address);
 bool learn_lists(const Run& run, void* index);
 bool learn_scalars(const Run& run);
 bool learn_texts(const Run& run);
+// Whether sizes that may be symbols are passed as is expected: `run` calls aten::embedding_dense_backward of 5 rows.
+bool learn_sizes(const Run& run);
 
 // The one tensor of a list, and its place, behind elements that are None; null for any other list.
 const Tensor* only_tensor(const Tensors& list, int64_t& place);

@@ -55,6 +55,7 @@ COUNTED_BACKWARD = {
     "gather": "scatter_add",
     "index_add": "index_select",
     "scatter_add": "gather",
+    "embedding": "embedding_dense_backward",
     "linear": "mm",
     "mm": "mm",
 }

@@ -205,6 +205,18 @@ def scatter_reduce(
     return x.copy_(out) if in_place else out
 
 
+@_left_to_torch
+def embedding_grad(grad: Tensor, index: Tensor, rows: int, padding: int) -> Tensor | None:
+    """The gradient, [rows, D], to the weight of an embedding; the row ``padding`` gets none, -1 is no row."""
+    along = Along(torch.Size((rows, grad.size(-1))), 0)
+    if not grad.numel() or rows > build.MOST_NODES or grad.shape != (*index.shape, grad.size(-1)):
+        return None
+    total = reduced_to(along.graph(index), grad.reshape(-1, grad.size(-1)), along, "sum")
+    if padding >= 0:
+        total[padding] = 0
+    return total
+
+
 # Segments
 
 
@@ -290,6 +302,7 @@ SERVED = {
     "scatter": Served(scatter_value, "scatter"),
     "scatter_reduce": Served(scatter_reduce, "scatter_reduce"),
     "scatter_reduce_": Served(_in_place(scatter_reduce), "scatter_reduce"),
+    "embedding_dense_backward": Served(embedding_grad, "embedding_dense_backward"),
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
     "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce"),
 }

@@ -100,6 +100,9 @@ def _find() -> bool:
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
     )
+    # Without it, gradients of embeddings are torch's.
+    if found:
+        _extension.learn_sizes(lambda: aten.embedding_dense_backward(x, index.expand(2), 5, -1, False))
     for each in _KERNELS if found else ():
         each.prepare([_counted(name) for name in each.names()])
     return found
