@@ -120,15 +120,14 @@ def patch(
     """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them torch's dropout, linear steps, gathers and scatters, which take much of an
-    epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which and
+    been imported, and with them torch's dropout, products, gathers and scatters, which take much of an epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which and
     why, and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again changes
     ``only`` and the other settings that are given; None leaves a setting as it is.
 
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
             for these frameworks, alone or with names of their layers; "dgl" imports DGL. "torch" adds
-            torch's functions to those named. None means all.
+            torch's dropout and operators to those named. None means all.
         keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
             outputs, instead of mapping and faulting it in for each of them. The pool holds little more than
             was in use at once. The environment variable ``ONEHOP_KEEP_MEMORY`` has the initial value
@@ -155,14 +154,14 @@ def patch(
             the C++ kernels on the CPU, Triton's on GPUs.
         dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
             ``ONEHOP_DROPOUT`` has the initial value (default: yes).
-        products: Whether the products of linear steps run in the fastest library available.
-            ``ONEHOP_PRODUCTS`` has the initial value (default: yes).
+        products: Whether large float32 products of torch on the CPU, and of linear steps, run in the fastest
+            library available. ``ONEHOP_PRODUCTS`` has the initial value (default: yes).
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
             ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
             (default: the first where pyg-lib is not installed, the second where torch-sparse is not either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
-            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``) and of torch_scatter run
-            as :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
+            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``, and their gradients) and of
+            torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
             (default: yes).
 
     Returns:
