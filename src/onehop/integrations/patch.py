@@ -120,9 +120,10 @@ def patch(
     """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
     Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them torch's dropout, products, gathers and scatters, which take much of an epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which and
-    why, and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again changes
-    ``only`` and the other settings that are given; None leaves a setting as it is.
+    been imported, and with them torch's dropout, products, gathers and scatters, which take much of an
+    epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which
+    and why, and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again
+    changes ``only`` and the other settings that are given; None leaves a setting as it is.
 
     Args:
         only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
