@@ -161,9 +161,9 @@ def patch(
             ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
             (default: the first where pyg-lib is not installed, the second where torch-sparse is not either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
-            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``, and their gradients) and of
-            torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`. ``ONEHOP_INDEXING`` has the initial value
-            (default: yes).
+            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``), their gradients, and
+            those of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`.
+            ``ONEHOP_INDEXING`` has the initial value (default: yes).
 
     Returns:
         A handle, which is a context manager. Without a block, the patch stays until :func:`unpatch`. With
