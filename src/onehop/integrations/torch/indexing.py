@@ -263,7 +263,7 @@ def _segments(
 
 
 def _entries(graph: Graph, along: Along) -> Tensor:
-    """How many entries each row has, for rows as they are in the tensor."""
+    """The number of entries of each row, for rows as they are in the tensor."""
     return graph.in_degrees.view(*along.shape[: along.dim + 1], *[1] * (len(along.shape) - along.dim - 1))
 
 

@@ -1,4 +1,4 @@
-"""What serves an operator of torch's."""
+"""Functions that serve operators of torch's."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,7 +9,7 @@ Body = Callable[..., Tensor | None]
 
 
 class Served(NamedTuple):
-    """What serves an operator.
+    """A function that serves an operator.
 
     Attributes:
         body: Takes the arguments of the operator's CPU kernel. Returns None where that kernel has to run.
