@@ -95,7 +95,9 @@ def _excused(program: Program, plain: Observation, patched: Observation) -> bool
         and any("divided" in each for each in words)
     ):
         return True  # by a zero: which of 0 and -0 is the larger depends on torch's threads
-    if _UNTRACKED & words and any("backward" in step for step in program.steps):
+    if program.aggr == "median" and "half" in words:
+        return True  # of numbers that float16 makes equal, the gradient is that of any
+    if _UNTRACKED & words and any("backward" in step or "grad" in step for step in program.steps):
         return True
     writes = _WRITING & set(program.steps) or "parameter in place" in words
     return plain.error is None and _WRITTEN in patched.message and bool(writes)
