@@ -17,7 +17,6 @@
 #include "../torch/operators.hpp"
 
 namespace nb = nanobind;
-using namespace nb::literals;
 using namespace onehop::torch_side;
 
 namespace {
@@ -43,18 +42,18 @@ int64_t row_numbers(const Tensor& x, int64_t dim) {
   return extent > 0 ? numel(x) / extent : 0;
 }
 
-// Whether what this thread calls is torch's: it is in a function of Python that serves, or compares torch with others.
-thread_local bool asking = false;
+// Whether this thread's calls go to torch's kernels: it runs a Python function that serves one, or it measures torch.
+thread_local bool leaves_to_torch = false;
 
 // Python's lock, for a thread that may be any.
 class Locked {
  public:
   Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) {
     interface().enable_grad(false);
-    asking = true;
+    leaves_to_torch = true;
   }
   ~Locked() {
-    asking = false;
+    leaves_to_torch = false;
     interface().enable_grad(recorded_);
     PyGILState_Release(state_);
   }
@@ -82,9 +81,9 @@ nb::object argument(const Text& text) {
   return nb::str(begin, static_cast<size_t>(count));
 }
 
-// Asks a function of Python; nothing where it leaves the call to torch. Python's lock is held.
+// Calls a Python function, while Python's lock is held. None means that torch's kernel runs.
 template <class... Args>
-nb::object ask(PyObject* function, const Args&... args) {
+nb::object call(PyObject* function, const Args&... args) {
   try {
     return nb::handle(function)(argument(args)...);
   } catch (nb::python_error& error) {
@@ -104,10 +103,10 @@ class Served;
 template <class Op, class Result, class... Args, Form kForm>
 class Served<Op, Result(Args...), kForm> {
  public:
-  // Takes the function of Python.
-  static void prepare(nb::object function) {
-    Py_XDECREF(asked);
-    asked = function.release().ptr();
+  // Keeps the Python function.
+  static void prepare(nb::object serving) {
+    Py_XDECREF(function);
+    function = serving.release().ptr();
   }
   // An operator that this torch has not, or whose kernel is another library's, stays as it is.
   static void install() {
@@ -125,11 +124,11 @@ class Served<Op, Result(Args...), kForm> {
   // to. Null where torch's kernel has to run.
   template <class... Given>
   static void* answer(const Given&... given) {
-    if (asking || Py_IsInitialized() == 0) return nullptr;
+    if (leaves_to_torch || Py_IsInitialized() == 0) return nullptr;
     const Locked locked;
-    const nb::object out = ask(asked, given...);
+    const nb::object out = call(function, given...);
     if (out.is_none()) return nullptr;
-    if constexpr (std::is_reference_v<Result>) return asked;
+    if constexpr (std::is_reference_v<Result>) return function;
     return share(nb::cast<uint64_t>(out.attr("_cdata")));
   }
 
@@ -151,7 +150,7 @@ class Served<Op, Result(Args...), kForm> {
 
   static inline Place place;
   static inline std::atomic<Kernel*> theirs{nullptr};
-  static inline PyObject* asked = nullptr;
+  static inline PyObject* function = nullptr;
 };
 
 // torch's own x[index] takes so many times as long as index_select, from its first rows on: 65,000 numbers with an
@@ -172,6 +171,7 @@ constexpr int64_t kCostOfReductions = 4, kCostOfSubscriptSums = 32;
 // over, and by torch those of the index alone: 33,000 rows of 64 added into 170,000 took three times as long as
 // torch's, 262,000 half as long; by a subscript 16,000 took 0.8 times as long.
 constexpr int64_t kMostRows = 4;
+
 void* scattered(auto answer, const Tensor& x, const Tensor& index, const Tensor& values, int64_t cost) {
   const int64_t numbers = numel(values);
   const bool large = is_large(numel(index), numbers, cost) && is_float(x) && is_index(index);
@@ -182,6 +182,7 @@ void* scattered(auto answer, const Tensor& x, const Tensor& index, const Tensor&
 
 // A mask needs no graph: it pays so many times sooner than an index.
 constexpr int64_t kCostOfMasks = 256;
+
 struct Subscript : Served<Subscript, Tensor(const Tensor&, const Tensors&)> {
   static constexpr const char *kName = "aten::index", *kOverload = "Tensor";
   static void* run(const Tensor& x, const Tensors& list) {
@@ -368,7 +369,7 @@ void bind_torch_kernels(nb::module_& m) {
   bind<Indexing>(m, "IndexingKernels");
   bind<Products>(m, "ProductKernels");
   // What this thread calls is torch's between these.
-  m.def("leave_to_torch", [](bool left) { return std::exchange(asking, left); });
+  m.def("leave_to_torch", [](bool left) { return std::exchange(leaves_to_torch, left); });
   m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse) {
     bounds.entries = entries;
     bounds.numbers = numbers;

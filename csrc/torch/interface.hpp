@@ -32,7 +32,7 @@ struct MaybeTensor {
   bool is_there;
 };
 
-// c10::SymInt: a number, or below zero what stands for one. It has a destructor, so that C++ passes one by its address.
+// c10::SymInt: a number; a negative value is a symbol. Because it has a destructor, C++ passes its address.
 struct Size {
   int64_t value;
 };

@@ -56,7 +56,7 @@ const char* registered_of(char* description) {
   }
 }
 
-// A function in place of an operator's CPU kernel, while `run` calls the operator.
+// Puts a function in the place of an operator's CPU kernel while `run` calls the operator.
 template <class Function>
 bool run_with(const Place& place, Function* function, Function*& theirs, const Run& run) {
   if (place.in_table == nullptr) return false;

@@ -32,15 +32,16 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor 
         left = left.t().contiguous().t()
     if left.is_contiguous() and right.t().is_contiguous():
         kind, second = FORWARD, right.t()
+        # Of a linear step alone: a gradient to an input, which is new each time, would be sampled in vain.
+        out = _of_features(left, right)
+        if out is not None:
+            return out if added is None else out.add_(added)
     elif left.is_contiguous() and right.is_contiguous() and added is None:
         kind, second = TO_INPUT, right
     elif left.t().is_contiguous() and right.is_contiguous() and added is None:
         return _over_rows(left.t(), right)
     else:
         return None
-    out = _of_features(left, right)
-    if out is not None:
-        return out if added is None else out.add_(added)
     if not _is_large(kind, left, second):
         return None
     shapes = (right.shape[1:], (len(left), right.size(1)))

@@ -16,6 +16,7 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from onehop import native, thresholds
+from onehop.integrations import session
 from onehop.integrations.rows import count, counting
 from onehop.integrations.session import Settings
 from onehop.integrations.torch import dense, indexing
@@ -61,12 +62,13 @@ _known: bool | None = None
 def is_known() -> bool:
     """Return whether this torch's dispatcher is one in which kernels can be replaced."""
     global _known
-    if _known is None:
-        with _usually():
-            _known = _find()
-        if _known:
-            thresholds.follow(_set_bounds)
-    return _known
+    with session.lock:
+        if _known is None:
+            with _usually():
+                _known = _find()
+            if _known:
+                thresholds.follow(_set_bounds)
+        return _known
 
 
 @contextlib.contextmanager
@@ -116,16 +118,16 @@ def _set_bounds(bounds: thresholds.Thresholds) -> None:
 
 def _counted(name: str) -> Callable[..., Any]:
     """The function for an operator, whose calls are counted by its name."""
-    body, told = SERVED[name.removeprefix("aten::")]
+    served = SERVED[name.removeprefix("aten::")]
 
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
         # A mode of the user's sees what the user called, and not what this is made of.
         with _without_torch_functions():
-            out = body(*args)
+            out = served.body(*args)
         if counting.live:
-            count(told, out is not None)
+            count(served.name, out is not None)
         return out
 
     return serve
