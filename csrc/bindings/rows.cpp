@@ -31,7 +31,10 @@ void bind_rows(nanobind::module_& m) {
       .field<&RowsArgs::stride>("stride")
       .field<&RowsArgs::blocks>("blocks")
       .field<&RowsArgs::matrix_rows>("matrix_rows")
-      .field<&RowsArgs::rows>("rows");
+      .field<&RowsArgs::rows>("rows")
+      .field<&RowsArgs::sources>("sources")
+      .field<&RowsArgs::weights>("weights")
+      .field<&RowsArgs::sources_rows>("sources_rows");
   m.def("copy_rows", &run<&onehop::KernelTable::copy_rows>, Released());
   m.def("request_rows", &onehop::request_rows, Released());
   m.def("add_rows", &run<&onehop::KernelTable::add_rows>, Released());

@@ -279,6 +279,21 @@ struct EmbeddingGrad
   }
 };
 
+struct BagsGrad
+    : Served<BagsGrad,
+             Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Size&, bool, int64_t,
+                    const MaybeTensor&, int64_t),
+             Form::symbols> {
+  static constexpr const char *kName = "aten::_embedding_bag_dense_backward", *kOverload = "";
+  static void* run(const Tensor& grad, const Tensor& index, const Tensor& bags, const Tensor& sizes, const Tensor&,
+                   const Size& rows, bool by_frequency, int64_t mode, const MaybeTensor& weights, int64_t padding) {
+    const int64_t entries = numel(index);
+    const bool large = is_large(entries, entries * size(grad, 1), kCostOfReductions) && is_index(index);
+    if (!large || by_frequency || rows.value < 0 || padding < -1) return nullptr;
+    return answer(grad, index, bags, sizes, rows.value, mode, weights, padding);
+  }
+};
+
 struct SegmentReduce : Served<SegmentReduce, Tensor(const Tensor&, Text, const MaybeTensor&, const MaybeTensor&,
                                                     const MaybeTensor&, int64_t, bool, const MaybeScalar&)> {
   static constexpr const char *kName = "aten::segment_reduce", *kOverload = "";
@@ -342,7 +357,7 @@ struct All {
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                      IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
-                     SegmentReduce, SegmentReduceGrad>;
+                     BagsGrad, SegmentReduce, SegmentReduceGrad>;
 using Products = All<Mm, Addmm>;
 
 template <class Kernels>

@@ -70,18 +70,20 @@ bool copy_rows(const RowsArgs& args, int64_t block, int64_t begin, int64_t end) 
 }
 
 template <class T, int kLanes = kFullLanes<T>>
-ONEHOP_INLINE void add_columns(T* to, const T* from, int64_t columns) {
+ONEHOP_INLINE void add_columns(T* to, const T* from, T weight, int64_t columns) {
   for (; columns >= kLanes; columns -= kLanes, to += kLanes, from += kLanes) {
-    store<T, kLanes>(to, load<T, kLanes>(to) + load<T, kLanes>(from));
+    store<T, kLanes>(to, load<T, kLanes>(to) + weight * load<T, kLanes>(from));
   }
-  if constexpr (kLanes > 1) add_columns<T, kLanes / 2>(to, from, columns);
+  if constexpr (kLanes > 1) add_columns<T, kLanes / 2>(to, from, weight, columns);
 }
 
 // Adds the rows that belong to one share of the matrix, in their order, so that the result does not depend on the
-// number of shares.
+// number of shares. False if a number is not one of a row.
 template <class T, class Index>
-void add_share(const RowsArgs& args, int64_t share, int64_t shares) {
+bool add_share(const RowsArgs& args, int64_t share, int64_t shares) {
   const auto* index = static_cast<const Index*>(args.index);
+  const auto* sources = static_cast<const Index*>(args.sources);
+  const auto* weights = static_cast<const T*>(args.weights);
   auto* to = static_cast<char*>(args.matrix);
   const auto* from = static_cast<const char*>(args.rows);
   const int64_t columns = args.row_bytes / static_cast<int64_t>(sizeof(T));
@@ -92,21 +94,41 @@ void add_share(const RowsArgs& args, int64_t share, int64_t shares) {
         __builtin_prefetch(to + coming * args.stride + line, 1, 3);
       }
     }
-    if (index[i] % shares != share) continue;
-    add_columns<T>(reinterpret_cast<T*>(to + static_cast<int64_t>(index[i]) * args.stride),
-                   reinterpret_cast<const T*>(from + i * args.row_bytes), columns);
+    // Each is read once, because another thread may write to it.
+    const int64_t entry = __atomic_load_n(index + i, __ATOMIC_RELAXED);
+    if (!is_row(args, entry)) return false;
+    if (entry % shares != share) continue;
+    const int64_t source = sources == nullptr ? i : static_cast<int64_t>(__atomic_load_n(sources + i, __ATOMIC_RELAXED));
+    if (static_cast<uint64_t>(source) >= static_cast<uint64_t>(args.sources_rows)) return false;
+    add_columns<T>(reinterpret_cast<T*>(to + entry * args.stride),
+                   reinterpret_cast<const T*>(from + source * args.row_bytes), weights == nullptr ? T{1} : weights[i],
+                   columns);
   }
+  return true;
 }
 
+// The arguments, and whether all numbers are of rows.
+struct Checked {
+  const RowsArgs& args;
+  bool in_range = true;
+
+  void note(bool is) {
+    if (!is) __atomic_store_n(&in_range, false, __ATOMIC_RELAXED);
+  }
+};
+
 template <class T>
-void add_rows_as(const RowsArgs& args) {
+bool add_rows_as(const RowsArgs& args) {
+  Checked checked{args};
   parallel_for(
       args.threads, args.threads,
       [](void* opaque, int64_t task, int) {
-        const auto& a = *static_cast<const RowsArgs*>(opaque);
-        a.wide_index ? add_share<T, int64_t>(a, task, a.threads) : add_share<T, int32_t>(a, task, a.threads);
+        auto& c = *static_cast<Checked*>(opaque);
+        c.note(c.args.wide_index ? add_share<T, int64_t>(c.args, task, c.args.threads)
+                                 : add_share<T, int32_t>(c.args, task, c.args.threads));
       },
-      const_cast<RowsArgs*>(&args));
+      &checked);
+  return checked.in_range;
 }
 
 // Rows of one piece of work.
@@ -115,27 +137,24 @@ constexpr int64_t kRowsPerPiece = 1024;
 }  // namespace
 
 bool copy_rows(const RowsArgs& args) {
-  struct Context {
-    const RowsArgs& args;
+  struct Context : Checked {
     const int64_t pieces;
-    bool in_range;
-  } context{args, (args.count + kRowsPerPiece - 1) / kRowsPerPiece, true};
+  } context{{args}, (args.count + kRowsPerPiece - 1) / kRowsPerPiece};
   parallel_for(
       args.blocks * context.pieces, args.threads,
       [](void* opaque, int64_t task, int) {
         auto& c = *static_cast<Context*>(opaque);
         const int64_t block = task / c.pieces, begin = task % c.pieces * kRowsPerPiece;
         const int64_t end = smaller(begin + kRowsPerPiece, c.args.count);
-        const bool in_range = c.args.wide_index ? copy_rows<int64_t>(c.args, block, begin, end)
-                                                : copy_rows<int32_t>(c.args, block, begin, end);
-        if (!in_range) __atomic_store_n(&c.in_range, false, __ATOMIC_RELAXED);
+        c.note(c.args.wide_index ? copy_rows<int64_t>(c.args, block, begin, end)
+                                 : copy_rows<int32_t>(c.args, block, begin, end));
       },
       &context);
   return context.in_range;
 }
 
-void add_rows(const RowsArgs& args) {
-  args.dtype == DType::float64 ? add_rows_as<double>(args) : add_rows_as<float>(args);
+bool add_rows(const RowsArgs& args) {
+  return args.dtype == DType::float64 ? add_rows_as<double>(args) : add_rows_as<float>(args);
 }
 
 }  // namespace ONEHOP_ISA

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from onehop.errors import IndexRangeError
 from onehop.kernels.cpu.rows import add_rows, take_rows
 from tests.pairs import pairwise
 
@@ -53,6 +54,29 @@ def test_add(shape: tuple[int, ...], dtype: torch.dtype, index_dtype: torch.dtyp
         expected[number] += row
     add_rows(matrix, index, rows)
     torch.testing.assert_close(matrix.double(), expected, rtol=0, atol=torch.finfo(dtype).eps * 3e4)
+
+
+@pytest.mark.parametrize("index_dtype", INDICES, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("columns", [1, 17])
+def test_add_weighted_rows_of_sources(columns: int, dtype: torch.dtype, index_dtype: torch.dtype) -> None:
+    matrix, rows, weights = some((50, columns), dtype), some((9, columns), dtype), some((3000,), dtype)
+    index, sources = numbers(50, 3000, index_dtype), numbers(9, 3000, index_dtype)
+    expected = matrix.clone().double()
+    for at in range(3000):
+        expected[index[at]] += weights[at].double() * rows[sources[at]].double()
+    add_rows(matrix, index, rows, sources, weights)
+    torch.testing.assert_close(matrix.double(), expected, rtol=0, atol=torch.finfo(dtype).eps * 3e5)
+
+
+@pytest.mark.parametrize("index_dtype", INDICES, ids=str)
+@pytest.mark.parametrize("number", [-1, 5])
+@pytest.mark.parametrize("which", ["index", "sources"])
+def test_no_row_is_added_that_is_none(which: str, number: int, index_dtype: torch.dtype) -> None:
+    index, sources = torch.zeros(2, 3, dtype=index_dtype)
+    (index if which == "index" else sources)[1] = number
+    with pytest.raises(IndexRangeError, match="expected numbers of rows"):
+        add_rows(torch.zeros(5, 2), index, torch.zeros(5, 2), sources)
 
 
 def test_add_into_a_slice_leaves_the_rest() -> None:

@@ -170,6 +170,10 @@ struct RowsArgs {
   int64_t stride;
   int64_t blocks, matrix_rows;  // blocks of so many rows, one after the other
   void* rows;                   // [blocks, count], no gaps
+  // For addition: entry i adds the row of number sources[i] of `sources_rows`, times weights[i].
+  const void* sources;    // as the index; null: i
+  const void* weights;    // [count] of dtype; null: 1
+  int64_t sources_rows;
 };
 
 // out[i] = x[i] * (scale where bit i % 64 of bits[i / 64] is 1, else 0): the last step of a dropout.
@@ -276,9 +280,10 @@ struct KernelTable {
   void (*arg_extremum_grad_weight)(const ArgExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
   void (*fusedmm)(const FusedmmArgs&);
-  // Returns false if an entry of the index was not in [0, matrix_rows); each is read and checked once, as it is used.
+  // Return false if an entry of the index was not in [0, matrix_rows), or a source not in [0, sources_rows); each is
+  // read and checked once, as it is used.
   bool (*copy_rows)(const RowsArgs&);
-  void (*add_rows)(const RowsArgs&);
+  bool (*add_rows)(const RowsArgs&);
   void (*keep)(const KeepArgs&);
   // MT19937: words[624, 624 + count) from the 624 words before each; may write a vector's length further.
   void (*mersenne_words)(uint32_t* words, int64_t count);

@@ -109,6 +109,16 @@ CASES: dict[str, Case] = {
     "embedding_bag sum": lambda x, v: F.embedding_bag(ANY, x, BAGS, mode="sum"),
     "embedding_bag mean": lambda x, v: F.embedding_bag(ANY, x, BAGS, mode="mean"),
     "embedding_bag max": lambda x, v: F.embedding_bag(ANY, x, BAGS, mode="max"),
+    "embedding_bag with weights": lambda x, v: F.embedding_bag(
+        ANY, x, BAGS, mode="sum", per_sample_weights=v[:, 0]
+    ),
+    "embedding_bag with padding": lambda x, v: F.embedding_bag(ANY, x, BAGS, mode="mean", padding_idx=4),
+    "embedding_bag of int32": lambda x, v: F.embedding_bag(
+        ANY.int(), x, BAGS.int(), mode="mean", include_last_offset=True
+    ),
+    "embedding_bag by frequency": lambda x, v: F.embedding_bag(
+        ANY, x, BAGS, mode="sum", scale_grad_by_freq=True
+    ),
 }
 
 

@@ -20,7 +20,7 @@ from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.integrations.torch.served import Body, Served
 from onehop.kernels.cpu.rows import add_rows
-from onehop.native import WithoutMemoryError
+from onehop.native import WithoutMemoryError, empty
 from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
 from onehop.ops.checks import FLOATS
@@ -33,6 +33,9 @@ _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 _INTEGERS = (torch.int64, torch.int32)
 _EXACT = (torch.float32, torch.float64)
+_MATRIX = 2
+# torch's numbers of what a bag is.
+_BAGS = {"sum": 0, "mean": 1}
 # Numbers of a row from which on only those under a mask are read and written to.
 _WIDE = 8
 # What torch's segments without entries are reduced to.
@@ -217,6 +220,47 @@ def embedding_grad(grad: Tensor, index: Tensor, rows: int, padding: int) -> Tens
     return total
 
 
+@_left_to_torch
+def bags_grad(
+    grad: Tensor,
+    index: Tensor,
+    bags: Tensor,
+    sizes: Tensor,
+    rows: int,
+    mode: int,
+    weights: Tensor | None,
+    padding: int,
+) -> Tensor | None:
+    """The gradient, [rows, D], to the weight of an embedding whose rows were added up in bags.
+
+    Args:
+        grad: [B, D], to the bags.
+        index: [n], the row of each entry.
+        bags: [n], the bag of each entry.
+        sizes: [B], the entries of each bag.
+        rows: Of the weight.
+        mode: 0 for sums, 1 for means; others are torch's.
+        weights: [n], of the entries.
+        padding: The row that gets none; -1 is no row.
+    """
+    if mode not in _BAGS.values() or grad.dtype not in _EXACT or grad.dim() != _MATRIX or bags.dtype is not index.dtype:
+        return None
+    if index.dim() != 1 or bags.shape != index.shape or not grad.numel():
+        return None
+    if weights is not None and (weights.dtype is not grad.dtype or weights.shape != index.shape):
+        return None
+    if mode == _BAGS["mean"]:
+        if sizes.shape != grad.shape[:1]:
+            return None
+        grad = grad / sizes.clamp(min=1).to(grad.dtype).unsqueeze(1)
+    total = empty((rows, grad.size(1)), grad.dtype).zero_()
+    weights = None if weights is None else weights.contiguous()
+    add_rows(total, index.contiguous(), grad, bags.contiguous(), weights)
+    if padding >= 0:
+        total[padding] = 0
+    return total
+
+
 # Segments
 
 
@@ -303,6 +347,7 @@ SERVED = {
     "scatter_reduce": Served(scatter_reduce, "scatter_reduce"),
     "scatter_reduce_": Served(_in_place(scatter_reduce), "scatter_reduce"),
     "embedding_dense_backward": Served(embedding_grad, "embedding_dense_backward"),
+    "_embedding_bag_dense_backward": Served(bags_grad, "_embedding_bag_dense_backward"),
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
     "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce"),
 }

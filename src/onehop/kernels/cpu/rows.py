@@ -81,20 +81,30 @@ def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
         _copy(_call(matrix, index[begin:end], out[begin:end]))
 
 
-def add_rows(matrix: Tensor, index: Tensor, rows: Tensor) -> None:
-    """``matrix[index[i]] += rows[i]`` for every i, in this order, whatever the number of threads.
+def add_rows(
+    matrix: Tensor, index: Tensor, rows: Tensor, sources: Tensor | None = None, weights: Tensor | None = None
+) -> None:
+    """``matrix[index[i]] += weights[i] * rows[sources[i]]`` for every i, in this order.
+
+    The result does not depend on the number of threads.
 
     Args:
         matrix: [N, ...], float32 or float64, each row without gaps.
-        index: [n], int32 or int64, without gaps; numbers in range, which is not checked, and that nobody else
-            writes to.
-        rows: [n, ...], of the same dtype.
+        index: [n], int32 or int64, without gaps; read and checked as in :func:`copy_rows`.
+        rows: [M, ...], of the same dtype.
+        sources: [n], as the index; None means that entry i adds row i.
+        weights: [n], of the same dtype as ``matrix``, without gaps; None means 1.
+
+    Raises:
+        IndexRangeError: A number is not one of a row. Some rows have been added.
     """
     rows = rows.contiguous()
-    if rows.numel():
+    if rows.numel() and index.numel():
         call = _call(matrix, index, rows)
-        call.dtype = DTYPE_CODES[matrix.dtype]
-        extension.add_rows(call)
+        call.dtype, call.sources_rows = DTYPE_CODES[matrix.dtype], rows.size(0)
+        call.sources, call.weights = (0 if each is None else address(each) for each in (sources, weights))
+        if not extension.add_rows(call):
+            raise IndexRangeError("index, sources: expected numbers of rows.")
 
 
 def _dense(matrix: Tensor) -> bool:
