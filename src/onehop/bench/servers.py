@@ -1,9 +1,9 @@
 """Worker processes that answer requests with a model, as those of a service do.
 
 Each is spawned, because a forked child has none of torch's threads, and imports everything itself. It answers
-one request at a time under ``torch.inference_mode()``, which torch advises for services: it records no
-gradients, and tensors have no version counters. A request is a graph and its features. Its tensors are made
-when it is answered, as a service makes them of what it receives.
+one request at a time under ``torch.inference_mode()``, as a service would: torch then records no gradients,
+and tensors have no version counters. A request is a graph and its features. Its tensors are made when it is
+answered, as a service makes them of what it receives.
 """
 
 import multiprocessing
@@ -38,7 +38,7 @@ _LATE_S = 2e-4
 
 @dataclass(frozen=True)
 class Case:
-    """What is served.
+    """A model that is served, and the size of its requests.
 
     Attributes:
         model: A key of :data:`onehop.bench.recipes.SERVED`.

@@ -30,7 +30,7 @@ _LOAD = 0.5
 
 @dataclass(frozen=True)
 class Load:
-    """How requests are made and measured.
+    """The requests of a measurement, and its turns.
 
     Attributes:
         rate: Requests that arrive in a second; None means half of what PyG can answer.
