@@ -135,6 +135,60 @@ bool sum_grad(const Few<T>& few) {
   });
 }
 
+// Whether a number takes the place of the largest, or least, so far. NaN stays.
+template <class T, int kLanes>
+ONEHOP_INLINE auto is_beyond(bool max, Vector<T, kLanes> x, Vector<T, kLanes> found) {
+  return (max ? x > found : x < found) | (x != x);
+}
+
+template <class T>
+bool extremum(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  const bool max = args.kind == FewKind::max;
+  T *out = static_cast<T*>(args.out), *counts = static_cast<T*>(args.scratch);
+  fill<T>(counts, args.targets, 0);
+  fill<T>(out, args.targets * few.width, 0);
+  return few.each([&](int64_t, int64_t source, int64_t target) {
+    const T* row = few.values(source);
+    T* found = out + target * few.width;
+    const bool first = counts[target] == 0;
+    counts[target] = 1;
+    for_numbers<T>(few.width, [&]<int kLanes>(int64_t i) {
+      const auto x = load<T, kLanes>(row + i), before = load<T, kLanes>(found + i);
+      store<T, kLanes>(found + i, first ? x : (is_beyond<T, kLanes>(max, x, before) ? x : before));
+    });
+  });
+}
+
+// Entries that tie share the gradient; torch counts the zeros that it begins with among them.
+template <class T>
+bool extremum_grad(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  const auto* out = static_cast<const T*>(args.out);
+  T *ties = static_cast<T*>(args.scratch), *of_values = static_cast<T*>(args.grad_values);
+  for (int64_t i = 0; i < args.targets * few.width; ++i) ties[i] = out[i] == 0;
+  fill<T>(of_values, args.sources * few.width, 0);
+  const auto visit = [&](const auto& row) {
+    return few.each([&](int64_t, int64_t source, int64_t target) {
+      const int64_t from = source * few.width, to = target * few.width;
+      for_numbers<T>(few.width, [&]<int kLanes>(int64_t i) {
+        using V = Vector<T, kLanes>;
+        const V zero = splat<T, kLanes>(0), x = load<T, kLanes>(few.values(source) + i);
+        row.template operator()<kLanes>(x == load<T, kLanes>(out + to + i), zero, from + i, to + i);
+      });
+    });
+  };
+  return visit([&]<int kLanes>(auto ties_here, Vector<T, kLanes> zero, int64_t, int64_t to) {
+           const Vector<T, kLanes> one = zero + splat<T, kLanes>(1);
+           store<T, kLanes>(ties + to, load<T, kLanes>(ties + to) + (ties_here ? one : zero));
+         }) &&
+         visit([&]<int kLanes>(auto ties_here, Vector<T, kLanes> zero, int64_t from, int64_t to) {
+           const Vector<T, kLanes> share =
+               load<T, kLanes>(static_cast<const T*>(args.grad) + to) / load<T, kLanes>(ties + to);
+           store<T, kLanes>(of_values + from, load<T, kLanes>(of_values + from) + (ties_here ? share : zero));
+         });
+}
+
 // What the softmax of an edge and head is made of.
 template <class T>
 ONEHOP_INLINE T score(const Few<T>& few, int64_t source, int64_t target, int64_t head) {
@@ -261,13 +315,15 @@ bool attend_grad(const Few<T>& few) {
 template <class T>
 bool forward(const FewArgs& args) {
   const Few<T> few{args};
-  return args.kind == FewKind::sum || args.kind == FewKind::mean ? sum(few) : attend(few);
+  if (args.kind >= FewKind::gat) return attend(few);
+  return args.kind >= FewKind::max ? extremum(few) : sum(few);
 }
 
 template <class T>
 bool backward(const FewArgs& args) {
   const Few<T> few{args};
-  return args.kind == FewKind::sum || args.kind == FewKind::mean ? sum_grad(few) : attend_grad(few);
+  if (args.kind >= FewKind::gat) return attend_grad(few);
+  return args.kind >= FewKind::max ? extremum_grad(few) : sum_grad(few);
 }
 
 }  // namespace

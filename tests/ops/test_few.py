@@ -123,6 +123,37 @@ def test_sums(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("sending", [0, 1])
+@pytest.mark.parametrize("numbers", ["any", "whole", "not negative", "not numbers"])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+@pytest.mark.parametrize("columns", [1, 4, 37])
+def test_extrema(columns: int, reduce: str, numbers: str, sending: int, dtype: torch.dtype) -> None:
+    of = edges(sending)
+    x = torch.randn(SOURCES, columns, dtype=dtype)
+    if numbers == "whole":
+        x = x.round()
+    elif numbers == "not negative":
+        x = x.relu()
+    elif numbers == "not numbers":
+        x[2], x[4] = torch.nan, torch.inf
+    x.requires_grad_()
+    source, target = ends(of)
+
+    def plain() -> Tensor:
+        """As PyG reduces."""
+        spread = target.unsqueeze(1).expand(-1, columns)
+        out = x.new_zeros(TARGETS, columns)
+        return out.scatter_reduce_(0, spread, x[source], f"a{reduce}", include_self=False)
+
+    ours = few.aggregate(of, x, None, reduce)
+    assert torch.equal(ours.nan_to_num(7), plain().nan_to_num(7))
+    native, expected = unrecorded(ours, [x]), unrecorded(plain(), [x])
+    torch.testing.assert_close(native, expected, equal_nan=True)
+    if numbers != "not numbers":
+        compare(few.aggregate(of, x, None, reduce), plain(), [x], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("sending", [0, 1])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention(kind: str, shape: tuple[int, int], sending: int, dtype: torch.dtype) -> None:

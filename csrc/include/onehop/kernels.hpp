@@ -259,13 +259,13 @@ inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value
   return heads * (key_width + value_width + 2);
 }
 
-// Over few edges, in the order in which they come: sums and means of weight * value, and attention, whose weights are
-// softmaxes over each target's edges of
+// Over few edges, in the order in which they come: sums and means of weight * value, extrema of values, and attention,
+// whose weights are softmaxes over each target's edges of
 //   gat:   leaky(of_source + of_target), numbers of heads
 //   gatv2: the sum over columns of att * leaky(of_source + of_target)
 //   dot:   factor * the sum over columns of of_source * of_target
 // float32 or float64. Arrays have no gaps; null pointers mean: left out.
-enum class FewKind : int { sum, mean, gat, gatv2, dot };
+enum class FewKind : int { sum, mean, max, min, gat, gatv2, dot };
 
 struct FewArgs {
   DType dtype;
@@ -281,9 +281,9 @@ struct FewArgs {
   const void* of_source;   // [sources, heads] for gat, else [sources, heads, columns]
   const void* of_target;   // likewise, of targets
   const void* att;         // [heads, columns]
-  void* out;               // [targets, heads, columns]
+  void* out;               // [targets, heads, columns]; gradients of extrema read it
   void* alpha;             // [edges, heads], the weights of attention
-  void* scratch;           // [targets, heads] twice, and for gradients [edges, heads] more
+  void* scratch;           // [targets, heads] twice; for gradients [edges, heads] more, of extrema as out
   const void* grad;        // as out
   void* grad_values;       // as values; so are the others
   void* grad_weight;

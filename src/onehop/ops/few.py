@@ -14,7 +14,8 @@ from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
 from onehop.ops.contexts import in_memory
 
 MOST_EDGES = 1 << 12
-_KINDS = {name: kind for kind, name in enumerate(("sum", "mean", "gat", "gatv2", "dot"))}
+_KINDS = {name: kind for kind, name in enumerate(("sum", "mean", "max", "min", "gat", "gatv2", "dot"))}
+EXTREMA = ("max", "min")
 _grad_is_enabled = torch.is_grad_enabled
 
 
@@ -58,8 +59,8 @@ def aggregate(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) ->
     Args:
         edges: The edges.
         x: [num_src, F], float32 or float64, without gaps. Differentiable; so is ``weight``.
-        weight: [E], of the same dtype, without gaps, or None.
-        reduce: "sum" or "mean".
+        weight: [E], of the same dtype, without gaps, or None; of sums and means alone.
+        reduce: "sum", "mean", "max" or "min".
 
     Returns:
         [num_dst, F].
@@ -80,7 +81,7 @@ def _summed(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) -> T
     if weight is not None:
         call.weight = _read(weight)
     scratch = None
-    if reduce == "mean":
+    if reduce != "sum":
         scratch = torch.empty(edges.num_dst, dtype=x.dtype, device="cpu")
         call.scratch = scratch.data_ptr()
     _run(extension.few_edges(call))
@@ -180,17 +181,20 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
     def forward(
         ctx: Any, edges: FewEdges, reduce: str, index: Tensor, x: Tensor, weight: Tensor | None
     ) -> Tensor:
-        ctx.save_for_backward(index, x, weight)
+        out = _summed(edges, x, weight, reduce)
+        ctx.save_for_backward(index, x, weight, out if reduce in EXTREMA else None)
         ctx.of = edges, reduce
         ctx.set_materialize_grads(False)
-        return _summed(edges, x, weight, reduce)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 5
-        (edges, reduce), (index, x, weight) = ctx.of, ctx.saved_tensors
+        (edges, reduce), (index, x, weight, out) = ctx.of, ctx.saved_tensors
         if torch.is_grad_enabled():
+            if out is not None:
+                return None, None, None, _extremum_again(edges, x, out, grad), None
             return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, ctx.needs_input_grad[3:]))
         *_, wants_x, wants_weight = ctx.needs_input_grad
         edges, grad = edges._replace(edge_index=index), in_memory(grad).contiguous()
@@ -198,8 +202,10 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
         call.grad = grad.data_ptr()
         of_x = torch.empty_like(x) if wants_x else None
         of_weight = torch.empty_like(weight) if wants_weight else None
-        scratch = torch.empty(edges.num_dst, dtype=x.dtype, device="cpu")
+        scratch = torch.empty(edges.num_dst if out is None else out.numel(), dtype=x.dtype, device="cpu")
         call.scratch = scratch.data_ptr()
+        if out is not None:
+            call.out = out.data_ptr()
         if weight is not None:
             call.weight = weight.data_ptr()
         if of_x is not None:
@@ -274,6 +280,14 @@ def _sum_again(
     factor = rows if weight is None else rows * weight.unsqueeze(1)
     of_x = torch.zeros_like(x).index_add(0, source, factor) if wanted[0] else None
     return of_x, (rows * x.index_select(0, source)).sum(1) if wanted[1] else None
+
+
+def _extremum_again(edges: FewEdges, x: Tensor, out: Tensor, grad: Tensor) -> Tensor:
+    source, target = _ends(edges)
+    ties = x.index_select(0, source) == out.index_select(0, target)
+    count = (out == 0).to(x.dtype).index_add(0, target, ties.to(x.dtype))
+    shares = ties * (grad / count).index_select(0, target)
+    return torch.zeros_like(x).index_add(0, source, shares)
 
 
 def _attention_again(

@@ -93,10 +93,9 @@ def _propagate(
     record = records.get(kind)
     # The size first: beside the sums over few edges, every other test would show.
     if record is not None and _is_small(record, layer, edge_index, kwargs):
-        if record.serves_few and layer.aggr not in _EXTREMA and are_few(edge_index):
-            out = _over_few(record, layer, edge_index, args, kwargs)
-            if out is not None:
-                return out
+        out = _over_few(record, layer, edge_index, args, kwargs) if record.serves_few else None
+        if out is not None:
+            return out
         if record.told is now.logged and not reports.recording():
             return _left(theirs, layer, edge_index, args, kwargs)
     context = context_reason()
@@ -136,11 +135,20 @@ def _propagate(
     return out
 
 
+def aggregated_over_few(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
+    """The result of ``propagate`` over few edges; None if PyG's code has to run."""
+    record = record_of(layer)
+    if record is None or not record.serves_few:
+        return None
+    return _over_few(record, layer, edge_index, (), kwargs)
+
+
 def _over_few(
-    record: ClassRecord, layer: Any, edge_index: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """The result over few edges, of which no graph is made; None if PyG's code has to run."""
-    if not session.now.pyg or context_reason() is not None or not record.holds(type(layer)):
+    left = not are_few(edge_index) or not session.now.pyg or context_reason() is not None
+    if left or not record.holds(type(layer)):
         return None
     try:
         plan = by_rule(record, layer, edge_index, args, kwargs, FewListedEdges)

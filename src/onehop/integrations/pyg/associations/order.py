@@ -32,7 +32,11 @@ from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
+from onehop.integrations.pyg.propagate import (
+    aggregated_over_few,
+    aggregation_of,
+    aggregation_over,
+)
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch import sparse_features
@@ -352,8 +356,6 @@ def rooted(
         size: (num_src, num_dst) or None.
         weights: The edge weight by its name, if the layer takes one.
     """
-    if is_too_small(edge_index, x):
-        return None
     ends, lin = (x, x) if type(x) is Tensor else x, getattr(layer, linear)
     if (
         type(ends) is not tuple
@@ -362,8 +364,17 @@ def rooted(
         or not may_choose(lin, ends[0], True)
     ):
         return None
-    task = aggregation_of(layer, edge_index, {"x": ends, "size": size, **weights})
-    return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
+    operands, root = {"x": ends, "size": size, **weights}, getattr(layer, own) if own else None
+    if not is_too_small(edge_index, x):
+        return _run(layer, aggregation_of(layer, edge_index, operands), lin, True, own=ends[1], root=root)
+    reduced = aggregated_over_few(layer, edge_index, operands)
+    if reduced is None:
+        return None
+    out, target = product(reduced, lin.weight, lin.bias), ends[1]
+    if root is None or target is None:
+        return out
+    # Then the sum is a part of the product.
+    return product(target, root.weight, out) if is_plain(root, target, False) else out + root(target)
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:

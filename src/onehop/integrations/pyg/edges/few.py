@@ -78,7 +78,8 @@ def aggregated(
     Raises:
         Leave: PyG's code has to run.
     """
-    need(reduce in ("sum", "mean") and x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
+    need(x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
+    need(weight is None or reduce not in few.EXTREMA, TOO_SMALL)
     need(weight is None or (weight.dtype is x.dtype and weight.is_cpu), TOO_SMALL)
     of: Any = edges.graph()
     return of, lambda: few.aggregate(of, x, weight, reduce)
