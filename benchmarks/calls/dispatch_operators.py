@@ -1,6 +1,7 @@
 """Each operator of torch's that is served, at a size in numbers: what ``bench_dispatch.py`` calls break-even.
 
 An operator is called with an index, a mask or lengths that are new in each call, which no cache can have.
+The gradient of ``segment_reduce`` is not here: torch calls its kernel boxed, so that torch's own runs.
 """
 
 from collections.abc import Callable
@@ -46,7 +47,7 @@ class Operator(NamedTuple):
     Attributes:
         cost: So many times as few numbers are enough (csrc/bindings/torch_kernels.cpp).
         call: Calls it, with the tensors and the new one.
-        new: What is new in each call.
+        new: What is new in each call: "index", "mask" or "lengths".
     """
 
     cost: int
@@ -75,9 +76,13 @@ BY_INDEX: dict[str, Operator] = {
     "scatter_add": Operator(1, lambda on, i: on.x.scatter_add(0, on.wide(i), on.values)),
     "scatter_add_": Operator(1, lambda on, i: on.x.scatter_add_(0, on.wide(i), on.values)),
     "scatter": Operator(1, lambda on, i: on.x.scatter(0, on.wide(i), 1)),
-    "scatter_reduce, mean": Operator(4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "mean")),
-    "scatter_reduce, amax": Operator(4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "amax")),
-    "scatter_reduce_, amax": Operator(
+    "scatter_reduce, mean": Operator(
+        4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "mean", include_self=False)
+    ),
+    "scatter_reduce, amax": Operator(
+        4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "amax", include_self=False)
+    ),
+    "scatter_reduce_, amax, with self": Operator(
         4, lambda on, i: on.x.scatter_reduce_(0, on.wide(i), on.values, "amax")
     ),
     "embedding_dense_backward": Operator(
@@ -91,13 +96,6 @@ BY_INDEX: dict[str, Operator] = {
     ),
     "segment_reduce": Operator(
         1, lambda on, lengths: torch.segment_reduce(on.values, "sum", lengths=lengths), "lengths"
-    ),
-    "_segment_reduce_backward": Operator(
-        1,
-        lambda on, lengths: aten._segment_reduce_backward(
-            on.x, on.x, on.values, "sum", lengths=lengths, axis=0
-        ),
-        "lengths",
     ),
 }
 PRODUCTS = ("mm", "addmm")
