@@ -1,7 +1,7 @@
 """What replacing kernels at torch's dispatcher costs small calls, and what it gains large ones.
 
     python -m benchmarks.calls.bench_dispatch [--parts small,steps,large,halves,break-even]
-                                              [--operators index,mm] [--degrees 2,12] [--scale 0.25]
+                                              [--operators index,mm:float16] [--degrees 2,12] [--scale 0.25]
                                               [--rounds 15] [--threads N] [--json FILE]
 
 Everything runs with torch and under ``patch(only="torch")``, in turns, in processes of its own. A ratio is
@@ -186,7 +186,7 @@ def break_even(order: Row) -> list[Row]:
     name = order["operator"]
     least = dispatch_operators.threshold(name, order["width"])
     rows = []
-    for degree in order["degrees"] if name in dispatch_operators.BY_INDEX else (1,):
+    for degree in order["degrees"] if dispatch_operators.has_rows(name) else (1,):
         for times in TIMES:
             size = int(times * least)
             make = partial(dispatch_operators.ready, name, size, order["width"], degree)

@@ -64,9 +64,9 @@ class Ready(NamedTuple):
 
 BY_INDEX: dict[str, Operator] = {
     "index": Operator(16, lambda on, i: on.x[i]),
-    "index, mask": Operator(256, lambda on, m: on.x[m], "mask"),
+    "index:mask": Operator(256, lambda on, m: on.x[m], "mask"),
     "index_put_": Operator(32, lambda on, i: on.x.index_put_((i,), on.values, accumulate=True)),
-    "index_put_, mask": Operator(
+    "index_put_:mask": Operator(
         256, lambda on, m: on.x.index_put_((m,), on.values[: len(m) // 2], accumulate=True), "mask"
     ),
     "index_select": Operator(1, lambda on, i: on.x.index_select(0, i)),
@@ -76,13 +76,13 @@ BY_INDEX: dict[str, Operator] = {
     "scatter_add": Operator(1, lambda on, i: on.x.scatter_add(0, on.wide(i), on.values)),
     "scatter_add_": Operator(1, lambda on, i: on.x.scatter_add_(0, on.wide(i), on.values)),
     "scatter": Operator(1, lambda on, i: on.x.scatter(0, on.wide(i), 1)),
-    "scatter_reduce, mean": Operator(
+    "scatter_reduce:mean": Operator(
         4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "mean", include_self=False)
     ),
-    "scatter_reduce, amax": Operator(
+    "scatter_reduce:amax": Operator(
         4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "amax", include_self=False)
     ),
-    "scatter_reduce_, amax, with self": Operator(
+    "scatter_reduce_:amax-with-self": Operator(
         4, lambda on, i: on.x.scatter_reduce_(0, on.wide(i), on.values, "amax")
     ),
     "embedding_dense_backward": Operator(
@@ -99,7 +99,7 @@ BY_INDEX: dict[str, Operator] = {
     ),
 }
 PRODUCTS = ("mm", "addmm")
-OF_HALVES = tuple(f"{kind}, {dtype}" for dtype in DTYPES for kind in (*PRODUCTS, "bmm"))
+OF_HALVES = tuple(f"{kind}:{dtype}" for dtype in DTYPES for kind in (*PRODUCTS, "bmm"))
 NAMES = (*BY_INDEX, *PRODUCTS, *OF_HALVES)
 """All operators; those :data:`OF_HALVES` are served where the processor has no instructions for them."""
 
@@ -114,6 +114,11 @@ def threshold(name: str, width: int) -> int:
     columns = _columns(name, width)
     # An index has a least size too. An index of entries has more of them than numbers of rows.
     return max(least.index_numbers // BY_INDEX[name].cost, least.index_entries * columns)
+
+
+def has_rows(name: str) -> bool:
+    """Return whether an operator's index has some entries for each row: products and masks have none."""
+    return name in BY_INDEX and BY_INDEX[name].new != "mask"
 
 
 def ready(name: str, size: int, width: int, degree: int) -> Ready:
@@ -143,7 +148,7 @@ def _by_index(name: str, numbers: int, width: int, degree: int) -> Ready:
 
 def _product(name: str, work: int) -> Ready:
     """A product; its left operand is new in each call."""
-    kind, _, dtype = name.partition(", ")
+    kind, _, dtype = name.partition(":")
     columns = HALF_COLUMNS if dtype else PRODUCT_COLUMNS
     of = DTYPES.get(dtype, torch.float32)
     batch = HALF_BATCH if kind == "bmm" else 1
