@@ -237,14 +237,20 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": search, **more}
 
 
-def apart(function: Callable[..., Any], order: Any, what: str = "") -> Any:
+def apart(function: Callable[..., Any], order: Any, what: str = "", **variables: str) -> Any:
     """Calls a function with ``order`` in a process of its own, and returns its result.
+
+    Args:
+        function: A function of a script.
+        order: Its argument, which JSON can hold.
+        what: What it measures; see below.
+        variables: Of the environment, beside those of this process.
 
     Raises:
         SystemExit: The process failed; the message starts with ``what`` and ends with its error.
     """
     program = program_of(function, order)
-    done = subprocess.run(program, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(program, env=environment(**variables), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"{what}:\n{done.stderr}" if what else done.stderr)
     return result_of(done.stdout)

@@ -13,7 +13,7 @@ from benchmarks import harness
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs here what a benchmark measures in processes of their own, which import PyG for seconds."""
 
-    def here(function: Callable[..., Any], order: Any, what: str = "") -> Any:
+    def here(function: Callable[..., Any], order: Any, what: str = "", **variables: str) -> Any:
         return json.loads(json.dumps(function(json.loads(json.dumps(order)))))
 
     monkeypatch.setattr(harness, "apart", here)
