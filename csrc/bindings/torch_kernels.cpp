@@ -26,6 +26,9 @@ struct Bounds {
   std::atomic<int64_t> entries, numbers, work, sparse;
 } bounds;
 
+// Whether products of these are made through float32.
+std::atomic<bool> widens_bfloat16, widens_float16;
+
 // How many numbers are gathered or scattered by an index of whole rows.
 bool is_large(int64_t entries, int64_t numbers, int64_t cost) {
   return entries >= bounds.entries.load(std::memory_order_relaxed) &&
@@ -319,11 +322,14 @@ struct SegmentReduceGrad
 // multiplications took 12 times as long as by way of float32.
 constexpr int64_t kCostOfHalves = 64;
 
-bool is_half(const Tensor& x) { return kind(x) == Kind::bfloat16 || kind(x) == Kind::float16; }
+bool is_widened(const Tensor& x) {
+  const Kind of = kind(x);
+  return (of == Kind::bfloat16 && widens_bfloat16) || (of == Kind::float16 && widens_float16);
+}
 
 // Products [..., N, K] x [..., K, M], of so much work or so many numbers that it pays.
 bool is_large_product(const Tensor& left, const Tensor& right) {
-  const bool half = is_half(left);
+  const bool half = is_widened(left);
   if (!half && kind(left) != Kind::float32) return false;
   const int64_t numbers = numel(left);
   return numbers * size(right, -1) * (half ? kCostOfHalves : 1) >= bounds.work.load(std::memory_order_relaxed) ||
@@ -348,7 +354,7 @@ struct Addmm : Served<Addmm, Tensor(const Tensor&, const Tensor&, const Tensor&,
 struct Bmm : Served<Bmm, Tensor(const Tensor&, const Tensor&)> {
   static constexpr const char *kName = "aten::bmm", *kOverload = "";
   static void* run(const Tensor& left, const Tensor& right) {
-    return is_half(left) && is_large_product(left, right) ? answer(left, right) : nullptr;
+    return is_widened(left) && is_large_product(left, right) ? answer(left, right) : nullptr;
   }
 };
 
@@ -399,6 +405,10 @@ void bind_torch_kernels(nb::module_& m) {
   bind<Products>(m, "ProductKernels");
   // What this thread calls is torch's between these.
   m.def("leave_to_torch", [](bool left) { return std::exchange(leaves_to_torch, left); });
+  m.def("widen_products", [](bool of_bfloat16, bool of_float16) {
+    widens_bfloat16 = of_bfloat16;
+    widens_float16 = of_float16;
+  });
   m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse) {
     bounds.entries = entries;
     bounds.numbers = numbers;

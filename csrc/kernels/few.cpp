@@ -160,7 +160,8 @@ bool extremum(const Few<T>& few) {
   });
 }
 
-// Entries that tie share the gradient; torch counts the zeros that it begins with among them.
+// Entries that tie share the gradient; torch counts the zeros that it begins with among them. Of an extremum that is NaN
+// nobody ties, and in torch all its entries get NaN.
 template <class T>
 bool extremum_grad(const Few<T>& few) {
   const FewArgs& args = few.args;
@@ -183,9 +184,10 @@ bool extremum_grad(const Few<T>& few) {
            store<T, kLanes>(ties + to, load<T, kLanes>(ties + to) + (ties_here ? one : zero));
          }) &&
          visit([&]<int kLanes>(auto ties_here, Vector<T, kLanes> zero, int64_t from, int64_t to) {
+           const Vector<T, kLanes> one = zero + splat<T, kLanes>(1);
            const Vector<T, kLanes> share =
                load<T, kLanes>(static_cast<const T*>(args.grad) + to) / load<T, kLanes>(ties + to);
-           store<T, kLanes>(of_values + from, load<T, kLanes>(of_values + from) + (ties_here ? share : zero));
+           store<T, kLanes>(of_values + from, load<T, kLanes>(of_values + from) + (ties_here ? one : zero) * share);
          });
 }
 

@@ -15,10 +15,9 @@ bool norm_as(const FewNorm& norm) {
   const auto* weight = static_cast<const T*>(norm.weight);
   const int64_t listed = norm.edges - norm.loops;
   const auto in_range = [&](int64_t node) { return static_cast<uint64_t>(node) < static_cast<uint64_t>(norm.nodes); };
-  for (int64_t edge = listed; edge < norm.edges; ++edge) out[edge] = static_cast<T>(norm.fill);
-  if (weight == nullptr) {
-    for (int64_t edge = 0; edge < listed; ++edge) out[edge] = 1;
-  } else {
+  const T fill = weight == nullptr ? T{1} : static_cast<T>(norm.fill);
+  for (int64_t edge = weight == nullptr ? 0 : listed; edge < norm.edges; ++edge) out[edge] = fill;
+  if (weight != nullptr) {
     int64_t next = 0;
     for (int64_t edge = 0; edge < norm.list->edges; ++edge) {
       const int64_t source = end_of(*norm.list, 0, edge);

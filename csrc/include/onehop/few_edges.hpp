@@ -27,10 +27,9 @@ struct FewNorm {
   int64_t nodes, edges;
   int64_t* edge_index;  // [2, edges]
   int counted;          // the row of edge_index that degrees count
-  // The first `given` weights are those of edges of `list` that are no loops; a loop weighs what the last loop of its
-  // node in `list` does, or else `fill`. Without them every edge weighs 1, and loops `fill`.
+  // Of the edges of `list`. A loop weighs what the last loop of its node does, or else `fill`.
   const FewList* list;
-  const void* weight;  // null: 1
+  const void* weight;  // null: all edges weigh 1, loops too
   int64_t loops;       // the last so many edges
   double fill;
   void* degrees;  // [nodes], scratch

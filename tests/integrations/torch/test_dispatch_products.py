@@ -1,7 +1,7 @@
 """Dense products under the patch: layouts, factors, numbers that are none, and 16 bits."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from onehop.integrations.torch import dense
+from onehop.integrations.torch import dense, kernels
+from onehop.native import extension
 from tests.integrations.torch.dispatched import both, patched, served, whole
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -119,9 +120,12 @@ HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=s
 
 
 @pytest.fixture
-def without_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_instructions() -> Iterator[None]:
     """A processor that has no instructions for products of 16-bit numbers."""
-    monkeypatch.setattr(dense, "has_instructions", lambda dtype: False)
+    assert kernels.is_known()
+    extension.widen_products(True, True)
+    yield
+    extension.widen_products(*(not dense.has_instructions(half) for half in dense.HALVES))
 
 
 @HALVES

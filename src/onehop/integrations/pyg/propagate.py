@@ -91,6 +91,8 @@ def _propagate(
 ) -> Any:
     kind, now = type(layer), session.now
     record = records.get(kind)
+    if record is None and now.pyg:
+        record = records.made(kind)
     # The size first: beside the sums over few edges, every other test would show.
     if record is not None and _is_small(record, layer, edge_index, kwargs):
         out = _over_few(record, layer, edge_index, args, kwargs) if record.serves_few else None

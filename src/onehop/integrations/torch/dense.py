@@ -5,7 +5,6 @@ A product of constant features that are nearly all 0, and were trained on, is a 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -20,7 +19,8 @@ from onehop.ops.linear import is_large, is_torchs_choice, multiply, torch_decide
 
 # -1 outside of backward passes.
 _backward_pass = torch._C._current_graph_task_id
-_HALVES = (torch.bfloat16, torch.float16)
+HALVES = (torch.bfloat16, torch.float16)
+"""The dtypes of 16 bits."""
 
 
 def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor | None:
@@ -34,8 +34,8 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor 
     operands = (left, right) if added is None else (left, right, added)
     if torch_decides() or not _suit(*operands) or left.shape[1:] != right.shape[:1]:
         return None
-    if left.dtype in _HALVES:
-        return None if has_instructions(left.dtype) else _widened(left, right, added)
+    if left.dtype in HALVES:
+        return _widened(left, right, added)
     if left.stride() == (0, 0):  # the gradient of a sum
         left = left.t().contiguous().t()
     out = _of_features(left, right, added)
@@ -44,8 +44,8 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor 
 
 def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
     """The products, [B, N, M], of 16-bit matrices, [B, N, K] and [B, K, M]."""
-    suit = left.dtype in _HALVES and _suit(left, right) and not torch_decides()
-    if not suit or has_instructions(left.dtype) or right.shape[:2] != (left.size(0), left.size(2)):
+    suit = left.dtype in HALVES and _suit(left, right) and not torch_decides()
+    if not suit or right.shape[:2] != (left.size(0), left.size(2)):
         return None
     # Each is rounded while the caches hold it.
     out = empty((*left.shape[:2], right.size(2)), left.dtype)
@@ -55,11 +55,10 @@ def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
     return out
 
 
-@lru_cache(maxsize=len(_HALVES))
 def has_instructions(dtype: torch.dtype) -> bool:
     """Return whether torch multiplies matrices of 16-bit numbers by instructions of this processor.
 
-    Without them, 4,096 x 256 times 256 x 256 takes 5 to 50 times as long as in float32.
+    If so, torch multiplies them. Without them, 4,096 x 256 times 256 x 256 takes 5 to 50 times as long as in float32.
     """
     supports = torch.ops.mkldnn
     short = dtype is torch.bfloat16
@@ -138,7 +137,7 @@ def _blocks(count: int, rows: int = 1) -> Iterator[tuple[int, int]]:
 
 
 def _suit(first: Tensor, *others: Tensor) -> bool:
-    return first.dtype in (torch.float32, *_HALVES) and all(
+    return first.dtype in (torch.float32, *HALVES) and all(
         operand.dtype is first.dtype and operand.numel() > 0 and is_numbers(operand)
         for operand in (first, *others)
     )

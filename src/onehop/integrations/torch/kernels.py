@@ -68,6 +68,7 @@ def is_known() -> bool:
                 _known = _find()
             if _known:
                 thresholds.follow(_set_bounds)
+                _extension.widen_products(*(not dense.has_instructions(half) for half in dense.HALVES))
         return _known
 
 

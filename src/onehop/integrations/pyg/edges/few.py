@@ -137,7 +137,7 @@ def normalised(
         edge_index: [2, E].
         weight: [E], without gaps and without a gradient; None means 1.
         num_nodes: N; None is left to PyG.
-        fill: The weight of a loop that is added.
+        fill: The weight of a loop that is added to edges with weights.
         adds_loops: Whether a loop at every node replaces those that are there.
         flow: "source_to_target", whose degrees count the edges that arrive, or "target_to_source".
         dtype: Of the weights that are 1; None means torch's default.
