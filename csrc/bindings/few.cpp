@@ -4,9 +4,15 @@
 
 namespace {
 
+// Runs with as much scratch memory as any kind takes.
 template <auto kKernel>
 bool run(const onehop::FewArgs& call) {
-  return (onehop::kernels().*kKernel)(call);
+  onehop::FewArgs args = call;
+  const int64_t numbers = (2 * args.targets + args.edges) * args.heads + args.targets * args.heads * args.columns;
+  const onehop::Block scratch(numbers * acc_bytes(args.dtype));
+  if (!scratch) throw std::bad_alloc();
+  args.scratch = scratch.data();
+  return (onehop::kernels().*kKernel)(args);
 }
 
 onehop::FewList list_of(Address numbers, int64_t row_stride, int64_t edge_stride, int64_t edges) {
@@ -37,7 +43,6 @@ void bind_few(nanobind::module_& m) {
       .field<&FewArgs::att>("att")
       .field<&FewArgs::out>("out")
       .field<&FewArgs::alpha>("alpha")
-      .field<&FewArgs::scratch>("scratch")
       .field<&FewArgs::grad>("grad")
       .field<&FewArgs::grad_values>("grad_values")
       .field<&FewArgs::grad_weight>("grad_weight")

@@ -399,7 +399,6 @@ class FewCall(_Call):
     att: int
     out: int
     alpha: int
-    scratch: int
     grad: int
     grad_values: int
     grad_weight: int

@@ -80,10 +80,6 @@ def _summed(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) -> T
     call.out = out.data_ptr()
     if weight is not None:
         call.weight = _read(weight)
-    scratch = None
-    if reduce != "sum":
-        scratch = torch.empty(edges.num_dst, dtype=x.dtype, device="cpu")
-        call.scratch = scratch.data_ptr()
     _run(extension.few_edges(call))
     return out
 
@@ -150,14 +146,12 @@ def _attended(
     att: Tensor | None,
     factor: float,
 ) -> tuple[Tensor, Tensor]:
-    """The result, and the weights of edges, [E * H], with scratch memory behind."""
+    """The result, and the weights of edges, [E, H]."""
     call = _attention_call(edges, kind, values, of_source, of_target, att, factor)
     heads, dtype = values.size(1), values.dtype
     out = torch.empty(edges.num_dst, heads, values.size(2), dtype=dtype, device="cpu")
-    weights = edges.num_edges * heads
-    alpha = torch.empty(weights + 2 * edges.num_dst * heads, dtype=dtype, device="cpu")
+    alpha = torch.empty(edges.num_edges, heads, dtype=dtype, device="cpu")
     call.out, call.alpha = out.data_ptr(), alpha.data_ptr()
-    call.scratch = call.alpha + weights * dtype.itemsize
     _run(extension.few_edges(call))
     return out, alpha
 
@@ -202,8 +196,6 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
         call.grad = grad.data_ptr()
         of_x = torch.empty_like(x) if wants_x else None
         of_weight = torch.empty_like(weight) if wants_weight else None
-        scratch = torch.empty(edges.num_dst if out is None else out.numel(), dtype=x.dtype, device="cpu")
-        call.scratch = scratch.data_ptr()
         if out is not None:
             call.out = out.data_ptr()
         if weight is not None:
@@ -254,9 +246,7 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
         of_values, of_targets = torch.empty_like(values), torch.empty_like(of_target)
         of_sources = None if of_source is None else torch.empty_like(of_source)
         of_att = None if att is None else torch.empty_like(att)
-        count = (edges.num_dst + edges.num_edges) * values.size(1)
-        scratch = torch.empty(count, dtype=values.dtype, device="cpu")
-        call.alpha, call.grad, call.scratch = alpha.data_ptr(), grad.data_ptr(), scratch.data_ptr()
+        call.alpha, call.grad = alpha.data_ptr(), grad.data_ptr()
         call.grad_values, call.grad_of_target = of_values.data_ptr(), of_targets.data_ptr()
         call.grad_of_source = (of_values if of_sources is None else of_sources).data_ptr()
         if of_att is not None:

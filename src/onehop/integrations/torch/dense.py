@@ -56,9 +56,9 @@ def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
 
 
 def has_instructions(dtype: torch.dtype) -> bool:
-    """Return whether torch multiplies matrices of 16-bit numbers by instructions of this processor.
+    """Return whether torch multiplies matrices of 16-bit numbers by instructions for them.
 
-    If so, torch multiplies them. Without them, 4,096 x 256 times 256 x 256 takes 5 to 50 times as long as in float32.
+    Without them, 4,096 x 256 times 256 x 256 takes 5 to 50 times as long as in float32.
     """
     supports = torch.ops.mkldnn
     short = dtype is torch.bfloat16

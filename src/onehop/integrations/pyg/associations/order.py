@@ -17,6 +17,7 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop import thresholds
+from onehop.compiler.modules import has_global_hooks
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.graph.lending import is_shared, original
@@ -356,25 +357,51 @@ def rooted(
         size: (num_src, num_dst) or None.
         weights: The edge weight by its name, if the layer takes one.
     """
-    ends, lin = (x, x) if type(x) is Tensor else x, getattr(layer, linear)
-    if (
-        type(ends) is not tuple
-        or len(ends) != 2
-        or not (type(edge_index) is Tensor or is_sparse_tensor(edge_index))
-        or not may_choose(lin, ends[0], True)
-    ):
+    ends = (x, x) if type(x) is Tensor else x
+    if type(ends) is not tuple or len(ends) != 2:
         return None
-    operands, root = {"x": ends, "size": size, **weights}, getattr(layer, own) if own else None
-    if not is_too_small(edge_index, x):
-        return _run(layer, aggregation_of(layer, edge_index, operands), lin, True, own=ends[1], root=root)
+    operands = {"x": ends, "size": size, **weights}
+    if is_too_small(edge_index, x):
+        return _rooted_over_few(layer, linear, own, edge_index, operands)
+    lin, listed = getattr(layer, linear), type(edge_index) is Tensor
+    if not (listed or is_sparse_tensor(edge_index)) or not may_choose(lin, ends[0], True):
+        return None
+    task = aggregation_of(layer, edge_index, operands)
+    return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
+
+
+def _rooted_over_few(
+    layer: Any, linear: str, own: str, edge_index: Any, operands: dict[str, Any]
+) -> Tensor | None:
+    """As :func:`rooted`, over few edges, by torch's own functions. Calls of modules would show."""
+    modules, target = layer._modules, operands["x"][1]
+    lin, root = modules[linear], modules[own] if own and target is not None else None
+    if _calls_more(lin) or (root is not None and _calls_more(root)) or F.linear is not THEIRS:
+        return None
     reduced = aggregated_over_few(layer, edge_index, operands)
     if reduced is None:
         return None
-    out, target = product(reduced, lin.weight, lin.bias), ends[1]
-    if root is None or target is None:
+    step = lin._parameters
+    out: Tensor = torch._C._nn.linear(reduced, step["weight"], step["bias"])
+    if root is None:
         return out
-    # Then the sum is a part of the product.
-    return product(target, root.weight, out) if is_plain(root, target, False) else out + root(target)
+    step = root._parameters
+    return out + torch._C._nn.linear(target, step["weight"], step["bias"])
+
+
+def _calls_more(lin: Any) -> bool:
+    """Return whether a call of a module does more than multiply by its weight and add its bias."""
+    state = lin.__dict__
+    return bool(
+        type(lin) is not Linear
+        or Linear.forward is not _FORWARD
+        or "forward" in state
+        or state["_forward_hooks"]
+        or state["_forward_pre_hooks"]
+        or state["_backward_hooks"]
+        or state["_backward_pre_hooks"]
+        or has_global_hooks()
+    )
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
