@@ -23,7 +23,7 @@ from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
-from onehop.integrations.torch.indexing import cost_of, is_recorded, pays
+from onehop.integrations.torch.indexing import COST_OF_EXTREMA, cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
@@ -52,6 +52,9 @@ def scatter(
 ) -> Tensor | None:
     """Reduces the rows of an index; None where PyG's code has to run."""
     if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
+        return None
+    # At most this many times the cost of a sum.
+    if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
         return None
     # PyG's mean is a sum, divided.
     by = "sum" if reduce == "mean" else _OF_SCATTER[reduce]

@@ -16,7 +16,7 @@ from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
 from onehop.integrations.pyg.edges.listed import graph_of, rewritten
-from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.layer import with_own_forward
 from onehop.integrations.pyg.leave import (
     OUT_OF_RANGE,
@@ -55,6 +55,7 @@ def forward(
         Leave: PyG's code has to run.
     """
     entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
+    need(not are_tiny(entries), TOO_SMALL)
     record = with_own_forward(layer, HypergraphConv, "message", "aggregate")
     leave_if(record.block_reason)
     # PyG requires the number of hyperedges then.

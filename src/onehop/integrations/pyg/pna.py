@@ -19,7 +19,7 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import begin
-from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import record_of
 from onehop.integrations.pyg.leave import (
@@ -55,6 +55,7 @@ def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) 
     Raises:
         Leave: PyG's code has to run.
     """
+    need(not are_tiny(edge_index), TOO_SMALL)
     need(type(edge_index) is Tensor and session.now.settings.associate)
     need(not is_too_small(edge_index, x), TOO_SMALL)
     leave_if(context_reason())

@@ -18,7 +18,7 @@ from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_fe
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
 from onehop.integrations.pyg.edges.processes import parts_for
-from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
+from onehop.integrations.pyg.edges.sizes import are_tiny, has_small_messages, is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import (
     EXPLAINED,
@@ -216,6 +216,8 @@ def _explained(
 
 def _is_small(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether edges are so few that PyG's own code is as fast."""
+    if are_tiny(edge_index):
+        return True
     rule = record.rule
     if rule is None:
         return has_small_messages(edge_index, kwargs.values())

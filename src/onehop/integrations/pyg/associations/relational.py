@@ -21,7 +21,7 @@ from onehop.graph.lending import readable
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.associations.order import LINEAR, is_finite
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.layer import reduction_of, with_own_forward
 from onehop.integrations.pyg.leave import (
     OUT_OF_RANGE,
@@ -53,6 +53,7 @@ def forward(theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edg
     Raises:
         Leave: PyG's code has to run.
     """
+    need(not are_tiny(edge_index), TOO_SMALL)
     fast = isinstance(layer, FastRGCNConv)
     with_own_forward(layer, FastRGCNConv if fast else RGCNConv, *_FUNCTIONS, fuses=not fast)
     reduce = _reduction(layer)

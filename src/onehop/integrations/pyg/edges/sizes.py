@@ -14,10 +14,21 @@ from onehop.ops.contexts import context_reason, is_wrapped
 
 # An edge of attention or of an extremum costs PyG as much as this many edges of a sum, or more.
 _COST = 4
-# So many times fewer edges than are few are too few at any width.
-_WIDTHS = 32
-_ANY_WIDTH = 1 << 62
+# So many times fewer numbers in an edge_index than edges are few are too few at any width.
+_TINY = 4
 _MATRIX = 2
+
+
+def are_tiny(edge_index: Any) -> bool:
+    """Return whether a list has so few edges that PyG's own code is as fast, whatever their features are.
+
+    It is one comparison, for what is refused by it: beside the sums over so few edges, any other test shows.
+    """
+    return (
+        type(edge_index) is Tensor
+        and edge_index.numel() < thresholds.now.few_edges // _TINY
+        and not session.now.settings.backend
+    )
 
 
 def is_too_small(
@@ -57,9 +68,6 @@ def is_too_small(
         edges *= _COST
         if edges >= bounds.few_edges:
             return False
-    # Their sums are done before a graph of them is made, however wide they are.
-    if edges < bounds.few_edges // _WIDTHS:
-        return True
     if operand is None:
         return columns is not None and edges * columns < bounds.few_work
     pair = type(operand) is tuple or type(operand) is list
@@ -77,8 +85,6 @@ def is_too_small(
 
 def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
     """Return whether a graph is too small for messages that read these operands of ``propagate``."""
-    if is_too_small(edge_index, None, _ANY_WIDTH):
-        return True
     width = 0
     for operand in operands:
         for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
