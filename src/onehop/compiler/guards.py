@@ -110,14 +110,13 @@ class Guard:
         Opaque: A value is such that nothing knows it again.
     """
 
-    __slots__ = ("_bases", "_kinds", "_methods", "_names", "_of_torch", "_parts", "_same")
+    __slots__ = ("_base", "_kinds", "_methods", "_names", "_of_torch", "_parts", "_same")
 
     def __init__(self, reading: Reading, names: Iterable[str]) -> None:
         layer, others = reading.modules[0], frozenset(names)
-        # A module in the layer may be of the layer's class.
-        kinds = {type(module): module is not layer for module in reading.modules}
-        self._kinds = [_kind(reading, kind, called) for kind, called in kinds.items()]
-        self._bases, self._names = reading.bases[:-1], reading.names  # nobody changes object, the last one
+        self._kinds = [_kind(reading, kind) for kind in dict.fromkeys(map(type, reading.modules))]
+        # The first base is derived from the others.
+        self._base, self._names = reading.bases[0], reading.names
         methods = (name for name in reading.names if hasattr(Parameter, name))
         self._methods = attrgetter(*OPERATORS, *methods)
         self._of_torch = self._now_of_torch()
@@ -131,9 +130,9 @@ class Guard:
         # The message may have read any of several names of one tensor.
         self._same = [(last[id(t)], at) for at, t in enumerate(tensors) if last[id(t)] != at]
 
-    def _now_of_torch(self) -> list[Any]:
+    def _now_of_torch(self) -> tuple[Any, Any]:
         """What torch's modules and tensors do when they are used."""
-        return [self._methods(Parameter), *map(calls, self._bases)]
+        return calls(self._base), self._methods(Parameter)
 
     def tensors(self, layer: Module) -> list[Tensor] | None:
         """The tensors of a layer that count; None if the layer is not as it was."""
@@ -165,18 +164,20 @@ def _facts(tensor: Any) -> Facts | None:
     return tensor.dtype, tensor.requires_grad, tensor.shape, tensor.stride(), tensor.device
 
 
-def _kind(reading: Reading, kind: type, called: bool) -> _Kind:
-    """The part of a class that counts; ``called`` says that its ``forward`` does."""
+def _kind(reading: Reading, kind: type) -> _Kind:
+    """The part of a class that counts."""
     checks: list[tuple[str, Check]] = []
     absent = set()
-    for name in reading.names | _CALLED | ({"forward"} if called else set()):
+    for name in reading.names | _CALLED | {"forward"}:
         found = of_class(kind, name, reading.bases)
         if found is ABSENT:
             absent.add(name)
         elif isinstance(found, types.FunctionType) and found in reading.known:
             checks.append((name, reading.known[found].holds))
-        elif isinstance(found, types.FunctionType | property | classmethod):
-            # Torch's or PyG's; of a user's class, the first is known, and the others are outside.
+        elif name == "forward":
+            pass  # the layer's own, which its message does not call
+        elif isinstance(found, types.FunctionType | property):
+            # Torch's or PyG's; of a user's class, the first is known, and the other is outside.
             checks.append((name, partial(is_, found)))
         else:
             checks.append((name, check_of(found, reading.outside)))

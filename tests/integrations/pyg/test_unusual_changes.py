@@ -1,6 +1,8 @@
 """Changes that few make between calls of a layer, and layers of unusual parts: results are PyG's."""
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -310,6 +312,24 @@ def test_an_operator_that_was_replaced_before_is_called_as_often(edge_index, mon
             assert len(SEEN) == before + 1
 
 
+class Noting:
+    """An attribute of a class that does more when it is read."""
+
+    def __get__(self, owner: Any, kind: type) -> float:
+        SEEN.append(1)
+        return 3.0
+
+
+def test_an_attribute_that_does_more_is_read_as_often(edge_index):
+    layer, x = made(with_shift), torch.randn(NODES, WIDTH)
+    with onehop.patch():
+        layer(x, edge_index)
+        type(layer).shift = Noting()
+        before = len(SEEN)
+        layer(x, edge_index)
+    assert len(SEEN) == before + 2
+
+
 def noting(x: Tensor) -> Tensor:
     SEEN.append(1)
     return x
@@ -357,4 +377,19 @@ def test_a_class_that_is_gone_is_another(edge_index):
     with onehop.patch():
         results(layer, x, edge_index)
         layer.__class__ = type(made(with_weight))
+        gc.collect()
         compare(results(layer, x, edge_index), expected)
+
+
+def test_the_class_of_a_module_that_was_replaced_is_freed(edge_index):
+    class Freed(Linear):
+        pass
+
+    freed = weakref.ref(Freed)
+    layer, x = made(with_lin, lin=Freed(WIDTH, WIDTH)), torch.randn(NODES, WIDTH)
+    del Freed
+    with onehop.patch():
+        layer(x, edge_index)
+        layer.lin = Linear(WIDTH, WIDTH)
+        gc.collect()
+        assert freed() is None
