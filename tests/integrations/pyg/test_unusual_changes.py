@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import types
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -379,6 +380,17 @@ def test_a_class_that_is_gone_is_another(edge_index):
         layer.__class__ = type(made(with_weight))
         gc.collect()
         compare(results(layer, x, edge_index), expected)
+
+
+def test_the_forward_of_a_layer_is_not_kept_alive(edge_index):
+    layer, x = made(with_weight), torch.randn(NODES, WIDTH)
+    type(layer).forward = types.FunctionType(Parts.forward.__code__, Parts.forward.__globals__)
+    freed = weakref.ref(type(layer).forward)
+    with onehop.patch():
+        layer(x, edge_index)
+        del type(layer).forward
+        gc.collect()
+        assert freed() is None
 
 
 def test_the_class_of_a_module_that_was_replaced_is_freed(edge_index):
