@@ -76,6 +76,10 @@ def with_numel(self, x_j: Tensor) -> Tensor:
     return x_j * self.kept.numel()
 
 
+def with_kept(self, x_j: Tensor) -> Tensor:
+    return x_j.mul(self.kept)
+
+
 def with_flat(self, x_j: Tensor) -> Tensor:
     return x_j * self.kept.reshape(-1)
 
@@ -116,6 +120,15 @@ def with_a_history(*shape: int) -> Tensor:
     return torch.rand(*shape, requires_grad=True) * 2
 
 
+class Doubling(Tensor):
+    """A tensor that gives other products."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = super().__torch_function__(function, types, args, kwargs or {})
+        return result.as_subclass(Tensor) * 2 if function is Tensor.mul else result
+
+
 def tripled(x: Tensor) -> Tensor:
     return x * 3
 
@@ -153,6 +166,10 @@ CHANGES: dict[str, tuple[Callable[[], Any], Callable[..., object]]] = {
     "a tensor with rows that are apart": (
         lambda: made(with_flat, kept=torch.rand(2, 6)[:, ::2]),
         lambda layer, _: setattr(layer, "kept", torch.rand(2, 8)[:, :3]),
+    ),
+    "a tensor of a class of its own": (
+        lambda: made(with_kept, kept=torch.rand(WIDTH)),
+        lambda layer, _: setattr(layer, "kept", torch.rand(WIDTH).as_subclass(Doubling)),
     ),
     "an entry of a list of the class": (
         limited,
