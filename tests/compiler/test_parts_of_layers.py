@@ -247,3 +247,30 @@ def test_bases_that_have_no_part_in_messages_are_not_read():
     layer = type("Kind", (Own,), {"message": lambda self, x_j: self.noted_by_class(x_j)})()
     with pytest.raises(Opaque, match="uses noted_by_class"):
         Reading(layer, (Own,), ("message",))
+
+
+def test_a_function_in_a_list_of_parameters_is_read():
+    layer = type("Kind", (Base,), {"message": lambda self, x_j: self.steps_of_it[0](x_j)})()
+    layer.steps_of_it = nn.ParameterList([asks])
+    with pytest.raises(Opaque, match="uses is_leaf"):
+        Reading(layer, (), ("message",))
+
+
+@pytest.mark.parametrize("name", ["mean", "plain"])
+def test_an_attribute_of_a_tensor_is_refused(name):
+    messages = {
+        "mean": lambda self, x_j: x_j * self.mean.exp(),
+        "plain": lambda self, x_j: x_j * self.plain.exp(),
+    }
+    layer = type("Kind", (Own,), {"message": messages[name]})()
+    assert Reading(layer, (), ("message",))
+    getattr(layer, name).note = "no method"
+    assert Reading(layer, (), ("message",))
+    getattr(layer, name).exp = lambda: 5.0
+    with pytest.raises(Opaque, match="uses exp, an attribute of a tensor"):
+        Reading(layer, (), ("message",))
+
+
+def test_a_property_that_other_code_gives_a_class_of_torch_is_outside(monkeypatch):
+    monkeypatch.setattr(nn.Linear, "doubled", property(lambda self: 2 * helper(1.0)), raising=False)
+    assert reading_of(lambda self, x_j: x_j * self.lin.doubled).outside.values

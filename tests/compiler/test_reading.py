@@ -400,6 +400,23 @@ def test_a_method_of_tensors_that_other_code_has_replaced_is_refused(monkeypatch
         reading_of(lambda self, x_j: x_j.exp())
 
 
+@pytest.mark.parametrize("kind", [Tensor, nn.Parameter])
+@pytest.mark.parametrize("name", ["__mul__", "__rsub__", "__matmul__", "__bool__", "__lt__"])
+def test_an_operator_of_tensors_that_other_code_has_replaced_is_refused(kind, name, monkeypatch):
+    monkeypatch.setattr(kind, name, noting)
+    with pytest.raises(Opaque, match=f"uses {name}, which is not torch's"):
+        reading_of(lambda self, x_j: x_j)
+
+
+@pytest.mark.parametrize("name", ["__call__", "_call_impl", "__getattr__", "__getattribute__"])
+def test_a_call_of_modules_that_other_code_has_replaced_is_refused(name, monkeypatch):
+    layer = type("Own", (Base,), {"message": lambda self, x_j: self.lin(x_j)})()
+    theirs = getattr(nn.Module, name)
+    monkeypatch.setattr(nn.Module, name, lambda self, *args: theirs(self, *args))
+    with pytest.raises(Opaque, match=f"uses {name} of Module, which is not torch's"):
+        Reading(layer, (), ("message",))
+
+
 def test_what_reads_numbers_in_c_is_told_from_what_asks_them():
     assert reading_of(lambda self, x_j: x_j * len(range(3))).counts_in_c
     assert reading_of(lambda self, x_j: x_j * math.log(2)).counts_in_c

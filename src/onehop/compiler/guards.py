@@ -9,7 +9,8 @@ import types
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import partial
+from operator import attrgetter, is_
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from torch.nn import Module, Parameter
 
 from onehop.compiler.functions import ABSENT, Check, check_of
 from onehop.compiler.reading import OF_MODULES, STORES, Reading, calls, of_class
-from onehop.compiler.trusted import is_plain, is_trusted, replaced_by
+from onehop.compiler.trusted import OPERATORS, is_plain
 
-_CALLED = frozenset({"_compiled_call_impl", "__call__", "__getattr__", "__getattribute__"})
+# What a class may define so that calls of its modules, and their attributes, are others.
+_CALLED = frozenset({"__call__", "__getattr__", "__getattribute__"})
 
 Facts = tuple[Any, ...]
 
@@ -39,10 +41,9 @@ class _Kind:
     bases: tuple[type, ...]  # classes that have no part in messages
 
     def holds(self) -> bool:
-        """Return whether the class is as it was."""
+        """Return whether the class is as it was. A module of it is there now."""
         kind = self.kind()
-        if kind is None:
-            return False
+        assert kind is not None
         for base in kind.__mro__:
             if base not in self.bases and not self.absent.isdisjoint(vars(base)):
                 return False
@@ -70,15 +71,17 @@ class _Part:
 
     def collect(self, module: Any, modules: list[Any], tensors: list[Tensor]) -> bool:
         """Collects the modules and tensors in a module, by their numbers; False if it is not as it was."""
+        if type(module) is not self.kind():  # it may be None
+            return False
         state = vars(module)
         keys = tuple(state["_parameters"]), tuple(state["_buffers"]), tuple(state["_modules"])
-        if type(module) is not self.kind() or keys != self.keys or not self.absent.isdisjoint(state):
+        if keys != self.keys or not self.absent.isdisjoint(state):
             return False
         for store, name, value in self.values:
             if (state[store] if store else state).get(name, ABSENT) is not value:
                 return False
         for name, check in self.checks:
-            if not check(state.get(name, ABSENT)):
+            if not check(state.get(name)):
                 return False
         for name, at in self.modules:
             child = state["_modules"][name]
@@ -87,7 +90,7 @@ class _Part:
             elif modules[at] is not child:
                 return False
         for store, name, facts in self.tensors:
-            tensor = (state[store] if store else state).get(name)
+            tensor: Any = (state[store] if store else state).get(name)
             if _facts(tensor) != facts:
                 return False
             tensors.append(tensor)
@@ -103,48 +106,48 @@ class Guard:
             the message does not name them.
 
     Raises:
-        Unfit: A tensor has a hook, a history, or a type or layout of its own.
+        Unfit: A tensor has a hook, a history, attributes, or a type or layout of its own.
+        Opaque: A value is such that nothing knows it again.
     """
 
-    __slots__ = ("_called", "_kinds", "_methods", "_parts", "_same", "_values")
+    __slots__ = ("_base", "_kinds", "_methods", "_names", "_of_torch", "_parts", "_same")
 
     def __init__(self, reading: Reading, names: Iterable[str]) -> None:
         layer, others = reading.modules[0], frozenset(names)
-        used = len(reading.modules)
-        kinds = {type(module): module is not layer for module in reversed(reading.modules)}
-        self._kinds = [_kind(reading, kind, called) for kind, called in kinds.items()]
-        self._called = calls(Module)
-        methods = (name for name in reading.names if hasattr(Tensor, name))
-        self._methods = attrgetter("shape", "dtype", *methods)
-        self._values = self._methods(Tensor)
-        for each in (*self._called, *self._values):
-            each = replaced_by(each)
-            if isinstance(each, types.FunctionType) and not is_trusted(each):
-                raise Unfit
+        self._kinds = [_kind(reading, kind) for kind in dict.fromkeys(map(type, reading.modules))]
+        # The first base is derived from the others.
+        self._base, self._names = reading.bases[0], reading.names
+        methods = (name for name in reading.names if hasattr(Parameter, name))
+        self._methods = attrgetter(*OPERATORS, *methods)
+        self._of_torch = self._now_of_torch()
         reading.add_others(others)
-        self._parts = [
-            _part(reading, module, reading.names | others if at < used else others)
-            for at, module in enumerate(reading.modules)
-        ]
+        self._parts = [_part(reading, module, reading.names | others) for module in reading.modules]
         self._same: list[tuple[int, int]] = []
         tensors = self.tensors(layer)
         if tensors is None:
             raise Unfit
-        first = {id(tensor): at for at, tensor in reversed(list(enumerate(tensors)))}
+        last = {id(tensor): at for at, tensor in enumerate(tensors)}
         # The message may have read any of several names of one tensor.
-        self._same = [(first[id(t)], at) for at, t in enumerate(tensors) if first[id(t)] != at]
+        self._same = [(last[id(t)], at) for at, t in enumerate(tensors) if last[id(t)] != at]
+
+    def _now_of_torch(self) -> tuple[Any, Any]:
+        """What torch's modules and tensors do when they are used."""
+        return calls(self._base), self._methods(Parameter)
 
     def tensors(self, layer: Module) -> list[Tensor] | None:
         """The tensors of a layer that count; None if the layer is not as it was."""
-        if calls(Module) != self._called or self._methods(Tensor) != self._values:
+        if self._now_of_torch() != self._of_torch:
             return None
-        for kind in self._kinds:
-            if not kind.holds():
-                return None
         modules: list[Any] = [layer, *[None] * (len(self._parts) - 1)]
         found: list[Tensor] = []
         for at, part in enumerate(self._parts):
             if not part.collect(modules[at], modules, found):
+                return None
+        for kind in self._kinds:
+            if not kind.holds():
+                return None
+        for tensor in found:
+            if not self._names.isdisjoint(vars(tensor)):
                 return None
         for one, other in self._same:
             if found[one] is not found[other]:
@@ -156,34 +159,38 @@ def _facts(tensor: Any) -> Facts | None:
     """All of a tensor that a trace may depend on, but for its numbers; None of one that is not plain."""
     if type(tensor) not in (Tensor, Parameter) or tensor.layout is not torch.strided:
         return None
-    if tensor.requires_grad and (not tensor.is_leaf or tensor._backward_hooks):
+    if not tensor.is_leaf or tensor._backward_hooks:
         return None
     return tensor.dtype, tensor.requires_grad, tensor.shape, tensor.stride(), tensor.device
 
 
-def _kind(reading: Reading, kind: type, called: bool) -> _Kind:
-    """The part of a class that counts; ``called`` says that its ``forward`` does."""
+def _kind(reading: Reading, kind: type) -> _Kind:
+    """The part of a class that counts."""
     checks: list[tuple[str, Check]] = []
     absent = set()
-    for name in reading.names | _CALLED | ({"forward"} if called else set()):
+    for name in reading.names | _CALLED | {"forward"}:
         found = of_class(kind, name, reading.bases)
         if found is ABSENT:
             absent.add(name)
         elif isinstance(found, types.FunctionType) and found in reading.known:
             checks.append((name, reading.known[found].holds))
-        elif is_plain(found):
+        elif name == "forward":
+            pass  # the layer's own, which its message does not call
+        elif isinstance(found, types.FunctionType | property):
+            # Torch's or PyG's; of a user's class, the first is known, and the other is outside.
+            checks.append((name, partial(is_, found)))
+        else:
             checks.append((name, check_of(found, reading.outside)))
-        elif not is_trusted(kind):
-            raise Unfit
     return _Kind(weakref.ref(kind), checks, frozenset(absent), reading.bases)
 
 
 def _part(reading: Reading, module: Module, names: frozenset[str]) -> _Part:
-    """The part of a module that counts: attributes of these names."""
+    """The part of a module that counts: attributes of these names, and all parameters and buffers."""
     state = vars(module)
     part = _Part(weakref.ref(type(module)), tuple(tuple(state[store]) for store in STORES))
-    part.absent = (names | _CALLED) - state.keys()
-    places = [(store, name) for store in STORES[:2] for name in state[store] if name in names]
+    part.absent = names - state.keys()
+    # Code may compute the names of parameters, as ParameterList does.
+    places = [(store, name) for store in STORES[:2] for name in state[store]]
     places += [("", name) for name in names & state.keys() - OF_MODULES]
     for store, name in places:
         value = state[store][name] if store else state[name]

@@ -19,6 +19,8 @@ def modules_reason(modules: Iterable[Module]) -> str | None:
     for module in modules:
         if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo"):
             return "a module in it is compiled"
+        if module._compiled_call_impl is not None:
+            return "a module in it is compiled"
         state = module.__dict__
         for name in MODULE_HOOKS:
             if state[name]:

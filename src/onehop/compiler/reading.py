@@ -11,13 +11,21 @@ from operator import attrgetter
 from typing import Any
 
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, Parameter, ParameterDict, ParameterList
 
 from onehop.compiler.bytecode import CHANGING, MAKING
 from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, known
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
-from onehop.compiler.trusted import computes, is_module, is_of_tensors, is_trusted, replaced_by
+from onehop.compiler.trusted import (
+    OPERATORS,
+    computes,
+    is_module,
+    is_of_tensors,
+    is_replaced,
+    is_trusted,
+    replaced_by,
+)
 
 STORES = ("_parameters", "_buffers", "_modules")
 """Where a module keeps what it has."""
@@ -34,8 +42,12 @@ _PYTHONS = frozenset({
 # What changes lists and dictionaries, and may be there for tensors or a user's modules too.
 _CHANGING_LISTS = CHANGING | {"sort", IN_PLACE}
 
-calls = attrgetter("__call__", "_call_impl", "__getattr__")
+_CALLED = ("__call__", "_call_impl", "__getattr__", "__getattribute__")
+calls = attrgetter(*_CALLED)
 """Reads how modules are called, and their attributes found."""
+
+# What containers of parameters have besides these.
+_OF_LISTS = frozenset(vars(Module())) | {"_keys", "_size"}
 
 
 def of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
@@ -106,6 +118,7 @@ class Reading:
         for module in self.modules:
             yield from module.parameters()
             yield from module.buffers()
+            yield from (each for each in vars(module).values() if isinstance(each, Tensor))
         yield from (each for each in self.outside.values if isinstance(each, Tensor))
 
     def add_others(self, names: frozenset[str]) -> None:
@@ -156,6 +169,10 @@ class Reading:
                     if self._is_own(name) or isinstance(value, types.FunctionType):
                         raise
                     self.outside.values.append(value)  # functions of torch and PyG alone read it
+        if isinstance(module, ParameterList | ParameterDict):
+            for value in (state[name] for name in state.keys() - _OF_LISTS):  # no parameters
+                self._add(value, None)
+                self.outside.values.append(value)
 
     def _of_class(self, kind: type, name: str) -> Iterator[Any]:
         """The attribute of a class by a name; those of all its bases where ``super()`` may read them."""
@@ -185,7 +202,7 @@ class Reading:
     def _add_of_class(self, kind: type, found: Any) -> None:
         if isinstance(found, property | classmethod):
             function = found.fget if isinstance(found, property) else found.__func__
-            if not is_trusted(kind):
+            if not is_trusted(kind) or not is_trusted(function):
                 self.outside.values.append(found)
             self._add(function, None)
         elif isinstance(found, types.FunctionType) or not is_trusted(kind):
@@ -228,9 +245,16 @@ class Reading:
         for name, line in own.items():
             if name not in (IN_C, IN_PLACE) and not self._is_known(name):
                 raise Opaque(f"uses {name}, of which onehop cannot tell that it only computes", line)
-            method = replaced_by(getattr(Tensor, name, None))
-            if isinstance(method, types.FunctionType) and not is_trusted(method):
-                raise Opaque(f"uses {name}, which is not torch's", line)
+        for name in (*sorted(self.names), *OPERATORS):
+            if is_replaced(getattr(Parameter, name, None)):
+                raise Opaque(f"uses {name}, which is not torch's", own.get(name))
+        for base in self.bases:
+            for name in _CALLED:
+                if is_replaced(getattr(base, name, None)):
+                    raise Opaque(f"uses {name} of {base.__name__}, which is not torch's")
+        for tensor in self.tensors():
+            for name in sorted(own.keys() & vars(tensor).keys()):
+                raise Opaque(f"uses {name}, an attribute of a tensor", own[name])
         for name in sorted(self.outside.of_functions & own.keys()):
             raise Opaque(f"uses {name}, an attribute of a function", own[name])
         for each in self.known.values():

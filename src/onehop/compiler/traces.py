@@ -28,6 +28,8 @@ from onehop.graph import Graph
 
 # Names of a message's parts, and of what it may read without naming it.
 _READ = frozenset({"message", "aggregate", "training"})
+# Arguments that are the operands themselves.
+_AS_THEY_ARE = (Kind.EDGE, Kind.WHOLE)
 # Keys of one layer: modes, dtypes, and which operands need a gradient.
 _MOST = 16
 Key = tuple[Any, ...]
@@ -137,6 +139,8 @@ class Traces:
         for argument in each:
             if argument.value is not None and not is_plain(argument.value):
                 return Opaque(f"is given a {type(argument.value).__name__} ({argument.name})").sentence
+            if argument.kind in _AS_THEY_ARE and argument.at is not None and vars(operands[argument.at]):
+                return Opaque(f"is given a tensor with attributes of its own ({argument.name})").sentence
         if torch._C._len_torch_function_stack() and _is_watched():
             return Opaque("is watched by a torch function mode").sentence
         key = _key_of(each, operands, graph)
@@ -169,7 +173,7 @@ class Traces:
     def _guard(self, reading: Reading) -> Guard | None:
         try:
             return Guard(reading, self._names)
-        except Unfit:
+        except (Unfit, Opaque):  # a value that the message does not read may be anything
             return None  # it may fit next time
 
     def _keep(self, layer: Module, known: dict[Key, _Kept]) -> None:

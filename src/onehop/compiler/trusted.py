@@ -4,6 +4,7 @@ import argparse
 import dataclasses
 import functools
 import math
+import operator
 import types
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,14 @@ from torch.overrides import get_overridable_functions
 
 PACKAGES = ("torch", "torch_geometric")
 """Packages whose functions are trusted to compute what their documentation says."""
+
+_CONVERSIONS = ("__bool__", "__float__", "__int__", "__iter__", "__len__", "__reversed__")
+OPERATORS = _CONVERSIONS + tuple(
+    name
+    for name in dir(Tensor)
+    if name.startswith("__") and {name, name.replace("__r", "__", 1)} & vars(operator).keys() - {"__doc__"}
+)
+"""Names of methods of tensors that Python's operators and conversions run."""
 
 _PLAIN = (type(None), bool, int, float, str, torch.dtype, torch.device, torch.layout, torch.memory_format)
 _OURS = str(Path(__file__).parents[1])
@@ -139,6 +148,12 @@ def replaced_by(value: Any) -> Any:
     if isinstance(value, types.FunctionType) and value.__code__.co_filename.startswith(_OURS):
         return getattr(value, "onehop_theirs", getattr(value, "__wrapped__", value))
     return value
+
+
+def is_replaced(value: Any) -> bool:
+    """Return whether other code's function is in the place of one of torch's or PyG's."""
+    value = replaced_by(value)
+    return isinstance(value, types.FunctionType) and not is_trusted(value)
 
 
 def is_module(value: Any) -> bool:
