@@ -5,11 +5,20 @@ namespace {
 
 constexpr int kMostBucketBits = 12;
 constexpr int64_t kKeysPerBucket = int64_t{1} << 11;
+// Buckets are smaller by so many bits, at most, where that spares a pass over all of them.
+constexpr int kMoreBucketBits = 3;
+
+// The upper bits by which keys are partitioned.
+int bucket_bits_of(int64_t count, int key_bits) {
+  const int bits = std::min({key_bits, kMostBucketBits, bits_below(count / kKeysPerBucket)});
+  const int more = (key_bits - bits) % kMostDigitBits;
+  return more <= kMoreBucketBits && bits + more <= kMostBucketBits ? bits + more : bits;
+}
 
 }  // namespace
 
 SortedKeys::SortedKeys(int64_t count, int key_bits, int note_bits) : note_bits_(note_bits) {
-  const int bucket_bits = std::min({key_bits, kMostBucketBits, bits_below(count / kKeysPerBucket)});
+  const int bucket_bits = bucket_bits_of(count, key_bits);
   low_bits_ = key_bits - bucket_bits;
   const size_t buckets = size_t{1} << bucket_bits;
   first_.assign(buckets + 1, 0);
