@@ -11,7 +11,7 @@ from onehop import native
 from onehop.graph.lending import read_address
 
 # Two node numbers and the place of an edge are sorted as one number.
-MOST_NODES = 2**31
+_MOST_NODES = 2**31
 
 
 class EdgeColumns:
@@ -49,7 +49,7 @@ class EdgeColumns:
     @property
     def are_valid(self) -> bool:
         """True if no number is negative or takes more than 31 bits."""
-        return 0 < self.num_nodes <= MOST_NODES
+        return 0 < self.num_nodes <= _MOST_NODES
 
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
         """The edges sorted by row, then by column; equal edges keep their order.
