@@ -3,7 +3,7 @@
 A script is a :class:`Benchmark`: a generator of rows, the columns that show them, and options of its own.
 Scripts run as modules, from the top of the checkout::
 
-    python -m benchmarks.layers.bench_small --layers GCN,GAT --rounds 5 --json small.json
+    python -m benchmarks.layers.bench_small --layers GCNConv,GATConv --rounds 5 --json small.json
 
 Rows are printed, and written to ``--json``, as soon as they are measured.
 """

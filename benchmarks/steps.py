@@ -33,7 +33,7 @@ CODE = ("src", "csrc", "benchmarks", ":(exclude)benchmarks/results")
 SAME = ("machine", "isa", "threads", "versions")
 
 TWO_LAYER = "gcn,sage,gin,gat,gatv2,transformer"
-SMALL = "GCN,SAGE,GIN,GAT,GATv2,ResGated,Edge,FiLM"
+SMALL = "GCNConv,SAGEConv,GINConv,GATConv,GATv2Conv,ResGatedGraphConv,EdgeConv,FiLMConv"
 EXAMPLES = "gcn.py,gat.py,film.py,rgat.py,link_pred.py,hetero/hgt_dblp.py"
 
 
@@ -90,8 +90,8 @@ STEPS = (
         "small",
         3,
         "benchmarks.layers.bench_small",
-        f"--rounds 5 --layers {SMALL}",
-        "--rounds 1 --layers GCN --edges 60",
+        f"--rounds 5 --layers {SMALL} --edges 60,1500,10000,30000 --threads 2",
+        "--rounds 1 --layers GCNConv --edges 60 --threads 1",
     ),
     Step(
         "ops",

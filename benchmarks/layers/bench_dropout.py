@@ -1,7 +1,7 @@
 """``torch.nn.functional.dropout`` with and without ``onehop.patch()``: times, and ratios of times.
 
     python -m benchmarks.layers.bench_dropout [--elements 1000,1000000,43000000] [--p 0.1,0.5]
-                                              [--thread-counts 1,2] [--passes forward,backward,both]
+                                              [--threads 1,2] [--passes forward,backward,both]
                                               [--rounds 15] [--json FILE]
 
 Both ways take turns; a ratio is torch's median time over the patched one's, and its quartiles are those of
@@ -57,7 +57,7 @@ def compare(x: Tensor, grad: Tensor, p: float) -> None:
 
 def rows(options: Options) -> Iterator[Row]:
     """Measures every case, one after the other."""
-    for threads in options.thread_counts:
+    for threads in options.threads:
         torch.set_num_threads(threads)
         for elements in options.elements:
             x, grad = torch.randn(elements, requires_grad=True), torch.randn(elements)
@@ -87,7 +87,7 @@ BENCHMARK = Benchmark(
     rows,
     "elements; threads; p; pass; torch, ms | torch_s | ms; onehop, ms | onehop_s | ms;"
     "over torch | ratio | gain quartiles; one pass, ms | one_pass_s | ms",
-    {"elements": ELEMENTS, "thread_counts": (1, 2), "p": (0.1, 0.5), "passes": Option(PASSES, known=PASSES)},
+    {"elements": ELEMENTS, "threads": (1, 2), "p": (0.1, 0.5), "passes": Option(PASSES, known=PASSES)},
     key="cases",
     rounds=15,
     threads=False,

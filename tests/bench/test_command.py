@@ -14,6 +14,15 @@ def test_threads_are_put_to_use():
     assert (options.rounds, options.json) == (7, None)
 
 
+def test_a_list_of_threads_is_left_to_the_program():
+    threads = torch.get_num_threads()
+    parser = command.parser("A program.")
+    parser.add_argument("--threads", type=command.integers)
+    options = command.read(parser, ["--threads", f"{threads + 1},{threads + 2}"])
+    assert options.threads == [threads + 1, threads + 2]
+    assert torch.get_num_threads() == threads
+
+
 def test_lists_are_read_also_by_default():
     parser = command.parser("A program.")
     parser.add_argument("--graphs", type=command.names, default="cora, road")

@@ -1,6 +1,8 @@
 """Scripts at their smallest: what they print and write, and the names that they do not know."""
 
+import itertools
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,8 @@ import pytest
 
 pytest.importorskip("torch_geometric")
 
+import onehop
+from benchmarks import harness
 from benchmarks.harness import Benchmark
 from benchmarks.layers import bench_built_on_pyg, bench_convs, bench_dropout, bench_functions, bench_small
 from benchmarks.models import bench_bfloat16
@@ -24,16 +28,39 @@ def measured(folder: Path, script: str, arguments: str) -> tuple[dict[str, Any],
 
 
 def test_small_graphs(tmp_path: Path) -> None:
-    small = "--layers GCN,Cheb --edges 60 --rounds 1 --width 8"
+    small = "--layers GCNConv,ChebConv,policy-sage --edges 10,60 --threads 1,2 --rounds 1 --width 8"
     found, printed = measured(tmp_path, "layers.bench_small", small)
-    assert len(found["cases"]) == 2 * 2 * 2
-    assert {case["layer"] for case in found["cases"]} == {"GCN", "Cheb"}
-    assert all(case["ratio"] > 0 and case["control"] > 0 for case in found["cases"])
+    cases = found["cases"]
+    assert len(cases) == 2 * (2 * 2 * 2 * 2 + 1)
+    assert {(case["layer"], case["threads"]) for case in cases} == {
+        (layer, threads) for layer in ("GCNConv", "ChebConv", "policy-sage") for threads in (1, 2)
+    }
+    assert {(case["edge_index"], case["pass"]) for case in cases} == {
+        (kind, which) for kind in ("fresh", "repeated") for which in ("inference", "training")
+    }
+    assert [case["edges"] for case in cases if case["layer"] == "policy-sage"] == [160, 160]
+    assert all(case["ratio"] > 0 and case["control"] > 0 and not case["wrong"] for case in cases)
     assert "60 edges: least" in printed
+    ratios = sorted(case["ratio"] for case in cases)
+    below = sum(ratio < bench_small.EVEN for ratio in ratios)
+    assert f"34 cases: {below} below 0.97" in printed
+    assert [float(each) for each in re.findall(r"^  (\S+): ", printed, re.M)] == [
+        pytest.approx(ratio, abs=0.005) for ratio in ratios[:5]
+    ]
+
+
+def test_every_layer_runs_on_the_smallest_graphs() -> None:
+    for name, edges, training in itertools.product(bench_small.LAYERS, (10, 40), (False, True)):
+        once = bench_small.one_pass(name, edges, 8, fresh=True, training=training)
+        expected = once()
+        with onehop.patch():
+            found = once()
+        assert len(found) == 1 + training
+        assert harness.apart_by(found, expected) <= bench_small.TOLERANCE, f"{name}, {edges} edges"
 
 
 def test_dropout(tmp_path: Path) -> None:
-    small = "--elements 1000,9000 --thread-counts 1 --rounds 1"
+    small = "--elements 1000,9000 --threads 1 --rounds 1"
     found, printed = measured(tmp_path, "layers.bench_dropout", small)
     assert len(found["cases"]) == 2 * 2 * 3
     assert {case["pass"] for case in found["cases"]} == {"forward", "backward", "both"}
@@ -135,7 +162,7 @@ def test_cases_of_many_kinds_on_pyg(case: str) -> None:
     [
         (bench_bfloat16.BENCHMARK, "--models nothing", "unknown nothing; there are ogb-gcn, "),
         (bench_dropout.BENCHMARK, "--passes sideways", "unknown sideways; there are forward, backward, both"),
-        (bench_small.BENCHMARK, "--layers Nothing", "unknown Nothing; there are GCN, "),
+        (bench_small.BENCHMARK, "--layers Nothing", "unknown Nothing; there are SimpleConv, "),
         (
             bench_convs.BENCHMARK,
             "--layers GCNConv,XConv,Nothing",

@@ -72,9 +72,12 @@ def integers(text: str) -> list[int]:
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options, by default those of the command line; ``--threads`` is put to use."""
+    """The options, by default those of the command line; ``--threads`` is put to use.
+
+    A program that measures with several numbers of threads has a list there, and sets each one itself.
+    """
     options = parser.parse_args(arguments)
-    if "threads" in options:
+    if isinstance(getattr(options, "threads", None), int):
         torch.set_num_threads(options.threads)
     return options
 

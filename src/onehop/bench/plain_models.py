@@ -2,7 +2,7 @@
 
 First models of two layers, of any width and without dropout. Then models that people train: layers, widths,
 normalisation and dropout are those of their authors' programs. How all are trained is in
-:mod:`onehop.bench.recipes`.
+:mod:`onehop.bench.recipes`. Last, models that answer requests.
 """
 
 import itertools
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import BatchNorm1d, Linear, Module, ModuleList, ReLU, Sequential
-from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, TransformerConv
+from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GINConv, SAGEConv, TransformerConv, models
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -211,4 +211,10 @@ PUBLISHED: dict[str, Callable[[int, int, int], Stack]] = {
     "cora-gcn": cora_gcn,
     "cora-gat": cora_gat,
     "loader-sage": loader_sage,
+}
+
+SERVED: dict[str, Callable[[int], Module]] = {
+    "gcn": lambda width: models.GCN(width, width, num_layers=3),
+    "sage": lambda width: models.GraphSAGE(width, width, num_layers=3),
+    "gatv2": lambda width: models.GAT(width, width, num_layers=3, heads=HEADS, v2=True),
 }

@@ -14,6 +14,7 @@ from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult
 from onehop.bench.peers import PEERS
+from onehop.bench.serving import ServingResult, gain
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.pictures import (
     BLUE,
@@ -112,13 +113,43 @@ def _epochs(
     pictures.bars(axes, [f"{r.model}\n{r.hidden}" for r in cases], shown)
 
 
-def _panels(graphs: Sequence[str], width: float) -> tuple[Figure, dict[str, Axes]]:
-    """A figure with a panel for each graph, for times of epochs."""
+def plot_serving(results: Sequence[ServingResult], machine: str, path: Path) -> None:
+    """A panel for each size: bars of the latencies at a rate, with how many times shorter onehop's is."""
+    timed = [r for r in results if not r.is_wrong]
+    sizes = list(dict.fromkeys(f"{r.case.nodes:,} nodes, {r.case.edges:,} edges" for r in timed)) or [""]
+    figure, panels = _panels(sizes, 9.0, "latency, ms")
+    for size, axes in panels.items():
+        cases = [r for r in timed if r.where.endswith(f", {size}")]
+        labels, shown = [], []
+        for r in cases:
+            for name, measured in (("p50", r.p50_s), ("p99", r.p99_s)):
+                labels.append(f"{r.case.model}\n{name}")
+                shown.append(measured)
+        series = []
+        for way, label, colour in (("pyg", "PyG", RED), ("onehop", "onehop", BLUE)):
+            ratios = [gain(measured) if way == "onehop" else None for measured in shown]
+            median, low, high = (
+                [1e3 * measured[way].to_dict()[key] for measured in shown]
+                for key in ("median_s", "lower_quartile_s", "upper_quartile_s")
+            )
+            texts = [f"{ratio.median:.1f}x" if ratio else "" for ratio in ratios]
+            series.append(
+                pictures.Bars(label=label, colour=colour, values=median, low=low, high=high, texts=texts)
+            )
+        if cases:
+            pictures.bars(axes, labels, series)
+    pictures.legend(figure, axes, columns=2)
+    title = "Latency of requests at a rate, with quartiles of rounds; above the bars: PyG's over onehop's"
+    pictures.save(figure, title, machine, path)
+
+
+def _panels(graphs: Sequence[str], width: float, what: str = "epoch, ms") -> tuple[Figure, dict[str, Axes]]:
+    """A figure with a panel for each graph, for times."""
     figure = pictures.figure(max(width, 6.5), 2.6 * len(graphs) + 1.2)
     panels = dict(zip(graphs, figure.subplots(len(graphs), 1, squeeze=False)[:, 0], strict=True))
     for graph, axes in panels.items():
         axes.set_title(graph, fontsize=TITLE_SIZE, loc="left")
-        axes.set_ylabel("epoch, ms")
+        axes.set_ylabel(what)
         axes.margins(y=0.12)
         pictures.style(axes)
     return figure, panels

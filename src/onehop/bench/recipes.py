@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from onehop import extras
 from onehop.errors import check_choice
 
 # The usual rate for these models on these graphs.
@@ -91,6 +92,9 @@ TWO_LAYER: dict[str, Recipe] = {
 }
 """Those of :mod:`onehop.bench.plain_models` that have two layers of any width, without dropout."""
 
+SERVED = ("gcn", "sage", "gatv2")
+"""Those that answer requests: PyG's own models of three layers, which are not trained."""
+
 RECIPES: dict[str, Recipe] = {**PUBLISHED, **TWO_LAYER}
 
 
@@ -111,3 +115,14 @@ def network(model: str, features: int, hidden: int, classes: int) -> torch.nn.Mo
 
     makers: dict[str, Callable[..., torch.nn.Module]] = {**plain_models.MODELS, **plain_models.PUBLISHED}
     return makers[model](features, hidden, classes)
+
+
+def served(model: str, width: int) -> torch.nn.Module:
+    """A new model of three layers that answers requests; all its layers have this width.
+
+    Raises:
+        ConfigurationError: PyG is not installed.
+    """
+    with extras.needed("onehop bench serve", "pyg"):
+        from onehop.bench import plain_models
+    return plain_models.SERVED[model](width)

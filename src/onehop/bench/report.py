@@ -8,7 +8,8 @@ from onehop.bench.limits import Bandwidth, GatherRoof
 from onehop.bench.models import ModelResult
 from onehop.bench.ops import OURS, CaseResult, Summary
 from onehop.bench.peers import PEERS
-from onehop.bench.timing import Ratio
+from onehop.bench.serving import ServingResult, gain
+from onehop.bench.timing import Ratio, Times
 from onehop.bench.variants import ONEHOP, PYG
 from onehop.sizes import mebibytes
 from onehop.tables import Column, Table
@@ -137,6 +138,53 @@ def roof_table(cases: Sequence[CaseResult], roofs: Sequence[GatherRoof]) -> Tabl
     name = cases[0].graph if cases else ""
     measured = [case for case in cases if case.roof is not None and case.percent_of_roof is not None]
     return Table(columns, measured, f"onehop.aggregate, sum, on {name}")
+
+
+def serving_table(results: Sequence[ServingResult], workers: str) -> Table:
+    """A line for each model and size: requests a second, and latencies at a rate. Medians."""
+    columns = (
+        Column("nodes", lambda r: r.case.nodes, "{:,}"),
+        Column("edges", lambda r: r.case.edges, "{:,}"),
+        Column("model", lambda r: r.case.model, left=True, wraps=False),
+        *_beside("busy: requests/s", lambda r: r.busy_s, lambda seconds: _requests(1 / seconds)),
+        Column("rate\nrequests/s", "rate", _requests, absent="-"),
+        *_beside("p50, ms", lambda r: r.p50_s, milliseconds),
+        *_beside("p99, ms", lambda r: r.p99_s, milliseconds),
+    )
+    return Table(columns, results, f"Requests to {workers}: medians", lambda r: r.case.nodes)
+
+
+def _beside(
+    title: str, measured: Callable[[ServingResult], dict[str, Times]], shown: Callable[[float], str]
+) -> Iterator[Column]:
+    """PyG's figure, onehop's, and how many times better onehop's is."""
+
+    def figure(way: str, result: ServingResult) -> float | None:
+        times = measured(result)
+        return times[way].median_s if times else None
+
+    for name, way in (("PyG", "pyg"), ("onehop", "onehop")):
+        yield Column(f"{title}\n{name}", partial(figure, way), shown, absent="-")
+    yield Column("\nratio", lambda r: _median(gain(measured(r))), _ratio, absent="-", style="bold")
+
+
+def serving_notes(results: Iterable[ServingResult]) -> list[str]:
+    """One sentence for every wrong answer, and for every rate that is too high for one of the ways."""
+    found = []
+    for r in results:
+        if r.is_wrong:
+            found.append(f"onehop is WRONG on {r.where}, and not timed: off by {r.difference:.2g}.")
+        for name, way in (("PyG", "pyg"), ("onehop", "onehop")):
+            if r.rate is not None and r.rate * r.busy_s[way].median_s >= 1:
+                found.append(
+                    f"{r.where}: the rate is more than {name} can answer, so its queue and its latencies "
+                    "grow with every second of a turn. Choose a lower --rate."
+                )
+    return found
+
+
+def _requests(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def notes(results: Iterable[CaseResult | ModelResult]) -> list[str]:

@@ -46,12 +46,17 @@ def machine() -> dict[str, Any]:
     """Processor, caches and memory."""
     return {
         "processor": processor.name(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "caches_bytes": caches(),
         "memory_bytes": config.physical_memory_bytes(),
         "system": f"{platform.system()} {platform.release()}",
         "huge_pages": _read("/sys/kernel/mm/transparent_hugepage/enabled"),
     }
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str | None]:

@@ -9,13 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from onehop.bench import graphs, limits, models, ops, peers, plots, report, sources, variants
+from onehop.bench import graphs, limits, models, ops, peers, plots, report, serving, sources, variants
 from onehop.bench.cases import OPERATIONS, WIDTHS
 from onehop.bench.lists import names, numbers, one_of
-from onehop.bench.recipes import PUBLISHED, RECIPES
+from onehop.bench.recipes import PUBLISHED, RECIPES, SERVED
 from onehop.bench.results import write_json
+from onehop.bench.servers import Case, Servers
 from onehop.bench.sources import jobs
-from onehop.bench.stamp import machine_line
+from onehop.bench.stamp import cores, machine_line
 from onehop.cli.console import begin, progress
 from onehop.cli.groups import group
 from onehop.cli.options import Json, PartsPlot, Plot, Rounds, Threads, command
@@ -99,6 +100,31 @@ class Limits:
     ] = None
     rounds: Rounds = 7
     threads: Threads = None
+    json: Json = None
+    plot: Plot = None
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Options of ``bench serve``."""
+
+    model_names: Annotated[
+        str, typer.Option("--models", help=f"With commas, or all: {', '.join(SERVED)}.")
+    ] = "all"
+    sizes: Annotated[str, typer.Option(help="Nodes and edges of a request's graph, with commas.")] = ",".join(
+        f"{nodes}:{edges}" for nodes, edges in serving.SIZES
+    )
+    rate: Annotated[
+        float | None,
+        typer.Option(help="Requests that arrive in a second; half of what PyG can answer by default."),
+    ] = None
+    processes: Annotated[
+        int | None, typer.Option(help="Worker processes; one a core, at most 2, by default.", min=1)
+    ] = None
+    threads: Annotated[int, typer.Option(help="Threads of each worker process.", min=1)] = 1
+    seconds: Annotated[float, typer.Option(help="About how long each measurement lasts.")] = 0.3
+    seed: Annotated[int, typer.Option(help="Of parameters, requests and arrivals.", min=0)] = 0
+    rounds: Rounds = 3
     json: Json = None
     plot: Plot = None
 
@@ -190,6 +216,45 @@ def bench_limits(options: Limits) -> None:
     _finish(console, sums)
     _draw(options.plot, plots.plot_limits, streams, roofs, sums)
     _judge(sums)
+
+
+@app.command("serve")
+@command
+def bench_serve(options: Serve) -> None:
+    """Requests to PyG models on the CPU, each a new graph: latencies at a rate, and requests a second.
+
+    Worker processes answer one request at a time under torch.inference_mode(), with PyG alone and with
+    onehop.patch(), in turns. Latencies count from the arrival of a request, so that they include its wait.
+    """
+    chosen, sizes = one_of("models", options.model_names, SERVED), serving.sizes(options.sizes)
+    load = serving.Load(options.rate, options.seconds, options.rounds, options.seed)
+    cases = [Case(model, *size, serving.WIDTH, options.seed) for size in sizes for model in chosen]
+    processes = min(cores(), 2) if options.processes is None else options.processes
+    console = begin(options.threads)
+    results: list[serving.ServingResult] = []
+    with progress(len(cases), still=True) as bar, Servers(processes, options.threads) as servers:
+        bar.describe(f"starting {_count(processes, 'worker')}")
+        for result in serving.measure(servers, cases, load):
+            results.append(result)
+            content = {
+                "processes": processes,
+                "threads_a_process": options.threads,
+                "seconds": options.seconds,
+                "seed": options.seed,
+                "results": [r.to_dict() for r in results],
+            }
+            write_json(options.json, "bench serve", content)
+            bar.advance(f"{result.where} done")
+    workers = f"{_count(processes, 'worker')} of {_count(options.threads, 'thread')}"
+    for part in (report.serving_table(results, workers), *report.serving_notes(results)):
+        console.print(part)
+    _draw(options.plot, plots.plot_serving, results)
+    if any(result.is_wrong for result in results):
+        raise typer.Exit(WRONG)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _finish(console: Console, results: Results, *tables: Table) -> None:

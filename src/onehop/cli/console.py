@@ -54,8 +54,15 @@ def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
 
 
 @contextmanager
-def progress(total: int | None = None, what: str = "") -> Iterator["Bar"]:
-    """A bar that is there while the block runs."""
+def progress(total: int | None = None, what: str = "", still: bool = False) -> Iterator["Bar"]:
+    """A bar that is there while the block runs.
+
+    Args:
+        total: Steps to do; None means that their number is not known.
+        what: What is being done.
+        still: Whether it is drawn only where it changes. Otherwise it is drawn ten times a second, which
+            takes time from other processes that are measured.
+    """
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -63,25 +70,28 @@ def progress(total: int | None = None, what: str = "") -> Iterator["Bar"]:
         TimeElapsedColumn(),
         console=Console(stderr=True),
         transient=True,
+        auto_refresh=not still,
     ) as display:
-        yield Bar(display, total, what)
+        yield Bar(display, total, what, still)
 
 
 class Bar:
     """One bar."""
 
-    def __init__(self, display: Progress, total: int | None, what: str) -> None:
-        self._display = display
+    def __init__(self, display: Progress, total: int | None, what: str, still: bool) -> None:
+        self._display, self._still = display, still
         self._task = display.add_task(what, total=total)
 
     def describe(self, what: str) -> None:
         """Says what is being done."""
-        self._display.update(self._task, description=what)
+        self._display.update(self._task, description=what, refresh=self._still)
 
     def advance(self, what: str | None = None) -> None:
         """One step is done; says what is being done now, unless that stays the same."""
-        self._display.update(self._task, description=what, advance=1)
+        self._display.update(self._task, description=what, advance=1, refresh=self._still)
 
     def share(self, what: str, done: float) -> None:
         """Says what is being done, and how much of it is done, 0 to 1."""
-        self._display.update(self._task, description=what, total=100, completed=round(100 * done))
+        self._display.update(
+            self._task, description=what, total=100, completed=round(100 * done), refresh=self._still
+        )

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from onehop.integrations.torch import dense
 from tests.integrations.torch.dispatched import both, patched, served, whole
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -114,7 +115,51 @@ def test_errors(name: str) -> None:
     both(WRONG[name], raises=True)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+HALVES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+
+
+@pytest.fixture
+def without_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A processor that has no instructions for products of 16-bit numbers."""
+    monkeypatch.setattr(dense, "has_instructions", lambda dtype: False)
+
+
+@HALVES
+@pytest.mark.usefixtures("without_instructions")
+@pytest.mark.parametrize("name", ["mm", "linear with a bias", "bmm"])
+def test_16_bits_without_instructions_are_served(name: str, dtype: torch.dtype) -> None:
+    with served() as names:
+        PRODUCTS[name](whole(N, K).to(dtype), whole(K, M).to(dtype))
+    assert names & {"mm", "addmm", "bmm"}
+
+
+@HALVES
+@pytest.mark.usefixtures("without_instructions")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@each_product
+def test_layouts_of_16_bits(name: str, layout: str, dtype: torch.dtype) -> None:
+    def run() -> Any:
+        a, b = whole(N, K).to(dtype).requires_grad_(), whole(K, M, seed=2).to(dtype).requires_grad_()
+        out = PRODUCTS[name](LAYOUTS[layout](a), LAYOUTS[layout](b))
+        return out, torch.autograd.grad(out.sum(), (a, b))
+
+    # The sums are whole numbers that 16 bits hold, or are rounded once.
+    both(run, rtol=torch.finfo(dtype).eps, atol=0.0, times=1)
+
+
+@HALVES
+@pytest.mark.usefixtures("without_instructions")
+@pytest.mark.parametrize("special", ["nan", "inf", "-inf", "6e4", "1e-7"])
+@each_product
+def test_special_16_bits(name: str, special: str, dtype: torch.dtype) -> None:
+    a, b = whole(N, K).to(dtype), whole(K, M).to(dtype)
+    a[3, 4] = float(special)
+    b[4, 5] = 0.0
+    both(lambda: PRODUCTS[name](a, b), rtol=torch.finfo(dtype).eps, atol=0.0)
+
+
+@HALVES
+@pytest.mark.usefixtures("without_instructions")
 @each_product
 def test_products_of_16_bits_are_as_exact_as_torchs(name: str, dtype: torch.dtype) -> None:
     generator = torch.Generator().manual_seed(0)

@@ -19,6 +19,7 @@ from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
@@ -86,6 +87,7 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     if graph is None:
         return None
     out = _reduced(graph, src, reduce) if is_extremum else segmented(graph, src, reduce == "mean")
+    watch(ptr, out)
     # As in PyG, where empty segments have an infinite extremum.
     return torch.where(out.isinf(), 0, out) if is_extremum else out
 
@@ -104,7 +106,11 @@ def softmax(
         # PyG takes infinite extrema of segments for 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
         graph = graph_of_bounds(ptr, src.size(0)) if suits else None
-    return None if graph is None else edge_softmax(graph, src)
+    if graph is None:
+        return None
+    out = edge_softmax(graph, src)
+    watch(index if ptr is None else ptr, out)
+    return out
 
 
 def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:

@@ -20,6 +20,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.sizes import is_too_small
+from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import record_of
 from onehop.integrations.pyg.leave import (
     LEFT_TO_PYG,
@@ -81,7 +82,9 @@ def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) 
         for step in steps[1:]:
             out = step(out)
         outs.append(out)
-    return layer.lin(torch.cat(outs, dim=1) if len(outs) > 1 else outs[0])  # type: ignore[no-any-return]
+    out = torch.cat(outs, dim=1) if len(outs) > 1 else outs[0]
+    watch(edge_index, out)
+    return layer.lin(out)  # type: ignore[no-any-return]
 
 
 def _first_step(

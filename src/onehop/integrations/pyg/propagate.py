@@ -18,6 +18,7 @@ from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
 from onehop.integrations.pyg.edges.processes import parts_for
 from onehop.integrations.pyg.edges.sizes import has_small_messages, is_too_small
+from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import (
     EXPLAINED,
     ClassRecord,
@@ -127,7 +128,9 @@ def _propagate(
             record.told = now.logged
         return _left(theirs, layer, edge_index, args, kwargs)
     begin(plan, layer)
-    return plan.run()
+    out = plan.run()
+    watch(edge_index, out)
+    return out
 
 
 def _of_signals(
@@ -331,7 +334,10 @@ def aggregation_of(layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> Any:
     record = record_of(layer)
     if record is None:
         raise Leave("its propagate is its own")
-    return by_rule(record, layer, edge_index, (), kwargs)
+    plan = by_rule(record, layer, edge_index, (), kwargs)
+    if isinstance(plan, Aggregation):
+        plan.edge_index = edge_index
+    return plan
 
 
 def aggregation_over(

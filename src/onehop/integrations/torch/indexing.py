@@ -243,7 +243,12 @@ def bags_grad(
         weights: [n], of the entries.
         padding: The row that gets none; -1 is no row.
     """
-    if mode not in _BAGS.values() or grad.dtype not in _EXACT or grad.dim() != _MATRIX or bags.dtype is not index.dtype:
+    if (
+        mode not in _BAGS.values()
+        or grad.dtype not in _EXACT
+        or grad.dim() != _MATRIX
+        or bags.dtype is not index.dtype
+    ):
         return None
     if index.dim() != 1 or bags.shape != index.shape or not grad.numel():
         return None

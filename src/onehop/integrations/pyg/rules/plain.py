@@ -16,6 +16,7 @@ from onehop.integrations import reports, session, tuning
 from onehop.integrations.pyg import machine, reuse
 from onehop.integrations.pyg.admit import BOTH, GIVEN, Rows, Source, Target, Weight, is_feature, placement
 from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import need
 from onehop.integrations.pyg.rules.table import rule
 from onehop.ops.aggregate import reduce_rows
@@ -72,6 +73,8 @@ class Aggregation:
         subtrahend: [num_dst, F], what every message has subtracted, or None.
         backend: Who runs it, by name; empty means the best there is.
         first: Whether the gradient of a max or min goes to the first of the edges that tie.
+        edge_index: The edges, as PyG would save them for the backward pass; None where their owner watches
+            them, or only PyG has them.
     """
 
     form: str
@@ -83,6 +86,7 @@ class Aggregation:
     subtrahend: Tensor | None = None
     backend: str = ""
     first: bool = False
+    edge_index: Any = None
 
     @property
     def aside(self) -> str:
@@ -126,6 +130,7 @@ class Aggregation:
         out = self.computed()
         if keep is not None:
             keep(out)
+        watch(self.edge_index, out)
         return out
 
     def computed(self) -> Tensor:

@@ -1,0 +1,162 @@
+"""Serving a model request by request on the CPU: latencies at a rate, and requests a second of busy workers.
+
+PyG and onehop take turns in the same worker processes and answer the same requests. Their answers are
+compared first. Requests of busy workers are a closed loop: a worker begins the next one as soon as it has
+answered. Requests at a rate are an open loop: no answer delays their arrival, and they wait if all workers
+are busy.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from onehop.bench.arrivals import Latencies, answered_a_second, latencies, poisson, requests_of_turn
+from onehop.bench.lists import names
+from onehop.bench.servers import Case, Servers
+from onehop.bench.timing import Ratio, Times, in_turns
+from onehop.errors import ArgumentError
+
+# By name of the way: whether it is patched.
+WAYS = {"pyg": False, "onehop": True}
+SIZES = ((40, 160), (400, 1_600), (4_000, 16_000))
+WIDTH = 64
+# Relative to the largest entry: sums of float32 differ in their last digits with their order.
+TOLERANCE = 1e-4
+# The share of what PyG can answer that arrives by default.
+_LOAD = 0.5
+
+
+@dataclass(frozen=True)
+class Load:
+    """The requests of a measurement, and its turns.
+
+    Attributes:
+        rate: Requests that arrive in a second; None means half of what PyG can answer.
+        seconds: About how long a turn lasts.
+        rounds: Turns of each way.
+        seed: Of the arrivals.
+    """
+
+    rate: float | None
+    seconds: float
+    rounds: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        """Refuses what no clock can follow."""
+        for name, value, unit in (("rate", self.rate, "requests a second"), ("seconds", self.seconds, "s")):
+            if value is not None and not 0 < value < math.inf:
+                raise ArgumentError(f"{name}: expected a number above 0 ({unit}), got {value:g}.")
+
+
+@dataclass
+class ServingResult:
+    """Measurements of one model on graphs of one size.
+
+    Attributes:
+        case: The model and the size.
+        difference: The largest difference of onehop's answers from PyG's, relative to the largest entry.
+        rate: Requests that arrived in a second; None where nothing was timed.
+        requests: How many arrived in a turn.
+        busy_s: Seconds a request of busy workers, all together: one over requests a second, by way.
+        p50_s: Half of the requests at the rate were answered within this, by way.
+        p99_s: 99 % were answered within this, by way.
+    """
+
+    case: Case
+    difference: float
+    rate: float | None = None
+    requests: int = 0
+    busy_s: dict[str, Times] = field(default_factory=dict)
+    p50_s: dict[str, Times] = field(default_factory=dict)
+    p99_s: dict[str, Times] = field(default_factory=dict)
+
+    @property
+    def is_wrong(self) -> bool:
+        """Return whether the answers differ."""
+        return not self.difference <= TOLERANCE  # NaN is wrong too
+
+    @property
+    def where(self) -> str:
+        """The model and the size in words."""
+        return f"{self.case.model}, {self.case.nodes:,} nodes, {self.case.edges:,} edges"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "model": self.case.model,
+            "nodes": self.case.nodes,
+            "edges": self.case.edges,
+            "difference": self.difference,
+            "wrong": self.is_wrong,
+            "rate": self.rate,
+            "requests": self.requests,
+            "requests_per_second": {way: 1 / times.median_s for way, times in self.busy_s.items()},
+            **{
+                name: {way: times.to_dict() for way, times in measured.items()}
+                for name, measured in self._measured().items()
+            },
+            "ratio": {
+                name: vars(found)
+                for name, measured in self._measured().items()
+                if (found := gain(measured)) is not None
+            },
+        }
+
+    def _measured(self) -> dict[str, dict[str, Times]]:
+        return {"busy": self.busy_s, "p50": self.p50_s, "p99": self.p99_s}
+
+
+def gain(times: dict[str, Times]) -> Ratio | None:
+    """PyG's time over onehop's; None where they were not timed."""
+    return Ratio.of(times["pyg"], times["onehop"]) if times else None
+
+
+def sizes(text: str) -> list[tuple[int, int]]:
+    """Nodes and edges of graphs, from a list such as ``40:160,400:1600``.
+
+    Raises:
+        ArgumentError: An entry is no such pair, or there are none.
+    """
+    found = []
+    for entry in names(text):
+        nodes, _, edges = entry.partition(":")
+        if not all(each.isdecimal() and int(each) > 0 for each in (nodes, edges)):
+            raise ArgumentError(
+                f"sizes: expected NODES:EDGES, both at least 1, with commas between them, got {entry!r}."
+            )
+        found.append((int(nodes), int(edges)))
+    if not found:
+        raise ArgumentError("sizes: expected at least one NODES:EDGES.")
+    return found
+
+
+def measure(servers: Servers, cases: Iterable[Case], load: Load) -> Iterator[ServingResult]:
+    """Measures models, each on graphs of a size; yields each result."""
+    for case in cases:
+        result = ServingResult(case, servers.prepare(case))
+        if not result.is_wrong:
+            _time(servers, result, load)
+        yield result
+
+
+def _time(servers: Servers, result: ServingResult, load: Load) -> None:
+    busy = {way: partial(_busy, servers, patched, load.seconds) for way, patched in WAYS.items()}
+    result.busy_s = in_turns(busy, load.rounds)
+    answered = 1 / result.busy_s["pyg"].median_s
+    result.rate = _LOAD * answered if load.rate is None else load.rate
+    result.requests = requests_of_turn(result.rate, answered, load.seconds)
+    found: dict[str, list[Latencies]] = {way: [] for way in WAYS}
+    for number in range(load.rounds):
+        arrivals = poisson(result.rate, result.requests, load.seed + number)
+        for way, patched in WAYS.items():
+            found[way].append(latencies(*servers.serve(patched, arrivals)))
+    result.p50_s = {way: Times(tuple(each.p50_s for each in rounds)) for way, rounds in found.items()}
+    result.p99_s = {way: Times(tuple(each.p99_s for each in rounds)) for way, rounds in found.items()}
+
+
+def _busy(servers: Servers, patched: bool, seconds: float) -> float:
+    """Seconds a request, of all workers together."""
+    return 1 / answered_a_second(*servers.busy(patched, seconds))
