@@ -23,7 +23,7 @@ namespace {
 
 // Calls below these are torch's: see onehop.thresholds.
 struct Bounds {
-  std::atomic<int64_t> entries, numbers, work, sparse;
+  std::atomic<int64_t> entries, numbers, work, sparse, sorted;
 } bounds;
 
 // How many numbers are gathered or scattered by an index of whole rows.
@@ -352,6 +352,17 @@ struct Bmm : Served<Bmm, Tensor(const Tensor&, const Tensor&)> {
   }
 };
 
+// Integers, so many that ours pay.
+bool are_many(const Tensor& x) { return is_index(x) && numel(x) >= bounds.sorted.load(std::memory_order_relaxed); }
+
+struct IsIn : Served<IsIn, Tensor(const Tensor&, const Tensor&, bool, bool)> {
+  static constexpr const char *kName = "aten::isin", *kOverload = "Tensor_Tensor";
+  static void* run(const Tensor& x, const Tensor& others, bool unique, bool inverted) {
+    // torch's has another result of integers that are said to be unique and are not.
+    return are_many(x) && is_index(others) && !unique ? answer(x, others, inverted) : nullptr;
+  }
+};
+
 template <class... Ops>
 struct All {
   static void prepare(const nb::list& functions) {
@@ -371,7 +382,7 @@ struct All {
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                      IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
-                     BagsGrad, SegmentReduce, SegmentReduceGrad>;
+                     BagsGrad, SegmentReduce, SegmentReduceGrad, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
 
 template <class Kernels>
@@ -399,10 +410,12 @@ void bind_torch_kernels(nb::module_& m) {
   bind<Products>(m, "ProductKernels");
   // What this thread calls is torch's between these.
   m.def("leave_to_torch", [](bool left) { return std::exchange(leaves_to_torch, left); });
-  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse) {
+  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse,
+                                int64_t sorted) {
     bounds.entries = entries;
     bounds.numbers = numbers;
     bounds.work = work;
     bounds.sparse = sparse;
+    bounds.sorted = sorted;
   });
 }

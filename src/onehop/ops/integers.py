@@ -41,6 +41,10 @@ class Integers:
     def __len__(self) -> int:
         return self._x.numel()
 
+    def is_dense(self, places: bool) -> bool:
+        """Return whether :meth:`unique` makes a table, of the places of distinct ones too if ``places``."""
+        return self.span < len(self) * (_MOST_SPREAD_OF_PLACES if places else _MOST_SPREAD)
+
     def sorted(self, descending: bool = False) -> tuple[Tensor, Tensor] | None:
         """The integers of a vector in order, and the place of each, int64; equal ones keep their order."""
         if self.ascend and not descending:
@@ -58,8 +62,7 @@ class Integers:
         if self.ascend:
             found: Unique = torch.ops.aten.unique_consecutive(self._x, inverse, counts)
             return found
-        places = inverse or counts
-        if self.span < len(self) * (_MOST_SPREAD_OF_PLACES if places else _MOST_SPREAD):
+        if self.is_dense(inverse or counts):
             return self._unique_in_table(inverse, counts)
         made = self._sorted(descending=False, numbered=inverse)
         if made is None:
