@@ -73,7 +73,7 @@ void bind_integers(nb::module_& m) {
   m.def(
       "count_numbers",
       [](Address numbers, int64_t count, int64_t groups, Address counts, int threads) {
-        return onehop::count_numbers(numbers_at(numbers), count, groups, numbers_at(counts), threads);
+        onehop::count_numbers(numbers_at(numbers), count, groups, numbers_at(counts), threads);
       },
       "numbers"_a, "count"_a, "groups"_a, "counts"_a, "threads"_a, Released());
   m.def(

@@ -407,9 +407,10 @@ struct Sort : Served<Sort, Several<2>(const Tensor&, MaybeBool, int64_t, bool)> 
   static constexpr const char *kName = "aten::sort", *kOverload = "stable";
   static void* run(const Tensor& x, MaybeBool stable, int64_t along, bool descending) {
     if (!are_many(x) || dim(x) != 1) return nullptr;
-    // One that need not be stable is served where torch's is, as that of many that ascend.
-    const bool served = stable.is_true() || (!descending && numel(x) >= kSortedByRadix);
-    return served ? answer(x, stable.is_true(), along, descending) : nullptr;
+    const bool is_stable = stable.is_there && stable.value;
+    // One that need not be stable is served where torch's is nevertheless.
+    const bool served = is_stable || (!descending && numel(x) >= kSortedByRadix);
+    return served ? answer(x, is_stable, along, descending) : nullptr;
   }
 };
 

@@ -135,25 +135,15 @@ bool DistinctIntegers::write_inverse(const Integers& integers, int64_t* inverse,
   return unchanged.load();
 }
 
-bool count_numbers(const int64_t* numbers, int64_t count, int64_t groups, int64_t* counts, int threads) {
+void count_numbers(const int64_t* numbers, int64_t count, int64_t groups, int64_t* counts, int threads) {
   // Each chunk counts into a table of its own, which it has to be longer than.
   const Chunks chunks{count, std::clamp<int64_t>(count / std::max(groups, kEdgesPerThread), 1, threads)};
-  const int64_t bytes = groups * static_cast<int64_t>(sizeof(int64_t));
-  Block others(bytes * (chunks.chunks - 1));
+  Block others(groups * (chunks.chunks - 1) * static_cast<int64_t>(sizeof(int64_t)));
   if (chunks.chunks > 1 && !others) throw std::bad_alloc();
-  std::atomic<bool> in_range{true};
   for_tasks(chunks.chunks, threads, [&](int64_t chunk, int) {
     int64_t* own = chunk == 0 ? counts : others.as<int64_t>() + (chunk - 1) * groups;
-    std::memset(own, 0, static_cast<size_t>(bytes));
-    const int64_t end = chunks.begin(chunk + 1);
-    for (int64_t i = chunks.begin(chunk); i < end; ++i) {
-      const int64_t number = numbers[i];
-      if (static_cast<uint64_t>(number) >= static_cast<uint64_t>(groups)) {
-        in_range.store(false, std::memory_order_relaxed);
-        return;
-      }
-      ++own[number];
-    }
+    std::fill_n(own, groups, 0);
+    for_chunk(chunks, chunk, [=](int64_t i) { ++own[numbers[i]]; });
   });
   const Chunks pieces = pieces_of(groups);
   for_tasks(chunks.chunks > 1 ? pieces.chunks : 0, threads, [&](int64_t piece, int) {
@@ -162,7 +152,6 @@ bool count_numbers(const int64_t* numbers, int64_t count, int64_t groups, int64_
       for_chunk(pieces, piece, [=](int64_t group) { counts[group] += from[group]; });
     }
   });
-  return in_range.load();
 }
 
 }  // namespace onehop

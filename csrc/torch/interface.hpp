@@ -32,10 +32,9 @@ struct MaybeTensor {
   bool is_there;
 };
 
-// std::optional<bool>, of which older releases have the members in the other order.
+// std::optional<bool>.
 struct MaybeBool {
-  bool members[2];
-  bool is_true() const { return members[0] && members[1]; }
+  bool value, is_there;
 };
 
 // c10::SymInt: a number; a negative value is a symbol. Because it has a destructor, C++ passes its address.

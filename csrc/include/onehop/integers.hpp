@@ -66,8 +66,8 @@ class DistinctIntegers {
   std::vector<int64_t> before_;  // how many distinct ones come before each piece of the table, and of all at the end
 };
 
-// Writes how many of the numbers, in [0, groups), are each one. Returns false where a number is not.
-[[nodiscard]] bool count_numbers(const int64_t* numbers, int64_t count, int64_t groups, int64_t* counts, int threads);
+// Writes how many of the numbers, which lie in [0, groups), are each one. Throws std::bad_alloc.
+void count_numbers(const int64_t* numbers, int64_t count, int64_t groups, int64_t* counts, int threads);
 
 // Writes whether each of the integers is among others, one or more, which lie between limits; with `inverted`, whether
 // it is not. Returns false, and writes nothing, of others among which both the least and the largest int64 are. Throws

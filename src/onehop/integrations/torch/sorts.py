@@ -5,6 +5,8 @@ where it is nearly as fast. :mod:`onehop.integrations.torch.kernels` calls them.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,54 +26,66 @@ _NEAR = 2
 _PAIR = 2
 
 
+def _left_to_torch(body: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that returns None too where tensors are not numbers in memory, or memory runs out."""
+
+    @functools.wraps(body)
+    def function(*args: Any) -> Any:
+        try:
+            suits = all(_suits(each) for each in args if isinstance(each, Tensor))
+            return body(*args) if suits and not runs_specification.get() else None
+        except (WithoutMemoryError, MemoryError):
+            return None
+
+    return function
+
+
+@_left_to_torch
 def sort(x: Tensor, stable: bool, dim: int, descending: bool) -> tuple[Tensor, Tensor] | None:
     """``x.sort(stable=stable, dim=dim, descending=descending)`` of a vector.
 
     Where it need not be stable, if torch's is.
     """
-    integers = _integers(x) if x.dim() == 1 and dim in (-1, 0) else None
-    if integers is None:
+    if x.dim() != 1 or dim not in (-1, 0):
         return None
-    if descending:
-        return integers.sorted(descending=True) if stable else None
-    if not (stable or (len(integers) >= _BY_RADIX and _sorts_by_radix())):
+    if not stable and (descending or x.numel() < _BY_RADIX or not _sorts_by_radix()):
         return None
-    return integers.sorted() if integers.ascend or _pays(integers) else None
+    integers = Integers(x)
+    if integers.ascend:
+        # torch merges what is in order, backwards too, nearly as fast as it could be sorted.
+        return None if descending else integers.sorted()
+    return integers.sorted(descending) if descending or _pays(integers) else None
 
 
+@_left_to_torch
 def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | None:
-    """``torch.unique(x, ascending, inverse, counts)``; in an order of torch's own if that is ascending."""
-    integers = _integers(x) if ascending or _tells_apart_by_sorting() else None
-    if integers is None:
+    """``torch.unique(x, ascending, inverse, counts)``, if torch's ascends where it need not."""
+    if not (ascending or _tells_apart_by_sorting()):
         return None
+    integers = Integers(x)
     pays = integers.ascend or integers.is_dense(inverse or counts) or _pays(integers)
     return integers.unique(inverse, counts) if pays else None
 
 
+@_left_to_torch
 def unique_dim(x: Tensor, dim: int, _ascending: bool, _inverse: bool, _counts: bool) -> Unique | None:
-    """``torch.unique(x, dim=dim)`` of pairs; torch's kernel ascends and counts whether that is wanted or not."""
-    if x.dim() != _PAIR or not -_PAIR <= dim < _PAIR or x.size(dim - 1) != _PAIR or not _suits(x):
+    """``torch.unique(x, dim=dim)`` of pairs; torch's ascends, and has all results, whether they are wanted or not."""
+    if x.dim() != _PAIR or not -_PAIR <= dim < _PAIR:
         return None
     by_column = dim % _PAIR == 1
-    found = unique_pairs(x if by_column else x.t())
-    return found if found is None or not by_column else (found[0].t(), *found[1:])
+    pairs = x if by_column else x.t()
+    found = unique_pairs(pairs) if pairs.size(0) == _PAIR else None
+    return None if found is None else (found[0].t() if by_column else found[0], *found[1:])
 
 
+@_left_to_torch
 def isin(x: Tensor, others: Tensor, inverted: bool) -> Tensor | None:
     """``torch.isin(x, others, invert=inverted)``."""
-    integers = _integers(others) if _suits(x) else None
-    return None if integers is None else integers.contain(x, inverted)
-
-
-def _integers(x: Tensor) -> Integers | None:
-    try:
-        return Integers(x) if _suits(x) else None
-    except WithoutMemoryError:
-        return None
+    return Integers(others).contain(x, inverted)
 
 
 def _suits(x: Tensor) -> bool:
-    return 0 < x.numel() <= MOST_NODES and is_numbers(x) and not runs_specification.get()
+    return 0 < x.numel() <= MOST_NODES and is_numbers(x)
 
 
 def _pays(integers: Integers) -> bool:
