@@ -36,7 +36,7 @@ NUMBERS: dict[str, Callable[[], Tensor]] = {
     "buckets": lambda: random(20_000, 0, 2**40),
     "buckets of few values": lambda: random(20_000, 0, 900),
     "buckets, far apart": lambda: random(20_000, LEAST, MOST),
-    # Their upper bits do not tell them apart, so that sorting by these alone leaves them far from their places.
+    # Their upper bits do not tell them apart: sorted by these alone they are far from their places.
     "buckets, in clusters": lambda: (random(20_000, 0, 9) << 40) + random(20_001, 0, 2**14)[1:],
     "a bucket of nearly all": lambda: torch.cat([random(9_000, 0, 2**20), torch.tensor([2**60])]),
 }

@@ -1,4 +1,4 @@
-"""Integers sorted, told apart, and looked up in others: by a radix sort, and by tables of the numbers between."""
+"""Integers sorted, told apart, and looked up in others: by a radix sort and by tables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -55,7 +55,7 @@ class Integers:
         return self._values(made, len(self), False), _written(made.keys.write_notes, len(self))
 
     def unique(self, inverse: bool = True, counts: bool = True) -> Unique | None:
-        """The distinct integers in ascending order, which of them each one is, and how often each is there.
+        """The distinct integers, ascending; which of them each one is; and how often each occurs.
 
         What is not wanted is empty. The second one has the shape of the integers.
         """

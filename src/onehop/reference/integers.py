@@ -1,4 +1,4 @@
-"""Integers sorted, told apart, and looked up in others, one by one: what ``csrc/runtime`` does with threads."""
+"""Integers sorted, told apart, and looked up in others: what ``csrc/runtime`` does with threads."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ def sort(x: Sequence[int], descending: bool = False) -> tuple[list[int], list[in
 
 
 def unique(x: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """The distinct integers in ascending order, which of them each one of ``x`` is, and how often each is there."""
+    """The distinct integers in ascending order, which of them each one is, and how often each occurs."""
     values = sorted(set(x))
     return values, [values.index(each) for each in x], [list(x).count(each) for each in values]
 

@@ -1,4 +1,4 @@
-"""torch's ``unique``, ``isin`` and stable ``sort`` of integers under the patch: torch's results in every bit."""
+"""torch's ``unique``, ``isin`` and stable ``sort`` of integers under the patch, equal in every bit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -129,7 +129,7 @@ def test_isin(name: str, inverted: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, run",
+    ("name", "run"),
     [
         ("unique", lambda: torch.unique(X["few values"])),
         ("unique", lambda: X["int32"].unique(sorted=False, return_counts=True)),

@@ -1,4 +1,4 @@
-"""torch's ``unique``, ``isin`` and stable ``sort`` of many integers on the CPU: equal to torch's in every bit.
+"""torch's ``unique``, ``isin`` and stable ``sort`` of many integers: equal to torch's in every bit.
 
 Each function has the arguments that torch's CPU kernel has, and returns None where torch's has to run, as
 where it is nearly as fast. :mod:`onehop.integrations.torch.kernels` calls them.
@@ -18,9 +18,9 @@ from onehop.ops.contexts import is_numbers
 from onehop.ops.integers import Integers, Unique, unique_pairs
 from onehop.reference.independent import runs_specification
 
-# torch sorts a vector of so many integers by radix, in 8 to 9 ns a number while all are in its caches. With one
-# thread and with two, of 300,000 to 1 million integers that are no more than 2 times as far apart, ours took
-# half as long (of 35,000 0.55 times), of others 0.6 to 1 times; of 1 million and more 0.3 to 0.5 times.
+# torch sorts a vector of so many integers by radix, in 8 to 9 ns each while all are in its caches. Of fewer
+# than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their number, and 0.6
+# to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times.
 _BY_RADIX, _MANY = 1 << 15, 1 << 20
 _NEAR = 2
 _PAIR = 2
@@ -69,7 +69,10 @@ def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | 
 
 @_left_to_torch
 def unique_dim(x: Tensor, dim: int, _ascending: bool, _inverse: bool, _counts: bool) -> Unique | None:
-    """``torch.unique(x, dim=dim)`` of pairs; torch's ascends, and has all results, whether they are wanted or not."""
+    """``torch.unique(x, dim=dim)`` of pairs.
+
+    torch's ascends, and has all results, whether they are wanted or not.
+    """
     if x.dim() != _PAIR or not -_PAIR <= dim < _PAIR:
         return None
     by_column = dim % _PAIR == 1
@@ -108,7 +111,7 @@ def _sorts_by_radix() -> bool:
 
 @functools.cache
 def _tells_apart_by_sorting() -> bool:
-    """Return whether torch's distinct numbers ascend where they need not: older releases had them in a hash table."""
+    """Return whether torch's distinct numbers ascend where they need not: those of a hash table do not."""
     x = torch.arange(999, device="cpu") * 7919 % 1009
     with torchs_kernels():
         found = torch.ops.aten._unique2(x, False)[0]
