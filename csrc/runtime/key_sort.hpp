@@ -99,7 +99,8 @@ bool SortedKeys::sort(const KeyOf& key_of, const NoteOf& note_of, int threads) {
 
 template <class Word, class KeyOf, class NoteOf>
 bool SortedKeys::sort_as(const KeyOf& key_of, const NoteOf& note_of, int threads) {
-  const Chunks chunks{count(), chunk_count(count(), threads)};
+  threads = static_cast<int>(chunk_count(count(), threads));
+  const Chunks chunks{count(), threads};
   const auto buckets = static_cast<int64_t>(first_.size()) - 1;
   words_ = Block(count() * static_cast<int64_t>(sizeof(Word)));
   if (!words_) throw std::bad_alloc();
@@ -172,7 +173,8 @@ bool SortedKeys::sort_as(const KeyOf& key_of, const NoteOf& note_of, int threads
 
 template <class Body>
 void SortedKeys::for_buckets(int threads, const Body& body) const {
-  for_tasks(static_cast<int64_t>(first_.size()) - 1, threads, [&](int64_t number, int) {
+  const auto helpers = static_cast<int>(chunk_count(count(), threads));
+  for_tasks(static_cast<int64_t>(first_.size()) - 1, helpers, [&](int64_t number, int) {
     const Bucket one = bucket(number);
     if (word_bytes_ == 4) return body(words_.as<uint32_t>() + one.first, one);
     if (word_bytes_ == 8) return body(words_.as<uint64_t>() + one.first, one);

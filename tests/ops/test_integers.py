@@ -128,8 +128,8 @@ def test_naive_code_agrees(name: str) -> None:
 def test_a_table_is_as_good_as_a_sort(monkeypatch: pytest.MonkeyPatch) -> None:
     x = random(500, -40, 3000)
     for spread in (0, 100):
-        monkeypatch.setattr(integers, "_MOST_SPREAD", spread)
-        monkeypatch.setattr(integers, "_MOST_SPREAD_OF_PLACES", spread)
+        monkeypatch.setattr(integers, "MOST_SPREAD", spread)
+        monkeypatch.setattr(integers, "MOST_SPREAD_OF_PLACES", spread)
         assert_same(Integers(x).unique(), torch._unique2(x, True, True, True))
         assert_same(Integers(x).unique(False, False), torch._unique2(x, True, False, False))
 
@@ -140,6 +140,10 @@ def test_numbers_of_many_pieces(threads: int) -> None:
     assert_same(Integers(x).unique(), torch._unique2(x, True, True, True))
     few = random(300_000, 0, 40)
     assert_same(Integers(few).unique(), torch._unique2(few, True, True, True))
+    far = random(60_000, 0, 2**40)
+    expected = far.sort(stable=True)
+    assert_same(Integers(far).sorted(), (expected.values, expected.indices))
+    assert_same(Integers(far).unique(), torch._unique2(far, True, True, True))
     ascending = x.sort().values
     for place in (1, 65_536, 299_999):
         ascending[place - 1 : place + 1] = torch.tensor([9, 8])

@@ -16,7 +16,7 @@ INTEGERS = (torch.int64, torch.int32)
 # table that has the places of distinct ones too, which has 5 bytes a number and not 1. Of 300,000 integers
 # over 2 (8) times as many numbers, a sort took 1.7 (1.6) ms, and with places 2.2 (2.2); tables 0.7 (1.5), and
 # with places 1.9 (4.6).
-_MOST_SPREAD, _MOST_SPREAD_OF_PLACES = 4, 1
+MOST_SPREAD, MOST_SPREAD_OF_PLACES = 4, 1
 
 Unique = tuple[Tensor, Tensor, Tensor]
 
@@ -43,7 +43,7 @@ class Integers:
 
     def is_dense(self, places: bool) -> bool:
         """Return whether :meth:`unique` makes a table, of the places of distinct ones too if ``places``."""
-        return self.span < len(self) * (_MOST_SPREAD_OF_PLACES if places else _MOST_SPREAD)
+        return self.span < len(self) * (MOST_SPREAD_OF_PLACES if places else MOST_SPREAD)
 
     def sorted(self, descending: bool = False) -> tuple[Tensor, Tensor] | None:
         """The integers of a vector in order, and the place of each, int64; equal ones keep their order."""
@@ -75,7 +75,7 @@ class Integers:
         )
 
     def contain(self, x: Tensor, inverted: bool = False) -> Tensor | None:
-        """Whether each entry of another tensor of integers is among these; if ``inverted``, whether it is not.
+        """Whether each entry of another tensor of integers is among these; if ``inverted``, whether not.
 
         None too if both the least and the largest int64 are among these.
         """

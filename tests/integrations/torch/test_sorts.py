@@ -72,12 +72,6 @@ PAIRS: dict[str, Tensor] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _at_every_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is served from a size on, as if torch sorted few by radix too, and all were many."""
-    monkeypatch.setattr(sorts, "_MANY", 0)
-
-
 @pytest.mark.parametrize("wanted", [(False, False), (True, False), (False, True), (True, True)])
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("name", X)
@@ -152,7 +146,6 @@ def test_our_code_runs(name: str, run: Callable[[], Any]) -> None:
 LEFT: dict[str, Callable[[], Any]] = {
     "few that need not be stable": lambda: X["few values"].sort(),
     "descending ones that need not be stable": lambda: random(40_000).sort(descending=True),
-    "ascending ones in the other order": lambda: X["ascending"].sort(stable=True, descending=True),
     "rows": lambda: X["a matrix"].sort(stable=True),
     "distinct ones that are told apart": lambda: torch.isin(X["one"], X["one"], assume_unique=True),
     "a number among others": lambda: torch.isin(X["few values"], 7),
@@ -206,18 +199,26 @@ def test_sizes_at_which_torch_is_nearly_as_fast(by_radix: bool, monkeypatch: pyt
     monkeypatch.setattr(sorts, "_sorts_by_radix", lambda: by_radix)
     monkeypatch.setattr(sorts, "_BY_RADIX", 1000)
     monkeypatch.setattr(sorts, "_MANY", 2000)
-    for count, near, far in ((999, True, True), (1000, True, not by_radix), (2000, True, True)):
-        assert sorts._pays(Integers(random(count, 0, count))) == near
-        assert sorts._pays(Integers(random(count, 0, 9 * count))) == far
+    for count, far, farthest in (
+        (999, True, True),
+        (1000, not by_radix, not by_radix),
+        (2000, True, not by_radix),
+    ):
+        for x, pays in (
+            (random(count, 0, count), True),
+            (torch.arange(count).mul(2**30), True),
+            (random(count, 0, 2**40), far),
+            (torch.cat([random(count - 1, 0, count), torch.tensor([2**40])]), far),
+            (random(count, LEAST, MOST), farthest),
+        ):
+            both(lambda x=x: (x.sort(stable=True), x.unique(return_inverse=True)))
+            with served() as names:
+                x.sort(stable=True)
+                x.unique(return_inverse=True)
+            assert names & {"sort", "unique"} == ({"sort", "unique"} if pays else set())
         with served() as names:
-            random(count, 0, 2**40).sort(stable=True)
-            random(count, 0, 2**40).unique()
-        assert ({"sort", "unique"} <= names) == far
-        # These are told apart by a table, or are in order.
-        with served() as names:
-            random(count, 0, count // 2).unique()
-            torch.arange(count).mul(2**30).sort(stable=True)
-        assert {"sort", "unique"} <= names
+            random(count, LEAST, MOST).unique()
+        assert ("unique" in names) == far
 
 
 def test_small_calls_are_torchs() -> None:

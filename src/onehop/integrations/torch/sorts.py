@@ -15,14 +15,15 @@ from onehop.graph.build import MOST_NODES
 from onehop.integrations.torch.served import Served
 from onehop.native import WithoutMemoryError, torchs_kernels
 from onehop.ops.contexts import is_numbers
-from onehop.ops.integers import Integers, Unique, unique_pairs
+from onehop.ops.integers import MOST_SPREAD, Integers, Unique, unique_pairs
 from onehop.reference.independent import runs_specification
 
 # torch sorts a vector of so many integers by radix, in 8 to 9 ns each while all are in its caches. Of fewer
-# than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their number, and 0.6
-# to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times.
+# than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their number, and
+# 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words of 128 bits are sorted.
 _BY_RADIX, _MANY = 1 << 15, 1 << 20
-_NEAR = 2
+_NEAR, _MOST_BITS = 2, 72
+_SAMPLES = 16
 _PAIR = 2
 
 
@@ -50,11 +51,11 @@ def sort(x: Tensor, stable: bool, dim: int, descending: bool) -> tuple[Tensor, T
         return None
     if not stable and (descending or x.numel() < _BY_RADIX or not _sorts_by_radix()):
         return None
-    integers = Integers(x)
-    if integers.ascend:
-        # torch merges what is in order, backwards too, nearly as fast as it could be sorted.
-        return None if descending else integers.sorted()
-    return integers.sorted(descending) if descending or _pays(integers) else None
+    if descending:  # by comparison in torch
+        return Integers(x).sorted(descending=True)
+    integers = Integers(x) if _may_pay(x) else None
+    pays = integers is not None and (integers.ascend or _pays(integers, places=True))
+    return integers.sorted() if integers is not None and pays else None
 
 
 @_left_to_torch
@@ -62,8 +63,10 @@ def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | 
     """``torch.unique(x, ascending, inverse, counts)``, if torch's ascends where it need not."""
     if not (ascending or _tells_apart_by_sorting()):
         return None
-    integers = Integers(x)
-    pays = integers.ascend or integers.is_dense(inverse or counts) or _pays(integers)
+    integers = Integers(x) if _may_pay(x) else None
+    if integers is None:
+        return None
+    pays = integers.ascend or integers.is_dense(inverse or counts) or _pays(integers, inverse)
     return integers.unique(inverse, counts) if pays else None
 
 
@@ -91,11 +94,21 @@ def _suits(x: Tensor) -> bool:
     return 0 < x.numel() <= MOST_NODES and is_numbers(x)
 
 
-def _pays(integers: Integers) -> bool:
-    """Return whether sorting integers takes at most half as long as in torch."""
-    if not _BY_RADIX <= len(integers) < _MANY or integers.span < _NEAR * len(integers):
+def _may_pay(x: Tensor) -> bool:
+    """Return whether it is worth to find out how far integers are apart, by a few of them."""
+    count = x.numel()
+    if not _BY_RADIX <= count < _MANY or not x.is_contiguous() or not _sorts_by_radix():
         return True
-    return not _sorts_by_radix()
+    some = x.view(-1)[:: count // _SAMPLES].tolist()
+    return max(some) - min(some) < MOST_SPREAD * count or some == sorted(some)
+
+
+def _pays(integers: Integers, places: bool) -> bool:
+    """Return whether sorting integers takes at most half as long as in torch, with their places or not."""
+    count, span = len(integers), integers.span
+    if count < _BY_RADIX or span < _NEAR * count or not _sorts_by_radix():
+        return True
+    return count >= _MANY and not (places and span.bit_length() + count.bit_length() > _MOST_BITS)
 
 
 @functools.cache
