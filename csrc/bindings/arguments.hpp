@@ -41,6 +41,7 @@ void bind_attention(nanobind::module_& m);
 void bind_dropout(nanobind::module_& m);
 void bind_edge_softmax(nanobind::module_& m);
 void bind_edges(nanobind::module_& m);
+void bind_few(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);
 void bind_holders(nanobind::module_& m);

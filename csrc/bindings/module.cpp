@@ -152,6 +152,7 @@ NB_MODULE(_native, m) {
   bind_edge_softmax(m);
   bind_edges(m);
   bind_generated(m);
+  bind_few(m);
   bind_fusedmm(m);
   bind_holders(m);
   bind_integers(m);

@@ -44,6 +44,8 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .fusedmm = fusedmm,
       .copy_rows = copy_rows,
       .add_rows = add_rows,
+      .few_edges = few_edges,
+      .few_edges_grad = few_edges_grad,
       .keep = keep,
       .mersenne_words = mersenne_words,
       .mersenne_below = mersenne_below,

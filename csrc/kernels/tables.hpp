@@ -17,6 +17,8 @@ void fusedmm(const FusedmmArgs& args);
 void message(const MessageArgs& args);
 bool copy_rows(const RowsArgs& args);
 bool add_rows(const RowsArgs& args);
+bool few_edges(const FewArgs& args);
+bool few_edges_grad(const FewArgs& args);
 void keep(const KeepArgs& args);
 void mersenne_words(uint32_t* words, int64_t count);
 void mersenne_below(const uint32_t* pairs, int64_t count, uint64_t bound, uint64_t* bits);

@@ -417,6 +417,33 @@ class RowsCall(_Call):
     sources_rows: int
     wide_index: bool
 
+class FewCall(_Call):
+    dtype: int
+    kind: int
+    edges: int
+    sources: int
+    targets: int
+    source_ends: int
+    target_ends: int
+    stride: int
+    heads: int
+    columns: int
+    factor: float
+    values: int
+    weight: int
+    of_source: int
+    of_target: int
+    att: int
+    out: int
+    alpha: int
+    scratch: int
+    grad: int
+    grad_values: int
+    grad_weight: int
+    grad_of_source: int
+    grad_of_target: int
+    grad_att: int
+
 class DropoutCall(_Call):
     dtype: int
     threads: int
@@ -490,6 +517,37 @@ def apply_dropout(call: DropoutCall, /) -> None: ...
 def copy_rows(call: RowsCall, /) -> bool: ...
 def request_rows(call: RowsCall, begin: int, count: int, /) -> None: ...
 def add_rows(call: RowsCall, /) -> bool: ...
+def few_edges(call: FewCall, /) -> bool: ...
+def few_edges_grad(call: FewCall, /) -> bool: ...
+def count_unlooped(numbers: int, row_stride: int, edge_stride: int, edges: int, /) -> int: ...
+def write_loops(
+    numbers: int,
+    row_stride: int,
+    edge_stride: int,
+    edges: int,
+    removes: bool,
+    nodes: int,
+    most: int,
+    out: int,
+    /,
+) -> bool: ...
+def few_norm(
+    dtype: int,
+    numbers: int,
+    row_stride: int,
+    edge_stride: int,
+    edges: int,
+    weight: int,
+    nodes: int,
+    loops: int,
+    fill: float,
+    counted: int,
+    edge_index: int,
+    count: int,
+    degrees: int,
+    out: int,
+    /,
+) -> bool: ...
 
 class ChosenGraphs:
     numbers: int

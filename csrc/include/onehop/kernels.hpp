@@ -259,6 +259,39 @@ inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value
   return heads * (key_width + value_width + 2);
 }
 
+// Over few edges, in the order in which they come: sums and means of weight * value, and attention, whose weights are
+// softmaxes over each target's edges of
+//   gat:   leaky(of_source + of_target), numbers of heads
+//   gatv2: the sum over columns of att * leaky(of_source + of_target)
+//   dot:   factor * the sum over columns of of_source * of_target
+// float32 or float64. Arrays have no gaps; null pointers mean: left out.
+enum class FewKind : int { sum, mean, gat, gatv2, dot };
+
+struct FewArgs {
+  DType dtype;
+  FewKind kind;
+  int64_t edges, sources, targets;  // sources and targets: rows
+  const int64_t* source_ends;       // `stride` numbers apart
+  const int64_t* target_ends;
+  int64_t stride;
+  int64_t heads, columns;  // 1 head for sums
+  double factor;           // of scores; the slope of leaky
+  const void* values;      // [sources, heads, columns], what is added up
+  const void* weight;      // [edges], of sums
+  const void* of_source;   // [sources, heads] for gat, else [sources, heads, columns]
+  const void* of_target;   // likewise, of targets
+  const void* att;         // [heads, columns]
+  void* out;               // [targets, heads, columns]
+  void* alpha;             // [edges, heads], the weights of attention
+  void* scratch;           // [targets, heads] twice, and for gradients [edges, heads] more
+  const void* grad;        // as out
+  void* grad_values;       // as values; so are the others
+  void* grad_weight;
+  void* grad_of_source;  // gatv2: grad_values
+  void* grad_of_target;
+  void* grad_att;
+};
+
 // Searches among points: points of a leaf of a tree, and points whose distances are computed at once.
 constexpr int64_t kLeafPoints = 16, kFarthestPoints = 64, kRankedPoints = 64;
 
@@ -284,6 +317,9 @@ struct KernelTable {
   // read and checked once, as it is used.
   bool (*copy_rows)(const RowsArgs&);
   bool (*add_rows)(const RowsArgs&);
+  // Return false if an end of an edge was out of range.
+  bool (*few_edges)(const FewArgs&);
+  bool (*few_edges_grad)(const FewArgs&);
   void (*keep)(const KeepArgs&);
   // MT19937: words[624, 624 + count) from the 624 words before each; may write a vector's length further.
   void (*mersenne_words)(uint32_t* words, int64_t count);

@@ -162,6 +162,7 @@ class ClassRecord:
         own: Its own message and update, for layers that run these.
         explained: The same while an explainer is at work on a layer.
         selection: The layers that the patch takes, as it was when the class was looked at.
+        serves_few: Whether few edges are served without a graph.
         told: The log of a session that says that graphs of such layers were too small; None without one.
     """
 
@@ -178,6 +179,7 @@ class ClassRecord:
         "plain",
         "rule",
         "selection",
+        "serves_few",
         "told",
     )
 
@@ -202,6 +204,7 @@ class ClassRecord:
             self._seen_softmax = ref(kind.message.__globals__["softmax"])
         elif self._softmax is not None:
             self.rule = None
+        self.serves_few = self.rule is not None and self.rule.few
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
         self.own = OwnMessage(kind, self.names, self.plain)

@@ -14,6 +14,7 @@ from onehop.integrations.pyg import machine
 from onehop.integrations.pyg.admit import Source, Target, Weight
 from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
+from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_few
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
 from onehop.integrations.pyg.edges.processes import parts_for
@@ -49,7 +50,9 @@ from onehop.integrations.pyg.signals import Signals, folded
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import as_program, context_reason
 
+FEW = "few edges, without a graph"
 _SIZE = {"size"}
+_EXTREMA = ("max", "min")
 _NAMELESS = "propagate gets operands without a name"
 # Specs of rules whose messages are the same rows whatever dimensions are in front of them.
 _OF_ANY_ROWS = (Source, Target, Weight)
@@ -89,13 +92,13 @@ def _propagate(
     kind, now = type(layer), session.now
     record = records.get(kind)
     # The size first: beside the sums over few edges, every other test would show.
-    if (
-        record is not None
-        and record.told is now.logged
-        and not reports.recording()
-        and _is_small(record, layer, edge_index, kwargs)
-    ):
-        return _left(theirs, layer, edge_index, args, kwargs)
+    if record is not None and _is_small(record, layer, edge_index, kwargs):
+        if record.serves_few and layer.aggr not in _EXTREMA and are_few(edge_index):
+            out = _over_few(record, layer, edge_index, args, kwargs)
+            if out is not None:
+                return out
+        if record.told is now.logged and not reports.recording():
+            return _left(theirs, layer, edge_index, args, kwargs)
     context = context_reason()
     # Wrappers may be held somewhere when the patch is gone, as on single instances.
     if not now.pyg:
@@ -130,6 +133,22 @@ def _propagate(
     begin(plan, layer)
     out = plan.run()
     watch(edge_index, out)
+    return out
+
+
+def _over_few(
+    record: ClassRecord, layer: Any, edge_index: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result over few edges, of which no graph is made; None if PyG's code has to run."""
+    if not session.now.pyg or context_reason() is not None or not record.holds(type(layer)):
+        return None
+    try:
+        plan = by_rule(record, layer, edge_index, args, kwargs, FewListedEdges)
+        out = plan.run()
+    except NOT_SERVED:
+        return None
+    if reports.listener.live and reports.recording():
+        reports.record(reports.Call(layer, None, plan.form, plan.reduce, "cpu", FEW))
     return out
 
 
@@ -190,8 +209,8 @@ def _is_small(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str
     rule = record.rule
     if rule is None:
         return has_small_messages(edge_index, kwargs.values())
-    is_extremum = layer.aggr in ("max", "min")
-    return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends, costly=is_extremum)
+    costly = layer.aggr in _EXTREMA
+    return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends, costly=costly)
 
 
 def _left(
@@ -284,9 +303,16 @@ def with_own_message(
 
 
 def by_rule(
-    record: ClassRecord, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    record: ClassRecord,
+    layer: Any,
+    edge_index: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    listed: type[ListedEdges] = ListedEdges,
 ) -> Any:
     """The plan by the rule of the layer's message; it takes O(1) but for edges seen for the first time.
+
+    Arguments are those of :func:`planned`, and the class of edges that are a list.
 
     Raises:
         Leave: As :func:`planned`.
@@ -300,7 +326,7 @@ def by_rule(
     edges: Edges
     # The layout first: this is the hot path.
     if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):
-        edges = ListedEdges(layer, edge_index, kwargs.get("size"), record.fuses)
+        edges = listed(layer, edge_index, kwargs.get("size"), record.fuses)
     else:
         need(not rule.listed, OWN_PRODUCT)
         need(not (rule.attends and record.plain), VALUES_ELSEWHERE)

@@ -284,7 +284,7 @@ def gcn(
     symmetric = unweighted and isinstance(x, Tensor) and x.dtype in COUNTING
     if (
         not (listed or is_sparse_tensor(edge_index))
-        or (not symmetric and is_too_small(edge_index, x, layer.out_channels))
+        or is_too_small(edge_index, x, layer.out_channels)
         or not may_choose(lin, x, False, *((edge_index,) if listed else ()))
         or layer.node_dim != -2
         or type(layer).message is not GCNConv.message

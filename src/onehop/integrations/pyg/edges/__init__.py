@@ -52,6 +52,7 @@ class Edges:
         is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
         is_traced: Whether a program is traced, whose tensors have no data.
         is_list: Whether they are a list at hand, of which copies can be made.
+        is_few: Whether they are so few that no graph is made of them.
     """
 
     __slots__ = ("count", "forwards", "given", "index", "is_cpu", "sending", "sizes")
@@ -61,6 +62,7 @@ class Edges:
     is_part = False
     is_traced = False
     is_list = False
+    is_few = False
     operators: ModuleType = ops
     """The operators that run over the graph."""
 

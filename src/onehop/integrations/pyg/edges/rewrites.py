@@ -18,6 +18,7 @@ from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
 from onehop.graph.contents import Noted
+from onehop.integrations.pyg.edges import few
 from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.processes import parts_for
@@ -84,6 +85,9 @@ def gcn_norm(
         need(is_vector and add_self_loops and num_nodes is not None and edge_index.dtype is torch.int64)
         edges, weight = _looped(edge_index, edge_weight, num_nodes, improved)
         return theirs(edges, weight, num_nodes, improved, False, flow, dtype)
+    if type(edge_index) is Tensor:
+        fill = 2.0 if improved else 1.0
+        return few.normalised(edge_index, edge_weight, num_nodes, fill, add_self_loops, flow, dtype)
     parts = parts_for(edge_index)
     if parts is not None:
         return parts.normalised(edge_index, edge_weight, improved, add_self_loops, flow, dtype)
@@ -183,7 +187,10 @@ def _loops(
         (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
         return edges, attributes
     if type(edge_index) is Tensor and edge_index.layout is torch.strided:
-        return None
+        if edge_attr is not None:
+            return None
+        looped = few.with_loops(edge_index, num_nodes) if adds else few.without_loops(edge_index)
+        return None if looped is None else (looped, None)
     parts = parts_for(edge_index)
     if parts is not None:
         return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)

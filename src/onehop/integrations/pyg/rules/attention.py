@@ -13,7 +13,7 @@ from torch.nn.functional import dropout, leaky_relu
 from onehop.integrations.pyg.admit import BOTH, GIVEN, Pair, PerEdge, Rows, alike, is_feature
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import SOURCE, TARGET
-from onehop.integrations.pyg.leave import LEFT_TO_PYG, Leave, need
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, TOO_SMALL, Leave, need
 from onehop.integrations.pyg.pending import Pending, unasked
 from onehop.integrations.pyg.rules.edge_features import edge_rows, edge_score
 from onehop.integrations.pyg.rules.table import rule
@@ -24,7 +24,7 @@ from onehop.ops.contexts import autocasts, widened
 SCORED = "source * softmax of scores for each head"
 
 
-@rule("GATConv", "GATv2Conv", divides=True, x=Pair(3), alpha=GIVEN)
+@rule("GATConv", "GATv2Conv", divides=True, few=True, x=Pair(3), alpha=GIVEN)
 def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: Any) -> Plan:
     """GAT and GATv2: the sources' features times the weights of the heads."""
     source, edges = x[0], call.edges
@@ -44,11 +44,12 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
                 raise Leave(LEFT_TO_PYG)
             return fused(call, alpha, source, x[1])
         except Leave:
-            if edges.is_part or edges.is_traced:
+            if edges.is_part or edges.is_traced or edges.is_few:
                 raise
             alpha = alpha.compute()
     fits = is_feature(call, alpha, 2) and alpha.shape == (edges.count, source.size(1))
     need(fits, "the weights are not one number an edge and head")
+    need(not edges.is_few, TOO_SMALL)
     graph = edges.graph()
 
     def run() -> Tensor:
@@ -120,6 +121,7 @@ _FUSED = {"gat": (_gat, {"alpha", "edge_attr", "size"}), "gatv2": (_gatv2, {"x",
 @rule(
     "TransformerConv",
     divides=True,
+    few=True,
     first="key",
     query=Rows(3, TARGET),
     key=Rows(3, SOURCE),

@@ -16,8 +16,9 @@ from onehop.integrations import reports, session, tuning
 from onehop.integrations.pyg import machine, reuse
 from onehop.integrations.pyg.admit import BOTH, GIVEN, Rows, Source, Target, Weight, is_feature, placement
 from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.edges import few
 from onehop.integrations.pyg.edges.writes import watch
-from onehop.integrations.pyg.leave import need
+from onehop.integrations.pyg.leave import TOO_SMALL, need
 from onehop.integrations.pyg.rules.table import rule
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.arg_extremum import arg_extremum
@@ -180,8 +181,12 @@ def _aggregation(
     weight: Tensor | None = None,
     subtrahend: Tensor | None = None,
     weighted: bool = True,
-) -> Aggregation:
+) -> "Aggregation | Plan":
     edges, reduce = call.edges, call.reduce
+    if edges.is_few:
+        need(subtrahend is None, TOO_SMALL)
+        graph, run = few.aggregated(edges, x, weight if weighted else None, reduce)
+        return Plan(form, reduce, graph, x, run)
     backend = machine.backend_of(call.layer, x, reduce) if session.now.machine else call.backend
     on_cpu = edges.is_cpu and x.is_cpu and (weight is None or weight.is_cpu) and subtrahend is None
     # Some backend always runs on the CPU.
@@ -195,7 +200,7 @@ def _aggregation(
     return Aggregation(form, reduce, graph, x, weight, scale, subtrahend, backend, first)
 
 
-sums = partial(rule, attends=False, divides=True)
+sums = partial(rule, attends=False, divides=True, few=True)
 _DIFFERENTLY = "source and destination features differ in width or dtype, or have three dimensions"
 
 
@@ -208,7 +213,7 @@ _WEIGHTED_ALWAYS = ("SGConv", "SSGConv", "ARMAConv", "PDNConv", "ClusterGCNConv"
 
 
 @sums(*_COPIED, name=SOURCE, x=Source())
-def copied(call: Call, x: Tensor) -> Aggregation:
+def copied(call: Call, x: Tensor) -> Aggregation | Plan:
     """The sources' features."""
     return _aggregation(call, SOURCE, x, weighted=False)
 
@@ -217,13 +222,13 @@ def copied(call: Call, x: Tensor) -> Aggregation:
 @sums(*_WEIGHTED_ALWAYS, name=WEIGHTED, x=Source(), edge_weight=Weight(required=True))
 @sums("ChebConv", name=WEIGHTED, x=Source(), norm=Weight(required=True))
 @sums("SparseLinear", name=WEIGHTED, first="weight", weight=Source(), edge_weight=Weight())
-def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation:
+def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation | Plan:
     """The sources' features, times a number of each edge."""
     return _aggregation(call, WEIGHTED, x, weight)
 
 
 @rule("LEConv", name=DIFFERENCE, attends=False, first="a", a=Source(), b=Target(), edge_weight=Weight())
-def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation:
+def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation | Plan:
     """The sources' features less those of the destinations, times a number of each edge."""
     same = a.dim() == 2 and b.shape[1:] == a.shape[1:] and b.dtype is a.dtype
     need(same, _DIFFERENTLY)

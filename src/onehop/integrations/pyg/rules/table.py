@@ -25,6 +25,7 @@ class Rule:
         divides: Whether its operators run on the parts of a divided graph too.
         listed: Whether it takes edges as a list alone; PyG runs its own code over a sparse matrix.
         first: An operand with features of the sources, of the width that is aggregated.
+        few: Whether it takes few edges too, of which no graph is made.
     """
 
     lower: Callable[..., Any]
@@ -36,6 +37,7 @@ class Rule:
     divides: bool = False
     listed: bool = False
     first: str = "x"
+    few: bool = False
 
 
 TABLE: dict[str, Rule] = {}
@@ -51,7 +53,7 @@ def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[...
         options: Flags of :class:`Rule` by name; everything else is the spec of an operand of the layers'
             ``propagate``, in the order in which they are admitted.
     """
-    flags = ("attends", "needs", "compiles", "divides", "listed", "first")
+    flags = ("attends", "needs", "compiles", "divides", "listed", "first", "few")
     given = {key: options.pop(key) for key in flags if key in options}
 
     def enter(lower: Callable[..., Any]) -> Callable[..., Any]:

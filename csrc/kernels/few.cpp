@@ -1,0 +1,284 @@
+// Sums and attention over few edges, in the order in which they come: no graph is made.
+//
+// Every pass reads the ends of an edge once, and leaves where one is out of range, before it has used it. Sums run in
+// the order of the edges, as PyG's do, on the calling thread.
+#include "exponential.hpp"
+#include "sweep.hpp"
+#include "tables.hpp"
+
+namespace onehop {
+inline namespace ONEHOP_ISA {
+namespace {
+
+// The constant that PyG adds to every sum, in torch_geometric.utils.softmax.
+constexpr double kSumOffset = 1e-16;
+
+// Calls visit.template operator()<lanes>(first number) for `count` numbers, in vectors as long as they fill.
+template <class T, int kLanes = kFullLanes<T>, class Visit>
+ONEHOP_INLINE void for_numbers(int64_t count, const Visit& visit, int64_t first = 0) {
+  for (; first + kLanes <= count; first += kLanes) visit.template operator()<kLanes>(first);
+  if constexpr (kLanes > 1) {
+    if (first < count) for_numbers<T, kLanes / 2>(count, visit, first);
+  }
+}
+
+template <class T>
+ONEHOP_INLINE void fill(T* numbers, int64_t count, T value) {
+  for_numbers<T>(count, [&]<int kLanes>(int64_t i) { store<T, kLanes>(numbers + i, splat<T, kLanes>(value)); });
+}
+
+// to += factor * from
+template <class T>
+ONEHOP_INLINE void add(T* to, const T* from, T factor, int64_t count) {
+  for_numbers<T>(count, [&]<int kLanes>(int64_t i) {
+    store<T, kLanes>(to + i, load<T, kLanes>(to + i) + factor * load<T, kLanes>(from + i));
+  });
+}
+
+// The sum of term.template operator()<lanes>(number) over `count` numbers.
+template <class T, class Term>
+ONEHOP_INLINE T sum_over(int64_t count, const Term& term) {
+  constexpr int kLanes = kFullLanes<T>;
+  Vector<T, kLanes> sums = splat<T, kLanes>(0);
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) sums += term.template operator()<kLanes>(i);
+  T total = 0;
+  for (int lane = 0; lane < kLanes; ++lane) total += sums[lane];
+  for (; i < count; ++i) total += term.template operator()<1>(i);
+  return total;
+}
+
+template <class T>
+ONEHOP_INLINE T dot(const T* a, const T* b, int64_t count) {
+  return sum_over<T>(count, [&]<int kLanes>(int64_t i) { return load<T, kLanes>(a + i) * load<T, kLanes>(b + i); });
+}
+
+template <class T, int kLanes>
+ONEHOP_INLINE Vector<T, kLanes> leaky(Vector<T, kLanes> x, T slope) {
+  return x > splat<T, kLanes>(0) ? x : Vector<T, kLanes>(x * slope);
+}
+
+// The operands, and where their rows begin.
+template <class T>
+struct Few {
+  const FewArgs& args;
+  const int64_t width = args.heads * args.columns;
+
+  const T* values(int64_t source) const { return static_cast<const T*>(args.values) + source * width; }
+  const T* of_source(int64_t source, int64_t numbers) const {
+    return static_cast<const T*>(args.of_source) + source * numbers;
+  }
+  const T* of_target(int64_t target, int64_t numbers) const {
+    return static_cast<const T*>(args.of_target) + target * numbers;
+  }
+  const T* grad(int64_t target) const { return static_cast<const T*>(args.grad) + target * width; }
+  T weight(int64_t edge) const { return args.weight == nullptr ? T{1} : static_cast<const T*>(args.weight)[edge]; }
+
+  // Visits the edges as (number, source, target). False if an end is out of range.
+  template <class Visit>
+  ONEHOP_INLINE bool each(const Visit& visit) const {
+    for (int64_t edge = 0; edge < args.edges; ++edge) {
+      const int64_t source = __atomic_load_n(args.source_ends + edge * args.stride, __ATOMIC_RELAXED);
+      const int64_t target = __atomic_load_n(args.target_ends + edge * args.stride, __ATOMIC_RELAXED);
+      if (static_cast<uint64_t>(source) >= static_cast<uint64_t>(args.sources) ||
+          static_cast<uint64_t>(target) >= static_cast<uint64_t>(args.targets)) {
+        return false;
+      }
+      visit(edge, source, target);
+    }
+    return true;
+  }
+};
+
+// The number of edges of each target goes to the scratch memory.
+template <class T>
+bool count_edges(const Few<T>& few, T* counts) {
+  fill<T>(counts, few.args.targets, 0);
+  return few.each([&](int64_t, int64_t, int64_t target) { counts[target] += 1; });
+}
+
+template <class T>
+bool sum(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  T* out = static_cast<T*>(args.out);
+  fill<T>(out, args.targets * few.width, 0);
+  const bool in_range = few.each([&](int64_t edge, int64_t source, int64_t target) {
+    add(out + target * few.width, few.values(source), few.weight(edge), few.width);
+  });
+  if (!in_range || args.kind == FewKind::sum) return in_range;
+  T* counts = static_cast<T*>(args.scratch);
+  if (!count_edges(few, counts)) return false;
+  for (int64_t target = 0; target < args.targets; ++target) {
+    const T count = counts[target] > 1 ? counts[target] : T{1};
+    T* row = out + target * few.width;
+    for_numbers<T>(few.width, [&]<int kLanes>(int64_t i) {
+      store<T, kLanes>(row + i, load<T, kLanes>(row + i) / splat<T, kLanes>(count));
+    });
+  }
+  return true;
+}
+
+template <class T>
+bool sum_grad(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  T *counts = static_cast<T*>(args.scratch), *of_values = static_cast<T*>(args.grad_values);
+  T* of_weight = static_cast<T*>(args.grad_weight);
+  const bool mean = args.kind == FewKind::mean;
+  if (mean && !count_edges(few, counts)) return false;
+  if (of_values != nullptr) fill<T>(of_values, args.sources * few.width, 0);
+  return few.each([&](int64_t edge, int64_t source, int64_t target) {
+    // An edge that another thread has written to since may have a target without edges.
+    const T share = mean ? 1 / (counts[target] > 1 ? counts[target] : T{1}) : T{1};
+    const T* grad = few.grad(target);
+    if (of_values != nullptr) add(of_values + source * few.width, grad, share * few.weight(edge), few.width);
+    if (of_weight != nullptr) of_weight[edge] = share * dot(few.values(source), grad, few.width);
+  });
+}
+
+// What the softmax of an edge and head is made of.
+template <class T>
+ONEHOP_INLINE T score(const Few<T>& few, int64_t source, int64_t target, int64_t head) {
+  const FewArgs& args = few.args;
+  const T factor = static_cast<T>(args.factor);
+  if (args.kind == FewKind::gat) {
+    return leaky<T, 1>(few.of_source(source, args.heads)[head] + few.of_target(target, args.heads)[head], factor);
+  }
+  const T* a = few.of_source(source, few.width) + head * args.columns;
+  const T* b = few.of_target(target, few.width) + head * args.columns;
+  if (args.kind == FewKind::dot) return factor * dot(a, b, args.columns);
+  const T* att = static_cast<const T*>(args.att) + head * args.columns;
+  return sum_over<T>(args.columns, [&]<int kLanes>(int64_t i) {
+    return load<T, kLanes>(att + i) * leaky<T, kLanes>(load<T, kLanes>(a + i) + load<T, kLanes>(b + i), factor);
+  });
+}
+
+template <class T>
+bool attend(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  const int64_t heads = args.heads, numbers = args.edges * heads;
+  T *out = static_cast<T*>(args.out), *alpha = static_cast<T*>(args.alpha), *most = static_cast<T*>(args.scratch);
+  T* sums = most + args.targets * heads;
+  fill<T>(most, args.targets * heads, -static_cast<T>(__builtin_huge_val()));
+  fill<T>(sums, args.targets * heads, 0);
+  fill<T>(out, args.targets * few.width, 0);
+  bool in_range = few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const T found = score(few, source, target, head);
+      alpha[edge * heads + head] = found;
+      // NaN is passed over: it makes the sum NaN.
+      if (found > most[target * heads + head]) most[target * heads + head] = found;
+    }
+  });
+  in_range = in_range && few.each([&](int64_t edge, int64_t, int64_t target) {
+    for_numbers<T>(heads, [&]<int kLanes>(int64_t head) {
+      T* to = alpha + edge * heads + head;
+      store<T, kLanes>(to, load<T, kLanes>(to) - load<T, kLanes>(most + target * heads + head));
+    });
+  });
+  for_numbers<T>(numbers, [&]<int kLanes>(int64_t i) {
+    store<T, kLanes>(alpha + i, exponential<T, kLanes>(load<T, kLanes>(alpha + i)));
+  });
+  in_range = in_range && few.each([&](int64_t edge, int64_t, int64_t target) {
+    add(sums + target * heads, alpha + edge * heads, T{1}, heads);
+  });
+  return in_range && few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < heads; ++head) {
+      T& weight = alpha[edge * heads + head];
+      weight = weight / (sums[target * heads + head] + static_cast<T>(kSumOffset));
+      add(out + target * few.width + head * args.columns, few.values(source) + head * args.columns, weight,
+          args.columns);
+    }
+  });
+}
+
+// Adds the gradients of a score, which is `grad`, to those of its operands.
+template <class T>
+ONEHOP_INLINE void add_score_grad(const Few<T>& few, T grad, int64_t source, int64_t target, int64_t head) {
+  const FewArgs& args = few.args;
+  const T factor = static_cast<T>(args.factor);
+  T *of_source = static_cast<T*>(args.grad_of_source), *of_target = static_cast<T*>(args.grad_of_target);
+  if (args.kind == FewKind::gat) {
+    const T before = few.of_source(source, args.heads)[head] + few.of_target(target, args.heads)[head];
+    const T own = before > 0 ? grad : grad * factor;
+    of_source[source * args.heads + head] += own;
+    of_target[target * args.heads + head] += own;
+    return;
+  }
+  const int64_t place = head * args.columns;
+  const T *a = few.of_source(source, few.width) + place, *b = few.of_target(target, few.width) + place;
+  T *to_a = of_source + source * few.width + place, *to_b = of_target + target * few.width + place;
+  if (args.kind == FewKind::dot) {
+    add(to_a, b, grad * factor, args.columns);
+    add(to_b, a, grad * factor, args.columns);
+    return;
+  }
+  const T* att = static_cast<const T*>(args.att) + place;
+  T* of_att = static_cast<T*>(args.grad_att) + place;
+  for_numbers<T>(args.columns, [&]<int kLanes>(int64_t i) {
+    using V = Vector<T, kLanes>;
+    const V before = load<T, kLanes>(a + i) + load<T, kLanes>(b + i), wide = splat<T, kLanes>(grad);
+    const V through = wide * load<T, kLanes>(att + i);
+    const V own = before > splat<T, kLanes>(0) ? through : V(through * factor);
+    store<T, kLanes>(of_att + i, load<T, kLanes>(of_att + i) + wide * leaky<T, kLanes>(before, factor));
+    store<T, kLanes>(to_a + i, load<T, kLanes>(to_a + i) + own);
+    store<T, kLanes>(to_b + i, load<T, kLanes>(to_b + i) + own);
+  });
+}
+
+template <class T>
+bool attend_grad(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  const int64_t heads = args.heads;
+  const auto* alpha = static_cast<const T*>(args.alpha);
+  // The sum over each target's edges of weight times gradient to the weight, and these gradients.
+  T *sums = static_cast<T*>(args.scratch), *grads = sums + args.targets * heads;
+  T* of_values = static_cast<T*>(args.grad_values);
+  const int64_t scored = args.kind == FewKind::gat ? heads : few.width;
+  fill<T>(sums, args.targets * heads, 0);
+  fill<T>(of_values, args.sources * few.width, 0);
+  // GATv2's scores are of the values themselves.
+  if (args.grad_of_source != args.grad_values) fill<T>(static_cast<T*>(args.grad_of_source), args.sources * scored, 0);
+  fill<T>(static_cast<T*>(args.grad_of_target), args.targets * scored, 0);
+  if (args.kind == FewKind::gatv2) fill<T>(static_cast<T*>(args.grad_att), few.width, 0);
+  const bool in_range = few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t place = head * args.columns;
+      const T weight = alpha[edge * heads + head];
+      const T found = dot(few.values(source) + place, few.grad(target) + place, args.columns);
+      grads[edge * heads + head] = found;
+      sums[target * heads + head] += weight * found;
+      add(of_values + source * few.width + place, few.grad(target) + place, weight, args.columns);
+    }
+  });
+  return in_range && few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t at = edge * heads + head;
+      add_score_grad(few, alpha[at] * (grads[at] - sums[target * heads + head]), source, target, head);
+    }
+  });
+}
+
+template <class T>
+bool forward(const FewArgs& args) {
+  const Few<T> few{args};
+  return args.kind == FewKind::sum || args.kind == FewKind::mean ? sum(few) : attend(few);
+}
+
+template <class T>
+bool backward(const FewArgs& args) {
+  const Few<T> few{args};
+  return args.kind == FewKind::sum || args.kind == FewKind::mean ? sum_grad(few) : attend_grad(few);
+}
+
+}  // namespace
+
+bool few_edges(const FewArgs& args) {
+  return args.dtype == DType::float64 ? forward<double>(args) : forward<float>(args);
+}
+
+bool few_edges_grad(const FewArgs& args) {
+  return args.dtype == DType::float64 ? backward<double>(args) : backward<float>(args);
+}
+
+}  // namespace ONEHOP_ISA
+}  // namespace onehop

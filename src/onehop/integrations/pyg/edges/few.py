@@ -1,0 +1,178 @@
+"""Few edges, as they come: neither graph nor kept value is made of them, nor are they recognised.
+
+Sums, means and attention run in one native call, and so do the self loops and GCN's normalisation that layers
+make of an ``edge_index`` before. Sizes alone decide that edges are few (:mod:`.sizes`).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import BackendError, IndexRangeError
+from onehop.integrations.pyg.edges import Edges
+from onehop.integrations.pyg.edges.listed import ListedEdges
+from onehop.integrations.pyg.leave import TOO_SMALL, Leave, need
+from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
+from onehop.ops import few
+from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
+from onehop.ops.few import MOST_EDGES, FewEdges
+
+DTYPES = (torch.float32, torch.float64)
+NOT_SERVED = (Leave, IndexRangeError, WithoutMemoryError, BackendError)
+"""What ends a call over few edges; PyG's code runs then, with its errors."""
+
+_MATRIX = 2
+
+
+class _Operators:
+    """The operators of attention over few edges, with the arguments of those over a graph."""
+
+    @staticmethod
+    def gat(edges: FewEdges, x: Tensor, of_source: Tensor, of_target: Tensor, slope: float) -> Tensor:
+        """GAT's attention."""
+        return few.attend(edges, "gat", x, of_source, of_target, None, slope)
+
+    @staticmethod
+    def gatv2(edges: FewEdges, x: Tensor, of_target: Tensor, att: Tensor, slope: float) -> Tensor:
+        """GATv2's attention."""
+        return few.attend(edges, "gatv2", x, x, of_target, att, slope)
+
+    @staticmethod
+    def attention(edges: FewEdges, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Dot-product attention."""
+        return few.attend(edges, "dot", value, key, query, None, scale)
+
+
+class FewListedEdges(ListedEdges):
+    """Edges of an ``edge_index`` of which no graph is made."""
+
+    __slots__ = ()
+    is_few = True
+    operators: Any = _Operators
+
+    def graph(self) -> Any:
+        """The list of the edges, which only the operators over few edges take."""
+        return FewEdges(self.index, *self.counts(), self.sending)
+
+
+def are_few(edge_index: Any) -> bool:
+    """Return whether native code reads a list of edges as it is, without a graph."""
+    return (
+        type(edge_index) is Tensor
+        and edge_index.dtype is torch.int64
+        and edge_index.is_cpu
+        and edge_index.layout is torch.strided
+        and edge_index.dim() == _MATRIX
+        and edge_index.size(0) == 2
+        and edge_index.size(1) <= MOST_EDGES
+    )
+
+
+def aggregated(
+    edges: Edges, x: Tensor, weight: Tensor | None, reduce: str
+) -> tuple[Any, Callable[[], Tensor]]:
+    """The list of edges, and a function that reduces the features of neighbours, times a number of each edge.
+
+    Raises:
+        Leave: PyG's code has to run.
+    """
+    need(reduce in ("sum", "mean") and x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
+    need(weight is None or (weight.dtype is x.dtype and weight.is_cpu), TOO_SMALL)
+    of: Any = edges.graph()
+    return of, lambda: few.aggregate(of, x, weight, reduce)
+
+
+# What layers make of an edge_index
+
+
+def _is_plain(edge_index: Any) -> bool:
+    return (
+        are_few(edge_index)
+        and context_reason() is None
+        and not is_wrapped(edge_index)
+        and not (in_older_vmap() and wraps(edge_index))
+    )
+
+
+def with_loops(edge_index: Any, num_nodes: int) -> Tensor | None:
+    """The edges and a loop at every node behind them; None if PyG's code has to run."""
+    return _rewritten(edge_index, False, num_nodes) if _is_plain(edge_index) and num_nodes >= 0 else None
+
+
+def without_loops(edge_index: Any) -> Tensor | None:
+    """The edges that are no loops; None if PyG's code has to run."""
+    return _rewritten(edge_index, True, 0) if _is_plain(edge_index) else None
+
+
+def _rewritten(edge_index: Tensor, removes: bool, nodes: int) -> Tensor | None:
+    edges = _list(edge_index)
+    most = (extension.count_unlooped(*edges) if removes else edge_index.size(1)) + nodes
+    out = torch.empty(2, most, dtype=torch.int64, device="cpu")
+    return out if extension.write_loops(*edges, removes, nodes, most, out.data_ptr()) else None
+
+
+def _list(edge_index: Tensor) -> tuple[int, int, int, int]:
+    """The list of edges as native code reads it."""
+    row, step = edge_index.stride()
+    return address(edge_index), row, step, edge_index.size(1)
+
+
+def normalised(
+    edge_index: Any,
+    weight: Tensor | None,
+    num_nodes: int | None,
+    fill: float,
+    adds_loops: bool,
+    flow: str,
+    dtype: torch.dtype | None,
+) -> tuple[Tensor, Tensor] | None:
+    """The edges and weights of PyG's ``gcn_norm``; None if PyG's code has to run.
+
+    The weights are ``weight * deg ** -1/2`` of both ends.
+
+    Args:
+        edge_index: [2, E].
+        weight: [E], without gaps and without a gradient; None means 1.
+        num_nodes: N; None is left to PyG.
+        fill: The weight of a loop that is added.
+        adds_loops: Whether a loop at every node replaces those that are there.
+        flow: "source_to_target", whose degrees count the edges that arrive, or "target_to_source".
+        dtype: Of the weights that are 1; None means torch's default.
+    """
+    if num_nodes is None or not _is_plain(edge_index) or num_nodes > MOST_EDGES:
+        return None
+    if weight is None:
+        dtype = torch.get_default_dtype() if dtype is None else dtype
+    else:
+        fits = type(weight) is Tensor and weight.shape == edge_index.shape[1:] and weight.is_contiguous()
+        if not fits or weight.requires_grad or not weight.is_cpu:
+            return None
+        dtype = weight.dtype
+    if dtype not in DTYPES or flow not in ("source_to_target", "target_to_source"):
+        return None
+    edges = edge_index
+    if adds_loops:
+        rewritten = _rewritten(edge_index, True, num_nodes)
+        if rewritten is None:
+            return None
+        edges = rewritten
+    count = edges.size(1)
+    given = edges if edges.is_contiguous() else edges.contiguous()
+    out = torch.empty(count, dtype=dtype, device="cpu")
+    degrees = torch.empty(num_nodes, dtype=dtype, device="cpu")
+    served = extension.few_norm(
+        DTYPE_CODES[dtype],
+        *_list(edge_index),
+        0 if weight is None else address(weight),
+        num_nodes,
+        num_nodes if adds_loops else 0,
+        fill,
+        int(flow == "source_to_target"),
+        given.data_ptr(),
+        count,
+        degrees.data_ptr(),
+        out.data_ptr(),
+    )
+    return (edges, out) if served else None

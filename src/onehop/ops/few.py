@@ -1,0 +1,311 @@
+"""Sums, means and attention over few edges, without a graph: one native call, on the calling thread.
+
+A graph of a hundred edges takes longer to make and to recognise than to use. These read the edges in the
+order in which they come, and autograd saves them as PyG's gathers do.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from onehop.errors import IndexRangeError
+from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
+from onehop.ops.contexts import in_memory
+
+MOST_EDGES = 1 << 12
+_KINDS = {name: kind for kind, name in enumerate(("sum", "mean", "gat", "gatv2", "dot"))}
+_grad_is_enabled = torch.is_grad_enabled
+
+
+class FewEdges(NamedTuple):
+    """A list of edges.
+
+    Attributes:
+        edge_index: [2, E], int64, on the CPU.
+        num_src: Number of rows that are gathered.
+        num_dst: Number of rows of a result.
+        sending: The row of ``edge_index`` with the sources.
+    """
+
+    edge_index: Tensor
+    num_src: int
+    num_dst: int
+    sending: int
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return self.edge_index.size(1)
+
+    def call(self, kind: str, values: Tensor) -> Any:
+        """The native call over these edges; ``values`` is [num_src, F], or [num_src, H, C]."""
+        index, call = self.edge_index, extension.FewCall()
+        row, step = index.stride()
+        begin, sending = address(index), self.sending
+        call.dtype, call.kind = DTYPE_CODES[values.dtype], _KINDS[kind]
+        call.edges, call.sources, call.targets = index.size(1), self.num_src, self.num_dst
+        call.source_ends, call.target_ends = begin + 8 * row * sending, begin + 8 * row * (1 - sending)
+        call.stride, call.values = step, _read(values)
+        shape = values.shape
+        call.heads, call.columns = (1, shape[1]) if len(shape) == 2 else shape[1:]
+        return call
+
+
+def aggregate(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+    """Reduces the neighbours' features.
+
+    Args:
+        edges: The edges.
+        x: [num_src, F], float32 or float64, without gaps. Differentiable; so is ``weight``.
+        weight: [E], of the same dtype, without gaps, or None.
+        reduce: "sum" or "mean".
+
+    Returns:
+        [num_dst, F].
+
+    Raises:
+        IndexRangeError: An end of an edge is no row.
+    """
+    if _grad_is_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
+        out: Tensor = _Sum.apply(edges, reduce, edges.edge_index, x, weight)
+        return out
+    return _summed(edges, x, weight, reduce)
+
+
+def _summed(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+    call = edges.call(reduce, x)
+    out = torch.empty(edges.num_dst, x.size(1), dtype=x.dtype, device="cpu")
+    call.out = out.data_ptr()
+    if weight is not None:
+        call.weight = _read(weight)
+    scratch = None
+    if reduce == "mean":
+        scratch = torch.empty(edges.num_dst, dtype=x.dtype, device="cpu")
+        call.scratch = scratch.data_ptr()
+    _run(extension.few_edges(call))
+    return out
+
+
+def attend(
+    edges: FewEdges,
+    kind: str,
+    values: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    att: Tensor | None,
+    factor: float,
+) -> Tensor:
+    """Adds up the neighbours' values, weighted by a softmax of scores over each destination's edges.
+
+    Args:
+        edges: The edges.
+        kind: "gat", whose scores are ``leaky_relu(of_source + of_target)``; "gatv2", the sum over columns of
+            ``att * leaky_relu(of_source + of_target)``; or "dot", ``factor`` times the sum over columns of
+            ``of_source * of_target``.
+        values: [num_src, H, C], float32 or float64, without gaps. Differentiable; so are the others.
+        of_source: [num_src, H] for "gat", else [num_src, H, C]; ``values`` for "gatv2".
+        of_target: The same of destinations.
+        att: [H, C] for "gatv2", else None.
+        factor: The slope of ``leaky_relu``, or the factor of "dot".
+
+    Returns:
+        [num_dst, H, C].
+
+    Raises:
+        IndexRangeError: An end of an edge is no row.
+    """
+    if _grad_is_enabled():
+        for operand in (values, of_source, of_target, att):
+            if operand is not None and operand.requires_grad:
+                own, index = None if kind == "gatv2" else of_source, edges.edge_index
+                out: Tensor = _Attention.apply(edges, kind, factor, index, values, own, of_target, att)
+                return out
+    return _attended(edges, kind, values, of_source, of_target, att, factor)[0]
+
+
+def _attention_call(
+    edges: FewEdges,
+    kind: str,
+    values: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    att: Tensor | None,
+    factor: float,
+) -> Any:
+    call = edges.call(kind, values)
+    call.of_source, call.of_target, call.factor = _read(of_source), _read(of_target), factor
+    if att is not None:
+        call.att = _read(att)
+    return call
+
+
+def _attended(
+    edges: FewEdges,
+    kind: str,
+    values: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    att: Tensor | None,
+    factor: float,
+) -> tuple[Tensor, Tensor]:
+    """The result, and the weights of edges, [E * H], with scratch memory behind."""
+    call = _attention_call(edges, kind, values, of_source, of_target, att, factor)
+    heads, dtype = values.size(1), values.dtype
+    out = torch.empty(edges.num_dst, heads, values.size(2), dtype=dtype, device="cpu")
+    weights = edges.num_edges * heads
+    alpha = torch.empty(weights + 2 * edges.num_dst * heads, dtype=dtype, device="cpu")
+    call.out, call.alpha = out.data_ptr(), alpha.data_ptr()
+    call.scratch = call.alpha + weights * dtype.itemsize
+    _run(extension.few_edges(call))
+    return out, alpha
+
+
+def _read(operand: Tensor) -> int:
+    """The address of an operand, which has no gaps, and whose numbers are in memory as they are."""
+    if operand.is_neg() or not operand.is_contiguous():
+        raise WithoutMemoryError("an operand is a view of other numbers.")
+    return address(operand)
+
+
+def _run(in_range: bool) -> None:
+    if not in_range:
+        raise IndexRangeError("edge_index: expected numbers of nodes.")
+
+
+class _Sum(torch.autograd.function._SingleLevelFunction):
+    apply: ClassVar[Any]
+
+    @staticmethod
+    def forward(
+        ctx: Any, edges: FewEdges, reduce: str, index: Tensor, x: Tensor, weight: Tensor | None
+    ) -> Tensor:
+        ctx.save_for_backward(index, x, weight)
+        ctx.of = edges, reduce
+        ctx.set_materialize_grads(False)
+        return _summed(edges, x, weight, reduce)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 5
+        (edges, reduce), (index, x, weight) = ctx.of, ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, ctx.needs_input_grad[3:]))
+        *_, wants_x, wants_weight = ctx.needs_input_grad
+        edges, grad = edges._replace(edge_index=index), in_memory(grad).contiguous()
+        call = edges.call(reduce, x)
+        call.grad = grad.data_ptr()
+        of_x = torch.empty_like(x) if wants_x else None
+        of_weight = torch.empty_like(weight) if wants_weight else None
+        scratch = torch.empty(edges.num_dst, dtype=x.dtype, device="cpu")
+        call.scratch = scratch.data_ptr()
+        if weight is not None:
+            call.weight = weight.data_ptr()
+        if of_x is not None:
+            call.grad_values = of_x.data_ptr()
+        if of_weight is not None:
+            call.grad_weight = of_weight.data_ptr()
+        _run(extension.few_edges_grad(call))
+        return None, None, None, of_x, of_weight
+
+
+class _Attention(torch.autograd.function._SingleLevelFunction):
+    apply: ClassVar[Any]
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        edges: FewEdges,
+        kind: str,
+        factor: float,
+        index: Tensor,
+        values: Tensor,
+        of_source: Tensor | None,
+        of_target: Tensor,
+        att: Tensor | None,
+    ) -> Tensor:
+        scored = values if of_source is None else of_source
+        out, alpha = _attended(edges, kind, values, scored, of_target, att, factor)
+        ctx.save_for_backward(index, values, of_source, of_target, att, alpha)
+        ctx.of = edges, kind, factor
+        ctx.set_materialize_grads(False)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 8
+        edges, kind, factor = ctx.of
+        index, values, of_source, of_target, att, alpha = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            operands = (values, of_source, of_target, att)
+            found = _attention_again(edges, kind, factor, operands, grad, ctx.needs_input_grad[4:])
+            return None, None, None, None, *found
+        edges, grad = edges._replace(edge_index=index), in_memory(grad).contiguous()
+        scored = values if of_source is None else of_source
+        call = _attention_call(edges, kind, values, scored, of_target, att, factor)
+        of_values, of_targets = torch.empty_like(values), torch.empty_like(of_target)
+        of_sources = None if of_source is None else torch.empty_like(of_source)
+        of_att = None if att is None else torch.empty_like(att)
+        count = (edges.num_dst + edges.num_edges) * values.size(1)
+        scratch = torch.empty(count, dtype=values.dtype, device="cpu")
+        call.alpha, call.grad, call.scratch = alpha.data_ptr(), grad.data_ptr(), scratch.data_ptr()
+        call.grad_values, call.grad_of_target = of_values.data_ptr(), of_targets.data_ptr()
+        call.grad_of_source = (of_values if of_sources is None else of_sources).data_ptr()
+        if of_att is not None:
+            call.grad_att = of_att.data_ptr()
+        _run(extension.few_edges_grad(call))
+        made = zip((of_values, of_sources, of_targets, of_att), ctx.needs_input_grad[4:], strict=True)
+        return None, None, None, None, *(each if wants else None for each, wants in made)
+
+
+# Gradients of gradients, by torch's own operators: what they need is recorded.
+
+
+def _sum_again(
+    edges: FewEdges, reduce: str, x: Tensor, weight: Tensor | None, grad: Tensor, wanted: tuple[bool, ...]
+) -> tuple[Tensor | None, ...]:
+    source, target = _ends(edges)
+    if reduce == "mean":
+        counts = torch.bincount(target, minlength=edges.num_dst).clamp(min=1)
+        grad = grad / counts.to(grad.dtype).unsqueeze(1)
+    rows = grad.index_select(0, target)
+    factor = rows if weight is None else rows * weight.unsqueeze(1)
+    of_x = torch.zeros_like(x).index_add(0, source, factor) if wanted[0] else None
+    return of_x, (rows * x.index_select(0, source)).sum(1) if wanted[1] else None
+
+
+def _attention_again(
+    edges: FewEdges,
+    kind: str,
+    factor: float,
+    operands: tuple[Tensor | None, ...],
+    grad: Tensor,
+    wanted: tuple[bool, ...],
+) -> tuple[Tensor | None, ...]:
+    values, of_source, of_target, att = operands
+    assert values is not None
+    assert of_target is not None
+    (source, target), scored = _ends(edges), values if of_source is None else of_source
+    pair = scored.index_select(0, source), of_target.index_select(0, target)
+    if kind == "dot":
+        score = factor * (pair[0] * pair[1]).sum(-1)
+    else:
+        score = torch.nn.functional.leaky_relu(pair[0] + pair[1], factor)
+        score = score if att is None else (score * att).sum(-1)
+    spread = target.unsqueeze(1).expand_as(score)
+    most = score.detach().new_full((edges.num_dst, score.size(1)), -torch.inf)
+    most = most.scatter_reduce(0, spread, score.detach(), "amax")
+    power = (score - most.index_select(0, target)).exp()
+    total = torch.zeros_like(most).index_add(0, target, power) + 1e-16
+    alpha = power / total.index_select(0, target)
+    messages = alpha.unsqueeze(-1) * values.index_select(0, source)
+    out = messages.new_zeros(edges.num_dst, *values.shape[1:]).index_add(0, target, messages)
+    asked = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
+    found = iter(torch.autograd.grad(out, asked, grad, create_graph=True, allow_unused=True))
+    return tuple(next(found) if wants else None for wants in wanted)
+
+
+def _ends(edges: FewEdges) -> tuple[Tensor, Tensor]:
+    return edges.edge_index[edges.sending], edges.edge_index[1 - edges.sending]
