@@ -20,7 +20,7 @@ from onehop.reference.independent import runs_specification
 
 # torch sorts a vector of so many integers by radix, in 8 to 9 ns each while all are in its caches. Of fewer
 # than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their number, and
-# 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words of 128 bits are sorted.
+# 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words have 128 bits.
 _BY_RADIX, _MANY = 1 << 15, 1 << 20
 _NEAR, _MOST_BITS = 2, 72
 _SAMPLES = 16
