@@ -75,7 +75,7 @@ class Integers:
         )
 
     def contain(self, x: Tensor, inverted: bool = False) -> Tensor | None:
-        """Whether each entry of another tensor of integers is among these; if ``inverted``, whether not.
+        """Tells of each entry of another tensor if it is among these; if ``inverted``, if it is not.
 
         None too if both the least and the largest int64 are among these.
         """

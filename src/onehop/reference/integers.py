@@ -25,5 +25,5 @@ def unique_pairs(
 
 
 def isin(x: Sequence[int], others: Sequence[int], inverted: bool = False) -> list[bool]:
-    """Whether each integer is among others; if ``inverted``, whether it is not."""
+    """Tells of each integer if it is among others; if ``inverted``, if it is not."""
     return [(each in others) != inverted for each in x]
