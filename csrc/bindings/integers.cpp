@@ -38,8 +38,6 @@ void bind_integers(nb::module_& m) {
       .field<&Integers::count>("count")
       .field<&Integers::is_wide>("is_wide");
   nb::class_<IntegerLimits>(m, "IntegerLimits")
-      .def_ro("least", &IntegerLimits::least)
-      .def_ro("most", &IntegerLimits::most)
       .def_ro("ascends", &IntegerLimits::ascends)
       .def_prop_ro("span", &IntegerLimits::span);
   m.def("limits_of", &onehop::limits_of, "integers"_a, "threads"_a, Released());

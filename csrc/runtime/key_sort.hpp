@@ -5,7 +5,6 @@
 #include <atomic>
 #include <bit>
 #include <new>
-#include <type_traits>
 #include <utility>
 
 #include "csr_arrays.hpp"

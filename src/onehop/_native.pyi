@@ -86,8 +86,6 @@ class Integers:
     is_wide: bool
 
 class IntegerLimits:
-    least: Final[int]
-    most: Final[int]
     ascends: Final[bool]
     span: Final[int]
 
