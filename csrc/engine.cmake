@@ -69,7 +69,7 @@ endforeach()
 # Adds the runtime, and every kernel source once per instruction set (aggregation and attention, the
 # largest, once per type as well) to a target.
 function(onehop_add_engine target)
-  foreach(name communities csr csr_build denormals dispatch dropout edge_marks edge_sort few_edges fingerprint fork_safe_mutex imports joining mapped_rows masked matching mersenne parallel pool process_memory tensor_memory turn)
+  foreach(name communities csr csr_build denormals dispatch dropout edge_marks edge_sort few_edges fingerprint fork_safe_mutex imports integer_set integers joining key_sort mapped_rows masked matching mersenne parallel pool process_memory tensor_memory turn)
     target_sources(${target} PRIVATE ${onehop_csrc}/runtime/${name}.cpp)
   endforeach()
   foreach(name batch draw induce negatives running_sums walks)

@@ -1,13 +1,14 @@
-"""Torch's gather and scatter, PyG's functions of edges and link prediction, with and without the patch.
+"""Torch's gather, scatter and sort, PyG's functions of edges and link prediction, with and without the patch.
 
     python -m benchmarks.layers.bench_functions [--cases index,scatter_reduce_amax,coalesce]
                                                 [--nodes 170000] [--edges 2000000] [--width 64]
                                                 [--graphs arxiv,cora] [--rounds 7] [--json FILE]
 
 Functions of torch run forward and backward over ``--edges`` random rows. Functions of edges have two and a
-half times as many, in random order. ``link_prediction`` is an epoch on each of ``--graphs``: two layers of
-GCN, negative samples, the products of both ends of each pair, backward. Results and gradients are compared
-before both ways take turns; each case has a process of its own.
+half times as many, in random order. Functions of integers have as many numbers of nodes, or of edges, but
+``unique_pairs`` a twentieth, because torch takes seconds for all. ``link_prediction`` is an epoch on each of
+``--graphs``: two layers of GCN, negative samples, the products of both ends of each pair, backward. Results
+and gradients are compared before both ways take turns; each case has a process of its own.
 """
 
 import random
@@ -25,8 +26,8 @@ from benchmarks.harness import Benchmark, Option, Options, Row
 from onehop.bench import graphs
 
 Call = Callable[[], list[Tensor]]
-# Edges of functions of edges, times those of torch's functions; and samples of an edge.
-MORE_EDGES, SAMPLES = 2.5, 0.1
+# Edges of functions of edges, times those of torch's functions; samples of an edge; pairs of a node number.
+MORE_EDGES, SAMPLES, PAIRS = 2.5, 0.1, 0.05
 
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
     "index": lambda x, i, wide, nodes: x[i],
@@ -54,8 +55,25 @@ OF_EDGES: dict[str, Callable[[Tensor, Tensor, int], object]] = {
         edges, nodes, int(SAMPLES * edges.size(1))
     ),
 }
+# Of node numbers, and of numbers of edges: row * nodes + column.
+OF_INTEGERS: dict[str, Callable[[Tensor, Tensor], Tensor | tuple[Tensor, ...]]] = {
+    "unique": lambda nodes, edges: nodes.unique(),
+    "unique_inverse": lambda nodes, edges: nodes.unique(return_inverse=True),
+    "unique_counts": lambda nodes, edges: nodes.unique(return_inverse=True, return_counts=True),
+    "unique_edge_numbers": lambda nodes, edges: edges.unique(return_inverse=True),
+    "unique_pairs": lambda nodes, edges: _pairs(nodes).unique(dim=1),
+    "argsort": lambda nodes, edges: nodes.argsort(stable=True),
+    "argsort_descending": lambda nodes, edges: nodes.argsort(stable=True, descending=True),
+    "sort_edge_numbers": lambda nodes, edges: edges.sort(),
+    "isin": lambda nodes, edges: torch.isin(nodes, nodes[: nodes.numel() // 100]).view(torch.int8),
+    "isin_edge_numbers": lambda nodes, edges: torch.isin(edges, edges[::2]).view(torch.int8),
+}
 LINKS = "link_prediction"
-CASES = (*FUNCTIONS, *OF_EDGES, LINKS)
+CASES = (*FUNCTIONS, *OF_EDGES, *OF_INTEGERS, LINKS)
+
+
+def _pairs(nodes: Tensor) -> Tensor:
+    return nodes[: 2 * int(PAIRS * nodes.numel())].view(2, -1)
 
 
 def _zeros(messages: Tensor, nodes: int) -> Tensor:
@@ -95,6 +113,18 @@ def of_edges(order: Row) -> Call:
     return once
 
 
+def of_integers(order: Row) -> Call:
+    """A function of integers."""
+    rows, cols = torch.randint(order["nodes"], (2, int(MORE_EDGES * order["edges"])))
+
+    def once() -> list[Tensor]:
+        found = OF_INTEGERS[order["case"]](cols, edges)
+        return list(found) if isinstance(found, tuple) else [found]
+
+    edges = rows * order["nodes"] + cols
+    return once
+
+
 def of_links(order: Row) -> Call:
     """An epoch of link prediction, without its optimiser's step."""
     graph = graphs.workload(order["graph"])
@@ -127,7 +157,7 @@ def rows(options: Options) -> Iterator[Row]:
     """Measures every case."""
     shared = {name: getattr(options, name) for name in ("nodes", "edges", "width", "rounds", "threads")}
     for case in options.cases:
-        make = of_torch if case in FUNCTIONS else of_links if case == LINKS else of_edges
+        make = next((make for make, cases in MAKERS.items() if case in cases), of_links)
         for graph in options.graphs if case == LINKS else [None]:
             order = {**shared, "case": case, "graph": graph}
             what = case if graph is None else f"{case}, {graph}"
@@ -136,6 +166,7 @@ def rows(options: Options) -> Iterator[Row]:
             yield {"case": what, **row}
 
 
+MAKERS = {of_torch: FUNCTIONS, of_edges: OF_EDGES, of_integers: OF_INTEGERS}
 BENCHMARK = Benchmark(
     "benchmarks/layers/bench_functions.py",
     rows,

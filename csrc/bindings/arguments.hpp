@@ -45,6 +45,7 @@ void bind_few(nanobind::module_& m);
 void bind_generated(nanobind::module_& m);
 void bind_fusedmm(nanobind::module_& m);
 void bind_holders(nanobind::module_& m);
+void bind_integers(nanobind::module_& m);
 void bind_message(nanobind::module_& m);
 void bind_negatives(nanobind::module_& m);
 void bind_points(nanobind::module_& m);

@@ -22,26 +22,13 @@ void bind_edges(nb::module_& m) {
   nb::class_<SortedEdges>(m, "SortedEdges")
       .def(nb::init<const EdgeColumns&, EdgeEnds, bool, bool, int>(), "edges"_a, "ends"_a, "mirrored"_a, "numbered"_a,
            "threads"_a, Released())
-      .def_prop_ro("count", &SortedEdges::count)
-      .def_prop_ro("distinct", &SortedEdges::distinct)
+      .def_prop_ro("keys", &SortedEdges::keys, nb::rv_policy::reference_internal)
       .def(
           "write_ends",
           [](const SortedEdges& sorted, Address row, Address col, bool once, int threads) {
             sorted.write_ends(at(row), at(col), once, threads);
           },
-          "row"_a, "col"_a, "once"_a, "threads"_a, Released())
-      .def(
-          "write_numbers",
-          [](const SortedEdges& sorted, Address number, int threads) {
-            sorted.write_numbers(static_cast<int64_t*>(at(number)), threads);
-          },
-          "number"_a, "threads"_a, Released())
-      .def(
-          "write_groups",
-          [](const SortedEdges& sorted, Address group, int threads) {
-            sorted.write_groups(static_cast<int64_t*>(at(group)), threads);
-          },
-          "group"_a, "threads"_a, Released());
+          "row"_a, "col"_a, "once"_a, "threads"_a, Released());
   m.def("are_paired", &SortedEdges::are_paired, "edges"_a, "ends"_a, "threads"_a, Released());
   m.def(
       "mark_inner_edges",

@@ -155,6 +155,7 @@ NB_MODULE(_native, m) {
   bind_few(m);
   bind_fusedmm(m);
   bind_holders(m);
+  bind_integers(m);
   bind_message(m);
   bind_negatives(m);
   bind_points(m);

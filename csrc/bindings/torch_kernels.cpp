@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
@@ -23,7 +24,7 @@ namespace {
 
 // Calls below these are torch's: see onehop.thresholds.
 struct Bounds {
-  std::atomic<int64_t> entries, numbers, work, sparse;
+  std::atomic<int64_t> entries, numbers, work, sparse, sorted;
 } bounds;
 
 // Whether products of these are made through float32.
@@ -98,6 +99,33 @@ nb::object call(PyObject* function, const Args&... args) {
   }
 }
 
+// std::tuple of tensors, which C++ returns in memory because it has a destructor. libc++ has its elements in their
+// order, libstdc++ the last one first.
+template <int kCount>
+struct Several {
+  void* objects[kCount];
+  Several(const Several&) = delete;
+  explicit Several(const nb::tuple& tensors) {
+    for (int i = 0; i < kCount; ++i) place(i) = share(nb::cast<uint64_t>(tensors[i].attr("_cdata")));
+  }
+  explicit Several(void* const* given) { std::copy_n(given, kCount, objects); }
+  ~Several() {}  // NOLINT: what is held is torch's, which is handed over
+
+ private:
+  void*& place(int i) {
+#if defined(_LIBCPP_VERSION)
+    return objects[i];
+#else
+    return objects[kCount - 1 - i];
+#endif
+  }
+};
+
+template <class Result>
+inline constexpr int kTensors = 1;
+template <int kCount>
+inline constexpr int kTensors<Several<kCount>> = kCount;
+
 // One operator of torch's. `Op` has its names, and `run`, which takes its arguments and calls `answer` with those that
 // Python gets, or returns null: then torch's kernel runs.
 template <class Op, class Signature, Form kForm = Form::numbers>
@@ -132,6 +160,7 @@ class Served<Op, Result(Args...), kForm> {
     const nb::object out = call(function, given...);
     if (out.is_none()) return nullptr;
     if constexpr (std::is_reference_v<Result>) return function;
+    if constexpr (kTensors<Result> > 1) return new Result(nb::cast<nb::tuple>(out));
     return share(nb::cast<uint64_t>(out.attr("_cdata")));
   }
 
@@ -146,6 +175,9 @@ class Served<Op, Result(Args...), kForm> {
   static Result result(void* object, First& first, Rest&...) {
     if constexpr (std::is_reference_v<Result>) {
       return first;
+    } else if constexpr (kTensors<Result> > 1) {
+      const std::unique_ptr<Result> answered(static_cast<Result*>(object));
+      return Result(answered->objects);
     } else {
       return Tensor(object);
     }
@@ -282,11 +314,10 @@ struct EmbeddingGrad
   }
 };
 
-struct BagsGrad
-    : Served<BagsGrad,
-             Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Size&, bool, int64_t,
-                    const MaybeTensor&, int64_t),
-             Form::symbols> {
+struct BagsGrad : Served<BagsGrad,
+                         Tensor(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Size&,
+                                bool, int64_t, const MaybeTensor&, int64_t),
+                         Form::symbols> {
   static constexpr const char *kName = "aten::_embedding_bag_dense_backward", *kOverload = "";
   static void* run(const Tensor& grad, const Tensor& index, const Tensor& bags, const Tensor& sizes, const Tensor&,
                    const Size& rows, bool by_frequency, int64_t mode, const MaybeTensor& weights, int64_t padding) {
@@ -358,6 +389,45 @@ struct Bmm : Served<Bmm, Tensor(const Tensor&, const Tensor&)> {
   }
 };
 
+// Numbers of a vector that torch sorts by radix.
+constexpr int64_t kSortedByRadix = int64_t{1} << 15;
+
+// Integers, so many that ours pay.
+bool are_many(const Tensor& x) { return is_index(x) && numel(x) >= bounds.sorted.load(std::memory_order_relaxed); }
+
+struct Unique : Served<Unique, Several<3>(const Tensor&, bool, bool, bool)> {
+  static constexpr const char *kName = "aten::_unique2", *kOverload = "";
+  static void* run(const Tensor& x, bool ascending, bool inverse, bool counts) {
+    return are_many(x) ? answer(x, ascending, inverse, counts) : nullptr;
+  }
+};
+
+struct UniqueDim : Served<UniqueDim, Several<3>(const Tensor&, int64_t, bool, bool, bool)> {
+  static constexpr const char *kName = "aten::unique_dim", *kOverload = "";
+  static void* run(const Tensor& x, int64_t along, bool ascending, bool inverse, bool counts) {
+    return are_many(x) && dim(x) == 2 ? answer(x, along, ascending, inverse, counts) : nullptr;
+  }
+};
+
+struct Sort : Served<Sort, Several<2>(const Tensor&, MaybeBool, int64_t, bool)> {
+  static constexpr const char *kName = "aten::sort", *kOverload = "stable";
+  static void* run(const Tensor& x, MaybeBool stable, int64_t along, bool descending) {
+    if (!are_many(x) || dim(x) != 1) return nullptr;
+    const bool is_stable = stable.is_there && stable.value;
+    // One that need not be stable is served where torch's is nevertheless.
+    const bool served = is_stable || (!descending && numel(x) >= kSortedByRadix);
+    return served ? answer(x, is_stable, along, descending) : nullptr;
+  }
+};
+
+struct IsIn : Served<IsIn, Tensor(const Tensor&, const Tensor&, bool, bool)> {
+  static constexpr const char *kName = "aten::isin", *kOverload = "Tensor_Tensor";
+  static void* run(const Tensor& x, const Tensor& others, bool unique, bool inverted) {
+    // torch's has another result of integers that are said to be unique and are not.
+    return are_many(x) && is_index(others) && !unique ? answer(x, others, inverted) : nullptr;
+  }
+};
+
 template <class... Ops>
 struct All {
   static void prepare(const nb::list& functions) {
@@ -377,7 +447,7 @@ struct All {
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                      IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
-                     BagsGrad, SegmentReduce, SegmentReduceGrad>;
+                     BagsGrad, SegmentReduce, SegmentReduceGrad, Unique, UniqueDim, Sort, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
 
 template <class Kernels>
@@ -409,10 +479,11 @@ void bind_torch_kernels(nb::module_& m) {
     widens_bfloat16 = of_bfloat16;
     widens_float16 = of_float16;
   });
-  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse) {
+  m.def("set_kernel_bounds", [](int64_t entries, int64_t numbers, int64_t work, int64_t sparse, int64_t sorted) {
     bounds.entries = entries;
     bounds.numbers = numbers;
     bounds.work = work;
     bounds.sparse = sparse;
+    bounds.sorted = sorted;
   });
 }

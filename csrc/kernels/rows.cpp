@@ -98,7 +98,8 @@ bool add_share(const RowsArgs& args, int64_t share, int64_t shares) {
     const int64_t entry = __atomic_load_n(index + i, __ATOMIC_RELAXED);
     if (!is_row(args, entry)) return false;
     if (entry % shares != share) continue;
-    const int64_t source = sources == nullptr ? i : static_cast<int64_t>(__atomic_load_n(sources + i, __ATOMIC_RELAXED));
+    const int64_t source =
+        sources == nullptr ? i : static_cast<int64_t>(__atomic_load_n(sources + i, __ATOMIC_RELAXED));
     if (static_cast<uint64_t>(source) >= static_cast<uint64_t>(args.sources_rows)) return false;
     add_columns<T>(reinterpret_cast<T*>(to + entry * args.stride),
                    reinterpret_cast<const T*>(from + source * args.row_bytes), weights == nullptr ? T{1} : weights[i],

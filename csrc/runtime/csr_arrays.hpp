@@ -31,6 +31,13 @@ struct Chunks {
   int64_t begin(int64_t chunk) const { return edges / chunks * chunk + std::min(chunk, edges % chunks); }
 };
 
+// Runs body(edge) for the edges of a chunk, which is found once: what the body writes could be numbers of chunks.
+template <class Body>
+void for_chunk(Chunks chunks, int64_t chunk, const Body& body) {
+  const int64_t end = chunks.begin(chunk + 1);
+  for (int64_t e = chunks.begin(chunk); e < end; ++e) body(e);
+}
+
 // Makes the row pointers and the columns, without content. False when memory runs out.
 inline bool allocate_rows(Csr& csr) {
   csr.rowptr = Block((csr.rows + 1) * static_cast<int64_t>(sizeof(int64_t)));

@@ -19,11 +19,4 @@ inline Chunks pieces_of(const EdgeColumns& edges) {
   return {edges.count, edges.count / kEdgesPerPiece + 1};
 }
 
-// Runs body(edge) for the edges of a chunk, which is found once: what the body writes could be numbers of chunks.
-template <class Body>
-void for_chunk(Chunks chunks, int64_t chunk, const Body& body) {
-  const int64_t end = chunks.begin(chunk + 1);
-  for (int64_t e = chunks.begin(chunk); e < end; ++e) body(e);
-}
-
 }  // namespace onehop

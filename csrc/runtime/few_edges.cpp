@@ -38,7 +38,8 @@ bool norm_as(const FewNorm& norm) {
     const T scale = 1 / std::sqrt(degrees[node]);
     degrees[node] = std::isinf(scale) ? T{0} : scale;
   }
-  for (int64_t edge = 0; edge < norm.edges; ++edge) out[edge] = degrees[rows[edge]] * out[edge] * degrees[columns[edge]];
+  for (int64_t edge = 0; edge < norm.edges; ++edge)
+    out[edge] = degrees[rows[edge]] * out[edge] * degrees[columns[edge]];
   return true;
 }
 
@@ -63,6 +64,8 @@ bool write_loops(const FewList& list, bool removes, int64_t nodes, int64_t most,
   return next == most;
 }
 
-bool few_norm(const FewNorm& norm) { return norm.dtype == DType::float64 ? norm_as<double>(norm) : norm_as<float>(norm); }
+bool few_norm(const FewNorm& norm) {
+  return norm.dtype == DType::float64 ? norm_as<double>(norm) : norm_as<float>(norm);
+}
 
 }  // namespace onehop

@@ -32,6 +32,11 @@ struct MaybeTensor {
   bool is_there;
 };
 
+// std::optional<bool>.
+struct MaybeBool {
+  bool value, is_there;
+};
+
 // c10::SymInt: a number; a negative value is a symbol. Because it has a destructor, C++ passes its address.
 struct Size {
   int64_t value;

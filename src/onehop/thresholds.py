@@ -92,6 +92,7 @@ class Thresholds:
         sorted_edges: Edges from which on PyG's functions of edges run as ours. Fewer are sorted by comparison
             in torch, in which equal edges change their order; from 32,768 on torch sorts by radix, and they
             keep it, as here.
+        sorted_numbers: Integers from which on torch's ``unique``, ``isin`` and stable ``sort`` run as ours.
         tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
             calls are so short that no plan saves any time.
         dropout_elements: Elements from which on dropout draws torch's numbers itself; below, reading and
@@ -126,6 +127,7 @@ class Thresholds:
     index_entries: int = _bound(1 << 10)
     index_numbers: int = _bound(1 << 21)
     sorted_edges: int = _bound(1 << 15)
+    sorted_numbers: int = _bound(1 << 13)
     tuned_work: int = _bound(1 << 20)
     dropout_elements: int = _bound(1 << 10)
     dropout_recorded_elements: int = _bound(3 << 11)

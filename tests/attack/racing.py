@@ -88,6 +88,17 @@ def sorted_edges() -> None:
         edges.sorted(numbered=True).edge_index(once=False)
 
 
+def integers() -> None:
+    for x in (EDGE_INDEX, EDGE_INDEX[1]):
+        values, places, counts = x.unique(return_inverse=True, return_counts=True)
+        assert 0 <= int(places.min()) <= int(places.max()) < len(values) == len(counts)
+    pairs, places, counts = EDGE_INDEX.unique(dim=1, return_inverse=True, return_counts=True)
+    assert 0 <= int(places.min()) <= int(places.max()) < pairs.size(1) == len(counts)
+    order = EDGE_INDEX[0].sort(stable=True, descending=True).indices
+    assert torch.equal(order.sort().values, torch.arange(EDGES))
+    torch.isin(EDGE_INDEX[0], EDGE_INDEX[1, : EDGES // 2])
+
+
 def marked() -> None:
     utils.contains_isolated_nodes(EDGE_INDEX, NODES)
     utils.subgraph(torch.arange(NODES // 2), EDGE_INDEX, num_nodes=NODES, relabel_nodes=True)

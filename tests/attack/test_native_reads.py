@@ -134,6 +134,7 @@ RACES = [
     "ascending",
     "compressed",
     "sorted_edges",
+    "integers",
     "marked",
     "negatives",
     "walks",

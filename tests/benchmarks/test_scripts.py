@@ -115,9 +115,11 @@ def test_a_version_that_is_missing_is_named(tmp_path: Path) -> None:
         (
             bench_functions.BENCHMARK,
             "--nodes 90 --edges 400 --width 4 --graphs cora --rounds 1 --cases "
-            "index,mask,scatter_reduce_amax,coalesce_weights,negative_sampling,link_prediction",
+            "index,mask,scatter_reduce_amax,coalesce_weights,negative_sampling,unique_counts,unique_pairs,isin,"
+            "link_prediction",
             {
                 *("index", "mask", "scatter_reduce_amax", "coalesce_weights", "negative_sampling"),
+                *("unique_counts", "unique_pairs", "isin"),
                 "link_prediction, cora",
             },
         ),

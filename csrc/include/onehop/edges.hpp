@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "onehop/block.hpp"
+#include "onehop/sorted_keys.hpp"
 
 namespace onehop {
 
@@ -24,23 +23,17 @@ struct EdgeEnds {
 EdgeEnds edge_ends(const EdgeColumns& edges, int threads);
 
 // Edges sorted by row, then by column; equal edges keep their order. Of mirrored edges, the same edges with rows and
-// columns swapped follow. Memory: 4, 8 or 16 bytes an edge, as the lower bits of its key, and its number if edges are
-// numbered, need; while sorting, at most as much again.
+// columns swapped follow.
 class SortedEdges {
  public:
-  // `numbered`: whether write_numbers() is called. Throws std::bad_alloc, and std::runtime_error where another thread
-  // changed the edges meanwhile.
+  // `numbered`: whether the keys' notes are the edges' places in the given order. Throws std::bad_alloc, and
+  // std::runtime_error where another thread changed the edges meanwhile.
   SortedEdges(const EdgeColumns& edges, EdgeEnds ends, bool mirrored, bool numbered, int threads);
 
-  int64_t count() const { return first_.back(); }
-  int64_t distinct() const { return first_distinct_.back(); }
+  const SortedKeys& keys() const { return keys_; }
 
   // Writes rows and columns, of the width that the edges had; with `once`, of equal edges only the first.
   void write_ends(void* row, void* col, bool once, int threads) const;
-  // Writes the place of each sorted edge in the given order.
-  void write_numbers(int64_t* number, int threads) const;
-  // Writes how many distinct edges come before each sorted edge.
-  void write_groups(int64_t* group, int threads) const;
 
   // Returns whether the edges, without loops, are as many times in one direction as in the other.
   static bool are_paired(const EdgeColumns& edges, EdgeEnds ends, int threads);
@@ -49,20 +42,13 @@ class SortedEdges {
   SortedEdges(EdgeEnds ends, int64_t count, int note_bits);
   template <class KeyOf, class NoteOf>
   void sort(const KeyOf& key_of, const NoteOf& note_of, int threads);
-  template <class Word, class KeyOf, class NoteOf>
-  void sort_as(const KeyOf& key_of, const NoteOf& note_of, int threads);
-  // Runs body(words of a bucket, bucket).
-  template <class Body>
-  void for_buckets(int threads, const Body& body) const;
   template <class Index>
   void write_ends_as(Index* row, Index* col, bool once, int threads) const;
 
-  // A key is the row, then the column. Its upper bits are the number of the bucket. A word has the lower bits, then the
-  // note.
-  int col_bits_, low_bits_, note_bits_, word_bytes_;
+  // A key is the row, then the column.
+  int col_bits_;
   bool are_wide_ = true;
-  std::vector<int64_t> first_, first_distinct_;  // of each bucket, and the total
-  Block words_;
+  SortedKeys keys_;
 };
 
 // Below, marks that are there already stay, except in mark_inner_edges(). Masks of nodes have `nodes` places.

@@ -171,8 +171,8 @@ struct RowsArgs {
   int64_t blocks, matrix_rows;  // blocks of so many rows, one after the other
   void* rows;                   // [blocks, count], no gaps
   // For addition: entry i adds the row of number sources[i] of `sources_rows`, times weights[i].
-  const void* sources;    // as the index; null: i
-  const void* weights;    // [count] of dtype; null: 1
+  const void* sources;  // as the index; null: i
+  const void* weights;  // [count] of dtype; null: 1
   int64_t sources_rows;
 };
 

@@ -128,16 +128,16 @@ class SortedEdges:
     """Edges sorted by row, then by column."""
 
     def __init__(self, edges: EdgeColumns, made: Any) -> None:
-        self._edges, self._native = edges, made
+        self._edges, self._native, self._keys = edges, made, made.keys
 
     @property
     def has_duplicates(self) -> bool:
         """True if an edge is repeated."""
-        return bool(self._native.distinct < self._native.count)
+        return bool(self._keys.distinct < self._keys.count)
 
     def edge_index(self, *, once: bool) -> Tensor:
         """The edges: [2, E'], of their dtype; repeated edges are kept, unless ``once``."""
-        out = self._edges.empty(self._native.distinct if once else self._native.count)
+        out = self._edges.empty(self._keys.distinct if once else self._keys.count)
         row, col = self._edges.lines(out)
         self._native.write_ends(row.data_ptr(), col.data_ptr(), once, native.threads())
         return out
@@ -145,14 +145,24 @@ class SortedEdges:
     @cached_property
     def numbers(self) -> Tensor:
         """[E], int64: the place of each sorted edge in the given order."""
-        return self._written(self._native.write_numbers)
+        return self._written(self._keys.write_notes, self._keys.count)
 
     @cached_property
     def groups(self) -> Tensor:
         """[E], int64: how many distinct edges come before each sorted edge."""
-        return self._written(self._native.write_groups)
+        return self._written(self._keys.write_groups, self._keys.count)
 
-    def _written(self, write: Callable[[int, int], None]) -> Tensor:
-        out = torch.empty(self._native.count, dtype=torch.int64, device="cpu")
+    @cached_property
+    def inverse(self) -> Tensor:
+        """[E], int64: the same of each edge in the given order, if edges are numbered."""
+        return self._written(self._keys.write_inverse, self._keys.count)
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """[E'], int64: how often each distinct edge occurs."""
+        return self._written(self._keys.write_counts, self._keys.distinct)
+
+    def _written(self, write: Callable[[int, int], None], count: int) -> Tensor:
+        out = torch.empty(count, dtype=torch.int64, device="cpu")
         write(out.data_ptr(), native.threads())
         return out

@@ -162,7 +162,8 @@ def patch(
             (default: the first where pyg-lib is not installed, the second where torch-sparse is not either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
             ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``), their gradients, and
-            those of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`.
+            those of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`; and torch's
+            ``unique``, ``isin`` and stable ``sort`` of many integers by radix.
             ``ONEHOP_INDEXING`` has the initial value (default: yes).
 
     Returns:

@@ -19,11 +19,11 @@ from onehop import native, thresholds
 from onehop.integrations import session
 from onehop.integrations.rows import count, counting
 from onehop.integrations.session import Settings
-from onehop.integrations.torch import dense, indexing
+from onehop.integrations.torch import dense, indexing, sorts
 
 # The number of the CPU's dispatch key.
 _CPU: Any = int(torch._C.DispatchKey.CPU)  # type: ignore[call-overload]
-SERVED = {**indexing.SERVED, **dense.SERVED}
+SERVED = {**indexing.SERVED, **sorts.SERVED, **dense.SERVED}
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
@@ -113,7 +113,11 @@ def _find() -> bool:
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
     _extension.set_kernel_bounds(
-        bounds.index_entries, bounds.index_numbers, bounds.product_work, bounds.sparse_numbers
+        bounds.index_entries,
+        bounds.index_numbers,
+        bounds.product_work,
+        bounds.sparse_numbers,
+        bounds.sorted_numbers,
     )
 
 
