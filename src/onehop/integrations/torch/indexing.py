@@ -282,20 +282,6 @@ def segment_reduce(
     return out if reduce == "sum" else torch.where(entries == 0, _OF_NOTHING[reduce], out)
 
 
-@_left_to_torch
-def segment_reduce_grad(
-    grad: Tensor, data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
-) -> Tensor | None:
-    """Its gradient; that of extrema is torch's, whose entries that tie share a positive gradient alone."""
-    graph = None if reduce in ("max", "min") else _segments(data, reduce, lengths, offsets, axis)
-    if graph is None or grad.dtype is not data.dtype:
-        return None
-    if reduce == "mean":
-        entries = graph.in_degrees.clamp(min=1).view(-1, *[1] * (data.dim() - 1))
-        grad = grad / entries.to(grad.dtype)
-    return gathered(graph, grad)
-
-
 def _segments(
     data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
 ) -> Graph | None:
@@ -354,7 +340,6 @@ SERVED = {
     "embedding_dense_backward": Served(embedding_grad, "embedding_dense_backward"),
     "_embedding_bag_dense_backward": Served(bags_grad, "_embedding_bag_dense_backward"),
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
-    "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce"),
 }
 """By the operator's name."""
 

@@ -85,7 +85,7 @@ def gcn_norm(
         need(is_vector and add_self_loops and num_nodes is not None and edge_index.dtype is torch.int64)
         edges, weight = _looped(edge_index, edge_weight, num_nodes, improved)
         return theirs(edges, weight, num_nodes, improved, False, flow, dtype)
-    if type(edge_index) is Tensor:
+    if type(edge_index) is Tensor and edge_index.layout is torch.strided:
         fill = 2.0 if improved else 1.0
         return few.normalised(edge_index, edge_weight, num_nodes, fill, add_self_loops, flow, dtype)
     parts = parts_for(edge_index)
