@@ -141,7 +141,7 @@ def test_wide_features_of_few_edges_are_normalised_once(edge_index):
 @pytest.mark.parametrize(("reduce", "pays"), [("sum", False), ("mean", False), ("max", True), ("min", True)])
 def test_an_extremum_pays_with_a_quarter_of_the_edges(reduce, pays, x, edge_index):
     edge_index = edge_index.repeat(1, -(-thresholds.ORDINARY.few_edges // (4 * EDGES)))
-    layer = gnn.GraphConv(WIDTH, 4, aggr=reduce)
+    layer = gnn.GINConv(torch.nn.Linear(WIDTH, 4), aggr=reduce)
     fast(lambda: layer(x, edge_index), **SINGLE)
     with onehop.patch():
         layer(x, edge_index)
