@@ -209,8 +209,8 @@ def _drawn(case: Case) -> list[tuple[Tensor, Tensor]]:
     bytes_each = 4 * case.nodes * case.width + 16 * case.edges
     return [
         (
-            torch.randn(case.nodes, case.width, generator=generator),
-            torch.randint(case.nodes, (2, case.edges), generator=generator),
+            torch.randn(case.nodes, case.width, generator=generator, device="cpu"),
+            torch.randint(case.nodes, (2, case.edges), generator=generator, device="cpu"),
         )
         for _ in range(max(min(_MOST_DRAWN, _DRAWN_BYTES // bytes_each), _COMPARED))
     ]

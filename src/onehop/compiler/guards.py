@@ -131,7 +131,7 @@ class Guard:
         self._same = [(last[id(t)], at) for at, t in enumerate(tensors) if last[id(t)] != at]
 
     def _now_of_torch(self) -> tuple[Any, Any]:
-        """What torch's modules and tensors do when they are used."""
+        """The functions that run when torch's modules and tensors are used."""
         return calls(self._base), self._methods(Parameter)
 
     def tensors(self, layer: Module) -> list[Tensor] | None:

@@ -4,6 +4,7 @@ A graph of a hundred edges takes longer to make and to recognise than to use. Th
 order in which they come, and autograd saves them as PyG's gathers do.
 """
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from onehop.errors import IndexRangeError
 from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
+from onehop.ops.batching import for_each
 from onehop.ops.contexts import in_memory
 
 MOST_EDGES = 1 << 12
@@ -190,22 +192,37 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
             if out is not None:
                 return None, None, None, _extremum_again(edges, x, out, grad), None
             return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, ctx.needs_input_grad[3:]))
-        *_, wants_x, wants_weight = ctx.needs_input_grad
-        edges, grad = edges._replace(edge_index=index), in_memory(grad).contiguous()
-        call = edges.call(reduce, x)
-        call.grad = grad.data_ptr()
-        of_x = torch.empty_like(x) if wants_x else None
-        of_weight = torch.empty_like(weight) if wants_weight else None
-        if out is not None:
-            call.out = out.data_ptr()
-        if weight is not None:
-            call.weight = weight.data_ptr()
-        if of_x is not None:
-            call.grad_values = of_x.data_ptr()
-        if of_weight is not None:
-            call.grad_weight = of_weight.data_ptr()
-        _run(extension.few_edges_grad(call))
-        return None, None, None, of_x, of_weight
+        wanted = ctx.needs_input_grad[3:]
+        edges = edges._replace(edge_index=index)
+        found = iter(for_each(partial(_sum_gradients, edges, reduce, wanted, x, weight, out), grad))
+        return None, None, None, *(next(found) if wants else None for wants in wanted)
+
+
+def _sum_gradients(
+    edges: FewEdges,
+    reduce: str,
+    wanted: tuple[bool, bool],
+    x: Tensor,
+    weight: Tensor | None,
+    out: Tensor | None,
+    grad: Tensor,
+) -> tuple[Tensor, ...]:
+    """The gradients that are wanted, to ``x`` and ``weight``."""
+    grad = in_memory(grad).contiguous()
+    call, made = edges.call(reduce, x), []
+    call.grad = grad.data_ptr()
+    if out is not None:
+        call.out = out.data_ptr()
+    if weight is not None:
+        call.weight = weight.data_ptr()
+    if wanted[0]:
+        made.append(torch.empty_like(x))
+        call.grad_values = made[-1].data_ptr()
+    if weight is not None and wanted[1]:
+        made.append(torch.empty_like(weight))
+        call.grad_weight = made[-1].data_ptr()
+    _run(extension.few_edges_grad(call))
+    return tuple(made)
 
 
 class _Attention(torch.autograd.function._SingleLevelFunction):
@@ -240,20 +257,42 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
             operands = (values, of_source, of_target, att)
             found = _attention_again(edges, kind, factor, operands, grad, ctx.needs_input_grad[4:])
             return None, None, None, None, *found
-        edges, grad = edges._replace(edge_index=index), in_memory(grad).contiguous()
-        scored = values if of_source is None else of_source
-        call = _attention_call(edges, kind, values, scored, of_target, att, factor)
-        of_values, of_targets = torch.empty_like(values), torch.empty_like(of_target)
-        of_sources = None if of_source is None else torch.empty_like(of_source)
-        of_att = None if att is None else torch.empty_like(att)
-        call.alpha, call.grad = alpha.data_ptr(), grad.data_ptr()
-        call.grad_values, call.grad_of_target = of_values.data_ptr(), of_targets.data_ptr()
-        call.grad_of_source = (of_values if of_sources is None else of_sources).data_ptr()
-        if of_att is not None:
-            call.grad_att = of_att.data_ptr()
-        _run(extension.few_edges_grad(call))
-        made = zip((of_values, of_sources, of_targets, of_att), ctx.needs_input_grad[4:], strict=True)
-        return None, None, None, None, *(each if wants else None for each, wants in made)
+        edges, scored = edges._replace(edge_index=index), values if of_source is None else of_source
+        function = partial(_attention_gradients, edges, kind, factor, values, scored, of_target, att, alpha)
+        found = for_each(function, grad)
+        # "gatv2" has no operand of its own for the scores of sources, and nobody else has ``att``.
+        places = (0, 2, 3) if kind == "gatv2" else (0, 2, 1)
+        made = dict(zip(places, found, strict=True))
+        wanted = enumerate(ctx.needs_input_grad[4:])
+        return None, None, None, None, *(made.get(at) if wants else None for at, wants in wanted)
+
+
+def _attention_gradients(
+    edges: FewEdges,
+    kind: str,
+    factor: float,
+    values: Tensor,
+    of_source: Tensor,
+    of_target: Tensor,
+    att: Tensor | None,
+    alpha: Tensor,
+    grad: Tensor,
+) -> tuple[Tensor, ...]:
+    """The gradients to ``values`` and ``of_target``, and to the others where they are operands."""
+    grad = in_memory(grad).contiguous()
+    call = _attention_call(edges, kind, values, of_source, of_target, att, factor)
+    made = [torch.empty_like(values), torch.empty_like(of_target)]
+    call.alpha, call.grad = alpha.data_ptr(), grad.data_ptr()
+    call.grad_values, call.grad_of_target = (each.data_ptr() for each in made)
+    call.grad_of_source = call.grad_values
+    if of_source is not values:
+        made.append(torch.empty_like(of_source))
+        call.grad_of_source = made[-1].data_ptr()
+    if att is not None:
+        made.append(torch.empty_like(att))
+        call.grad_att = made[-1].data_ptr()
+    _run(extension.few_edges_grad(call))
+    return tuple(made)
 
 
 # Gradients of gradients, by torch's own operators: what they need is recorded.

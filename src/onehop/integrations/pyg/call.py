@@ -12,7 +12,7 @@ from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.integrations.pyg import machine
 from onehop.integrations.pyg.edges import Edges
-from onehop.integrations.pyg.leave import EXACT, TOO_SMALL, need
+from onehop.integrations.pyg.leave import EXACT, TOO_SMALL, Leave
 from onehop.integrations.tuning import plan_text
 
 
@@ -68,7 +68,8 @@ class Call:
         """
         layer, edges, graph = self.layer, self.edges, self.edges.graph()
         masked = bool(layer.training and getattr(layer, "dropout", 0))
-        need(not edges.is_few or not (extras or masked or keep is not None or dtype not in EXACT), TOO_SMALL)
+        if edges.is_few and (extras or masked or keep is not None or dtype not in EXACT):
+            raise Leave(TOO_SMALL)
         adds = (
             getattr(layer, "bias", None) is not None
             or getattr(layer, "res", None) is not None

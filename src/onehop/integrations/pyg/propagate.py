@@ -216,11 +216,9 @@ def _explained(
 
 def _is_small(record: ClassRecord, layer: Any, edge_index: Any, kwargs: dict[str, Any]) -> bool:
     """Return whether edges are so few that PyG's own code is as fast."""
-    if are_tiny(edge_index):
-        return True
     rule = record.rule
     if rule is None:
-        return has_small_messages(edge_index, kwargs.values())
+        return are_tiny(edge_index) or has_small_messages(edge_index, kwargs.values())
     costly = layer.aggr in _EXTREMA
     return is_too_small(edge_index, kwargs.get(rule.first), attends=rule.attends, costly=costly)
 

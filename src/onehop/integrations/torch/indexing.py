@@ -25,7 +25,7 @@ from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import is_numbers
-from onehop.ops.rows import gathered, scattered
+from onehop.ops.rows import scattered
 from onehop.reference.independent import runs_specification
 
 PLAIN = (Tensor, Parameter)

@@ -53,6 +53,8 @@ def is_too_small(
     bounds = thresholds.now
     # The hot path of small graphs: a whole shape is read in the time of one size.
     if type(edge_index) is Tensor:
+        if edge_index.numel() < bounds.few_edges // _TINY:  # as are_tiny(), without a call
+            return not session.now.settings.backend
         shape = edge_index.shape
         if len(shape) != _MATRIX:
             return False

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -12,13 +13,15 @@ def watch(index: Any, out: Any) -> None:
     place of the index, so that the gradient would be that of the edges as they were.
 
     Args:
-        index: The edges, or the ends or bounds of entries; all but a tensor is left alone.
+        index: The edges, or the ends or bounds of entries; all but a dense tensor is left alone.
         out: What was made over them; a tensor without a history is left alone.
 
     Raises:
         RuntimeError: The index was made in inference mode: torch cannot save it.
     """
-    if type(index) is not Tensor or not isinstance(out, Tensor) or out.grad_fn is None:
+    if type(index) is not Tensor or index.layout is not torch.strided:
+        return
+    if not isinstance(out, Tensor) or out.grad_fn is None:
         return
     if index.is_inference():
         out.index_select(0, index[..., :0].flatten())  # raises torch's error

@@ -131,7 +131,8 @@ class Aggregation:
         out = self.computed()
         if keep is not None:
             keep(out)
-        watch(self.edge_index, out)
+        if self.edge_index is not None:
+            watch(self.edge_index, out)
         return out
 
     def computed(self) -> Tensor:
