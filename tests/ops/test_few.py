@@ -56,7 +56,7 @@ def plain_attention(of: FewEdges, kind: str, operands: list[Tensor | None]) -> T
         score = leaky_relu(of_source[source] + of_target[target], FACTOR)
         score = score if att is None else (score * att).sum(-1)
     out = []
-    for node in range(TARGETS):
+    for node in range(of.num_dst):
         own = target == node
         out.append((score[own].softmax(0).unsqueeze(-1) * values[source[own]]).sum(0))
     return torch.stack(out)
@@ -171,6 +171,41 @@ def test_attention(kind: str, shape: tuple[int, int], sending: int, dtype: torch
     compare(run(), plain_attention(of, kind, given), needed, rtol)
     native, plain = unrecorded(run(), needed), unrecorded(plain_attention(of, kind, given), needed)
     torch.testing.assert_close(native, plain, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_operands_that_are_made_of_each_other(kind: str) -> None:
+    of = edges()
+    x = torch.randn(SOURCES, 2, 3, dtype=torch.float64, requires_grad=True)
+    att = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+
+    def operands_of(values: Tensor) -> list[Tensor | None]:
+        if kind == "gat":
+            return [values, (values * att).sum(-1), (values[:TARGETS] * att).sum(-1), None]
+        if kind == "gatv2":
+            return [values, values, values[:TARGETS], att]
+        return [values, values, values[:TARGETS] * att, None]
+
+    def run() -> Tensor:
+        values, of_source, of_target, factors = operands_of(x)
+        assert values is not None
+        assert of_source is not None
+        assert of_target is not None
+        return few.attend(of, kind, values, of_source, of_target, factors, FACTOR)
+
+    compare(run(), plain_attention(of, kind, operands_of(x)), [x, att], 1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_tensor_of_sources_and_targets(kind: str) -> None:
+    index = torch.randint(SOURCES, (2, EDGES), generator=torch.Generator().manual_seed(3))
+    of = FewEdges(index, SOURCES, SOURCES, 0)
+    x = torch.randn(SOURCES, 2, 3, dtype=torch.float64, requires_grad=True)
+    scored = x.sum(-1) if kind == "gat" else x
+    att = torch.ones(2, 3, dtype=torch.float64, requires_grad=True) if kind == "gatv2" else None
+    needed = [x] if att is None else [x, att]
+    plain = plain_attention(of, kind, [x, scored, scored, att])
+    compare(few.attend(of, kind, x, scored, scored, att, FACTOR), plain, needed, 1e-10)
 
 
 def test_no_edges() -> None:

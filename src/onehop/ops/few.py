@@ -327,6 +327,8 @@ def _attention_again(
     grad: Tensor,
     wanted: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:
+    # As objects of their own: one operand may be another, or made of another, and each gets its own part.
+    operands = tuple(None if each is None else each.view_as(each) for each in operands)
     values, of_source, of_target, att = operands
     assert values is not None
     assert of_target is not None
