@@ -247,6 +247,21 @@ def test_writes_to_the_edges_raise_before_the_backward_pass() -> None:
         out.sum().backward()
 
 
+def test_only_what_a_gradient_reads_is_saved() -> None:
+    of, x = edges(), torch.randn(SOURCES, 3, requires_grad=True)
+    saved: list[Tensor] = []
+
+    def keep(tensor: Tensor) -> Tensor:
+        saved.append(tensor)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        few.aggregate(of, x, None, "sum")
+        few.aggregate(of, x, None, "mean")
+    assert [each.shape for each in saved] == [of.edge_index.shape] * 2
+    assert all(each is not of.edge_index for each in saved)
+
+
 def test_special_numbers_stay_in_their_rows() -> None:
     of = edges()
     source, target = ends(of)

@@ -41,16 +41,19 @@ class FewEdges(NamedTuple):
         """E."""
         return self.edge_index.size(1)
 
-    def call(self, kind: str, values: Tensor) -> Any:
-        """The native call over these edges; ``values`` is [num_src, F], or [num_src, H, C]."""
+    def alias(self) -> "FewEdges":
+        """The same edges as a tensor of its own, which autograd may save while the user swaps his."""
+        return self._replace(edge_index=self.edge_index.detach())
+
+    def call(self, kind: str, like: Tensor) -> Any:
+        """The native call over these edges, for rows like those of a tensor: [any, F], or [any, H, C]."""
         index, call = self.edge_index, extension.FewCall()
         row, step = index.stride()
         begin, sending = address(index), self.sending
-        call.dtype, call.kind = DTYPE_CODES[values.dtype], _KINDS[kind]
+        call.dtype, call.kind = DTYPE_CODES[like.dtype], _KINDS[kind]
         call.edges, call.sources, call.targets = index.size(1), self.num_src, self.num_dst
         call.source_ends, call.target_ends = begin + 8 * row * sending, begin + 8 * row * (1 - sending)
-        call.stride, call.values = step, _read(values)
-        shape = values.shape
+        call.stride, shape = step, like.shape
         call.heads, call.columns = (1, shape[1]) if len(shape) == 2 else shape[1:]
         return call
 
@@ -71,6 +74,7 @@ def aggregate(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) ->
         IndexRangeError: An end of an edge is no row.
     """
     if _grad_is_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
+        edges = edges.alias()
         out: Tensor = _Sum.apply(edges, reduce, edges.edge_index, x, weight)
         return out
     return _summed(edges, x, weight, reduce)
@@ -79,7 +83,7 @@ def aggregate(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) ->
 def _summed(edges: FewEdges, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
     call = edges.call(reduce, x)
     out = torch.empty(edges.num_dst, x.size(1), dtype=x.dtype, device="cpu")
-    call.out = out.data_ptr()
+    call.values, call.out = _read(x), out.data_ptr()
     if weight is not None:
         call.weight = _read(weight)
     _run(extension.few_edges(call))
@@ -117,6 +121,7 @@ def attend(
     if _grad_is_enabled():
         for operand in (values, of_source, of_target, att):
             if operand is not None and operand.requires_grad:
+                edges = edges.alias()
                 own, index = None if kind == "gatv2" else of_source, edges.edge_index
                 out: Tensor = _Attention.apply(edges, kind, factor, index, values, own, of_target, att)
                 return out
@@ -133,6 +138,7 @@ def _attention_call(
     factor: float,
 ) -> Any:
     call = edges.call(kind, values)
+    call.values = _read(values)
     call.of_source, call.of_target, call.factor = _read(of_source), _read(of_target), factor
     if att is not None:
         call.att = _read(att)
@@ -177,8 +183,11 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
     def forward(
         ctx: Any, edges: FewEdges, reduce: str, index: Tensor, x: Tensor, weight: Tensor | None
     ) -> Tensor:
-        out = _summed(edges, x, weight, reduce)
-        ctx.save_for_backward(index, x, weight, out if reduce in EXTREMA else None)
+        out, is_extremum = _summed(edges, x, weight, reduce), reduce in EXTREMA
+        *_, to_x, to_weight = ctx.needs_input_grad
+        # What a gradient does not read may be written to, and is not kept alive.
+        kept_x, kept_weight = (x if is_extremum or to_weight else None), (weight if to_x else None)
+        ctx.save_for_backward(index, kept_x, kept_weight, out if is_extremum else None)
         ctx.of = edges, reduce
         ctx.set_materialize_grads(False)
         return out
@@ -188,12 +197,11 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
         if grad is None:
             return (None,) * 5
         (edges, reduce), (index, x, weight, out) = ctx.of, ctx.saved_tensors
+        wanted, edges = ctx.needs_input_grad[3:], edges._replace(edge_index=index)
         if torch.is_grad_enabled():
             if out is not None:
                 return None, None, None, _extremum_again(edges, x, out, grad), None
-            return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, ctx.needs_input_grad[3:]))
-        wanted = ctx.needs_input_grad[3:]
-        edges = edges._replace(edge_index=index)
+            return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, wanted))
         found = iter(for_each(partial(_sum_gradients, edges, reduce, wanted, x, weight, out), grad))
         return None, None, None, *(next(found) if wants else None for wants in wanted)
 
@@ -202,24 +210,26 @@ def _sum_gradients(
     edges: FewEdges,
     reduce: str,
     wanted: tuple[bool, bool],
-    x: Tensor,
+    x: Tensor | None,
     weight: Tensor | None,
     out: Tensor | None,
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
-    """The gradients that are wanted, to ``x`` and ``weight``."""
+    """The gradients that are wanted, to ``x`` and ``weight``; operands that they do not read may be None."""
     grad = in_memory(grad).contiguous()
-    call, made = edges.call(reduce, x), []
+    call, made = edges.call(reduce, grad), []
+    if x is not None:
+        call.values = x.data_ptr()
     call.grad = grad.data_ptr()
     if out is not None:
         call.out = out.data_ptr()
     if weight is not None:
         call.weight = weight.data_ptr()
     if wanted[0]:
-        made.append(torch.empty_like(x))
+        made.append(torch.empty(edges.num_src, grad.size(1), dtype=grad.dtype, device="cpu"))
         call.grad_values = made[-1].data_ptr()
-    if weight is not None and wanted[1]:
-        made.append(torch.empty_like(weight))
+    if wanted[1]:
+        made.append(torch.empty(edges.num_edges, dtype=grad.dtype, device="cpu"))
         call.grad_weight = made[-1].data_ptr()
     _run(extension.few_edges_grad(call))
     return tuple(made)
@@ -299,16 +309,25 @@ def _attention_gradients(
 
 
 def _sum_again(
-    edges: FewEdges, reduce: str, x: Tensor, weight: Tensor | None, grad: Tensor, wanted: tuple[bool, ...]
+    edges: FewEdges,
+    reduce: str,
+    x: Tensor | None,
+    weight: Tensor | None,
+    grad: Tensor,
+    wanted: tuple[bool, bool],
 ) -> tuple[Tensor | None, ...]:
     source, target = _ends(edges)
     if reduce == "mean":
         counts = torch.bincount(target, minlength=edges.num_dst).clamp(min=1)
         grad = grad / counts.to(grad.dtype).unsqueeze(1)
-    rows = grad.index_select(0, target)
-    factor = rows if weight is None else rows * weight.unsqueeze(1)
-    of_x = torch.zeros_like(x).index_add(0, source, factor) if wanted[0] else None
-    return of_x, (rows * x.index_select(0, source)).sum(1) if wanted[1] else None
+    rows, of_x, of_weight = grad.index_select(0, target), None, None
+    if wanted[0]:
+        messages = rows if weight is None else rows * weight.unsqueeze(1)
+        of_x = grad.new_zeros(edges.num_src, grad.size(1)).index_add(0, source, messages)
+    if wanted[1]:
+        assert x is not None
+        of_weight = (rows * x.index_select(0, source)).sum(1)
+    return of_x, of_weight
 
 
 def _extremum_again(edges: FewEdges, x: Tensor, out: Tensor, grad: Tensor) -> Tensor:
