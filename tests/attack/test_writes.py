@@ -25,6 +25,7 @@ import pytest
 import torch
 import torch_geometric.nn as nn
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from torch_geometric import utils
 
 import onehop
@@ -317,7 +318,7 @@ LAYERS: dict[str, Callable[[], torch.nn.Module]] = {
 }
 
 
-@pytest.mark.parametrize("moment", ["written to", "in inference mode", "neither"])
+@pytest.mark.parametrize("moment", ["written to", "in inference mode", "checkpointed", "neither"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_errors_of_edges_are_pygs(name: str, moment: str) -> None:
     module = LAYERS[name]()
@@ -327,8 +328,11 @@ def test_errors_of_edges_are_pygs(name: str, moment: str) -> None:
         with torch.inference_mode(moment == "in inference mode"):
             given = edges(torch.Generator().manual_seed(1)).clone()
         try:
-            out = module(x, given)
-            if moment == "written to":
+            if moment == "checkpointed":
+                out = checkpoint(module, x, given, use_reentrant=False)
+            else:
+                out = module(x, given)
+            if moment in ("written to", "checkpointed"):
                 given.add_(1).remainder_(ROWS)
             out.sum().backward()
         except RuntimeError as error:

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.ops.contexts import saving_is_watched
+
 
 def watch(index: Any, out: Any) -> None:
     """Has the backward pass of a result raise if the index of its edges is written to in the meantime.
@@ -21,7 +23,8 @@ def watch(index: Any, out: Any) -> None:
     """
     if type(index) is not Tensor or index.layout is not torch.strided:
         return
-    if not isinstance(out, Tensor) or out.grad_fn is None:
+    # What passes through hooks, as in activation checkpointing, has no version that autograd compares.
+    if not isinstance(out, Tensor) or out.grad_fn is None or saving_is_watched():
         return
     if index.is_inference():
         out.index_select(0, index[..., :0].flatten())  # raises torch's error
