@@ -25,6 +25,7 @@ import pytest
 import torch
 import torch_geometric.nn as nn
 from torch import Tensor
+from torch.nn.functional import leaky_relu
 from torch.utils.checkpoint import checkpoint
 from torch_geometric import utils
 
@@ -343,3 +344,67 @@ def test_errors_of_edges_are_pygs(name: str, moment: str) -> None:
     with onehop.patch(), thresholds.lifted():
         assert run() == expected
     assert moment != "neither" or expected is None
+
+
+class Own(nn.MessagePassing):
+    """A layer of a user's with attention, which returns what ``propagate`` returns."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(aggr="max" if kind == "a max" else "sum")
+        self.kind = kind
+        self.att = torch.nn.Parameter(torch.linspace(-1, 1, WIDTH))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_i: Tensor, x_j: Tensor, index: Tensor, ptr: Any, size_i: int) -> Tensor:
+        if self.kind == "a max":
+            return x_j * self.att
+        if self.kind == "a dot product":
+            score = (x_i * x_j).sum(-1, keepdim=True)
+        else:
+            score = (leaky_relu(x_i + x_j, 0.2) * self.att).sum(-1, keepdim=True)
+        return utils.softmax(score, index, ptr, size_i) * x_j
+
+
+WRITTEN: dict[str, tuple[torch.nn.Module, int]] = {
+    "GATv2's score": (Own("GATv2's score"), 2),
+    "a dot product": (Own("a dot product"), 2),
+    "a max": (Own("a max"), 2),
+    "SimpleConv of a max": (nn.SimpleConv(aggr="max"), 2),
+    "SimpleConv of a max, several signals": (nn.SimpleConv(aggr="max"), 3),
+    "GCNConv": (nn.GCNConv(WIDTH, WIDTH, bias=False), 2),
+    "GATv2Conv": (nn.GATv2Conv(WIDTH, WIDTH, bias=False), 2),
+}
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+@pytest.mark.parametrize("name", [*WRITTEN, "utils.scatter max", "utils.scatter max of cubes"])
+def test_results_may_be_written_to_where_they_may_in_pyg(name: str, lifted: bool) -> None:
+    generator = torch.Generator().manual_seed(0)
+    layer, dims = WRITTEN.get(name, (None, 3 if "cubes" in name else 2))
+    shape = (3, ROWS, WIDTH) if layer is not None and dims != 2 else (ROWS, WIDTH, 2)[:dims]
+    rows, index = torch.randn(shape, generator=generator), edges(generator)
+
+    def run() -> list[Any]:
+        x = rows.clone().requires_grad_()
+        if layer is None:
+            out = utils.scatter(x[index[0]], index[1], dim_size=ROWS, reduce="max")
+        else:
+            out = layer(x, index)
+        out.mul_(2)
+        needed = [x, *(() if layer is None else layer.parameters())]
+        try:
+            return list(torch.autograd.grad(out.square().sum(), needed, allow_unused=True))
+        except RuntimeError as error:
+            return [str(error)[:70]]
+
+    expected = run()
+    with onehop.patch(), thresholds.lifted() if lifted else nullcontext():
+        actual = run()
+    assert len(actual) == len(expected)
+    for mine, theirs in zip(actual, expected, strict=True):
+        if isinstance(theirs, Tensor):
+            torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-4)
+        else:
+            assert mine == theirs

@@ -256,7 +256,11 @@ def _by_head(rows: Tensor, heads: int) -> Tensor:
 
 
 def _flat(out: Tensor) -> Tensor:
-    """[rows, heads * width]. No view, which autograd would treat otherwise."""
+    """[rows, heads * width]. No view, which autograd would treat otherwise.
+
+    A copy where it is recorded: backward passes read the result, PyG's do not, so a program may write to it.
+    """
+    out = out.clone() if out.requires_grad else out
     flat: Tensor = torch.ops.aten._unsafe_view(out, (out.size(0), out.size(1) * out.size(2)))
     return flat
 

@@ -200,10 +200,12 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, along: Along, graph: Graph, reduce: str) -> Tensor:
         out, ties = EXTREMUM(_call(values, along, graph, reduce), graph)
+        # What is saved is what is returned, so that autograd notices writes to it.
+        out = _shaped(out, along.shape)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(values, index, out, ties)
         ctx.along, ctx.graph, ctx.reduce = along, graph, reduce
-        return _shaped(out, along.shape)
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
@@ -212,7 +214,7 @@ class _Extremum(torch.autograd.Function):
         (values, index, out, ties), along = ctx.saved_tensors, ctx.along
         if has_memory(grad) and _names(index, along, ctx.graph):
             call = _call(values, along, ctx.graph, ctx.reduce)
-            context = Context(call, (out, ties), ("x",), {}, ctx.graph)
+            context = Context(call, (_matrix(out, along), ties), ("x",), {}, ctx.graph)
             found = EXTREMUM.gradients(context, _matrix(grad, along), None).x
             assert found is not None
             return found.to(values.dtype).reshape(values.shape), *(None,) * 4

@@ -120,7 +120,11 @@ def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, wid
     ``widen`` leaves the result of 16-bit values in float32.
     """
     out = reduce_rows(graph, _as_matrix(values), reduce=reduce, backend=backend, widen=widen)
-    return out if values.dim() == 2 else _unsafe_view(out, (graph.num_dst, *values.shape[1:]))
+    if values.dim() == 2:
+        return out
+    shape = (graph.num_dst, *values.shape[1:])
+    # Gradients of extrema read the result: of a view of it, autograd notices writes.
+    return _unsafe_view(out, shape) if reduce in ("sum", "mean") else out.view(shape)
 
 
 def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphInProgram:

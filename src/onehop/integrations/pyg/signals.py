@@ -57,6 +57,8 @@ class Signals:
     def apart(self, out: Tensor) -> Tensor:
         """The results of the signals, [..., N, ...], from those of one signal, [S * N, ...]."""
         shape = (*self.leading, out.size(0) // self.count, *out.shape[1:])
+        if self.one.aggr in ("max", "min"):
+            return out.view(shape)  # the backward pass reads it, in PyG too: writes are an error
         # Autograd allows writes to it, because it does not know that this is a view.
         result: Tensor = torch.ops.aten._unsafe_view.default(out, shape)
         return result
