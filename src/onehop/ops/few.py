@@ -202,8 +202,8 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
             if out is not None:
                 return None, None, None, _extremum_again(edges, x, out, grad), None
             return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, wanted))
-        found = iter(for_each(partial(_sum_gradients, edges, reduce, wanted, x, weight, out), grad))
-        return None, None, None, *(next(found) if wants else None for wants in wanted)
+        gradients = iter(for_each(partial(_sum_gradients, edges, reduce, wanted, x, weight, out), grad))
+        return None, None, None, *(next(gradients) if wants else None for wants in wanted)
 
 
 def _sum_gradients(
@@ -265,14 +265,14 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
         index, values, of_source, of_target, att, alpha = ctx.saved_tensors
         if torch.is_grad_enabled():
             operands = (values, of_source, of_target, att)
-            found = _attention_again(edges, kind, factor, operands, grad, ctx.needs_input_grad[4:])
-            return None, None, None, None, *found
+            again = _attention_again(edges, kind, factor, operands, grad, ctx.needs_input_grad[4:])
+            return None, None, None, None, *again
         edges, scored = edges._replace(edge_index=index), values if of_source is None else of_source
         function = partial(_attention_gradients, edges, kind, factor, values, scored, of_target, att, alpha)
-        found = for_each(function, grad)
+        gradients = for_each(function, grad)
         # "gatv2" has no operand of its own for the scores of sources, and nobody else has ``att``.
         places = (0, 2, 3) if kind == "gatv2" else (0, 2, 1)
-        made = dict(zip(places, found, strict=True))
+        made = dict(zip(places, gradients, strict=True))
         wanted = enumerate(ctx.needs_input_grad[4:])
         return None, None, None, None, *(made.get(at) if wants else None for at, wants in wanted)
 
@@ -368,7 +368,7 @@ def _attention_again(
     out = messages.new_zeros(edges.num_dst, *values.shape[1:]).index_add(0, target, messages)
     asked = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
     found = iter(torch.autograd.grad(out, asked, grad, create_graph=True, allow_unused=True))
-    return tuple(next(found) if wants else None for wants in wanted)
+    return tuple(next(gradients) if wants else None for wants in wanted)
 
 
 def _ends(edges: FewEdges) -> tuple[Tensor, Tensor]:
