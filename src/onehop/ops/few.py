@@ -367,7 +367,7 @@ def _attention_again(
     messages = alpha.unsqueeze(-1) * values.index_select(0, source)
     out = messages.new_zeros(edges.num_dst, *values.shape[1:]).index_add(0, target, messages)
     asked = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
-    found = iter(torch.autograd.grad(out, asked, grad, create_graph=True, allow_unused=True))
+    gradients = iter(torch.autograd.grad(out, asked, grad, create_graph=True, allow_unused=True))
     return tuple(next(gradients) if wants else None for wants in wanted)
 
 
