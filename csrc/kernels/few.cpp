@@ -160,8 +160,8 @@ bool extremum(const Few<T>& few) {
   });
 }
 
-// Entries that tie share the gradient; torch counts the zeros that it begins with among them. Of an extremum that is
-// NaN nobody ties, and in torch all its entries get NaN.
+// Entries that tie share the gradient; torch counts the zeros that it begins with among them. No entry equals an
+// extremum that is NaN, and torch gives NaN to all entries of its row.
 template <class T>
 bool extremum_grad(const Few<T>& few) {
   const FewArgs& args = few.args;

@@ -187,7 +187,7 @@ class _Server:
 
 
 def _work(orders: Connection, next_number: Any, threads: int) -> None:
-    """Does what the parent process asks for, until it closes the pipe."""
+    """Runs the commands of the parent process until that process closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its workers
     torch.set_num_threads(threads)
     server = _Server(next_number)

@@ -270,7 +270,7 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
         edges, scored = edges._replace(edge_index=index), values if of_source is None else of_source
         function = partial(_attention_gradients, edges, kind, factor, values, scored, of_target, att, alpha)
         gradients = for_each(function, grad)
-        # "gatv2" has no operand of its own for the scores of sources, and nobody else has ``att``.
+        # For "gatv2" the values are the scored rows of the sources too; only "gatv2" has ``att``.
         places = (0, 2, 3) if kind == "gatv2" else (0, 2, 1)
         made = dict(zip(places, gradients, strict=True))
         wanted = enumerate(ctx.needs_input_grad[4:])
@@ -366,8 +366,8 @@ def _attention_again(
     alpha = power / total.index_select(0, target)
     messages = alpha.unsqueeze(-1) * values.index_select(0, source)
     out = messages.new_zeros(edges.num_dst, *values.shape[1:]).index_add(0, target, messages)
-    asked = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
-    gradients = iter(torch.autograd.grad(out, asked, grad, create_graph=True, allow_unused=True))
+    needed = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
+    gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True, allow_unused=True))
     return tuple(next(gradients) if wants else None for wants in wanted)
 
 

@@ -226,6 +226,19 @@ def test_whole_models_are_pygs() -> None:
         assert_same(model, features(), some_edges(40))
 
 
+@pytest.mark.parametrize("name", ["SAGEConv", "GraphConv"])
+def test_weights_that_are_no_parameters_and_steps_that_are_missing(name: str) -> None:
+    layer: Any = LAYERS[name]()
+    linear, root = ("lin_l", "lin_r") if name == "SAGEConv" else ("lin_rel", "lin_root")
+    weight = getattr(layer, linear).weight.detach() * 2
+    del getattr(layer, linear).weight
+    getattr(layer, linear).weight = weight
+    assert_same(layer, features(), some_edges(30))
+    delattr(layer, root)
+    with onehop.patch(), pytest.raises(AttributeError, match=root):
+        layer(features(), some_edges(30))
+
+
 def test_inference_mode() -> None:
     layer = LAYERS["GCNConv"]()
     expected = layer(features(), some_edges(30)).detach()

@@ -17,12 +17,12 @@ from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense.linear import Linear
 
 from onehop import thresholds
-from onehop.compiler.modules import has_global_hooks
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
 from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.associations.few import rooted_over_few
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
     has_edgeless_rows,
@@ -33,11 +33,7 @@ from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.propagate import (
-    aggregated_over_few,
-    aggregation_of,
-    aggregation_over,
-)
+from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
 from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch import sparse_features
@@ -362,46 +358,12 @@ def rooted(
         return None
     operands = {"x": ends, "size": size, **weights}
     if is_too_small(edge_index, x):
-        return _rooted_over_few(layer, linear, own, edge_index, operands)
+        return rooted_over_few(layer, linear, own, edge_index, operands)
     lin, listed = getattr(layer, linear), type(edge_index) is Tensor
     if not (listed or is_sparse_tensor(edge_index)) or not may_choose(lin, ends[0], True):
         return None
     task = aggregation_of(layer, edge_index, operands)
     return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
-
-
-def _rooted_over_few(
-    layer: Any, linear: str, own: str, edge_index: Any, operands: dict[str, Any]
-) -> Tensor | None:
-    """As :func:`rooted`, over few edges, by torch's own functions. Calls of modules would show."""
-    modules, target = layer._modules, operands["x"][1]
-    lin, root = modules[linear], modules[own] if own and target is not None else None
-    if _calls_more(lin) or (root is not None and _calls_more(root)) or F.linear is not THEIRS:
-        return None
-    reduced = aggregated_over_few(layer, edge_index, operands)
-    if reduced is None:
-        return None
-    step = lin._parameters
-    out: Tensor = torch._C._nn.linear(reduced, step["weight"], step["bias"])
-    if root is None:
-        return out
-    step = root._parameters
-    return out + torch._C._nn.linear(target, step["weight"], step["bias"])
-
-
-def _calls_more(lin: Any) -> bool:
-    """Return whether a call of a module does more than multiply by its weight and add its bias."""
-    state = lin.__dict__
-    return bool(
-        type(lin) is not Linear
-        or Linear.forward is not _FORWARD
-        or "forward" in state
-        or state["_forward_hooks"]
-        or state["_forward_pre_hooks"]
-        or state["_backward_hooks"]
-        or state["_backward_pre_hooks"]
-        or has_global_hooks()
-    )
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:

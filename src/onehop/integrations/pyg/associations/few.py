@@ -1,0 +1,61 @@
+"""The linear steps of layers over few edges."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.nn import Linear
+
+from onehop.compiler.modules import has_global_hooks
+from onehop.integrations.pyg.propagate import aggregated_over_few
+from onehop.integrations.rows import is_own
+from onehop.integrations.torch.products import THEIRS
+
+# PyG's linear step; None where another library has replaced it.
+_FORWARD = Linear.forward if is_own(Linear.forward) else None
+
+
+def rooted_over_few(
+    layer: Any, linear: str, own: str, edge_index: Any, operands: dict[str, Any]
+) -> Tensor | None:
+    """Computes (A X) W^T + b + T V^T in the layer's own order; None if PyG's code has to run.
+
+    torch's functions are called in place of the modules, because calls of modules would show.
+
+    Args:
+        layer: The layer.
+        linear: The name of the linear step of what it aggregates.
+        own: The name of the linear step of the destinations' own features T; empty for none.
+        edge_index: [2, E], few edges.
+        operands: What its ``propagate`` gets, by name; "x" is a pair.
+    """
+    modules, target = layer._modules, operands["x"][1]
+    lin, root, adds_root = modules.get(linear), modules.get(own), bool(own) and target is not None
+    if _calls_more(lin) or (adds_root and _calls_more(root)) or F.linear is not THEIRS:
+        return None
+    reduced = aggregated_over_few(layer, edge_index, operands)
+    if reduced is None:
+        return None
+    # By their names: a program may have put tensors in the place of the parameters.
+    out: Tensor = torch._C._nn.linear(reduced, lin.weight, lin.bias)
+    if not adds_root:
+        return out
+    assert root is not None
+    return out + torch._C._nn.linear(target, root.weight, root.bias)
+
+
+def _calls_more(lin: Any) -> bool:
+    """Return whether a call of a module does more than multiply by its weight and add its bias."""
+    if type(lin) is not Linear:
+        return True
+    state = lin.__dict__
+    return bool(
+        Linear.forward is not _FORWARD
+        or "forward" in state
+        or state["_forward_hooks"]
+        or state["_forward_pre_hooks"]
+        or state["_backward_hooks"]
+        or state["_backward_pre_hooks"]
+        or has_global_hooks()
+    )
