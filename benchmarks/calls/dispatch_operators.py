@@ -50,7 +50,7 @@ class Operator(NamedTuple):
         new: What is new in each call: "index", "mask" or "lengths".
     """
 
-    cost: int
+    cost: float
     call: Callable[[Given, Tensor], Tensor]
     new: str = "index"
 
@@ -64,26 +64,26 @@ class Ready(NamedTuple):
 
 BY_INDEX: dict[str, Operator] = {
     "index": Operator(16, lambda on, i: on.x[i]),
-    "index:mask": Operator(256, lambda on, m: on.x[m], "mask"),
+    "index:mask": Operator(64, lambda on, m: on.x[m], "mask"),
     "index_put_": Operator(32, lambda on, i: on.x.index_put_((i,), on.values, accumulate=True)),
     "index_put_:mask": Operator(
-        256, lambda on, m: on.x.index_put_((m,), on.values[: len(m) // 2], accumulate=True), "mask"
+        32, lambda on, m: on.x.index_put_((m,), on.values[: len(m) // 2], accumulate=True), "mask"
     ),
-    "index_select": Operator(1, lambda on, i: on.x.index_select(0, i)),
-    "gather": Operator(1, lambda on, i: on.x.gather(0, on.wide(i))),
+    "index_select": Operator(0.5, lambda on, i: on.x.index_select(0, i)),
+    "gather": Operator(0.5, lambda on, i: on.x.gather(0, on.wide(i))),
     "index_add": Operator(1, lambda on, i: on.x.index_add(0, i, on.values)),
     "index_add_": Operator(1, lambda on, i: on.x.index_add_(0, i, on.values)),
     "scatter_add": Operator(1, lambda on, i: on.x.scatter_add(0, on.wide(i), on.values)),
     "scatter_add_": Operator(1, lambda on, i: on.x.scatter_add_(0, on.wide(i), on.values)),
     "scatter": Operator(1, lambda on, i: on.x.scatter(0, on.wide(i), 1)),
     "scatter_reduce:mean": Operator(
-        4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "mean", include_self=False)
+        0.5, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "mean", include_self=False)
     ),
     "scatter_reduce:amax": Operator(
-        4, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "amax", include_self=False)
+        0.5, lambda on, i: on.x.scatter_reduce(0, on.wide(i), on.values, "amax", include_self=False)
     ),
     "scatter_reduce_:amax-with-self": Operator(
-        4, lambda on, i: on.x.scatter_reduce_(0, on.wide(i), on.values, "amax")
+        0.125, lambda on, i: on.x.scatter_reduce_(0, on.wide(i), on.values, "amax")
     ),
     "embedding_dense_backward": Operator(
         4, lambda on, i: aten.embedding_dense_backward(on.values, i, len(on.x), -1, False)
@@ -113,7 +113,7 @@ def threshold(name: str, width: int) -> int:
         return least.product_work // 64
     columns = _columns(name, width)
     # An index has a least size too. An index of entries has more of them than numbers of rows.
-    return max(least.index_numbers // BY_INDEX[name].cost, least.index_entries * columns)
+    return max(int(least.index_numbers / BY_INDEX[name].cost), least.index_entries * columns)
 
 
 def has_rows(name: str) -> bool:

@@ -8,14 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
-#include <stdexcept>
 #include <string>
-#include <type_traits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "../torch/operators.hpp"
+#include "torch_served.hpp"
 
 namespace nb = nanobind;
 using namespace onehop::torch_side;
@@ -31,9 +29,9 @@ struct Bounds {
 std::atomic<bool> widens_bfloat16, widens_float16;
 
 // How many numbers are gathered or scattered by an index of whole rows.
-bool is_large(int64_t entries, int64_t numbers, int64_t cost) {
+bool is_large(int64_t entries, int64_t numbers, double cost) {
   return entries >= bounds.entries.load(std::memory_order_relaxed) &&
-         numbers * cost >= bounds.numbers.load(std::memory_order_relaxed);
+         static_cast<double>(numbers) * cost >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed));
 }
 
 bool is_index(const Tensor& index) {
@@ -46,177 +44,39 @@ int64_t row_numbers(const Tensor& x, int64_t dim) {
   return extent > 0 ? numel(x) / extent : 0;
 }
 
-// Whether this thread's calls go to torch's kernels: it runs a Python function that serves one, or it measures torch.
-thread_local bool leaves_to_torch = false;
+// What torch spends on a number, beside a number of a sum. A subscript pays from 65,000 numbers with an index of 4,096
+// on: 1.6 to 2.3 times torch's speed. index_select and gather of 2 million ran at 0.6 to 1.6 times of it, of 4 million
+// at 0.8 to 3, of 8 million at 1 to 10: torch gets the memory of such a result from the system anew.
+constexpr double kCostOfSubscripts = 16, kCostOfGathers = 0.5;
 
-// Python's lock, for a thread that may be any.
-class Locked {
- public:
-  Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) {
-    interface().enable_grad(false);
-    leaves_to_torch = true;
-  }
-  ~Locked() {
-    leaves_to_torch = false;
-    interface().enable_grad(recorded_);
-    PyGILState_Release(state_);
-  }
-  Locked(const Locked&) = delete;
-
- private:
-  PyGILState_STATE state_;
-  bool recorded_;  // gradients are recorded above these kernels
-};
-
-// A tensor of torch's as an argument for Python, and others.
-nb::object argument(const Tensor& tensor) {
-  auto* made = reinterpret_cast<PyObject*>(wrap(tensor));
-  if (made == nullptr) throw nb::python_error();
-  return nb::steal(made);
-}
-nb::object argument(const MaybeTensor& tensor) {
-  return tensor.is_there ? argument(reinterpret_cast<const Tensor&>(tensor)) : nb::none();
-}
-nb::object argument(int64_t number) { return nb::int_(number); }
-nb::object argument(bool value) { return nb::bool_(value); }
-nb::object argument(const Text& text) {
-  int64_t count = 0;
-  const char* begin = characters(text, count);
-  return nb::str(begin, static_cast<size_t>(count));
-}
-
-// Calls a Python function, while Python's lock is held. None means that torch's kernel runs.
-template <class... Args>
-nb::object call(PyObject* function, const Args&... args) {
-  try {
-    return nb::handle(function)(argument(args)...);
-  } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_KeyboardInterrupt)) throw std::runtime_error(nb::str(error.value()).c_str());
-    error.restore();
-    PyErr_Clear();
-    PyErr_SetInterrupt();  // the program is interrupted after this call
-    return nb::none();
-  }
-}
-
-// std::tuple of tensors, which C++ returns in memory because it has a destructor. libc++ has its elements in their
-// order, libstdc++ the last one first.
-template <int kCount>
-struct Several {
-  void* objects[kCount];
-  Several(const Several&) = delete;
-  explicit Several(const nb::tuple& tensors) {
-    for (int i = 0; i < kCount; ++i) place(i) = share(nb::cast<uint64_t>(tensors[i].attr("_cdata")));
-  }
-  explicit Several(void* const* given) { std::copy_n(given, kCount, objects); }
-  ~Several() {}  // NOLINT: what is held is torch's, which is handed over
-
- private:
-  void*& place(int i) {
-#if defined(_LIBCPP_VERSION)
-    return objects[i];
-#else
-    return objects[kCount - 1 - i];
-#endif
-  }
-};
-
-template <class Result>
-inline constexpr int kTensors = 1;
-template <int kCount>
-inline constexpr int kTensors<Several<kCount>> = kCount;
-
-// One operator of torch's. `Op` has its names, and `run`, which takes its arguments and calls `answer` with those that
-// Python gets, or returns null: then torch's kernel runs.
-template <class Op, class Signature, Form kForm = Form::numbers>
-class Served;
-
-template <class Op, class Result, class... Args, Form kForm>
-class Served<Op, Result(Args...), kForm> {
- public:
-  // Keeps the Python function.
-  static void prepare(nb::object serving) {
-    Py_XDECREF(function);
-    function = serving.release().ptr();
-  }
-  // An operator that this torch has not, or whose kernel is another library's, stays as it is.
-  static void install() {
-    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload, kForm);
-    if (!is_torchs_code(place.now())) return;
-    theirs = reinterpret_cast<Kernel*>(place.now());
-    place.replace(place.now(), reinterpret_cast<void*>(&ours));
-  }
-  static bool is_installed() { return place.now() == reinterpret_cast<void*>(&ours); }
-  // Puts torch's back, unless another library has registered a kernel since.
-  static void remove() { place.replace(reinterpret_cast<void*>(&ours), reinterpret_cast<void*>(theirs.load())); }
-
- protected:
-  // The object of the tensor that Python returns, with an owner more; or anything but null of a tensor that was written
-  // to. Null where torch's kernel has to run.
-  template <class... Given>
-  static void* answer(const Given&... given) {
-    if (leaves_to_torch || Py_IsInitialized() == 0) return nullptr;
-    const Locked locked;
-    const nb::object out = call(function, given...);
-    if (out.is_none()) return nullptr;
-    if constexpr (std::is_reference_v<Result>) return function;
-    if constexpr (kTensors<Result> > 1) return new Result(nb::cast<nb::tuple>(out));
-    return share(nb::cast<uint64_t>(out.attr("_cdata")));
-  }
-
- private:
-  using Kernel = Result(void*, Keys, Args...);
-
-  static Result ours(void* functor, Keys keys, Args... args) {
-    if (void* object = Op::run(args...); object != nullptr) return result(object, args...);
-    return theirs.load(std::memory_order_relaxed)(functor, keys, args...);
-  }
-  template <class First, class... Rest>
-  static Result result(void* object, First& first, Rest&...) {
-    if constexpr (std::is_reference_v<Result>) {
-      return first;
-    } else if constexpr (kTensors<Result> > 1) {
-      const std::unique_ptr<Result> answered(static_cast<Result*>(object));
-      return Result(answered->objects);
-    } else {
-      return Tensor(object);
-    }
-  }
-
-  static inline Place place;
-  static inline std::atomic<Kernel*> theirs{nullptr};
-  static inline PyObject* function = nullptr;
-};
-
-// torch's own x[index] takes so many times as long as index_select, from its first rows on: 65,000 numbers with an
-// index of 4,096 ran at 1.4 times its speed, index_select of 1 million at 0.9 to 1.2 and of 2 million at 1.4 to 2.
-constexpr int64_t kCostOfSubscripts = 16;
-
-void* gathered(auto answer, const Tensor& x, int64_t dim, const Tensor& index, int64_t cost) {
+void* gathered(auto answer, const Tensor& x, int64_t dim, const Tensor& index, double cost) {
   const int64_t entries = numel(index);
   const bool large = is_large(entries, entries * row_numbers(x, dim), cost) && is_float(x) && is_index(index);
   return large ? answer() : nullptr;
 }
 
-// torch spends so many times as long on extrema and means as on sums, and on adding by a subscript: 65,000 numbers took
-// seven times as long, and twice with an index that is new.
-constexpr int64_t kCostOfReductions = 4, kCostOfSubscriptSums = 32;
+// Adding 65,000 numbers by a subscript took torch seven times as long as here, and twice with an index that is new; so
+// did the gradients of embeddings of 500,000. Means and extrema ran at 0.4 to 0.8 times torch's speed with 500,000
+// numbers, and at 1.2 to 1.8 with 4 million; extrema that include the result's own numbers at 1.9 with 17 million,
+// where each row has many.
+constexpr double kCostOfSubscriptSums = 32, kCostOfEmbeddings = 4, kCostOfReductions = 0.5, kCostOfOwnExtrema = 0.125;
 
 // By whole rows or by single entries, whose index is as large as the values. Here all rows of the result are passed
 // over, and by torch those of the index alone: 33,000 rows of 64 added into 170,000 took three times as long as
 // torch's, 262,000 half as long; by a subscript 16,000 took 0.8 times as long.
-constexpr int64_t kMostRows = 4;
+constexpr double kMostRows = 4;
 
-void* scattered(auto answer, const Tensor& x, const Tensor& index, const Tensor& values, int64_t cost) {
+void* scattered(auto answer, const Tensor& x, const Tensor& index, const Tensor& values, double cost) {
   const int64_t numbers = numel(values);
   const bool large = is_large(numel(index), numbers, cost) && is_float(x) && is_index(index);
-  const bool many =
-      numbers * std::min(cost, kMostRows) >= numel(x) || bounds.numbers.load(std::memory_order_relaxed) == 0;
+  const bool many = static_cast<double>(numbers) * std::min(cost, kMostRows) >= static_cast<double>(numel(x)) ||
+                    bounds.numbers.load(std::memory_order_relaxed) == 0;
   return large && many ? answer() : nullptr;
 }
 
-// A mask needs no graph: it pays so many times sooner than an index.
-constexpr int64_t kCostOfMasks = 256;
+// A mask needs no graph: reading 32,000 numbers under one took torch 1.2 to 1.4 times as long, adding to 65,000 1.3 to
+// 2.3 times.
+constexpr double kCostOfMasks = 64, kCostOfMaskedSums = 32;
 
 struct Subscript : Served<Subscript, Tensor(const Tensor&, const Tensors&)> {
   static constexpr const char *kName = "aten::index", *kOverload = "Tensor";
@@ -238,7 +98,7 @@ struct SubscriptAdd : Served<SubscriptAdd, Tensor&(Tensor&, const Tensors&, cons
     const Tensor* index = accumulate ? only_tensor(list, dim) : nullptr;
     if (index == nullptr) return nullptr;
     if (kind(*index) == Kind::boolean) {
-      return is_large(numel(*index), numel(x), kCostOfMasks) ? answer(x, dim, *index, values) : nullptr;
+      return is_large(numel(*index), numel(x), kCostOfMaskedSums) ? answer(x, dim, *index, values) : nullptr;
     }
     return scattered([&] { return answer(x, dim, *index, values); }, x, *index, values, kCostOfSubscriptSums);
   }
@@ -247,7 +107,7 @@ struct SubscriptAdd : Served<SubscriptAdd, Tensor&(Tensor&, const Tensors&, cons
 struct IndexSelect : Served<IndexSelect, Tensor(const Tensor&, int64_t, const Tensor&)> {
   static constexpr const char *kName = "aten::index_select", *kOverload = "";
   static void* run(const Tensor& x, int64_t dim, const Tensor& index) {
-    return gathered([&] { return answer(x, dim, index); }, x, dim, index, 1);
+    return gathered([&] { return answer(x, dim, index); }, x, dim, index, kCostOfGathers);
   }
 };
 
@@ -255,7 +115,7 @@ struct Gather : Served<Gather, Tensor(const Tensor&, int64_t, const Tensor&, boo
   static constexpr const char *kName = "aten::gather", *kOverload = "";
   static void* run(const Tensor& x, int64_t dim, const Tensor& index, bool) {
     const int64_t numbers = numel(index);
-    return is_large(numbers, numbers, 1) && is_float(x) ? answer(x, dim, index) : nullptr;
+    return is_large(numbers, numbers, kCostOfGathers) && is_float(x) ? answer(x, dim, index) : nullptr;
   }
 };
 
@@ -299,8 +159,10 @@ struct ScatterReduce
   static constexpr const char *kName = std::is_reference_v<Result> ? "aten::scatter_reduce_" : "aten::scatter_reduce",
                               *kOverload = "two";
   static void* run(Self x, int64_t dim, const Tensor& index, const Tensor& source, Text reduce, bool with_self) {
+    const std::string_view by = characters_of(reduce);
+    const double cost = by == "sum" ? 1 : with_self && by != "mean" ? kCostOfOwnExtrema : kCostOfReductions;
     return scattered([&] { return ScatterReduce::answer(x, dim, index, source, reduce, with_self); }, x, index, source,
-                     kCostOfReductions);
+                     cost);
   }
 };
 
@@ -310,7 +172,7 @@ struct EmbeddingGrad
   static void* run(const Tensor& grad, const Tensor& index, const Size& rows, const Size& padding, bool by_frequency) {
     if (by_frequency || rows.value < 0 || padding.value < -1) return nullptr;
     return scattered([&] { return answer(grad, index, rows.value, padding.value); }, grad, index, grad,
-                     kCostOfReductions);
+                     kCostOfEmbeddings);
   }
 };
 
@@ -322,7 +184,7 @@ struct BagsGrad : Served<BagsGrad,
   static void* run(const Tensor& grad, const Tensor& index, const Tensor& bags, const Tensor& sizes, const Tensor&,
                    const Size& rows, bool by_frequency, int64_t mode, const MaybeTensor& weights, int64_t padding) {
     const int64_t entries = numel(index);
-    const bool large = is_large(entries, entries * size(grad, 1), kCostOfReductions) && is_index(index);
+    const bool large = is_large(entries, entries * size(grad, 1), kCostOfEmbeddings) && is_index(index);
     if (!large || by_frequency || rows.value < 0 || padding < -1) return nullptr;
     return answer(grad, index, bags, sizes, rows.value, mode, weights, padding);
   }

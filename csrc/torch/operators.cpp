@@ -273,9 +273,8 @@ bool is_there(const MaybeScalar& scalar) {
   return *(reinterpret_cast<const bool*>(&scalar) + scalars.value + 2 * sizeof(double));
 }
 
-const char* characters(const Text& text, int64_t& count) {
-  count = static_cast<int64_t>(text.words[length_word]);
-  return reinterpret_cast<const char*>(text.words[1 - length_word]);
+std::string_view characters_of(const Text& text) {
+  return {reinterpret_cast<const char*>(text.words[1 - length_word]), text.words[length_word]};
 }
 
 }  // namespace onehop::torch_side

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "interface.hpp"
 
@@ -61,7 +62,6 @@ bool is_integer(const Scalar& scalar, int64_t& value);
 // Whether an optional Scalar is there.
 bool is_there(const MaybeScalar& scalar);
 
-// The characters of a text and their number.
-const char* characters(const Text& text, int64_t& count);
+std::string_view characters_of(const Text& text);
 
 }  // namespace onehop::torch_side

@@ -85,10 +85,11 @@ class Thresholds:
             of these counts eight times. Fewer are reduced before their rows are found.
         index_entries: Entries of an index below which torch's own indexing runs, whatever else is there.
         index_numbers: Numbers that torch's own indexing and PyG's ``scatter`` gather or scatter from which on
-            they run over the graph of the index; of gathers and means that are differentiated a quarter, of
-            such extrema a twelfth. With an index that is new in each call, sums of 1.3 million ran at 0.8 of
-            torch's speed and of 3.2 million at 1.5; gathers with their gradients of 128,000 at 0.7, of
-            512,000 at 1.3; extrema with theirs of 128,000 at 1.1, of 256,000 at 1.5.
+            they run over the graph of the index: of sums. Of torch's others see what each costs
+            (csrc/bindings/torch_kernels.cpp); of PyG's means that are differentiated a quarter, of such
+            extrema a twelfth. With an index that is new in each call, sums of 1.3 million ran at 0.8 of
+            torch's speed and of 3.2 million at 1.5; PyG's extrema with their gradients of 128,000 at 1.1, of
+            256,000 at 1.5.
         sorted_edges: Edges from which on PyG's functions of edges run as ours. Fewer are sorted by comparison
             in torch, in which equal edges change their order; from 32,768 on torch sorts by radix, and they
             keep it, as here.
