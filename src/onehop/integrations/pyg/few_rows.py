@@ -21,11 +21,12 @@ _MATRIX = 2
 def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Tensor | None:
     """Reduces rows by an index; None where PyG's code has to run.
 
-    Sums and means whose gradients are recorded are left to it: with their backward pass they take PyG as long.
+    Sums and means whose gradients are recorded are left to PyG, and so are sums of one column or of several
+    dimensions: they take it about as long.
     """
     is_matrix = src.dim() == _MATRIX
     # A result that is another view has a version of its own: autograd would not see that it was written to.
-    if is_recorded(src) and not (is_matrix and reduce in EXTREMA):
+    if (reduce == "sum" and not is_matrix) or (is_recorded(src) and not (is_matrix and reduce in EXTREMA)):
         return None
     if not _suit(src, index, dim, num_rows):
         return None
