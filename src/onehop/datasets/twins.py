@@ -117,7 +117,13 @@ _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
 
 
 def names() -> list[str]:
-    """The twins there are."""
+    """The twins there are.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> datasets.names()[:3]
+        ['amazon', 'amazonproducts', 'arxiv']
+    """
     return sorted(_TWINS)
 
 
@@ -134,6 +140,11 @@ def num_features(name: str) -> int:
 
     Raises:
         ArgumentError: No twin of that name.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> datasets.num_features("cora")
+        1433
     """
     _check(name)
     figures = _TWINS[name]
@@ -168,6 +179,12 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
 
     Raises:
         ArgumentError: No twin with communities has that name, or a negative seed.
+
+    Examples:
+        >>> from onehop.datasets import implicit
+        >>> rowptr, col = implicit("amazon").rows([5, 7])
+        >>> rowptr.tolist()  # 5 has no neighbour, 7 has eight
+        [0, 0, 8]
     """
     if name not in COMMUNITY_TWINS:
         raise ArgumentError(
@@ -222,6 +239,14 @@ def twin(
     Raises:
         ArgumentError: No twin of that name, a negative seed, a scale that is not positive, or one at which
             there are too few nodes for the edges.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> data = datasets.twin("cora", seed=0, scale=0.1)
+        >>> data
+        Dataset('twin:cora x 0.1', num_nodes=271, num_edges=1056, num_features=1433, num_classes=7)
+        >>> data.x.shape, data.y.max().item()
+        (torch.Size([271, 1433]), 6)
     """
     _check(name)
     seed = integer("seed", seed, None)

@@ -93,6 +93,14 @@ def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None =
     Raises:
         CommunicationError: Another process ended, is stopped or did not answer.
         ConfigurationError: There is no process group.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import naming_lost_ranks
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> with naming_lost_ranks("adding up"):  # the error names the process if one has ended
+        ...     dist.all_reduce(torch.ones(1))
+        >>> dist.destroy_process_group()
     """
     place(group)
     introduce(doing, group)

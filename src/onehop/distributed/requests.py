@@ -31,6 +31,18 @@ class RowRequest:
     Raises:
         ArgumentError: The nodes of a rank are not such numbers.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph, RowRequest
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> x = torch.tensor([[1.0], [10.0], [5.0]])[graph.owned_nodes]
+        >>> RowRequest(graph, torch.tensor([2, 0, 2])).rows(x)  # of any nodes, whoever owns them
+        tensor([[5.],
+                [1.],
+                [5.]])
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, graph: DistributedGraph, nodes: Tensor) -> None:

@@ -355,11 +355,29 @@ os.register_at_fork(before=CACHE.hold, after_in_parent=CACHE.release, after_in_c
 
 
 def cache_info() -> CacheInfo:
-    """State of the cache of graphs and derived tensors, with its hits and misses."""
+    """State of the cache of graphs and derived tensors, with its hits and misses.
+
+    Examples:
+        >>> import onehop, torch
+        >>> onehop.clear_cache()
+        >>> index = torch.tensor([2, 0, 2])
+        >>> out = onehop.scatter(torch.ones(3), index)  # makes a graph of the index, and keeps it
+        >>> onehop.cache_info().entries
+        1
+    """
     return CACHE.info()
 
 
 def clear_cache() -> None:
-    """Drops every graph and derived tensor, and returns all cached memory to the system."""
+    """Drops every graph and derived tensor, and returns all cached memory to the system.
+
+    Examples:
+        >>> import onehop, torch
+        >>> index = torch.tensor([2, 0, 2])
+        >>> out = onehop.scatter(torch.ones(3), index)  # makes a graph of the index, and keeps it
+        >>> onehop.clear_cache()
+        >>> onehop.cache_info().entries, onehop.cache_info().bytes
+        (0, 0)
+    """
     CACHE.clear()
     native.let_go()

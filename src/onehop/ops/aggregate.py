@@ -134,6 +134,19 @@ def aggregate(
         FileFormatError: A file is truncated or holds something else.
         FileNotFoundError: There is no such file.
         StorageError: The result cannot be written, or another run is writing it.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> x = torch.tensor([[1.0, 2.0], [10.0, 20.0], [5.0, 5.0]])
+        >>> onehop.aggregate(graph, x)  # node 2 gets the rows of 0 and 1; no edge ends at node 0
+        tensor([[ 0.,  0.],
+                [ 1.,  2.],
+                [11., 22.]])
+        >>> onehop.aggregate(graph, x, reduce="max").tolist()
+        [[0.0, 0.0], [1.0, 2.0], [10.0, 20.0]]
+        >>> onehop.aggregate(graph, x, weight=torch.tensor([1.0, 3.0, 1.0])).tolist()
+        [[0.0, 0.0], [1.0, 2.0], [13.0, 26.0]]
     """
     if reduce == "add":
         reduce = "sum"

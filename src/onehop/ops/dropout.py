@@ -44,6 +44,17 @@ def dropout(
     Raises:
         ValueError: ``p`` is not between 0 and 1: torch's own error.
         RuntimeError: ``x`` has integers, or ``generator`` is on another device: torch's own errors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> x = torch.ones(200_000)
+        >>> _ = torch.manual_seed(0)
+        >>> ours = onehop.dropout(x, p=0.5)
+        >>> ours.unique()  # dropped, or divided by 1 - p
+        tensor([0., 2.])
+        >>> _ = torch.manual_seed(0)
+        >>> torch.equal(ours, torch.nn.functional.dropout(x, p=0.5))
+        True
     """
     if training and serves(x, p) and (generator is None or generator.device.type == "cpu"):
         return dropped(x, p, generator)

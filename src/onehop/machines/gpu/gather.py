@@ -102,6 +102,13 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
 
     Raises:
         ArgumentError: ``row_bytes`` is no such multiple, or rows have more than 2^31 sectors together.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import gpu
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> gpu.gather(graph, 512, gpu.Kernel("neighbour"), gpu.load("a100_80gb"))  # row 0 is fetched once
+        Gathered(fetched=32, read=48, distinct=32)
     """
     check_integer("row_bytes", row_bytes)
     tile_bytes = kernel.tile_bytes(row_bytes)

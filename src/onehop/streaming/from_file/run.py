@@ -236,6 +236,15 @@ def ingest(
         FileNotFoundError: There is no such file.
         IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
+
+    Examples:
+        >>> import numpy, onehop, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     numpy.save(f"{folder}/edges.npy", [[0, 0, 1], [1, 2, 2]])  # sources above destinations
+        ...     _ = onehop.ingest(f"{folder}/edges.npy", f"{folder}/graph")
+        ...     graph = onehop.Graph.open(f"{folder}/graph").load()  # a small one; a large one stays on disk
+        >>> onehop.aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]])).flatten().tolist()
+        [0.0, 1.0, 11.0]
     """
     goal, is_pair = Path(out), isinstance(nodes, Sequence) or getattr(nodes, "shape", ()) == (2,)
     pair = None if nodes is None else _pair(nodes if is_pair else (nodes, nodes))
