@@ -98,8 +98,11 @@ def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None =
         >>> import torch, torch.distributed as dist
         >>> from onehop.distributed import naming_lost_ranks
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
-        >>> with naming_lost_ranks("adding up"):  # the error names the process if one has ended
-        ...     dist.all_reduce(torch.ones(1))
+        >>> ones = torch.ones(2)
+        >>> with naming_lost_ranks("adding up"):  # if a process has ended, the error names it
+        ...     dist.all_reduce(ones)
+        >>> ones  # the sum over one process
+        tensor([1., 1.])
         >>> dist.destroy_process_group()
     """
     place(group)

@@ -362,7 +362,8 @@ def cache_info() -> CacheInfo:
         >>> onehop.clear_cache()
         >>> index = torch.tensor([2, 0, 2])
         >>> out = onehop.scatter(torch.ones(3), index)  # makes a graph of the index, and keeps it
-        >>> onehop.cache_info().entries
+        >>> info = onehop.cache_info()
+        >>> info.entries
         1
     """
     return CACHE.info()

@@ -107,8 +107,10 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
         >>> import onehop, torch
         >>> from onehop.machines import gpu
         >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
-        >>> gpu.gather(graph, 512, gpu.Kernel("neighbour"), gpu.load("a100_80gb"))  # row 0 is fetched once
-        Gathered(fetched=32, read=48, distinct=32)
+        >>> kernel = gpu.Kernel("neighbour")
+        >>> sectors = gpu.gather(graph, 512, kernel, gpu.load("a100_80gb"))
+        >>> sectors.read, sectors.fetched  # row 0 is read twice, and fetched once
+        (48, 32)
     """
     check_integer("row_bytes", row_bytes)
     tile_bytes = kernel.tile_bytes(row_bytes)
