@@ -27,7 +27,7 @@ def chung_lu(
         num_edges: Number of directed edges, an even number: each pair counts twice.
         exponent: Skew; 0 gives every node the same weight.
         seed: The same seed gives the same graph.
-        progress: Told how far it is.
+        progress: Called with the current step and its finished share, 0 to 1.
 
     Returns:
         [2, num_edges], int64, ordered by source, then by destination.

@@ -20,7 +20,7 @@ _TRAIN, _VAL = 0.6, 0.2
 def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: str | None = None) -> Dataset:
     """The file as a data set for node classification.
 
-    Every edge goes both ways, each once; weights are left out. Of a file's splits one is chosen; a file with
+    Every edge goes both ways, each once; weights are omitted. Of a file's splits one is chosen; a file with
     labels and no split gets a random one: 60 % of the labelled nodes for training, 20 % for validation, the
     rest for testing. Nodes without a label belong to no part.
 

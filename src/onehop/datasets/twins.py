@@ -117,7 +117,7 @@ _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
 
 
 def names() -> list[str]:
-    """The twins there are.
+    """The names of all twins.
 
     Examples:
         >>> from onehop import datasets
@@ -133,7 +133,7 @@ def _check(name: str) -> None:
 
 
 def num_features(name: str) -> int:
-    """Features of a twin, without making it.
+    """The number of a twin's features, without making the twin.
 
     Args:
         name: One of :func:`names`.
@@ -196,7 +196,7 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
 def twin(
     name: str, seed: int = 0, scale: float = 1.0, progress: Progress | None = None, *, features: bool = True
 ) -> Dataset:
-    """A generated graph of the size and kind of a well-known one, from the cache folder where it is there.
+    """A generated graph of the size and kind of a well-known one, read from the cache folder if it is there.
 
     =================  ===========  ===============  ========  =======
     name               nodes        directed edges   features  classes
@@ -233,8 +233,8 @@ def twin(
         name: One of :func:`names`.
         seed: The same seed gives the same data set, bit for bit, with the same version of numpy.
         scale: Multiplies the numbers of nodes and edges.
-        progress: Told how far it is.
-        features: False leaves ``x`` out, which saves memory and, for the large twins, a few seconds.
+        progress: Called with the current step and its finished share, 0 to 1.
+        features: False omits ``x``, which saves memory and, for the large twins, a few seconds.
 
     Raises:
         ArgumentError: No twin of that name, a negative seed, a scale that is not positive, or one at which

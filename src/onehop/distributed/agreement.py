@@ -83,8 +83,8 @@ def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.P
 def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None = None) -> Iterator[None]:
     """Turns torch's error of a lost process, inside the block, into one that names the process.
 
-    ``DistributedDataParallel`` says "Connection closed by peer". Other errors leave the block as they are.
-    All ranks enter it together.
+    torch's own error, as in ``DistributedDataParallel``, only says "Connection closed by peer". Other errors
+    leave the block as they are. All ranks enter it together.
 
     Args:
         doing: What the block does, for the message.

@@ -20,7 +20,7 @@ from onehop.errors import ArgumentError
 
 
 class RowRequest:
-    """The way to the rows of some nodes, found once for any number of tensors.
+    """A request for the rows of some nodes, prepared once and used for any number of tensors.
 
     All ranks make their requests together, each for its own nodes, which may be none.
 
@@ -29,7 +29,7 @@ class RowRequest:
         nodes: [k], int32 or int64, the graph's numbers of any nodes, in any order, also repeated.
 
     Raises:
-        ArgumentError: The nodes of a rank are not such numbers.
+        ArgumentError: A rank's nodes are not numbers of the graph's nodes.
         CommunicationError: Another process ended or did not answer.
 
     Examples:

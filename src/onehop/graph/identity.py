@@ -48,7 +48,7 @@ class CacheInfo:
         bytes: Bytes of all of them in the host's memory.
         limit_bytes: The bound (``ONEHOP_CACHE_BYTES``).
         device_bytes: Their bytes on every other device, by its name.
-        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), likewise.
+        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), by the same names.
         hits: Lookups that found an entry.
         misses: Lookups that did not.
         evictions: Entries evicted to stay within the bound.

@@ -28,9 +28,9 @@ def dropout(
 
     The result, its gradients and the generator afterwards are those of ``torch.nn.functional.dropout``, bit
     for bit and for any number of threads; infinity and NaN times 0 are NaN. The backward pass needs one bit
-    an element in place of one number. torch's own function runs for tensors of other devices, dtypes or
+    an element instead of one number. torch's own function runs for tensors of other devices, dtypes or
     classes, for small ones, inside transforms, modes and compilers, and on processors where torch draws other
-    numbers, which ``onehop info`` tells.
+    numbers; ``onehop info`` says whether this processor is one of them.
 
     Args:
         x: Any shape, float32, float64, bfloat16 or float16. Differentiable, any number of times.

@@ -45,7 +45,7 @@ def hops(
     al., ICML 2019) and, with a teleport probability, what ``APPNP`` makes of a prediction (Gasteiger et al.,
     ICLR 2019). ``normalise="symmetric"`` and ``keep="all"`` make the features of SIGN (Frasca et al., 2020).
 
-    A run that was interrupted goes on with the hop it was at when it is called again with the same arguments.
+    An interrupted run resumes with its unfinished hop when it is called again with the same arguments.
 
     Args:
         graph: A graph that ``Graph.open`` opened.

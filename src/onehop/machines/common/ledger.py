@@ -30,7 +30,7 @@ class Ledger:
 
     ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` sum phases. Both count the simulated
     machine only, not what the host computes meanwhile. ``elsewhere`` has the layers that ran on the host
-    instead, by label, each with the sentence why.
+    instead, by label, each with the sentence that says why.
 
     Examples:
         >>> import onehop, torch

@@ -41,7 +41,7 @@ class Kernel:
 
     Attributes:
         mapping: What the lanes of a warp take: "neighbour" or "feature".
-        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Of no matter for ``neighbour``.
+        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Ignored for ``neighbour``.
         block_warps: Warps of a block, which start together.
         occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: a kernel's
             registers decide it.
