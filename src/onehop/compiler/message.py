@@ -178,6 +178,17 @@ def message(
 
     Raises:
         ArgumentError: An operand does not fit, or ``fn`` cannot run so; the text says why.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> x = torch.tensor([[1.0], [4.0], [9.0]])
+        >>> def distance(x_i, x_j):  # x_i: the row of each edge's destination, x_j: that of its source
+        ...     return (x_i - x_j).abs()
+        >>> onehop.message(graph, distance, reduce="max", x=x)  # node 2: the larger of 9 - 1 and 9 - 4
+        tensor([[0.],
+                [3.],
+                [8.]])
     """
     if torch.compiler.is_compiling():
         # The program goes on after it: what watches operations cannot be traced itself.

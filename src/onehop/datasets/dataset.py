@@ -28,6 +28,12 @@ class Dataset:
 
     Raises:
         ArgumentError: A tensor's length does not fit ``num_nodes``.
+
+    Examples:
+        >>> import torch
+        >>> from onehop.datasets import Dataset
+        >>> Dataset(name="mine", edge_index=torch.tensor([[0, 0, 1], [1, 2, 2]]), num_nodes=3)
+        Dataset('mine', num_nodes=3, num_edges=3, num_features=0, num_classes=0)
     """
 
     name: str

@@ -27,13 +27,20 @@ def chung_lu(
         num_edges: Number of directed edges, an even number: each pair counts twice.
         exponent: Skew; 0 gives every node the same weight.
         seed: The same seed gives the same graph.
-        progress: Told how far it is.
+        progress: Called with the current step and its finished share, 0 to 1.
 
     Returns:
         [2, num_edges], int64, ordered by source, then by destination.
 
     Raises:
         ArgumentError: ``num_edges`` is odd, or more than half of all pairs.
+
+    Examples:
+        >>> from onehop.datasets import chung_lu
+        >>> edge_index = chung_lu(1000, 10_000, seed=0)
+        >>> degrees = edge_index[1].bincount(minlength=1000)
+        >>> degrees.median().item(), degrees.max().item()  # a few nodes have most of the edges
+        (7, 206)
     """
     num_nodes, num_edges, seed = (
         integer(name, value)
@@ -62,6 +69,12 @@ def grid(rows: int, columns: int) -> Tensor:
     Returns:
         [2, E], int64, ordered by source: both directions; node ``r * columns + c`` lies in row r and column
         c.
+
+    Examples:
+        >>> from onehop.datasets import grid
+        >>> grid(2, 2)  # 0 and 1 above 2 and 3
+        tensor([[0, 0, 1, 1, 2, 2, 3, 3],
+                [1, 2, 0, 3, 0, 3, 1, 2]])
     """
     rows, columns = integer("rows", rows), integer("columns", columns)
     number = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns)

@@ -20,7 +20,7 @@ _TRAIN, _VAL = 0.6, 0.2
 def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: str | None = None) -> Dataset:
     """The file as a data set for node classification.
 
-    Every edge goes both ways, each once; weights are left out. Of a file's splits one is chosen; a file with
+    Every edge goes both ways, each once; weights are omitted. Of a file's splits one is chosen; a file with
     labels and no split gets a random one: 60 % of the labelled nodes for training, 20 % for validation, the
     rest for testing. Nodes without a label belong to no part.
 
@@ -34,6 +34,15 @@ def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: 
         ArgumentError: The graph is bipartite, or has no such split or matrix.
         FileNotFoundError: There is no such file.
         FileFormatError: As in :func:`onehop.files.read`.
+
+    Examples:
+        >>> import tempfile
+        >>> from onehop.datasets import from_file
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     print("0,1", file=file, flush=True)
+        ...     data = from_file(file.name)
+        >>> data.edge_index.tolist()  # both directions of each edge
+        [[0, 1], [1, 0]]
     """
     content = read(path, key)
     num_src, num_dst = content.size
@@ -87,6 +96,11 @@ def load(
     Raises:
         ArgumentError: The prefix or the name is unknown.
         DatasetError: A package is not installed, or a download failed.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> datasets.load("twin:cora", seed=0)
+        Dataset('twin:cora', num_nodes=2708, num_edges=10556, num_features=1433, num_classes=7)
     """
     kind, colon, name = spec.partition(":")
     match kind + colon:

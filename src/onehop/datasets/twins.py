@@ -117,7 +117,13 @@ _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
 
 
 def names() -> list[str]:
-    """The twins there are."""
+    """The names of all twins.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> datasets.names()[:3]
+        ['amazon', 'amazonproducts', 'arxiv']
+    """
     return sorted(_TWINS)
 
 
@@ -127,13 +133,18 @@ def _check(name: str) -> None:
 
 
 def num_features(name: str) -> int:
-    """Features of a twin, without making it.
+    """The number of a twin's features, without making the twin.
 
     Args:
         name: One of :func:`names`.
 
     Raises:
         ArgumentError: No twin of that name.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> datasets.num_features("cora")
+        1433
     """
     _check(name)
     figures = _TWINS[name]
@@ -168,6 +179,12 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
 
     Raises:
         ArgumentError: No twin with communities has that name, or a negative seed.
+
+    Examples:
+        >>> from onehop.datasets import implicit
+        >>> rowptr, col = implicit("amazon").rows([5, 7])
+        >>> rowptr.tolist()  # 5 has no neighbour, 7 has eight
+        [0, 0, 8]
     """
     if name not in COMMUNITY_TWINS:
         raise ArgumentError(
@@ -179,7 +196,7 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
 def twin(
     name: str, seed: int = 0, scale: float = 1.0, progress: Progress | None = None, *, features: bool = True
 ) -> Dataset:
-    """A generated graph of the size and kind of a well-known one, from the cache folder where it is there.
+    """A generated graph of the size and kind of a well-known one, read from the cache folder if it is there.
 
     =================  ===========  ===============  ========  =======
     name               nodes        directed edges   features  classes
@@ -216,12 +233,20 @@ def twin(
         name: One of :func:`names`.
         seed: The same seed gives the same data set, bit for bit, with the same version of numpy.
         scale: Multiplies the numbers of nodes and edges.
-        progress: Told how far it is.
-        features: False leaves ``x`` out, which saves memory and, for the large twins, a few seconds.
+        progress: Called with the current step and its finished share, 0 to 1.
+        features: False omits ``x``, which saves memory and, for the large twins, a few seconds.
 
     Raises:
         ArgumentError: No twin of that name, a negative seed, a scale that is not positive, or one at which
             there are too few nodes for the edges.
+
+    Examples:
+        >>> from onehop import datasets
+        >>> data = datasets.twin("cora", seed=0, scale=0.1)
+        >>> data
+        Dataset('twin:cora x 0.1', num_nodes=271, num_edges=1056, num_features=1433, num_classes=7)
+        >>> data.x.shape, data.y.max().item()
+        (torch.Size([271, 1433]), 6)
     """
     _check(name)
     seed = integer("seed", seed, None)

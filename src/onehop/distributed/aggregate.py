@@ -45,6 +45,18 @@ def aggregate(
     Raises:
         ArgumentError: A shape or dtype does not fit.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop import distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = distributed.DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> x = torch.tensor([[1.0], [10.0], [5.0]])[graph.owned_sources]
+        >>> distributed.aggregate(graph, x)  # a row for each of graph.owned_nodes
+        tensor([[ 0.],
+                [ 1.],
+                [11.]])
+        >>> dist.destroy_process_group()
     """
     check_part(graph)
     check_sources("x", x, graph)

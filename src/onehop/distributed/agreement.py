@@ -83,8 +83,8 @@ def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.P
 def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None = None) -> Iterator[None]:
     """Turns torch's error of a lost process, inside the block, into one that names the process.
 
-    ``DistributedDataParallel`` says "Connection closed by peer". Other errors leave the block as they are.
-    All ranks enter it together.
+    torch's own error, as in ``DistributedDataParallel``, only says "Connection closed by peer". Other errors
+    leave the block as they are. All ranks enter it together.
 
     Args:
         doing: What the block does, for the message.
@@ -93,6 +93,17 @@ def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None =
     Raises:
         CommunicationError: Another process ended, is stopped or did not answer.
         ConfigurationError: There is no process group.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import naming_lost_ranks
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> ones = torch.ones(2)
+        >>> with naming_lost_ranks("adding up"):  # if a process has ended, the error names it
+        ...     dist.all_reduce(ones)
+        >>> ones  # the sum over one process
+        tensor([1., 1.])
+        >>> dist.destroy_process_group()
     """
     place(group)
     introduce(doing, group)

@@ -45,6 +45,17 @@ def gat(
     Raises:
         ArgumentError: A shape or dtype does not fit.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop import distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = distributed.DistributedGraph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> x = torch.tensor([2.0, 4.0, 9.0])[graph.owned_sources].reshape(-1, 1, 1)  # one head of one column
+        >>> scores = torch.zeros(3, 1)[graph.owned_nodes]
+        >>> distributed.gat(graph, x, scores, scores).flatten()  # node 2: the mean of 2 and 4
+        tensor([0., 0., 3.])
+        >>> dist.destroy_process_group()
     """
     check_part(graph)
     check_sources("x", x, graph)
@@ -114,6 +125,16 @@ def gatv2(
     Raises:
         ArgumentError: A shape or dtype does not fit.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop import distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = distributed.DistributedGraph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> x = torch.tensor([[2.0, 4.0], [4.0, 2.0], [9.0, 9.0]])[graph.owned_nodes].unsqueeze(1)
+        >>> distributed.gatv2(graph, x, x, torch.ones(1, 2))[2]  # both edges have the same score
+        tensor([[3., 3.]])
+        >>> dist.destroy_process_group()
     """
     check_part(graph)
     check_sources("x_src", x_src, graph)
@@ -163,6 +184,17 @@ def attention(
     Raises:
         ArgumentError: A shape or dtype does not fit.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop import distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = distributed.DistributedGraph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> value = torch.tensor([2.0, 4.0, 9.0])[graph.owned_sources].reshape(-1, 1, 1)
+        >>> query = key = torch.ones(3, 1, 1)[graph.owned_nodes]
+        >>> distributed.attention(graph, query, key, value).flatten()  # node 2: the mean of 2 and 4
+        tensor([0., 0., 3.])
+        >>> dist.destroy_process_group()
     """
     check_part(graph)
     check_rows("query", query, graph)

@@ -64,6 +64,17 @@ def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> M
 
     Raises:
         ArgumentError: ``model`` is no module, or ``graph`` no divided graph.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph, convert
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
+        >>> norm = convert(torch.nn.BatchNorm1d(1, momentum=1.0), graph)
+        >>> out = norm(torch.tensor([[1.0], [3.0]])[graph.owned_nodes])
+        >>> norm.running_mean  # of the rows of all processes
+        tensor([2.])
+        >>> dist.destroy_process_group()
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")
@@ -138,6 +149,18 @@ def alone() -> AbstractContextManager[Processes | None]:
 
     For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
     model that every process has as a whole.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph, alone, convert
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 1], [1, 0]]))
+        >>> norm = convert(torch.nn.BatchNorm1d(1, momentum=1.0), graph)
+        >>> with alone():
+        ...     out = norm(torch.tensor([[5.0], [7.0]]))  # a mini-batch, which no other process has
+        >>> norm.running_mean  # of the rows of this process
+        tensor([6.])
+        >>> dist.destroy_process_group()
     """
     return _now.set(_ALONE)
 

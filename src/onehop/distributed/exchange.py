@@ -29,6 +29,16 @@ class Traffic:
         sent_bytes: Bytes of rows, and of gradients of rows, that left this process.
         received_bytes: Bytes that arrived.
         exchanges: Number of exchanges.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop import distributed
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = distributed.DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> out = distributed.aggregate(graph, torch.ones(3, 2))
+        >>> graph.traffic  # nothing is sent by one process alone
+        Traffic(sent_bytes=0, received_bytes=0, exchanges=1)
+        >>> dist.destroy_process_group()
     """
 
     sent_bytes: int = 0

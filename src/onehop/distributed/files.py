@@ -159,6 +159,15 @@ def save(
         FileFormatError: The files of the graph on disk contradict themselves.
         IndexRangeError: A node number is negative or too large.
         StorageError: The disk is full, or not writable.
+
+    Examples:
+        >>> import tempfile, torch
+        >>> from onehop.distributed import save
+        >>> edges = torch.tensor([[0, 1, 2, 0, 3, 4, 5, 3, 2], [1, 2, 0, 2, 4, 5, 3, 5, 3]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     meta = save(f"{folder}/a", edges, parts=2, method="greedy", tensors={"x": torch.ones(6, 4)})
+        >>> meta["num_nodes"], meta["cut_edges"]  # two triangles, joined by the edge 2->3
+        (6, 1)
     """
     goal = Path(folder)
     with writing("folder", goal):

@@ -32,6 +32,17 @@ class DistributedGraph:
         part: This process's part.
         exchange: Sends its rows to the processes that need them.
         loops: Whether every owned row has a self loop, its last edge, beside the edges of the part.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> graph
+        DistributedGraph(rank 0 of 1: 3 of 3 nodes, 3 of 3 edges, 0 rows from others)
+        >>> graph.owned_nodes.tolist(), graph.num_halo  # one process owns all nodes, and needs none of others
+        ([0, 1, 2], 0)
+        >>> dist.destroy_process_group()
     """
 
     def __init__(

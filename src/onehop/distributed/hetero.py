@@ -22,6 +22,16 @@ class DistributedHeteroGraph:
     Attributes:
         relations: The divided graph of each relation; bipartite where its types differ.
         owned_nodes: By type, [n], int64: the graph's numbers of the rows that this process owns.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedHeteroGraph
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> edges = {("user", "rates", "film"): torch.tensor([[0, 1, 2], [0, 0, 1]])}
+        >>> graph = DistributedHeteroGraph.from_edge_index_dict(edges, {"user": 3, "film": 2})
+        >>> {kind: nodes.tolist() for kind, nodes in graph.owned_nodes.items()}
+        {'user': [0, 1, 2], 'film': [0, 1]}
+        >>> dist.destroy_process_group()
     """
 
     def __init__(

@@ -181,6 +181,13 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
         ArgumentError: The graph is bipartite, or there are fewer than one part, or the method is unknown or
             needs the graph in memory.
         ConfigurationError: "metis" without pymetis.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.distributed import partition
+        >>> edges = torch.tensor([[0, 1, 2, 0, 3, 4, 5, 3, 2], [1, 2, 0, 2, 4, 5, 3, 5, 3]])
+        >>> partition(onehop.Graph.from_edge_index(edges), parts=2, method="greedy")  # two triangles, 2->3
+        tensor([0, 0, 0, 1, 1, 1], dtype=torch.int32)
     """
     if graph.num_src != graph.num_dst:
         raise ArgumentError(
@@ -241,6 +248,13 @@ def partition_types(
         ArgumentError: A relation is of a type that ``num_nodes`` lacks, or as :func:`partition` says.
         ConfigurationError: "metis" without pymetis.
         IndexRangeError: A node number is negative or too large.
+
+    Examples:
+        >>> import torch
+        >>> from onehop.distributed import partition_types
+        >>> edges = {("user", "rates", "film"): torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])}
+        >>> partition_types(edges, {"user": 4, "film": 2}, parts=2, method="greedy")
+        {'user': tensor([0, 0, 1, 1], dtype=torch.int32), 'film': tensor([0, 1], dtype=torch.int32)}
     """
     check_types(edges, num_nodes)
     first, begins = 0, {}

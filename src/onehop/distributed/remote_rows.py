@@ -33,6 +33,18 @@ class RemoteRows:
         traffic: Rows that this process has sent and received since it was made, those that are kept not
             counted.
         hits: How many rows of other processes were found among those that are kept.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph, RemoteRows
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> edges = torch.tensor([[0, 0, 1], [1, 2, 2]])
+        >>> graph = DistributedGraph.from_edge_index(edges, group=dist.new_group())
+        >>> x = RemoteRows(graph, torch.tensor([[1.0], [10.0], [5.0]])[graph.owned_nodes])
+        >>> x.rows(torch.tensor([2, 0]))  # as onehop.loader(features={"x": x}) does for every batch
+        tensor([[5.],
+                [1.]])
+        >>> dist.destroy_process_group()
     """
 
     in_order = True

@@ -20,7 +20,7 @@ from onehop.errors import ArgumentError
 
 
 class RowRequest:
-    """The way to the rows of some nodes, found once for any number of tensors.
+    """A request for the rows of some nodes, prepared once and used for any number of tensors.
 
     All ranks make their requests together, each for its own nodes, which may be none.
 
@@ -29,8 +29,20 @@ class RowRequest:
         nodes: [k], int32 or int64, the graph's numbers of any nodes, in any order, also repeated.
 
     Raises:
-        ArgumentError: The nodes of a rank are not such numbers.
+        ArgumentError: A rank's nodes are not numbers of the graph's nodes.
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import DistributedGraph, RowRequest
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> x = torch.tensor([[1.0], [10.0], [5.0]])[graph.owned_nodes]
+        >>> RowRequest(graph, torch.tensor([2, 0, 2])).rows(x)  # of any nodes, whoever owns them
+        tensor([[5.],
+                [1.],
+                [5.]])
+        >>> dist.destroy_process_group()
     """
 
     def __init__(self, graph: DistributedGraph, nodes: Tensor) -> None:

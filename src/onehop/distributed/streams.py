@@ -30,6 +30,17 @@ def same_random(seed: int, group: dist.ProcessGroup | None = None) -> Iterator[N
 
     Raises:
         ConfigurationError: There is no process group.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import same_random
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> with same_random(0):
+        ...     model = torch.nn.Linear(4, 2)  # the same parameters on every process
+        >>> _ = torch.manual_seed(0)
+        >>> torch.equal(model.weight, torch.nn.Linear(4, 2).weight)
+        True
+        >>> dist.destroy_process_group()
     """
     rank, _ = place(group)
     torch.manual_seed(seed)

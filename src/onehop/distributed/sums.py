@@ -24,6 +24,17 @@ def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None 
 
     Raises:
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import add_gradients
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> weight = torch.tensor([2.0, 3.0], requires_grad=True)
+        >>> weight.square().sum().backward()  # on each process: the loss of its own rows
+        >>> add_gradients([weight])
+        >>> weight.grad  # of two processes with this loss: [8., 12.]
+        tensor([4., 6.])
+        >>> dist.destroy_process_group()
     """
     wanted = [each for each in parameters if each.requires_grad]
     for each in wanted:
@@ -45,6 +56,14 @@ def total(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
 
     Raises:
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import total
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> total(torch.tensor([3.0, 4.0]))  # say, right answers and answers; of two such processes: [6., 8.]
+        tensor([3., 4.])
+        >>> dist.destroy_process_group()
     """
     with telling("adding up values of all ranks"):
         dist.all_reduce(values, group=group)
@@ -63,6 +82,17 @@ def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -
 
     Raises:
         CommunicationError: Another process ended or did not answer.
+
+    Examples:
+        >>> import torch, torch.distributed as dist
+        >>> from onehop.distributed import sum_over_processes
+        >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
+        >>> x = torch.tensor([[1.0], [3.0]], requires_grad=True)  # the rows of this process
+        >>> mean = sum_over_processes(x.sum(0)) / 2  # 2: the rows of all processes
+        >>> mean.backward()
+        >>> mean.item(), x.grad.tolist()
+        (2.0, [[0.5], [0.5]])
+        >>> dist.destroy_process_group()
     """
     out: Tensor = _SumOverProcesses.apply(values, group)  # type: ignore[no-untyped-call]
     return out

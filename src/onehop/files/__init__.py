@@ -53,6 +53,14 @@ def read(path: str | os.PathLike[str], key: str | None = None) -> FileContent:
         ArgumentError: ``key`` for another format, or the file has no sparse matrix of that name.
         FileNotFoundError: There is no such file.
         FileFormatError: The file is truncated, malformed or of an unknown kind.
+
+    Examples:
+        >>> import onehop, tempfile
+        >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
+        ...     print("0,1,5", file=file, flush=True)  # source, destination, weight
+        ...     content = onehop.files.read(file.name)
+        >>> content.edge_index.tolist(), content.weight.tolist()
+        ([[0], [1]], [5.0])
     """
     file = Path(path)
     ending = "".join(suffix.lower() for suffix in file.suffixes[-2:]) if file.suffix.lower() == ".gz" else ""

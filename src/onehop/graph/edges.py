@@ -36,7 +36,15 @@ def as_scipy(edge_index: Tensor, shape: tuple[int, int], weight: Tensor | None) 
 
 
 def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """[2, E'], int64: every edge in both directions, each once, ordered by source, then by destination."""
+    """[2, E'], int64: every edge in both directions, each once, ordered by source, then by destination.
+
+    Examples:
+        >>> import torch
+        >>> from onehop.datasets import undirected
+        >>> undirected(torch.tensor([[0, 1], [1, 2]]), num_nodes=3)
+        tensor([[0, 1, 1, 2],
+                [1, 0, 2, 1]])
+    """
     num_nodes = integer("num_nodes", num_nodes)
     source, target = edge_index.numpy().astype(np.int64, copy=False)
     keys = np.concatenate([source * num_nodes + target, target * num_nodes + source])

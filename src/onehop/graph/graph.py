@@ -42,6 +42,16 @@ class Graph:
 
     Make one with :meth:`from_edge_index`, ``from_csr``, ``from_points``, ``from_scipy``, ``from_dgl`` or
     :meth:`load`.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[1, 0, 0], [2, 1, 2]]))  # 1->2, 0->1, 0->2
+        >>> graph
+        Graph(num_nodes=3, num_edges=3)
+        >>> graph.rowptr.tolist(), graph.col.tolist()  # row 0 is empty, row 1 has source 0, row 2 has 1 and 0
+        ([0, 0, 1, 3], [0, 1, 0])
+        >>> graph.edge_index().tolist()  # in the order in which the edges were given
+        [[1, 0, 0], [2, 1, 2]]
     """
 
     def __init__(self, csr: Any) -> None:
@@ -143,6 +153,12 @@ class Graph:
         Raises:
             ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, ``k`` or
                 ``radius`` is negative, or both are omitted.
+
+        Examples:
+            >>> import onehop, torch
+            >>> onehop.Graph.from_points(torch.tensor([[0.0], [1.0], [5.0]]), k=1).edge_index()
+            tensor([[1, 0, 1],
+                    [0, 1, 2]])
         """
         if k is None and radius == math.inf:
             raise ArgumentError("k, radius: expected at least one of them.")
@@ -159,6 +175,12 @@ class Graph:
         Raises:
             ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
             IndexRangeError: A row or a column is outside the matrix.
+
+        Examples:
+            >>> import onehop, scipy.sparse
+            >>> graph = onehop.Graph.from_scipy(scipy.sparse.csr_array([[0, 0, 5], [7, 0, 0]]))
+            >>> graph, graph.edge_index().tolist()
+            (Graph(num_src=3, num_dst=2, num_edges=2), [[2, 0], [0, 1]])
         """
         return cls(build.from_scipy(matrix))
 
@@ -295,6 +317,13 @@ class Graph:
         Raises:
             ArgumentError: The method is unknown.
             ConfigurationError: "metis" without pymetis.
+
+        Examples:
+            >>> import onehop, torch
+            >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2], [3, 3, 3]]))
+            >>> reordered = graph.reorder("degree")
+            >>> reordered.graph.edge_index().tolist()  # node 3, which has most edges, is node 0 now
+            [[1, 2, 3], [0, 0, 0]]
         """
         begin = time.perf_counter()
         edge_index, dst_order, src_order = renumbered(self.csr, method)

@@ -48,7 +48,7 @@ class CacheInfo:
         bytes: Bytes of all of them in the host's memory.
         limit_bytes: The bound (``ONEHOP_CACHE_BYTES``).
         device_bytes: Their bytes on every other device, by its name.
-        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), likewise.
+        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), by the same names.
         hits: Lookups that found an entry.
         misses: Lookups that did not.
         evictions: Entries evicted to stay within the bound.
@@ -355,11 +355,30 @@ os.register_at_fork(before=CACHE.hold, after_in_parent=CACHE.release, after_in_c
 
 
 def cache_info() -> CacheInfo:
-    """State of the cache of graphs and derived tensors, with its hits and misses."""
+    """State of the cache of graphs and derived tensors, with its hits and misses.
+
+    Examples:
+        >>> import onehop, torch
+        >>> onehop.clear_cache()
+        >>> index = torch.tensor([2, 0, 2])
+        >>> out = onehop.scatter(torch.ones(3), index)  # makes a graph of the index, and keeps it
+        >>> info = onehop.cache_info()
+        >>> info.entries
+        1
+    """
     return CACHE.info()
 
 
 def clear_cache() -> None:
-    """Drops every graph and derived tensor, and returns all cached memory to the system."""
+    """Drops every graph and derived tensor, and returns all cached memory to the system.
+
+    Examples:
+        >>> import onehop, torch
+        >>> index = torch.tensor([2, 0, 2])
+        >>> out = onehop.scatter(torch.ones(3), index)  # makes a graph of the index, and keeps it
+        >>> onehop.clear_cache()
+        >>> onehop.cache_info().entries, onehop.cache_info().bytes
+        (0, 0)
+    """
     CACHE.clear()
     native.let_go()

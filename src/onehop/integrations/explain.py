@@ -130,6 +130,14 @@ class Explanation:
         functions: Functions of torch and PyG that ran, in layers and outside of them.
         verbose: Whether plans, the programs of compiled messages, and functions of which no call was fast are
             printed below the table, and the table is as wide as its text.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.nn import SAGEConv
+        >>> x, edge_index = torch.ones(3, 2), torch.tensor([[0, 0, 1], [1, 2, 2]])
+        >>> explanation = onehop.explain(SAGEConv(2, 4, aggr="lstm"), x, edge_index)
+        >>> [(layer.kind, layer.fast, layer.reason) for layer in explanation.layers]
+        [('SAGEConv', False, 'its aggregation is LSTMAggregation, which onehop does not know')]
     """
 
     layers: tuple[LayerReport, ...]
@@ -195,6 +203,17 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
     Raises:
         ArgumentError: ``model`` is not a ``torch.nn.Module``.
         ConfigurationError: ``ONEHOP_DISABLE=1`` forbids the patch.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model, x = GraphSAGE(2, 4, num_layers=2), torch.ones(3, 2)
+        >>> edge_index = torch.tensor([[0, 0, 1], [1, 2, 2]])
+        >>> print(onehop.explain(model, x, edge_index))
+        layer    class     calls  path
+        ----------------------------------------------
+        convs.0  SAGEConv  1      fast: mean of source
+        convs.1  SAGEConv  1      fast: mean of source
     """
     if not isinstance(model, torch.nn.Module):
         raise ArgumentError(f"model: expected a torch.nn.Module, got {type(model).__name__}.")

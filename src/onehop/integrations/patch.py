@@ -34,6 +34,14 @@ class Patch:
 
     As a context manager, it patches inside the block, and takes its own patch back on exit: what is in force
     then is the last of the others, in whatever order and in whatever threads blocks are left.
+
+    Examples:
+        >>> import onehop
+        >>> with onehop.patch(only="torch") as patch:
+        ...     print(patch.active)
+        True
+        >>> patch.active
+        False
     """
 
     def __init__(self, coming: Session | None, ledger: Ledger | None = None) -> None:
@@ -175,6 +183,19 @@ def patch(
             is none, ``backend`` is unknown or given with a machine, ``reuse`` is set with a machine, or a
             machine or backend is given without PyG. Nothing has changed then.
         ConfigurationError: There is no framework, or a named one cannot be imported or is too old.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.nn import SimpleConv
+        >>> conv, x, edge_index = SimpleConv("sum"), torch.ones(3, 2), torch.tensor([[0, 0, 1], [1, 2, 2]])
+        >>> with onehop.patch():
+        ...     out = conv(x, edge_index)
+        >>> out
+        tensor([[0., 0.],
+                [1., 1.],
+                [2., 2.]])
+        >>> torch.equal(out, conv(x, edge_index))  # PyG's own code gives the same
+        True
     """
     with session.lock:
         before = session.now
@@ -253,6 +274,13 @@ def unpatch() -> None:
 
     Kept memory returns to the system; leaving a patch's block keeps it for the next patch. Unfinished tuning
     ends too, and its results so far are kept.
+
+    Examples:
+        >>> import onehop, torch
+        >>> _ = onehop.patch(only="torch")
+        >>> onehop.unpatch()
+        >>> onehop.patched()
+        ()
     """
     with session.lock:
         in_force.end()
@@ -261,7 +289,16 @@ def unpatch() -> None:
 
 
 def patched() -> tuple[str, ...]:
-    """Return the dotted names of everything that is replaced now; empty without a patch."""
+    """Return the dotted names of everything that is replaced now; empty without a patch.
+
+    Examples:
+        >>> import onehop
+        >>> with onehop.patch(only="torch"):
+        ...     print("torch.ops.aten.index_select" in onehop.patched())
+        True
+        >>> onehop.patched()
+        ()
+    """
     with session.lock:
         selection = session.now.selection
         if selection is None:
@@ -281,6 +318,17 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.nn import SimpleConv
+        >>> @onehop.accelerate
+        ... def neighbours(x, edge_index):
+        ...     return SimpleConv("sum")(x, edge_index)
+        >>> neighbours(torch.ones(3, 2), torch.tensor([[0, 0, 1], [1, 2, 2]])).tolist()
+        [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+        >>> onehop.patched()  # nothing is patched outside of the function
+        ()
     """
     return _patched_inside(function, None)
 
@@ -292,6 +340,17 @@ def autotune(function: Callable[P, R]) -> Callable[P, R]:
 
     Raises:
         ArgumentError: A generator or coroutine function, whose body runs after the call.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.nn import SimpleConv
+        >>> @onehop.autotune
+        ... def hops(x, edge_index, count):
+        ...     for _ in range(count):
+        ...         x = SimpleConv("sum")(x, edge_index)
+        ...     return x
+        >>> hops(torch.arange(3.0).unsqueeze(1), torch.tensor([[0, 1, 2], [1, 2, 0]]), 4).flatten().tolist()
+        [2.0, 0.0, 1.0]
     """
     return _patched_inside(function, "auto")
 

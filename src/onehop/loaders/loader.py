@@ -196,6 +196,15 @@ def loader(
     Raises:
         ArgumentError: An argument is not as described.
         IndexRangeError: A seed is no node.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))  # a ring
+        >>> sampler = onehop.NeighborSampler(graph, num_neighbors=[-1])  # all neighbours of one hop
+        >>> for batch in onehop.loader(sampler, features={"x": torch.arange(4.0) * 10}, batch_size=2):
+        ...     print(batch.n_id.tolist(), batch.x.tolist(), batch.edge_index.tolist())
+        [0, 1, 3] [0.0, 10.0, 30.0] [[2, 0], [0, 1]]
+        [2, 3, 1] [20.0, 30.0, 10.0] [[2, 0], [0, 1]]
     """
     unknown = [name for name in options if name not in _OPTIONS]
     if unknown:

@@ -123,6 +123,18 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
 
     Raises:
         ArgumentError: An argument is not as described, or arguments contradict each other.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from torch_geometric.data import Data
+        >>> from torch_geometric.loader import NeighborLoader
+        >>> edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]])  # a ring
+        >>> sampler = onehop.NeighborSampler(onehop.Graph.from_edge_index(edge_index), num_neighbors=[-1])
+        >>> data = Data(x=torch.arange(4.0).unsqueeze(1), edge_index=edge_index)
+        >>> for batch in NeighborLoader(data, None, neighbor_sampler=sampler, batch_size=2):
+        ...     print(batch.n_id.tolist(), batch.edge_index.tolist())
+        [0, 1, 3] [[2, 0], [0, 1]]
+        [2, 3, 1] [[2, 0], [0, 1]]
     """
 
     def __init__(

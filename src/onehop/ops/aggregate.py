@@ -103,7 +103,7 @@ def aggregate(
             of edge weights. Differentiable.
         dst_scale: [num_dst]; None means 1. Multiplies the reduced rows. Differentiable.
         multiply: What the weight w does to the row m = src_scale[j] * x[j]: "mul" w * m, "add" m + w, "sub"
-            m - w, "copy" m (the weight is left out), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
+            m - w, "copy" m (the weight is ignored), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
             semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
         node_dim: The dimension of ``x`` in which the nodes are, counted from the end if negative, as PyG
             calls it. Dimensions in front of it are signals on the same graph: with -2, x is
@@ -114,10 +114,10 @@ def aggregate(
             memory-mapped, or a :class:`onehop.RawMatrix`. The features are float16, float32, float64, or raw
             bfloat16, and 16-bit ones are added up in float32; weight and scales are float32, or float64 with
             features of that. Tiles are read, reduced and written; the result appears when it
-            is whole, and has the bits of one in memory but for sums of more than 1,024 edges, which may be
-            added up in other pieces. A run that was interrupted goes on where it stopped when it is called
-            again with the same arguments, by the contents of what it read. One run at a time writes a result;
-            another is refused. Scales are tensors. No gradients.
+            is complete. It has the same bits as a result in memory, except for sums of more than 1,024 edges,
+            which may be added up in other pieces. An interrupted run resumes where it stopped when it is
+            called again with the same arguments, which are compared by their contents. One run at a time
+            writes a result; another is refused. Scales are tensors. No gradients.
         memory: With ``out``, the bytes that it may take; None means six tenths of what
             this process may still take.
 
@@ -134,6 +134,19 @@ def aggregate(
         FileFormatError: A file is truncated or holds something else.
         FileNotFoundError: There is no such file.
         StorageError: The result cannot be written, or another run is writing it.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> x = torch.tensor([[1.0, 2.0], [10.0, 20.0], [5.0, 5.0]])
+        >>> onehop.aggregate(graph, x)  # node 2 gets the rows of 0 and 1; no edge ends at node 0
+        tensor([[ 0.,  0.],
+                [ 1.,  2.],
+                [11., 22.]])
+        >>> onehop.aggregate(graph, x, reduce="max").tolist()
+        [[0.0, 0.0], [1.0, 2.0], [10.0, 20.0]]
+        >>> onehop.aggregate(graph, x, weight=torch.tensor([1.0, 3.0, 1.0])).tolist()
+        [[0.0, 0.0], [1.0, 2.0], [13.0, 26.0]]
     """
     if reduce == "add":
         reduce = "sum"

@@ -38,6 +38,14 @@ class AttentionOptions(TypedDict, total=False):
         return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
             in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
         backend: Name of the backend; None means the best that can.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> x = torch.tensor([2.0, 4.0, 9.0]).reshape(3, 1, 1)
+        >>> options = onehop.ops.AttentionOptions(edge_mask=torch.tensor([[2.0], [0.0]]))  # drops edge 1
+        >>> onehop.gat(graph, x, torch.zeros(3, 1), torch.zeros(3, 1), **options)[2].item()
+        2.0
     """
 
     edge_mask: Tensor | None
@@ -86,6 +94,17 @@ def gat(
     Raises:
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2], [3, 3, 3]]))  # 0->3, 1->3, 2->3
+        >>> x = torch.tensor([2.0, 4.0, 9.0, 0.0]).reshape(4, 1, 1)  # one head of one column
+        >>> scores = torch.tensor([[0.0], [0.0], [-1000.0], [0.0]])  # node 2 is not to be attended to
+        >>> out, weight = onehop.gat(graph, x, scores, scores, return_attention_weights=True)
+        >>> weight.flatten().tolist()
+        [0.5, 0.5, 0.0]
+        >>> out[3].item()  # the mean of 2 and 4
+        3.0
     """
     if type(graph) is not Graph:
         check_graph(graph)
@@ -147,6 +166,16 @@ def gatv2(
     Raises:
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2], [3, 3, 3]]))  # 0->3, 1->3, 2->3
+        >>> x = torch.tensor([[2.0, 4.0], [4.0, 2.0], [-900.0, -900.0], [0.0, 0.0]]).unsqueeze(1)  # one head
+        >>> out, weight = onehop.gatv2(graph, x, x, torch.ones(1, 2), return_attention_weights=True)
+        >>> weight.flatten().tolist()  # 2 + 4 and 4 + 2 are the same score, that of node 2 is far lower
+        [0.5, 0.5, 0.0]
+        >>> out[3].tolist()
+        [[3.0, 3.0]]
     """
     if type(graph) is not Graph:
         check_graph(graph)
@@ -211,6 +240,15 @@ def attention(
     Raises:
         ArgumentError: A shape, dtype, device or number does not fit.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2], [3, 3, 3]]))  # 0->3, 1->3, 2->3
+        >>> query = torch.ones(4, 1, 1)  # one head of one column
+        >>> key = torch.tensor([5.0, 5.0, -900.0, 0.0]).reshape(4, 1, 1)  # node 2 is not to be attended to
+        >>> value = torch.tensor([2.0, 4.0, 9.0, 0.0]).reshape(4, 1, 1)
+        >>> onehop.attention(graph, query, key, value)[3].item()  # the mean of 2 and 4
+        3.0
     """
     if type(graph) is not Graph:
         check_graph(graph)

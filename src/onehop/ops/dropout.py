@@ -28,9 +28,9 @@ def dropout(
 
     The result, its gradients and the generator afterwards are those of ``torch.nn.functional.dropout``, bit
     for bit and for any number of threads; infinity and NaN times 0 are NaN. The backward pass needs one bit
-    an element in place of one number. torch's own function runs for tensors of other devices, dtypes or
+    an element instead of one number. torch's own function runs for tensors of other devices, dtypes or
     classes, for small ones, inside transforms, modes and compilers, and on processors where torch draws other
-    numbers, which ``onehop info`` tells.
+    numbers; ``onehop info`` says whether this processor is one of them.
 
     Args:
         x: Any shape, float32, float64, bfloat16 or float16. Differentiable, any number of times.
@@ -44,6 +44,17 @@ def dropout(
     Raises:
         ValueError: ``p`` is not between 0 and 1: torch's own error.
         RuntimeError: ``x`` has integers, or ``generator`` is on another device: torch's own errors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> x = torch.ones(200_000)
+        >>> _ = torch.manual_seed(0)
+        >>> ours = onehop.dropout(x, p=0.5)
+        >>> ours.unique()  # dropped, or divided by 1 - p
+        tensor([0., 2.])
+        >>> _ = torch.manual_seed(0)
+        >>> torch.equal(ours, torch.nn.functional.dropout(x, p=0.5))
+        True
     """
     if training and serves(x, p) and (generator is None or generator.device.type == "cpu"):
         return dropped(x, p, generator)

@@ -37,6 +37,12 @@ def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) ->
     Raises:
         ArgumentError: A shape or dtype does not fit.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> onehop.edge_softmax(graph, torch.tensor([5.0, 3.0, 3.0])).tolist()  # one edge ends at 1, two at 2
+        [1.0, 0.5, 0.5]
     """
     check_graph(graph)
     check_edge_values("scores", scores, graph.num_edges)

@@ -59,6 +59,17 @@ def extremum(
         ArgumentError: A shape, dtype or device does not fit, ``reduce`` or ``ties`` is unknown, or ``x``
             has no dimension ``node_dim``.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> x = torch.tensor([[7.0], [7.0], [3.0]], requires_grad=True)  # the rows of 0 and 1 tie
+        >>> onehop.extremum(graph, x)[2].item()
+        7.0
+        >>> torch.autograd.grad(onehop.extremum(graph, x)[2], x)[0].flatten().tolist()
+        [0.5, 0.5, 0.0]
+        >>> torch.autograd.grad(onehop.extremum(graph, x, ties="last")[2], x)[0].flatten().tolist()
+        [0.0, 1.0, 0.0]
     """
     check_graph(graph)
     if node_dim != 0:

@@ -47,6 +47,15 @@ def fusedmm(
     Raises:
         ArgumentError: A shape or dtype does not fit, or ``kernel`` is unknown.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> x = torch.tensor([[1.0, 0.0], [2.0, 1.0], [1.0, 1.0]])
+        >>> onehop.fusedmm(graph, x, x, "dot")  # node 2: 1 times the row of 0, and 3 times that of 1
+        tensor([[0., 0.],
+                [2., 0.],
+                [7., 3.]])
     """
     check_graph(graph)
     check_features("dst", dst, graph.num_dst, "destinations")

@@ -42,6 +42,17 @@ def gather(x: Tensor, index: Tensor, *, backend: str | None = None) -> Tensor:
         ArgumentError: A shape, dtype or device does not fit.
         BackendError: No backend runs on such tensors.
         IndexRangeError: An entry of ``index`` is negative or too large.
+
+    Examples:
+        >>> import onehop, torch
+        >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        >>> rows = onehop.gather(x, torch.tensor([1, 0, 1]))
+        >>> rows.tolist()
+        [[3.0, 4.0], [1.0, 2.0], [3.0, 4.0]]
+        >>> rows.sum().backward()
+        >>> x.grad  # row 1 was gathered twice
+        tensor([[1., 1.],
+                [2., 2.]])
     """
     _check("x", x, index)
     return gathered(graph_of_index(index, x.size(0)), x, backend or "")
@@ -81,6 +92,16 @@ def scatter(
         ArgumentError: A shape, dtype or device does not fit, or ``reduce`` or ``ties`` is unknown.
         BackendError: No backend runs on such tensors.
         IndexRangeError: An entry of ``index`` is negative or too large.
+
+    Examples:
+        >>> import onehop, torch
+        >>> values, index = torch.tensor([[1.0], [2.0], [4.0]]), torch.tensor([2, 0, 2])
+        >>> onehop.scatter(values, index, 3)  # row 2 has the first and the last value, row 1 has none
+        tensor([[2.],
+                [0.],
+                [5.]])
+        >>> onehop.scatter(values, index, 3, "max").flatten().tolist()
+        [2.0, 0.0, 4.0]
     """
     _check("values", values, index)
     if values.shape[:1] != index.shape:

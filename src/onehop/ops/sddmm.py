@@ -28,6 +28,13 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
     Raises:
         ArgumentError: A shape, dtype or device does not fit.
         BackendError: No backend runs on such tensors.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> x = torch.tensor([[1.0, 0.0], [2.0, 1.0], [1.0, 1.0]])
+        >>> onehop.sddmm(graph, x, x)  # the last: row 2 times row 1, 1 * 2 + 1 * 1
+        tensor([2., 1., 3.])
     """
     check_graph(graph)
     check_features("dst", dst, graph.num_dst, "destinations")

@@ -46,6 +46,14 @@ class CpuPlan(Plan):
             of float32 and loses 16 bits of every number. For sums and means only.
         generated: Name of a generated kernel for one width and dtype, which is used for these; empty means
             the built-in kernels. For aggregation only. Made by ``onehop.tune(..., codegen=True)``.
+
+    Examples:
+        >>> from onehop.plans import CpuPlan
+        >>> plan = CpuPlan(edges_per_item=1024, prefetch=32)
+        >>> plan.prefetch, plan.column_tile  # what is not given has its default
+        (32, 0)
+        >>> CpuPlan.from_json(plan.to_json()) == plan
+        True
     """
 
     edges_per_item: int = 4096

@@ -46,6 +46,15 @@ class NdpPlan(Plan):
             the next window's bundles, with the adjacency read ahead. ``early``: the same, and parts begin
             while the ranks still read the next window's adjacency. The last two only where bundles use the
             channels. ``adaptive``: the one that the time model predicts to be the fastest for the mapping.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> plan = ndp.NdpPlan(mapping="rank", retile="index")
+        >>> out, report = ndp.Machine().aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]]), plan)
+        >>> out.flatten().tolist(), report.figures["mapping"]
+        ([0.0, 1.0, 11.0], 'rank')
     """
 
     mapping: str = "adaptive"

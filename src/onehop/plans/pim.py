@@ -73,6 +73,15 @@ class PimPlan(Plan):
 
     Raises:
         ArgumentError: A field has an invalid value.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import pim
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> plan = pim.PimPlan(sp=32, ds=1, format="coo")
+        >>> out, report = pim.Machine().aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]]), plan)
+        >>> out.flatten().tolist(), report.plan.sp
+        ([0.0, 1.0, 11.0], 32)
     """
 
     sp: int = 1

@@ -40,6 +40,14 @@ class TritonPlan(Plan):
             "metis" (:mod:`onehop.graph.orders`). Rows whose programs run at the same time then share more of
             their sources. They are written to their own places, so neither features nor results are moved.
             For the kernels only.
+
+    Examples:
+        >>> from onehop.plans import TritonPlan
+        >>> plan = TritonPlan(num_warps=4)
+        >>> plan.num_warps, plan.block_edges  # what is not given has its default
+        (4, 16)
+        >>> TritonPlan.from_json(plan.to_json()) == plan
+        True
     """
 
     split_edges: int = 256

@@ -45,7 +45,7 @@ def hops(
     al., ICML 2019) and, with a teleport probability, what ``APPNP`` makes of a prediction (Gasteiger et al.,
     ICLR 2019). ``normalise="symmetric"`` and ``keep="all"`` make the features of SIGN (Frasca et al., 2020).
 
-    A run that was interrupted goes on with the hop it was at when it is called again with the same arguments.
+    An interrupted run resumes with its unfinished hop when it is called again with the same arguments.
 
     Args:
         graph: A graph that ``Graph.open`` opened.
@@ -66,6 +66,15 @@ def hops(
         ArgumentError: An argument has the wrong value, or the graph has two kinds of nodes.
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
+
+    Examples:
+        >>> import numpy, onehop, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1], [1, 2]])).save(f"{folder}/graph")
+        ...     numpy.save(f"{folder}/x.npy", numpy.float32([[1], [2], [4]]))
+        ...     out = onehop.hops(graph, f"{folder}/x.npy", 2, f"{folder}/out.npy", normalise="none")
+        ...     print(numpy.load(out).tolist())  # over 0 -> 1 -> 2, node 2 gets the row of 0
+        [[0.0], [0.0], [1.0]]
     """
     count = integer("count", count, None)
     _check(graph, count, normalise, teleport, keep)

@@ -36,6 +36,16 @@ class TuningResult:
         machine: The machine, as in :func:`onehop.plans.store.machine`, or, for a GPU, in
             :func:`onehop.kernels.triton.availability.machine`.
         seconds: Duration of tuning.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> result = onehop.tune(graph, width=[4, 8], backward=False, budget_s=1.0, keep=False)
+        >>> result.widths
+        (4, 8)
+        >>> point = result.curve[0]  # result.plot(path) draws all of them
+        >>> point.width, point.predicted_s > 0
+        (4, True)
     """
 
     op: str

@@ -80,6 +80,14 @@ def tune(
             the GPU kernels cannot run here.
         TuningInterrupted: Ctrl-C was pressed; a ``KeyboardInterrupt`` whose ``result`` holds the confirmed
             plans.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> result = onehop.tune(graph, width=8, budget_s=1.0, keep=False)
+        >>> print(result)  # doctest: +ELLIPSIS
+        width 8, forward: ...
+        width 8, backward: ...
     """
     target = _target(op, reduce, backward, device, heads, lossy, codegen)
     steps = _steps(

@@ -50,6 +50,18 @@ def infer(
         ConfigurationError: PyG is not installed.
         FileFormatError: A file is truncated or holds something else.
         StorageError: The result cannot be written, or another run is writing it.
+
+    Examples:
+        >>> import numpy, onehop, tempfile, torch
+        >>> from torch_geometric.nn import GraphSAGE
+        >>> model, x = GraphSAGE(2, 4, num_layers=2).eval(), torch.ones(3, 2)
+        >>> edge_index = torch.tensor([[0, 0, 1], [1, 2, 2]])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     graph = onehop.Graph.from_edge_index(edge_index).save(f"{folder}/graph")
+        ...     numpy.save(f"{folder}/x.npy", x)
+        ...     out = numpy.load(onehop.infer(model, graph, f"{folder}/x.npy", f"{folder}/out.npy"))
+        >>> torch.allclose(torch.from_numpy(out), model(x, edge_index), atol=1e-5)
+        True
     """
     return layerwise.infer(model, graph, x, out, memory, divide)
 

@@ -30,7 +30,16 @@ class Ledger:
 
     ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` sum phases. Both count the simulated
     machine only, not what the host computes meanwhile. ``elsewhere`` has the layers that ran on the host
-    instead, by label, each with the sentence why.
+    instead, by label, each with the sentence that says why.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import pim
+        >>> from torch_geometric.nn import SimpleConv
+        >>> with onehop.patch(machine=pim.Machine()) as patch:
+        ...     out = SimpleConv("sum")(torch.ones(3, 2), torch.tensor([[0, 0, 1], [1, 2, 2]]))
+        >>> [(entry.layer, entry.report.machine) for entry in patch.report.entries]  # print(patch.report)
+        [('SimpleConv 1', 'upmem_v1a')]
     """
 
     def __init__(self) -> None:

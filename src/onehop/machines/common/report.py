@@ -26,6 +26,13 @@ class Report:
         energy_nj: Energy, by consumer.
         figures: Other results of this machine; must be serialisable as JSON.
         timeline: The spans of :meth:`trace`.
+
+    Examples:
+        >>> from onehop.machines import Report
+        >>> phases = {"load": 30.0, "add": 20.0}
+        >>> report = Report(machine="mine", phases_ns=phases, bytes={"read": 64}, energy_nj={"bus": 8.0})
+        >>> report.total_ns  # print(report) shows all as tables
+        50.0
     """
 
     machine: str

@@ -33,7 +33,16 @@ class Span:
 
 
 class Trace:
-    """Spans on lanes, in the order in which they were added."""
+    """Spans on lanes, in the order in which they were added.
+
+    Examples:
+        >>> from onehop.machines import Trace
+        >>> trace = Trace()
+        >>> trace.add("core/0", "load", start_ns=0, duration_ns=30)
+        >>> trace.add("core/0", "add", start_ns=30, duration_ns=20)
+        >>> trace.end_ns
+        50
+    """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []

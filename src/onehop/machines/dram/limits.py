@@ -38,6 +38,12 @@ class Limits:
         rows: Row activations.
         commands: The command buses.
         refresh_share: Share of the time without data because of refreshes.
+
+    Examples:
+        >>> from onehop.machines.dram import Access, Memory, preset
+        >>> limits = Memory(preset("DDR5_4800AN")).limits(Access("random", run_bytes=64))
+        >>> limits.binds, limits.rows, limits.bus  # opening rows, not the data bus, limits random reads
+        ('rows', 12.0, 8)
     """
 
     bus: float

@@ -103,6 +103,13 @@ class Memory:
             after another (:class:`Organisation`), while the others work; the device must have ``rfc_sb``.
         close_after: Accesses after which an open row is closed as soon as it may be; 1 is the closed-page
             policy. 0, the open-page policy: a row stays open until its bank needs another.
+
+    Examples:
+        >>> from onehop.machines.dram import Access, Memory, preset
+        >>> memory = Memory(preset("DDR5_4800AN"))
+        >>> report = memory.run(Access("random", run_bytes=64), requests=1000)
+        >>> report.served, round(report.percent_of_peak)
+        (1000, 62)
     """
 
     dram: Dram

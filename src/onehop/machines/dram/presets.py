@@ -89,6 +89,11 @@ def preset(name: str) -> Dram:
 
     Raises:
         ArgumentError: The name is unknown.
+
+    Examples:
+        >>> from onehop.machines.dram import preset
+        >>> preset("DDR5_4800AN").name
+        'DDR5_4800AN'
     """
     if name not in PRESETS:
         raise ArgumentError(f"preset: expected one of {', '.join(PRESETS)}, or a TOML file, got {name!r}.")

@@ -28,6 +28,12 @@ class Gpu:
 
     Raises:
         ConfigurationError: A value is out of range.
+
+    Examples:
+        >>> from onehop.machines import gpu
+        >>> whole = gpu.load("a100_80gb")
+        >>> whole.l2_bytes, whole.part(0.01).l2_bytes  # a hundredth, for a graph of a hundredth of the size
+        (41943040, 419430)
     """
 
     name: str
@@ -84,7 +90,13 @@ class Gpu:
 
 
 def presets() -> list[str]:
-    """Names of the GPUs included in onehop."""
+    """Names of the GPUs included in onehop.
+
+    Examples:
+        >>> from onehop.machines import gpu
+        >>> gpu.presets()
+        ['a100_80gb', 'gtx_1080_ti', 'h100_80gb', 'h200', 'rtx_2080_ti', 'rtx_3090']
+    """
     return files.included(__package__, "devices")
 
 
@@ -93,6 +105,11 @@ def load(source: str | Path) -> Gpu:
 
     Raises:
         ConfigurationError: No preset of that name and no such file, or the file is wrong.
+
+    Examples:
+        >>> from onehop.machines import gpu
+        >>> gpu.load("h200").name
+        'H200'
     """
     text, _ = files.opened(source, __package__, "devices", "gpu")
     return files.made(Gpu, files.document_of(text, str(source)), str(source))

@@ -41,7 +41,7 @@ class Kernel:
 
     Attributes:
         mapping: What the lanes of a warp take: "neighbour" or "feature".
-        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Of no matter for ``neighbour``.
+        load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Ignored for ``neighbour``.
         block_warps: Warps of a block, which start together.
         occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: a kernel's
             registers decide it.
@@ -102,6 +102,15 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
 
     Raises:
         ArgumentError: ``row_bytes`` is no such multiple, or rows have more than 2^31 sectors together.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import gpu
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> kernel = gpu.Kernel("neighbour")
+        >>> sectors = gpu.gather(graph, 512, kernel, gpu.load("a100_80gb"))
+        >>> sectors.read, sectors.fetched  # row 0 is read twice, and fetched once
+        (48, 32)
     """
     check_integer("row_bytes", row_bytes)
     tile_bytes = kernel.tile_bytes(row_bytes)

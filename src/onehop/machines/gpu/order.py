@@ -21,6 +21,13 @@ def in_order(graph: Graph, order: str) -> Graph:
 
     Raises:
         ArgumentError: Another order, or a graph whose sources and destinations are not the same nodes.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import gpu
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2], [3, 3, 3]]))
+        >>> gpu.in_order(graph, "degree").edge_index().tolist()  # node 3, which has most edges, is node 0 now
+        [[1, 2, 3], [0, 0, 0]]
     """
     nodes = graph.num_src
     check_choice("order", order, ORDERS)

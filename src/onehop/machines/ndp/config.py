@@ -276,6 +276,14 @@ class NdpConfig:
         host: The processor.
         control: Costs of control.
         energy: Energy figures.
+
+    Examples:
+        >>> from onehop.machines import ndp
+        >>> config = ndp.load("grande_16")
+        >>> config.topology.channels, config.topology.ranks
+        (4, 16)
+        >>> ndp.Machine(config).change(topology={"channels": 8}).config.topology.ranks
+        32
     """
 
     name: str
@@ -326,7 +334,13 @@ class NdpConfig:
 
 
 def presets() -> list[str]:
-    """Names of the machines included in onehop."""
+    """Names of the machines included in onehop.
+
+    Examples:
+        >>> from onehop.machines import ndp
+        >>> ndp.presets()
+        ['gnnear', 'grande_16', 'grande_32']
+    """
     return files.included(__package__, "presets")
 
 
@@ -335,5 +349,10 @@ def load(source: str | Path) -> NdpConfig:
 
     Raises:
         ConfigurationError: No preset of that name and no such file, or the file is wrong.
+
+    Examples:
+        >>> from onehop.machines import ndp
+        >>> ndp.load("grande_32").topology.ranks
+        32
     """
     return NdpConfig.from_toml(*files.opened(source, __package__, "presets", "machine"))

@@ -45,6 +45,17 @@ class Machine:
         plan: The plan of runs that have none; None means the plan's own defaults. Graphs whose sources and
             destinations are not the same nodes, such as those of sampled neighbourhoods, cannot be re-tiled
             and use index order.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> machine = ndp.Machine("grande_16")
+        >>> out, report = machine.aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]]))
+        >>> out.flatten().tolist()
+        [0.0, 1.0, 11.0]
+        >>> list(report.phases_ns)  # print(report) shows the times, bytes and energies
+        ['control', 're-tiling', 'adjacency', 'features', 'write-back', 'imbalance', 'host']
     """
 
     def __init__(self, config: str | Path | NdpConfig = "grande_16", plan: NdpPlan | None = None) -> None:

@@ -30,6 +30,17 @@ class Mapping:
 
     Attributes:
         name: Its name in plans and reports.
+
+    Examples:
+        >>> from onehop.machines import ndp
+        >>> @ndp.mappings.register
+        ... class Pairs(ndp.Mapping):
+        ...     name = "pairs"
+        ...     def size(self, topology):
+        ...         return 2  # two ranks together hold a vector
+        >>> ndp.mappings["pairs"].slices(width=5, size=2)  # the first has columns 0 to 2, the second 3 and 4
+        [0, 3, 5]
+        >>> plan = ndp.NdpPlan(mapping="pairs")
     """
 
     name: str

@@ -32,6 +32,17 @@ class Design:
         mappings: Its mappings; the best of them is taken for each layer.
         left_out: What it has besides.
         source: Where it is described.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> @ndp.DESIGNS.register
+        ... class Mine(ndp.Design):
+        ...     name, mappings = "mine", ("dimm",)
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))  # a ring
+        >>> [run] = ndp.named_priors(ndp.load("grande_16"), graph, widths=[64], tile=128, names=["mine"])
+        >>> run.reads  # each vector once
+        4
     """
 
     name: str
@@ -159,6 +170,17 @@ def named_priors(
     Raises:
         ArgumentError: An unknown name, a graph of two kinds of nodes, a width or tile that is not a positive
             integer, or a buffer that cannot hold one output slice.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))  # a ring
+        >>> for prior in ndp.named_priors(ndp.load("grande_16"), graph, widths=[64], tile=128):
+        ...     print(prior.name, prior.mappings)
+        TensorDIMM ['system']
+        RecNMP ['rank']
+        GNNear ['dimm']
+        G-NMP ['system']
     """
     if graph.num_src != graph.num_dst:
         raise ArgumentError(

@@ -287,6 +287,15 @@ def sampled_report(layers: Sequence[SampledLayer]) -> dict[str, Any]:
     """Layers of one model together, under the keys of ``onehop simulate ndp --sample N --json``.
 
     An estimated figure has three keys: itself, and with ``_low`` and ``_high`` the ends of its interval.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.arange(80_000).reshape(2, -1) % 5000)
+        >>> layers = ndp.Machine().sampled(graph, [64, 16], ndp.NdpPlan(retile="index"), ndp.Sample(runs=4))
+        >>> report = ndp.sampled_report(layers)
+        >>> report["time_ms_low"] <= report["time_ms"] <= report["time_ms_high"]
+        True
     """
     time, host = total([one.time_ns for one in layers]), total([one.baseline_ns for one in layers])
     prior = total([one.best_prior_ns for one in layers])

@@ -84,6 +84,14 @@ def run_model(
         ArgumentError: An unknown model, a width or plan that does not fit, or a buffer cannot hold an output
             slice.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))  # a ring
+        >>> run = ndp.run_model(ndp.Machine(), graph, "gcn", widths=[64, 32, 8])
+        >>> len(run.layers), run.time_ns > run.baseline_ns  # so small a graph is faster on the host
+        (2, True)
     """
     works = layer_works(model, widths, machine.config.host)
     layers = machine.chained(graph, works, plan, record=0)
@@ -143,6 +151,14 @@ def by_clock(
     Raises:
         ArgumentError: A width or the plan does not fit, or a buffer cannot hold one output slice.
         ConfigurationError: A clock is not positive.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import ndp
+        >>> graph = onehop.Graph.from_edge_index(torch.arange(8000).reshape(2, -1) % 500)
+        >>> slow, fast = ndp.by_clock(ndp.Machine(), graph, [64], clocks_mhz=[300, 1200])
+        >>> slow.clock_mhz, fast.clock_mhz, slow.time_ms > fast.time_ms
+        (300, 1200, True)
     """
     points = []
     for clock in clocks_mhz:

@@ -85,6 +85,13 @@ def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
     Args:
         config: The machine, of which the latency and the cores of a full rank count.
         direction: One of :data:`DIRECTIONS`.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> from onehop.machines.pim.calibration import fitted
+        >>> core_gbps, rank_gbps = fitted(pim.preset("upmem_v1a"), "to the cores")
+        >>> round(core_gbps, 2), round(rank_gbps, 2)
+        (0.68, 3.98)
     """
     links, points = config.links, []
     for each, sent, ms in _moved(direction):
@@ -107,6 +114,13 @@ def held_out(config: PimConfig) -> dict[str, Errors]:
 
     Args:
         config: The machine; the measurements are of an UPMEM server.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> from onehop.machines.pim.calibration import held_out
+        >>> errors = held_out(pim.preset("upmem_v1a"))["to the cores"]
+        >>> errors.points, round(errors.r2, 2)
+        (27, 0.94)
     """
     found = {}
     for direction in DIRECTIONS:

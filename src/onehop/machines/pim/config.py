@@ -31,6 +31,14 @@ class PimConfig:
 
     Raises:
         ConfigurationError: A value is out of range.
+
+    Examples:
+        >>> import dataclasses
+        >>> from onehop.machines import pim
+        >>> config = pim.preset("upmem_v1a")
+        >>> doubled = dataclasses.replace(config, cores=2 * config.cores)
+        >>> config.cores, pim.Machine(doubled).config.cores
+        (1992, 3984)
     """
 
     name: str

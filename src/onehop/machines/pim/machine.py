@@ -40,6 +40,17 @@ class Machine:
         tune: Search the plan of each graph, width and dtype when it is first met, which takes hundredths of a
             second and a pass over the edges for each way to cut them. False means the plan that is best if
             everything is balanced.
+
+    Examples:
+        >>> import onehop, torch
+        >>> from onehop.machines import pim
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))  # 0->1, 0->2, 1->2
+        >>> machine = pim.Machine(pim.upmem_v1a())
+        >>> out, report = machine.aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]]))
+        >>> out.flatten().tolist()
+        [0.0, 1.0, 11.0]
+        >>> list(report.phases_ns)  # print(report) shows the times, bytes and energies
+        ['send', 'broadcast', 'kernel', 'retrieve', 'merge']
     """
 
     def __init__(

@@ -197,7 +197,13 @@ _PRESETS: dict[str, Callable[[], PimConfig]] = {
 
 
 def presets() -> tuple[str, ...]:
-    """Names of the presets."""
+    """Names of the presets.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> pim.presets()
+        ('upmem_v1a', 'upmem_v1b', 'hbm_pim_like', 'aim_like')
+    """
     return tuple(_PRESETS)
 
 
@@ -206,6 +212,11 @@ def preset(name: str) -> PimConfig:
 
     Raises:
         ArgumentError: The name is unknown.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> pim.preset("upmem_v1a").cores
+        1992
     """
     if name not in _PRESETS:
         raise ArgumentError(f"machine: no preset is called {name!r}; there are {', '.join(_PRESETS)}.")

@@ -118,6 +118,12 @@ def provenance(config: PimConfig) -> dict[str, Source]:
     Args:
         config: The machine. For values that differ from those of the preset of its name, and for machines
             that are no preset or an estimate, the kind is "assumed".
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> from onehop.machines.pim.provenance import provenance
+        >>> provenance(pim.preset("upmem_v1a"))["core.clock_mhz"].kind
+        'derived'
     """
     known = None if config.estimate else _preset(config.name)
     return {

@@ -43,6 +43,15 @@ def predictions(config: PimConfig, shapes: Shapes, width: int) -> Mapping[PimPla
 
     Raises:
         ArgumentError: The width is not an integer of at least 1, or the tables lack the width of a slice.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> from onehop.machines.pim.published_tuner import predictions
+        >>> shapes = pim.BalancedShapes(num_src=1000, num_dst=1000, num_edges=50_000)
+        >>> times = predictions(pim.preset("upmem_v1a"), shapes, width=256)
+        >>> plan = min(times, key=times.get)
+        >>> len(times), plan.sp, plan.ds, plan.format
+        (4, 1, 32, 'csr')
     """
     check_integer("width", width)
     return {plan: _milliseconds(config, plan, shapes, width) for plan in pygim_plans(config)}

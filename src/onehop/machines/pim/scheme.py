@@ -61,6 +61,17 @@ class Scheme:
 
     Attributes:
         name: Its name in plans.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> @pim.schemes.register
+        ... class Packed(pim.Scheme):
+        ...     name = "packed"
+        ...     def stored_width(self, width, item_bytes, alignment):
+        ...         return width  # rows are not padded
+        >>> [pim.schemes[name].stored_width(3, 4, 8) for name in ("paf", "packed")]
+        [4, 3]
+        >>> plan = pim.PimPlan(scheme="packed")
     """
 
     name: str

@@ -61,6 +61,13 @@ def tune(
     Raises:
         ArgumentError: The width is not an integer of at least 1, the fixed fields cannot be placed on the
             machine, or no plan fits it, whatever the grid.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> shapes = pim.BalancedShapes(num_src=1000, num_dst=1000, num_edges=50_000)  # or a graph
+        >>> plan = pim.tune(pim.Machine(), shapes, width=64, dtype="int32").plan
+        >>> plan.sp, plan.ds, plan.format
+        (1, 32, 'coo')
     """
     check_integer("width", width)
     began = time.perf_counter()

@@ -35,6 +35,15 @@ class RawMatrix:
         dtype: "float32", "float64", "float16" or "bfloat16".
         by_columns: Whether the numbers of a column are contiguous.
         offset: Of the first number, in bytes.
+
+    Examples:
+        >>> import numpy, onehop, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     graph = onehop.Graph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]])).save(f"{folder}/a")
+        ...     numpy.float32([[1, 2], [10, 20], [5, 5]]).tofile(f"{folder}/x.raw")
+        ...     x = onehop.RawMatrix(f"{folder}/x.raw", shape=(3, 2))
+        ...     print(numpy.load(onehop.aggregate(graph, x, out=f"{folder}/out.npy")).tolist())
+        [[0.0, 0.0], [1.0, 2.0], [11.0, 22.0]]
     """
 
     path: str | os.PathLike[str]

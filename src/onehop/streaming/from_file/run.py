@@ -192,7 +192,7 @@ def ingest(
     memory: SupportsIndex | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> StoredGraph:
-    r"""Makes a graph on disk of a file of edges that need not fit into memory.
+    r"""Converts a file of edges to a graph on disk; the file may be larger than memory.
 
     DuckDB (extra ``ingest``) reads, numbers and sorts, in torch's number of threads. Edges of a destination
     stay in the file's order. The folder holds the graph that ``Graph.open`` opens, ``weight.npy`` [E] and
@@ -200,19 +200,20 @@ def ingest(
     ``ids.parquet`` (``source_ids`` and ``target_ids`` with ``bipartite``) and ``type_ids.parquet``, with
     columns ``number`` and ``id``. Ids are numbered in ascending order, text by its UTF-8 bytes.
 
-    A run that was interrupted goes on after the last step that was done (reading, numbering, sorting) when it
-    is called again with the same arguments and the same file. One run at a time writes a folder.
+    An interrupted run resumes after its last finished step (reading, numbering, sorting) when it is called
+    again with the same arguments and the same file. One run at a time writes a folder.
 
     Args:
         path: A file that ends in .parquet or .pq, or a folder of such files alone; .csv, .tsv or .txt,
             perhaps with .gz; .npy, [2, E] integers (sources above destinations) or [E, 2]; or .bin, raw
             pairs, sources first.
-        out: The folder to make. Data on the way are kept in ``out.ingest`` beside it.
+        out: The folder to make. Intermediate data are kept in ``out.ingest`` beside it.
         source: The column of sources; None means the one called source, src or from, or the first of columns
             without names.
         target: The column of destinations; None means the one called target, dst or to, or the second.
         weight: The column of weights; for .npy and .bin a .npy file of [E]. None means that none are kept.
-        edge_type: The column of types, integers or text, which are numbered as ids are; likewise.
+        edge_type: The column of types, integers or text, which are numbered as ids are; for .npy and .bin a
+            .npy file of [E]. None means that none are kept.
         nodes: The number of nodes, or (num_src, num_dst), if ids are node numbers already: then they stay as
             they are, and nodes without edges are nodes too. None means that all ids of the file are numbered.
         bipartite: Whether sources and destinations are numbered apart.
@@ -226,8 +227,8 @@ def ingest(
         dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
         weight_dtype: Of the stored weights: float32 or float64. A weight that is too large for it is refused.
         memory: Bytes; None means six tenths of what this process may still take.
-        progress: Told the step that is being done, and how much of it is done, 0 to 1; some calls come from
-            another thread.
+        progress: Called with the current step and its finished share, 0 to 1; some calls come from another
+            thread.
 
     Raises:
         ArgumentError: An argument has the wrong value, a column is missing, or ``memory`` is too little.
@@ -236,6 +237,15 @@ def ingest(
         FileNotFoundError: There is no such file.
         IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
+
+    Examples:
+        >>> import numpy, onehop, tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     numpy.save(f"{folder}/edges.npy", [[0, 0, 1], [1, 2, 2]])  # sources above destinations
+        ...     _ = onehop.ingest(f"{folder}/edges.npy", f"{folder}/graph")
+        ...     graph = onehop.Graph.open(f"{folder}/graph").load()  # a small one; a large one stays on disk
+        >>> onehop.aggregate(graph, torch.tensor([[1.0], [10.0], [5.0]])).flatten().tolist()
+        [0.0, 1.0, 11.0]
     """
     goal, is_pair = Path(out), isinstance(nodes, Sequence) or getattr(nodes, "shape", ()) == (2,)
     pair = None if nodes is None else _pair(nodes if is_pair else (nodes, nodes))
