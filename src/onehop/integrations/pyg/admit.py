@@ -21,6 +21,7 @@ from onehop.integrations.pyg.leave import (
     LEFT_TO_PYG,
     SIGNALS,
     Leave,
+    OfSignals,
     need,
 )
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
@@ -50,7 +51,7 @@ def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     dims = x.dim()
     if dims == _MATRIX and node_dim in (-2, 0):
         return x  # type: ignore[no-any-return]
-    need(dims == _BATCHED and node_dim == -2 and not edges.is_list, SIGNALS)
+    need(dims == _BATCHED and node_dim == -2 and not edges.is_list, SIGNALS, OfSignals)
     return x  # type: ignore[no-any-return]
 
 

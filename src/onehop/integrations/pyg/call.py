@@ -18,28 +18,44 @@ from onehop.integrations.tuning import plan_text
 
 @dataclass(slots=True)
 class Call:
-    """One call of ``propagate``, with what was found out about it.
+    """One call of a layer's ``propagate``: what it was called with, and what the stages find out about it.
 
     Attributes:
         layer: The layer.
-        reduce: How it reduces messages; empty where its own aggregation does.
-        edges: The edges.
-        operands: What else was given, by name.
+        record: The facts about its class, a :class:`onehop.integrations.pyg.layer.ClassRecord`; None where no
+            stage reads them.
+        edge_index: The edges, as ``propagate`` got them.
+        operands: Its operands by name, ``size`` among them.
+        args: Its operands by place.
+        is_small: Whether the edges are so few that PyG's own code is as fast.
+        edges: The edges as a rule reads them.
+        reduce: How the layer reduces messages; empty where its own aggregation does.
         backend: Who runs it, by name; empty means the first that takes the tensors.
     """
 
     layer: Any
-    reduce: str
-    edges: Edges
+    record: Any
+    edge_index: Any
     operands: dict[str, Any]
-    backend: str
+    args: tuple[Any, ...] = ()
+    is_small: bool = False
+    edges: Any = None
+    reduce: str = ""
+    backend: str = ""
 
-    def lowered(self, rule: Any) -> Any:
+    def lowered(self, rule: Any, edges: Edges, reduce: str, backend: str) -> Any:
         """The plan of a rule, which gets the operands as its specs admit them.
+
+        Args:
+            rule: The rule.
+            edges: The edges.
+            reduce: How the layer reduces messages.
+            backend: The backend's name.
 
         Raises:
             Leave: An operand does not fit, or the rule has no plan for the call.
         """
+        self.edges, self.reduce, self.backend = edges, reduce, backend
         given = []  # not by a comprehension, which is one more call of Python
         for name, spec in rule.operands.items():
             given.append(self.operands[name] if spec is None else spec(self, name))

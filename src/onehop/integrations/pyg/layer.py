@@ -21,7 +21,7 @@ from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
 from onehop.integrations import session
-from onehop.integrations.pyg.leave import Leave, leave_if, need
+from onehop.integrations.pyg.leave import EXPLAINED, Explained, Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
 from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
@@ -34,7 +34,6 @@ Propagate = Callable[..., Any]
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
-EXPLAINED = "an explainer is at work on it"
 LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
 OVERRIDES = "this instance overrides"
@@ -330,6 +329,22 @@ def layer_reason(layer: Any, fuses: bool, traced: bool = False, explained: bool 
     return None
 
 
+def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
+    """Leaves a layer that, as it is set up now, has no fast path, whatever its class.
+
+    Args:
+        layer: The layer.
+        fuses: Whether its class has a fused path of PyG's own.
+        explained: Whether an explainer may be at work on it.
+
+    Raises:
+        Explained: An explainer is at work on it.
+        Leave: For any other reason.
+    """
+    need(explained or not layer.__dict__.get("_explain"), EXPLAINED, Explained)
+    leave_if(layer_reason(layer, fuses, explained=True))
+
+
 def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
     """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path.
 
@@ -392,7 +407,8 @@ def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = Fals
     kind, record = type(layer), record_of(layer)
     if record is None:
         raise Leave("its propagate is its own")
-    leave_if(context_reason() or layer_reason(layer, fuses))
+    leave_if(context_reason())
+    check_layer(layer, fuses)
     need(not is_left_out(kind), LEFT_OUT)
     for name in functions:
         need(getattr(kind, name) is getattr(owner, name), f"its class overrides {name}")

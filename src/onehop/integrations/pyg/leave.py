@@ -1,4 +1,4 @@
-"""Refusals of propagations, which PyG's own code runs then: sentences, and functions that raise them."""
+"""Refusals of propagations, which PyG's own code runs then: sentences, classes, and functions that raise."""
 
 from typing import Any
 
@@ -15,6 +15,7 @@ OUT_OF_RANGE = "a node number is out of range, or there are too many nodes"
 VALUES_ELSEWHERE = (
     "edge_index is a sparse matrix, whose values PyG's plain propagate passes as other arguments too"
 )
+EXPLAINED = "an explainer is at work on it"
 OTHER_OPERANDS = "propagate gets other operands than the message needs"
 TOO_SMALL = "its graph has so few edges that PyG's own code is as fast"
 FITS_CACHE = "its message is not compiled, and fits in the cache, where PyG's own code is as fast as blocks"
@@ -24,10 +25,22 @@ OWN_PRODUCT = "edge_index is a sparse matrix, for which PyG has its own code"
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
-def need(condition: object, sentence: str = LEFT_TO_PYG) -> None:
-    """Raises :class:`Leave` with the sentence unless the condition holds."""
+class OfSignals(Leave):
+    """The operands are those of several signals over one graph."""
+
+
+class Explained(Leave):
+    """An explainer is at work on the layer."""
+
+
+class OtherOperands(Leave):
+    """The operands are not those of the rule."""
+
+
+def need(condition: object, sentence: str = LEFT_TO_PYG, kind: type[Leave] = Leave) -> None:
+    """Raises a refusal of a kind with the sentence unless the condition holds."""
     if not condition:
-        raise Leave(sentence)
+        raise kind(sentence)
 
 
 def leave_if(sentence: str | None) -> None:

@@ -11,6 +11,7 @@ computed meanwhile.
 import contextlib
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,12 +20,12 @@ from torch import Tensor
 from onehop.distributed import aggregate
 from onehop.distributed.checks import edges_reason
 from onehop.distributed.converted import among_edges
-from onehop.distributed.graph import DistributedGraph, LocalEdges
+from onehop.distributed.graph import DistributedGraph
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
-from onehop.integrations.pyg.layer import LEFT_OUT, ClassRecord, is_left_out, layer_reason, reduction_of
+from onehop.integrations.pyg.layer import LEFT_OUT, check_layer, is_left_out, reduction_of
 from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
@@ -37,37 +38,29 @@ _OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
 Ends = tuple[Tensor | None, Tensor | None]
 
 
-def propagate_part(
-    theirs: Callable[..., Any],
-    record: ClassRecord,
-    layer: Any,
-    edge_index: LocalEdges,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    own: Callable[..., Any],
-) -> Any:
+def propagate_part(theirs: Callable[..., Any], call: Call, own: Callable[..., Any]) -> Any:
     """Runs a layer's propagation over all processes and returns the rows of this one.
 
     Args:
         theirs: PyG's ``propagate``.
-        record: What is known of the layer's class.
-        layer: The layer.
-        edge_index: The edges of this process.
-        args: Operands of ``propagate`` by place.
-        kwargs: Operands by name.
+        call: The call, whose edges are those of this process.
         own: The layer's ``propagate``, for a plain graph.
 
     Raises:
         ArgumentError: The layer, or what it is given, has no path over several processes.
     """
-    graph, rule = edge_index.graph, record.rule
-    operands = {name: value for name, value in kwargs.items() if name != "size"}
+    layer, record, edges = call.layer, call.record, call.edge_index
+    graph, rule = edges.graph, record.rule
+    operands = {name: value for name, value in call.operands.items() if name != "size"}
     try:
-        leave_if(context_reason() or layer_reason(layer, record.fuses))
+        leave_if(context_reason())
+        check_layer(layer, record.fuses)
         need(not is_left_out(type(layer)), LEFT_OUT)
-        need(not args and layer.flow == "source_to_target", "flow='target_to_source', or operands by place")
-        edges = PartEdges(edge_index, kwargs.get("size"))
-        found = _by_rule(record, layer, edges, kwargs, operands)
+        need(
+            not call.args and layer.flow == "source_to_target",
+            "flow='target_to_source', or operands by place",
+        )
+        found = _by_rule(call, PartEdges(edges, call.operands.get("size")), operands)
         if found is None:
             # One line of the explanation, instead of what the layer does with the rows that are here.
             with reports.recorded() if reports.recording() else contextlib.nullcontext():
@@ -87,15 +80,18 @@ def propagate_part(
     return out
 
 
-def _by_rule(
-    record: ClassRecord, layer: Any, edges: PartEdges, kwargs: dict[str, Any], operands: dict[str, Any]
-) -> tuple[str, str, Any] | None:
+def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[str, str, Any] | None:
     """The message and the reduction, as ``explain`` shows them, and the result.
+
+    Args:
+        call: The call.
+        edges: Its edges.
+        operands: Its operands without ``size``.
 
     Returns:
         None if the layer has no rule over several processes, and propagates its own messages.
     """
-    rule, (reduce, unknown) = record.rule, reduction_of(layer)
+    rule, (reduce, unknown) = call.record.rule, reduction_of(call.layer)
     if rule is None or not rule.divides or unknown is not None:
         return None
     # Attention takes features of any shape; other rules those of two dimensions, or what PyG does not gather.
@@ -105,7 +101,9 @@ def _by_rule(
         return None
     alpha = operands.get("alpha")
     edges.check({**operands, **alpha.operands} if type(alpha) is Pending else operands)
-    plan = Call(layer, reduce, edges, kwargs if rule.attends else operands, "").lowered(rule)
+    if not rule.attends:
+        call = replace(call, operands=operands)
+    plan = call.lowered(rule, edges, reduce, "")
     if isinstance(plan, Aggregation):
         scales = {"src_scale": plan.scale, "dst_scale": plan.scale}
         out = aggregate(edges.graph(), plan.x, plan.weight, plan.reduce, **scales)

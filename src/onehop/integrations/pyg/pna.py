@@ -18,7 +18,7 @@ from torch_geometric.nn.dense import Linear
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
-from onehop.integrations.pyg.call import begin
+from onehop.integrations.pyg.call import Call, begin
 from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import record_of
@@ -31,9 +31,9 @@ from onehop.integrations.pyg.leave import (
     leave_if,
     need,
 )
-from onehop.integrations.pyg.propagate import with_own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import CompiledPlan
+from onehop.integrations.pyg.stages import with_own_message
 from onehop.ops.contexts import context_reason
 from onehop.ops.scaled_statistics import scaled_statistics
 
@@ -70,7 +70,7 @@ def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) 
     if not layer.divide_input and towers > 1:
         spread = spread.repeat(1, towers, 1)
     operands = {"x": spread, "edge_attr": edge_attr}
-    task = with_own_message(record, layer, edge_index, (), operands)
+    task = with_own_message(Call(layer, record, edge_index, operands))
     if not isinstance(task, CompiledPlan):
         raise Leave(LEFT_TO_PYG)
     need([part.program.width for part in task.message.parts] == [width] * towers)

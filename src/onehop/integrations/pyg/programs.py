@@ -159,8 +159,8 @@ def planned(layer: Any, edges: ProgramEdges, operands: dict[str, Any]) -> Any:
     Raises:
         Leave: Torch has to trace PyG's code.
     """
-    call = Call(layer, reduction_of(layer, traced=True)[0], edges, operands, session.now.backend)
-    return call.lowered(TABLE[_rule_name(type(layer))])
+    call, (reduce, _) = Call(layer, None, None, operands), reduction_of(layer, traced=True)
+    return call.lowered(TABLE[_rule_name(type(layer))], edges, reduce, session.now.backend)
 
 
 def note(layer: Any, plan: Any, form: str) -> None:

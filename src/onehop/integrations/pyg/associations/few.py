@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from onehop.compiler.modules import has_global_hooks
-from onehop.integrations.pyg.propagate import aggregated_over_few
+from onehop.integrations.pyg.stages import aggregated_over_few
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch.products import THEIRS
 

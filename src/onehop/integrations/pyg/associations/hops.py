@@ -23,7 +23,7 @@ from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.sizes import is_too_small, number_of_edges
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.propagate import aggregation_of
+from onehop.integrations.pyg.stages import aggregation_of
 from onehop.ops.contexts import autocast_dtype
 
 

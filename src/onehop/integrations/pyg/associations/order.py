@@ -33,8 +33,8 @@ from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
 from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import THEIRS, may_choose as may_choose_library

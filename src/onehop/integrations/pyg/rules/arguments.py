@@ -11,7 +11,7 @@ from torch.nn import Parameter
 from onehop.compiler.arguments import BOTH_NUMBERS, EDGE_NUMBERS, SIZES, Argument, Kind, numbered, position
 from onehop.compiler.ways import asks_for
 from onehop.integrations.pyg.edges import Edges
-from onehop.integrations.pyg.leave import BIPARTITE_BACKWARDS, LEFT_TO_PYG, SIGNALS, Leave, need
+from onehop.integrations.pyg.leave import BIPARTITE_BACKWARDS, LEFT_TO_PYG, SIGNALS, Leave, OfSignals, need
 from onehop.ops.contexts import WRAPPED, wraps
 
 _UNKNOWN = ("adj_t", "size")
@@ -88,7 +88,7 @@ class Arguments:
             if not -dims <= dim < dims:
                 raise Leave(LEFT_TO_PYG)
             if dim % dims != 0:
-                raise Leave(SIGNALS)
+                raise OfSignals(SIGNALS)
             self._edges.note(end, tensor.size(0))
 
 

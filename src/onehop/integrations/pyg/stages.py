@@ -1,0 +1,280 @@
+"""The stages of a call of ``propagate``, from what a layer is to a plan: by its rule, or with its message."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MessagePassing
+
+from onehop.graph import Graph
+from onehop.integrations import reports, session
+from onehop.integrations.pyg.admit import Source, Target, Weight
+from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.edges import Edges
+from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_few
+from onehop.integrations.pyg.edges.listed import ListedEdges
+from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
+from onehop.integrations.pyg.edges.sizes import are_tiny, has_small_messages, is_too_small
+from onehop.integrations.pyg.layer import check_layer, module_reason, record_of, reduction_of
+from onehop.integrations.pyg.leave import (
+    EXPLAINED,
+    LEFT_TO_PYG,
+    OTHER_OPERANDS,
+    OWN_PRODUCT,
+    SIGNALS,
+    TOO_SMALL,
+    VALUES_ELSEWHERE,
+    Explained,
+    Leave,
+    OfSignals,
+    OtherOperands,
+    leave_if,
+    need,
+)
+from onehop.integrations.pyg.pending import Pending, settled
+from onehop.integrations.pyg.rules import fused_functions, own_message
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
+from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
+from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.signals import Signals, folded
+from onehop.ops.contexts import context_reason
+
+FEW = "few edges, without a graph"
+_SIZE = {"size"}
+_EXTREMA = ("max", "min")
+_NAMELESS = "propagate gets operands without a name"
+_ELSEWHERE = "its propagate is its own"
+# Specs of rules whose messages are the same rows whatever dimensions are in front of them.
+_OF_ANY_ROWS = (Source, Target, Weight)
+_OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_and_aggregate of its own"
+
+
+# Few edges
+
+
+def is_small(call: Call) -> bool:
+    """Return whether edges are so few that PyG's own code is as fast as a plan over a graph."""
+    rule, edge_index, operands = call.record.rule, call.edge_index, call.operands
+    if rule is None:
+        return are_tiny(edge_index) or has_small_messages(edge_index, operands.values())
+    costly = call.layer.aggr in _EXTREMA
+    return is_too_small(edge_index, operands.get(rule.first), attends=rule.attends, costly=costly)
+
+
+def over_few(call: Call) -> Any:
+    """The result over few edges, of which no graph is made; None if PyG's code has to run."""
+    layer = call.layer
+    left = not are_few(call.edge_index) or not session.now.pyg or context_reason() is not None
+    if left or not call.record.holds(type(layer)):
+        return None
+    try:
+        plan = by_rule(call, FewListedEdges)
+        out = plan.run()
+    except NOT_SERVED:
+        return None
+    if reports.listener.live and reports.recording():
+        reports.record(reports.Call(layer, None, plan.form, plan.reduce, "cpu", FEW))
+    return out
+
+
+def aggregated_over_few(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
+    """The result of a layer's ``propagate`` over few edges; None if PyG's code has to run."""
+    record = record_of(layer)
+    served = record is not None and record.serves_few
+    return over_few(Call(layer, record, edge_index, operands)) if served else None
+
+
+# A plan
+
+
+def planned_or_reason(call: Call) -> tuple[Plan | Aggregation | None, str]:
+    """The plan of a call; or None, and why PyG's own code has to run."""
+    try:
+        try:
+            return planned(call), ""
+        except OfSignals:
+            return _of_signals(call), ""
+        except Explained:
+            return _explained(call), ""
+    except Leave as why:
+        return None, why.sentence
+
+
+def planned(call: Call) -> Plan | Aggregation:
+    """The plan of a call: by the rule of its layer's message, or with the message itself.
+
+    Raises:
+        Leave: PyG's own code has to run.
+    """
+    rule, is_short = call.record.rule, call.is_small
+    if rule is not None:
+        try:
+            if call.is_small:
+                # What is wrong at every size is told first.
+                _reduction(call)
+                raise Leave(TOO_SMALL)
+            plan: Plan | Aggregation = by_rule(call)
+            return plan
+        except Leave as why:
+            # Further operands, which a rule does not expect, are not the message's.
+            known = type(call.layer.aggr_module) in REDUCTIONS and not isinstance(why, OtherOperands)
+            if known and (call.is_small or not rule.compiles):
+                raise
+        is_short = is_short or has_small_messages(call.edge_index, call.operands.values())
+    return with_own_message(replace(call, operands=settled(call.operands), is_small=is_short))
+
+
+def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
+    """The plan by the rule of the layer's message; it takes O(1) but for edges seen for the first time.
+
+    Args:
+        call: The call.
+        listed: The class of edges that are a list.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    record, layer, edge_index, operands = call.record, call.layer, call.edge_index, call.operands
+    rule, names = record.rule, record.names
+    if rule is None:
+        raise Leave(LEFT_TO_PYG)
+    reduce = _reduction(call)
+    if call.args or (operands.keys() != names and operands.keys() - _SIZE != names):
+        raise OtherOperands(OTHER_OPERANDS)
+    edges: Edges
+    # The layout first: this is the hot path.
+    if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):
+        edges = listed(layer, edge_index, operands.get("size"), record.fuses)
+    else:
+        need(not rule.listed, OWN_PRODUCT)
+        need(not (rule.attends and record.plain), VALUES_ELSEWHERE)
+        edges = MatrixEdges(layer, edge_index, fused_functions().get(type(layer).message))
+        if rule.attends:
+            call = replace(call, operands=with_values(rule.operands, edge_index, operands))
+            weights = call.operands.get("alpha")
+            if type(weights) is Pending:
+                # PyG gives the values to edge_update likewise, which makes the weights.
+                weights.operands = with_values(weights.operands, edge_index, weights.operands)
+    return call.lowered(rule, edges, reduce, session.now.backend)
+
+
+def _reduction(call: Call) -> str:
+    """The reduction of a layer that has a fast path, as it is set up now."""
+    check_layer(call.layer, call.record.fuses)
+    reduce, reason = reduction_of(call.layer)
+    leave_if(reason)
+    return reduce
+
+
+def with_own_message(call: Call, signals: Signals | None = None, own: OwnMessage | None = None) -> Plan:
+    """The plan of a call that runs the layer's message on each edge.
+
+    Args:
+        call: The call, without weights that are pending.
+        signals: The signals of which the call is; None for one.
+        own: The message, where it is not the class's.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    record, layer, edge_index = call.record, call.layer, call.edge_index
+    leave_if(record.block_reason)
+    check_layer(layer, record.fuses, explained=own is record.explained)
+    leave_if((None if record.own.reduces else aggregator_reason(layer.aggr_module)) or module_reason(layer))
+    need(not call.is_small, TOO_SMALL)
+    need(not call.args, _NAMELESS)
+    edges: ListedEdges | MatrixEdges
+    if is_adjacency(edge_index):
+        need(not layer.fuse, _OWN_FUSED)
+        edges = MatrixEdges(layer, edge_index, None)
+    else:
+        edges = ListedEdges(layer, edge_index, call.operands.get("size"), record.fuses)
+    return own_message.planned(own or record.own, layer, edges, call.operands, signals)
+
+
+def _of_signals(call: Call) -> Plan:
+    """The plan of a propagation of several signals over one graph.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    need(not call.args, _NAMELESS)
+    record, layer, own = call.record, call.layer, call.record.own
+    need(type(layer.aggr_module) in REDUCTIONS and own.update is None and not own.reduces, SIGNALS)
+    signals = folded(layer, own.message, call.edge_index, call.operands)
+    of_one = Call(layer, record, signals.edge_index, signals.operands)
+    rule = record.rule
+    if rule is not None and all(isinstance(spec, _OF_ANY_ROWS) for spec in rule.operands.values()):
+        return signals.plan(by_rule(replace(of_one, layer=signals.one)))
+    return signals.plan(with_own_message(of_one, signals=signals))
+
+
+def _explained(call: Call) -> Plan:
+    """The plan of a propagation whose messages an explainer weighs.
+
+    An explanation's number of each edge is one more factor of the message.
+
+    Raises:
+        Leave: As :func:`planned`.
+    """
+    record, layer, edge_index = call.record, call.layer, call.edge_index
+    own = type(layer).explain_message is MessagePassing.explain_message
+    need(own and "explain_message" not in vars(layer), "its explain_message is its own")
+    need(not record.own.reduces, EXPLAINED)
+    need(not call.is_small, TOO_SMALL)
+    need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
+    need(isinstance(layer._edge_mask, Tensor) and type(layer.aggr_module) in REDUCTIONS, EXPLAINED)
+    mask, edges = layer._edge_mask, edge_index.size(1)
+    if layer._apply_sigmoid:
+        mask = mask.sigmoid()
+    loops = 0
+    if mask.size(0) != edges:
+        # The layer has added loops, which are not explained.
+        mask = mask[layer._loop_mask]
+        loops = edges - mask.size(0)
+        need(loops > 0, EXPLAINED)
+        mask = torch.cat([mask, mask.new_ones(loops)])
+    weighed = replace(call, operands=settled({**call.operands, MASK: mask}))
+    plan = with_own_message(weighed, own=record.explained)
+    need(loops in (0, plan.graph.num_dst), EXPLAINED)
+    return plan
+
+
+# Aggregations of layers whose other steps are ours too
+
+
+def aggregation_of(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
+    """The plan by the rule of a layer's message.
+
+    Raises:
+        Leave: There is none, or the layer's ``propagate`` is its own.
+    """
+    record = record_of(layer)
+    need(record is not None, _ELSEWHERE)
+    plan = by_rule(Call(layer, record, edge_index, operands))
+    if isinstance(plan, Aggregation):
+        plan.edge_index = edge_index
+    return plan
+
+
+def aggregation_over(
+    graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale: Tensor | None
+) -> Aggregation:
+    """The aggregation of a layer with one operand and a weight, over a graph that is known.
+
+    Args:
+        graph: The graph.
+        layer: The layer.
+        x: [num_src, F], dense floating-point numbers on the CPU.
+        weight: [E] or None.
+        scale: [N], multiplies sources and destinations; None means 1.
+
+    Raises:
+        Leave: As :func:`aggregation_of`.
+    """
+    record = record_of(layer)
+    if record is None or record.rule is None or record.rule.attends:
+        raise Leave(_ELSEWHERE)
+    reduce = _reduction(Call(layer, record, None, {}))
+    return Aggregation(record.rule.name, reduce, graph, x, weight, scale)
