@@ -105,15 +105,24 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
         grad: [N, M].
         x: [N, K].
     """
-    rows, outputs = grad.shape
     # Of so many rows, what holds some columns stays in the second cache while it is read column by column.
     block = (thresholds.now.product_block_rows + 1) // 2 * 2
-    whole = rows // block * block
-    summed = grad[whole:].t() @ x[whole:]
-    copy = torch.empty(outputs, block, dtype=grad.dtype, device=grad.device)
-    # Of three dimensions: a copy of two dimensions the other way round runs on one thread.
-    pairs = copy.view(outputs, block // 2, 2)
-    for begin in range(0, whole, block):
-        pairs.copy_(grad[begin : begin + block].view(block // 2, 2, outputs).permute(2, 0, 1))
-        summed += linear(copy, x[begin : begin + block].t(), None, "none", [], "")
+    summed: Tensor = linear(_transposed(grad[:block]), x[:block].t(), None, "none", [], "")
+    for begin in range(block, grad.size(0), block):
+        end = begin + block
+        summed += linear(_transposed(grad[begin:end]), x[begin:end].t(), None, "none", [], "")
     return summed
+
+
+def _transposed(rows: Tensor) -> Tensor:
+    """[M, N]: a copy of rows, [N, M]."""
+    # torch's copy of two dimensions the other way round is the fastest, and runs on one thread.
+    if torch.get_num_threads() == 1:
+        return rows.t().contiguous()
+    pairs = rows.size(0) // 2
+    copy = rows.new_empty(rows.size(1), rows.size(0))
+    of_pairs = rows[: 2 * pairs].unflatten(0, (pairs, 2)).permute(2, 0, 1)
+    copy[:, : 2 * pairs].unflatten(1, (pairs, 2)).copy_(of_pairs)
+    if 2 * pairs < rows.size(0):
+        copy[:, -1] = rows[-1]
+    return copy
