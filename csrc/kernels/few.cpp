@@ -78,7 +78,8 @@ struct Few {
   template <class Visit>
   ONEHOP_INLINE bool each(const Visit& visit) const {
     for (int64_t edge = 0; edge < args.edges; ++edge) {
-      const int64_t source = __atomic_load_n(args.source_ends + edge * args.stride, __ATOMIC_RELAXED);
+      const int64_t source =
+          args.source_ends == nullptr ? edge : __atomic_load_n(args.source_ends + edge * args.stride, __ATOMIC_RELAXED);
       const int64_t target = __atomic_load_n(args.target_ends + edge * args.stride, __ATOMIC_RELAXED);
       if (static_cast<uint64_t>(source) >= static_cast<uint64_t>(args.sources) ||
           static_cast<uint64_t>(target) >= static_cast<uint64_t>(args.targets)) {
@@ -208,41 +209,92 @@ ONEHOP_INLINE T score(const Few<T>& few, int64_t source, int64_t target, int64_t
   });
 }
 
+// Makes the weights of edges of their scores, which are in alpha, and of the largest score of each target: -infinity
+// without edges.
+template <class T>
+bool normalise(const Few<T>& few, const T* most) {
+  const FewArgs& args = few.args;
+  const int64_t heads = args.heads;
+  T *alpha = static_cast<T*>(args.alpha), *sums = static_cast<T*>(args.scratch) + args.targets * heads;
+  fill<T>(sums, args.targets * heads, 0);
+  // Calls visit.template operator()<lanes>(the place of a weight, that of its target).
+  const auto for_weights = [&](const auto& visit) {
+    return few.each([&](int64_t edge, int64_t, int64_t target) {
+      for_numbers<T>(heads, [&]<int kLanes>(int64_t head) {
+        visit.template operator()<kLanes>(alpha + edge * heads + head, target * heads + head);
+      });
+    });
+  };
+  if (!for_weights([&]<int kLanes>(T* at, int64_t target) {
+        store<T, kLanes>(at, load<T, kLanes>(at) - load<T, kLanes>(most + target));
+      })) {
+    return false;
+  }
+  for_numbers<T>(args.edges * heads, [&]<int kLanes>(int64_t i) {
+    store<T, kLanes>(alpha + i, exponential<T, kLanes>(load<T, kLanes>(alpha + i)));
+  });
+  return for_weights([&]<int kLanes>(T* at, int64_t target) {
+           store<T, kLanes>(sums + target, load<T, kLanes>(sums + target) + load<T, kLanes>(at));
+         }) &&
+         for_weights([&]<int kLanes>(T* at, int64_t target) {
+           const Vector<T, kLanes> offset = splat<T, kLanes>(static_cast<T>(kSumOffset));
+           store<T, kLanes>(at, load<T, kLanes>(at) / (load<T, kLanes>(sums + target) + offset));
+         });
+}
+
+// Makes the weights of the scores score(edge, source, target, head).
+template <class T, class Score>
+bool weigh(const Few<T>& few, const Score& score) {
+  const FewArgs& args = few.args;
+  T *alpha = static_cast<T*>(args.alpha), *most = static_cast<T*>(args.scratch);
+  fill<T>(most, args.targets * args.heads, -static_cast<T>(__builtin_huge_val()));
+  return few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < args.heads; ++head) {
+      const T found = score(edge, source, target, head);
+      alpha[edge * args.heads + head] = found;
+      // NaN is passed over: it makes the sum NaN.
+      T& largest = most[target * args.heads + head];
+      if (found > largest) largest = found;
+    }
+  }) && normalise(few, most);
+}
+
+template <class T>
+bool softmax(const Few<T>& few) {
+  return weigh(few, [&](int64_t edge, int64_t, int64_t, int64_t head) { return few.values(edge)[head]; });
+}
+
+template <class T>
+bool softmax_grad(const Few<T>& few) {
+  const FewArgs& args = few.args;
+  const int64_t heads = args.heads;
+  const auto *alpha = static_cast<const T*>(args.alpha), *grad = static_cast<const T*>(args.grad);
+  T *sums = static_cast<T*>(args.scratch), *out = static_cast<T*>(args.grad_values);
+  fill<T>(sums, args.targets * heads, 0);
+  return few.each([&](int64_t edge, int64_t, int64_t target) {
+    for (int64_t at = edge * heads, to = target * heads; at < (edge + 1) * heads; ++at, ++to) {
+      out[at] = alpha[at] * grad[at];
+      sums[to] += out[at];
+    }
+  }) && few.each([&](int64_t edge, int64_t, int64_t target) {
+    for (int64_t at = edge * heads, to = target * heads; at < (edge + 1) * heads; ++at, ++to) {
+      out[at] -= alpha[at] * sums[to];
+    }
+  });
+}
+
 template <class T>
 bool attend(const Few<T>& few) {
   const FewArgs& args = few.args;
-  const int64_t heads = args.heads, numbers = args.edges * heads;
-  T *out = static_cast<T*>(args.out), *alpha = static_cast<T*>(args.alpha), *most = static_cast<T*>(args.scratch);
-  T* sums = most + args.targets * heads;
-  fill<T>(most, args.targets * heads, -static_cast<T>(__builtin_huge_val()));
-  fill<T>(sums, args.targets * heads, 0);
+  T *out = static_cast<T*>(args.out), *alpha = static_cast<T*>(args.alpha);
   fill<T>(out, args.targets * few.width, 0);
-  bool in_range = few.each([&](int64_t edge, int64_t source, int64_t target) {
-    for (int64_t head = 0; head < heads; ++head) {
-      const T found = score(few, source, target, head);
-      alpha[edge * heads + head] = found;
-      // NaN is passed over: it makes the sum NaN.
-      if (found > most[target * heads + head]) most[target * heads + head] = found;
-    }
-  });
-  in_range = in_range && few.each([&](int64_t edge, int64_t, int64_t target) {
-    for_numbers<T>(heads, [&]<int kLanes>(int64_t head) {
-      T* to = alpha + edge * heads + head;
-      store<T, kLanes>(to, load<T, kLanes>(to) - load<T, kLanes>(most + target * heads + head));
-    });
-  });
-  for_numbers<T>(numbers, [&]<int kLanes>(int64_t i) {
-    store<T, kLanes>(alpha + i, exponential<T, kLanes>(load<T, kLanes>(alpha + i)));
-  });
-  in_range = in_range && few.each([&](int64_t edge, int64_t, int64_t target) {
-    add(sums + target * heads, alpha + edge * heads, T{1}, heads);
-  });
-  return in_range && few.each([&](int64_t edge, int64_t source, int64_t target) {
-    for (int64_t head = 0; head < heads; ++head) {
-      T& weight = alpha[edge * heads + head];
-      weight = weight / (sums[target * heads + head] + static_cast<T>(kSumOffset));
-      add(out + target * few.width + head * args.columns, few.values(source) + head * args.columns, weight,
-          args.columns);
+  const auto scores = [&](int64_t, int64_t source, int64_t target, int64_t head) {
+    return score(few, source, target, head);
+  };
+  return weigh(few, scores) && few.each([&](int64_t edge, int64_t source, int64_t target) {
+    for (int64_t head = 0; head < args.heads; ++head) {
+      const int64_t place = head * args.columns;
+      add(out + target * few.width + place, few.values(source) + place, alpha[edge * args.heads + head], args.columns);
     }
   });
 }
@@ -317,6 +369,7 @@ bool attend_grad(const Few<T>& few) {
 template <class T>
 bool forward(const FewArgs& args) {
   const Few<T> few{args};
+  if (args.kind == FewKind::softmax) return softmax(few);
   if (args.kind >= FewKind::gat) return attend(few);
   return args.kind >= FewKind::max ? extremum(few) : sum(few);
 }
@@ -324,6 +377,7 @@ bool forward(const FewArgs& args) {
 template <class T>
 bool backward(const FewArgs& args) {
   const Few<T> few{args};
+  if (args.kind == FewKind::softmax) return softmax_grad(few);
   if (args.kind >= FewKind::gat) return attend_grad(few);
   return args.kind >= FewKind::max ? extremum_grad(few) : sum_grad(few);
 }

@@ -265,26 +265,26 @@ inline int64_t attend_slot_width(int64_t heads, int64_t key_width, int64_t value
 //   gatv2: the sum over columns of att * leaky(of_source + of_target)
 //   dot:   factor * the sum over columns of of_source * of_target
 // float32 or float64. Arrays have no gaps; null pointers mean: left out.
-enum class FewKind : int { sum, mean, max, min, gat, gatv2, dot };
+enum class FewKind : int { sum, mean, max, min, gat, gatv2, dot, softmax };
 
 struct FewArgs {
   DType dtype;
   FewKind kind;
   int64_t edges, sources, targets;  // sources and targets: rows
-  const int64_t* source_ends;       // `stride` numbers apart
+  const int64_t* source_ends;       // `stride` numbers apart; null: row i is that of edge i
   const int64_t* target_ends;
   int64_t stride;
   int64_t heads, columns;  // 1 head for sums
   double factor;           // of scores; the slope of leaky
-  const void* values;      // [sources, heads, columns], what is added up
+  const void* values;      // [sources, heads, columns], what is added up; of softmax the scores, [edges, heads]
   const void* weight;      // [edges], of sums
   const void* of_source;   // [sources, heads] for gat, else [sources, heads, columns]
   const void* of_target;   // likewise, of targets
   const void* att;         // [heads, columns]
   void* out;               // [targets, heads, columns]; gradients of extrema read it
-  void* alpha;             // [edges, heads], the weights of attention
+  void* alpha;             // [edges, heads], the weights of attention, and softmax
   void* scratch;           // [targets, heads] twice; for gradients [edges, heads] more, of extrema as out
-  const void* grad;        // as out
+  const void* grad;        // as out; of softmax as alpha
   void* grad_values;       // as values; so are the others
   void* grad_weight;
   void* grad_of_source;  // gatv2: grad_values

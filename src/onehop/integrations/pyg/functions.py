@@ -17,6 +17,7 @@ from torch.nn import Parameter
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
+from onehop.integrations.pyg import few_rows
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.writes import watch
@@ -55,7 +56,7 @@ def scatter(
         return None
     # At most this many times the cost of a sum.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
-        return None
+        return few_rows.reduced(src, index, dim, dim_size, _OF_SCATTER[reduce])
     # PyG's mean is a sum, divided.
     by = "sum" if reduce == "mean" else _OF_SCATTER[reduce]
     if not pays(src.numel(), cost_of(src, by)) or src.dim() < _MATRIX:
@@ -99,8 +100,10 @@ def softmax(
     _: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: Any = 0
 ) -> Tensor | None:
     """Normalises the rows of a sorted index, or between bounds; None where PyG's code has to run."""
-    if type(src) not in _PLAIN or src.numel() * _COST < thresholds.now.direct_numbers:
+    if type(src) not in _PLAIN:
         return None
+    if src.numel() * _COST < thresholds.now.direct_numbers:
+        return few_rows.softmax(src, index, ptr, num_nodes, dim)
     if not 1 <= src.dim() <= _MATRIX or dim not in (0, -src.dim()):
         return None
     if ptr is None:

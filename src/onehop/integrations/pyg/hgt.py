@@ -52,6 +52,8 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     Raises:
         Leave: PyG's code has to run; no module was called.
     """
+    need(type(edge_index_dict) is dict)
+    _check_edges(list(edge_index_dict.values()))
     _check_layer(layer)
     _check_features(layer, x_dict)
     numbers = _numbers(layer, x_dict, edge_index_dict)
@@ -136,10 +138,7 @@ def _check_features(layer: Any, x_dict: Any) -> None:
 
 def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> list[int]:
     """The number of each type of edges among those of the layer."""
-    need(
-        type(edge_index_dict) is dict
-        and all(type(each) is tuple and len(each) == 3 for each in edge_index_dict)
-    )
+    need(all(type(each) is tuple and len(each) == 3 for each in edge_index_dict))
     numbers = [layer.edge_types_map.get(each, -1) for each in edge_index_dict]
     # PyG takes the relations' rows to be in the layer's own order, whatever order they come in.
     need(numbers and numbers[0] >= 0 and all(a < b for a, b in itertools.pairwise(numbers)))
@@ -150,7 +149,6 @@ def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> lis
 def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> RowGroups:
     """The edges from a row for each relation and source to a row for each node, found or made."""
     edges = list(edge_index_dict.values())
-    _check_edges(edges)
     need(all(each.is_cpu and len(each) == 2 for each in edges) and any(each.numel() for each in edges))
     nodes = [len(x_dict[name]) for name in types]
     first, num_dst = dict(zip(types, itertools.accumulate(nodes, initial=0), strict=False)), sum(nodes)

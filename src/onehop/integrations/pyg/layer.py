@@ -163,7 +163,8 @@ class ClassRecord:
         explained: The same while an explainer is at work on a layer.
         selection: The layers that the patch takes, as it was when the class was looked at.
         serves_few: Whether few edges are served without a graph.
-        told: The log of a session that says that graphs of such layers were too small; None without one.
+        left: The log of a session in which PyG's code ran for a small graph of such a layer, and which says
+            why; None without one.
     """
 
     __slots__ = (
@@ -174,20 +175,20 @@ class ClassRecord:
         "block_reason",
         "explained",
         "fuses",
+        "left",
         "names",
         "own",
         "plain",
         "rule",
         "selection",
         "serves_few",
-        "told",
     )
 
     def __init__(self, kind: Any, theirs: Propagate) -> None:
         self._functions: Any = _functions(kind)
         self._get_attention = getattr(kind, "get_attention", None)
         self.selection = session.now.layers
-        self.told: set[tuple[str, str]] | None = None
+        self.left: set[tuple[str, str]] | None = None
         self.fuses = kind.message_and_aggregate is not MessagePassing.message_and_aggregate
         self.plain = is_plain(theirs)
         operands, misfit = None if self.plain else _operands_of(theirs), rendering_reason(kind, theirs)

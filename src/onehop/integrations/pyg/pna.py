@@ -49,13 +49,14 @@ _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
 }
 
 
-def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor:
-    """Computes PNAConv's ``forward``.
+def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor | None:
+    """Computes PNAConv's ``forward``; None if there are so few edges that PyG's is as fast.
 
     Raises:
         Leave: PyG's code has to run.
     """
-    need(not are_tiny(edge_index), TOO_SMALL)
+    if are_tiny(edge_index):
+        return None
     need(type(edge_index) is Tensor and session.now.settings.associate)
     need(not is_too_small(edge_index, x), TOO_SMALL)
     leave_if(context_reason())

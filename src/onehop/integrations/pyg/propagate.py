@@ -51,6 +51,7 @@ from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import as_program, context_reason
 
 FEW = "few edges, without a graph"
+_CONVERTED = "onehop.distributed.converted"
 _SIZE = {"size"}
 _EXTREMA = ("max", "min")
 _NAMELESS = "propagate gets operands without a name"
@@ -70,11 +71,25 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     records = Records(theirs)
     ours, in_program = _propagate, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
+    known, in_force, tiny, listener = records.get, session, are_tiny, reports.listener
+    promised, modules, converted = Pending, sys.modules, _CONVERTED
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
-        return ours(theirs, records, self, edge_index, args, kwargs)
+        record = known(type(self))
+        # What was left to PyG once, because it is too small, is again before anything is made.
+        if (
+            record is not None
+            and record.left is in_force.now.logged
+            and not record.serves_few
+            and tiny(edge_index)
+            and not listener.live
+            and type(kwargs.get("alpha")) is not promised
+            and converted not in modules
+        ):
+            return theirs(self, edge_index, *args, **kwargs)
+        return ours(theirs, records, record, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
     wrapped.onehop_records = records  # type: ignore[attr-defined]
@@ -84,21 +99,22 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
 def _propagate(
     theirs: Propagate,
     records: Records,
+    record: ClassRecord | None,
     layer: Any,
     edge_index: Any,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     kind, now = type(layer), session.now
-    record = records.get(kind)
     if record is None and now.pyg:
         record = records.made(kind)
     # The size first: beside the sums over few edges, every other test would show.
-    if record is not None and _is_small(record, layer, edge_index, kwargs):
+    small = record is not None and _is_small(record, layer, edge_index, kwargs)
+    if record is not None and small:
         out = _over_few(record, layer, edge_index, args, kwargs) if record.serves_few else None
         if out is not None:
             return out
-        if record.told is now.logged and not reports.recording():
+        if record.left is now.logged and not reports.recording():
             return _left(theirs, layer, edge_index, args, kwargs)
     context = context_reason()
     # Wrappers may be held somewhere when the patch is gone, as on single instances.
@@ -128,8 +144,8 @@ def _propagate(
         machine.note_elsewhere(layer, *where)
     if plan is None:
         reports.refuse(layer, sentence)
-        if sentence is TOO_SMALL and not reports.recording():
-            record.told = now.logged
+        if small and not reports.recording():
+            record.left = now.logged
         return _left(theirs, layer, edge_index, args, kwargs)
     begin(plan, layer)
     out = plan.run()
@@ -229,7 +245,7 @@ def _left(
     """The result of PyG's own code."""
     if "alpha" in kwargs:
         kwargs = settled(kwargs)
-    converted = sys.modules.get("onehop.distributed.converted")
+    converted = sys.modules.get(_CONVERTED)
     if converted is None:
         return theirs(layer, edge_index, *args, **kwargs)
     # PyG's modules reduce messages of edges here, and make no read-outs of all nodes.
@@ -239,7 +255,7 @@ def _left(
 
 def _by_name(theirs: Propagate, records: Records, layer: Any, edge_index: Any, /, **operands: Any) -> Any:
     """Return the result of the wrapped ``propagate``, whatever a subclass makes of it."""
-    return _propagate(theirs, records, layer, edge_index, (), operands)
+    return _propagate(theirs, records, records.get(type(layer)), layer, edge_index, (), operands)
 
 
 def planned(

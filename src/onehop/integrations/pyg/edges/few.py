@@ -18,6 +18,7 @@ from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
 from onehop.ops import few
 from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
 from onehop.ops.few import MOST_EDGES, FewEdges
+from onehop.ops.few_attention import Scores, attend
 
 DTYPES = (torch.float32, torch.float64)
 NOT_SERVED = (Leave, IndexRangeError, WithoutMemoryError, BackendError)
@@ -32,17 +33,17 @@ class _Operators:
     @staticmethod
     def gat(edges: FewEdges, x: Tensor, of_source: Tensor, of_target: Tensor, slope: float) -> Tensor:
         """GAT's attention."""
-        return few.attend(edges, "gat", x, of_source, of_target, None, slope)
+        return attend(edges, Scores("gat", slope, x, of_source, of_target, None))
 
     @staticmethod
     def gatv2(edges: FewEdges, x: Tensor, of_target: Tensor, att: Tensor, slope: float) -> Tensor:
         """GATv2's attention."""
-        return few.attend(edges, "gatv2", x, x, of_target, att, slope)
+        return attend(edges, Scores("gatv2", slope, x, None, of_target, att))
 
     @staticmethod
     def attention(edges: FewEdges, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Dot-product attention."""
-        return few.attend(edges, "dot", value, key, query, None, scale)
+        return attend(edges, Scores("dot", scale, value, key, query, None))
 
 
 class FewListedEdges(ListedEdges):

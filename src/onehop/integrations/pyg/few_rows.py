@@ -1,0 +1,74 @@
+"""PyG's ``scatter`` and ``softmax`` of few rows, without a graph of their index."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.errors import IndexRangeError
+from onehop.integrations import session
+from onehop.integrations.pyg.edges.few import DTYPES
+from onehop.integrations.torch.indexing import is_recorded
+from onehop.native import WithoutMemoryError
+from onehop.ops import few, few_attention
+from onehop.ops.contexts import context_reason, is_numbers
+from onehop.ops.few import EXTREMA, MOST_EDGES, FewRows
+
+_NOT_SERVED = (IndexRangeError, WithoutMemoryError)
+_MATRIX = 2
+
+
+def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Tensor | None:
+    """Reduces rows by an index; None where PyG's code has to run.
+
+    Sums and means whose gradients are recorded are left to PyG, and so are sums of one column or of several
+    dimensions: they take it about as long.
+    """
+    is_matrix = src.dim() == _MATRIX
+    # A result that is another view has a version of its own: autograd would not see that it was written to.
+    if (reduce == "sum" and not is_matrix) or (is_recorded(src) and not (is_matrix and reduce in EXTREMA)):
+        return None
+    if not _suit(src, index, dim, num_rows):
+        return None
+    try:
+        out = few.aggregate(
+            FewRows(index, num_rows), src if is_matrix else src.view(src.size(0), -1), None, reduce
+        )
+    except _NOT_SERVED:
+        return None
+    # Autograd treats a view differently.
+    return out if is_matrix else torch.ops.aten._unsafe_view(out, (num_rows, *src.shape[1:]))
+
+
+def softmax(src: Tensor, index: Any, ptr: Any, num_rows: Any, dim: Any) -> Tensor | None:
+    """Normalises the rows of an index; None where PyG's code has to run."""
+    if ptr is not None or not _suit(src, index, dim, num_rows):
+        return None
+    try:
+        return few_attention.softmax(FewRows(index, num_rows), src)
+    except _NOT_SERVED:
+        return None
+
+
+def _suit(src: Tensor, index: Any, dim: Any, num_rows: Any) -> bool:
+    """Return whether native code reads the rows and the index as they are."""
+    now = session.now
+    return (
+        type(index) is Tensor
+        and type(num_rows) is int
+        and src.dtype in DTYPES
+        and index.dtype is torch.int64
+        and src.numel() > 0
+        and index.shape == src.shape[:1]
+        and index.shape[0] <= MOST_EDGES
+        and 0 <= num_rows <= MOST_EDGES
+        and dim in (0, -src.dim())
+        and src.is_contiguous()
+        and now.pyg
+        and now.layers is None
+        and not (now.backend or now.machine)
+        and context_reason() is None
+        and is_numbers(src)
+        and is_numbers(index)
+        and not torch.is_autocast_enabled("cpu")
+    )
