@@ -74,14 +74,14 @@ def numbered(name: str) -> Argument:
 
 def with_sizes(arguments: list[Argument], num_src: int, num_dst: int) -> list[Argument]:
     """The arguments, with the numbers of nodes filled in."""
-    known = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
-    return [Argument(a.name, a.kind, None, known[a.name]) if a.name in known else a for a in arguments]
+    sizes = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
+    return [Argument(a.name, a.kind, None, sizes[a.name]) if a.name in sizes else a for a in arguments]
 
 
 def position(tensor: Tensor, operands: list[Tensor]) -> int:
     """The place of a tensor among the operands, each of which is there once."""
-    for at, known in enumerate(operands):
-        if known is tensor:
+    for at, operand in enumerate(operands):
+        if operand is tensor:
             return at
     operands.append(tensor)
     return len(operands) - 1

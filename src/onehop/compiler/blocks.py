@@ -60,10 +60,10 @@ def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
     """
     key = ("message blocks", block_edges, cut)
     with graph.lock:
-        found: EdgeBlocks | None = graph.derived.get(key)
-        if found is None:
-            found = graph.derived[key] = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
-    return found
+        blocks: EdgeBlocks | None = graph.derived.get(key)
+        if blocks is None:
+            blocks = graph.derived[key] = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+    return blocks
 
 
 def edges_of_a_block(row_bytes: int) -> int:

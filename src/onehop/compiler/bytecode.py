@@ -142,10 +142,10 @@ class _Part:
         self._code, self._all, self._scan, self._outer = code, instructions, scan, outer
         self._computing = (*_COMPUTING, *_GENERATING) if is_inside else _COMPUTING
         parameters = code.co_argcount + code.co_kwonlyargcount
-        self._parameters, own = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
+        self._parameters, variables = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
         stores = [(each, at) for at, each in enumerate(instructions) if each.name == "STORE_FAST"]
         # Local variables that hold nothing but lists and dictionaries that are made there.
-        self._made = own - {
+        self._lists = variables - {
             each.argument
             for each, at in stores
             if each.is_target or not self._all[at - 1].name.startswith(_CONTAINERS)
@@ -170,8 +170,8 @@ class _Part:
                 path, start = (str(argument),), each.line
             elif name in _ATTRIBUTE:
                 owner = self._all[at - 1]
-                is_own = owner.name == "LOAD_FAST" and owner.argument in self._made and not each.is_target
-                if not (is_own and argument in CHANGING):
+                fresh = owner.name == "LOAD_FAST" and owner.argument in self._lists and not each.is_target
+                if not (fresh and argument in CHANGING):
                     scan.attributes.setdefault(str(argument), each.line)
             elif name in _ELEMENTS:
                 self._write(at, _ELEMENTS[name])
@@ -208,7 +208,7 @@ class _Part:
         line, key = self._all[at].line, self._start(at, keys)
         owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):
-            if owner.argument in self._made:
+            if owner.argument in self._lists:
                 return
             calls = self._results.get(owner.argument, [()])
             if all(calls) and owner.argument not in self._parameters:

@@ -82,8 +82,8 @@ class Destinations:
             self._numbers.add(id(result))
 
     def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
-        known = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
-        if not known or not _is_first(bound["dim"], bound["src"]):
+        fits = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
+        if not fits or not _is_first(bound["dim"], bound["src"]):
             raise Mixes("it reduces over destinations in a way that is not known")
         rows, *row = bound["self"].shape
         same = bound["index"].shape == bound["src"].shape and tuple(row) == bound["src"].shape[1:]

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import Names, Scan, scan_of
-from onehop.compiler.lines import Line, told
+from onehop.compiler.lines import Line, at_line
 from onehop.compiler.trusted import (
     PACKAGES,
     all_plain,
@@ -54,7 +54,7 @@ class Opaque(Exception):
     @property
     def sentence(self) -> str:
         """The sentence that :func:`onehop.explain` shows."""
-        return f"its message {self}{told(self.line)}"
+        return f"its message {self}{at_line(self.line)}"
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Known:
         checks: Likewise, and what knows lists of values again.
         functions: Likewise, and other functions that were there.
         names: Names of attributes that it may read of anything else.
-        own: Those of them that a function which is not trusted reads, each with the first line that does.
+        reads: Those of them that a function which is not trusted reads, each with the first line that does.
         results: Those whose results, when called, such a function writes elements to, likewise.
     """
 
@@ -103,7 +103,7 @@ class Known:
     checks: tuple[tuple[Names, Check], ...]
     functions: "tuple[tuple[Names, Known], ...]"
     names: frozenset[str]
-    own: dict[str, Line]
+    reads: dict[str, Line]
     results: dict[str, Line]
 
     def holds(self, function: Any) -> bool:
@@ -161,12 +161,12 @@ def _attribute(value: Any, name: str) -> Any:
         return ABSENT
     for each in value.__mro__:
         if name in vars(each):
-            found = vars(each)[name]
-            return found.__func__ if isinstance(found, staticmethod) else found
+            attribute = vars(each)[name]
+            return attribute.__func__ if isinstance(attribute, staticmethod) else attribute
     return ABSENT
 
 
-def known(
+def read_function(
     function: Any, outside: Outside, below: tuple[types.CodeType, ...] = (), line: Line | None = None
 ) -> Known:
     """Looks at a function, and at those that it reads.
@@ -211,7 +211,7 @@ class _Reader:
     ) -> None:
         self._function, self._scan, self._trusted = function, scan, trusted
         self._outside, self._below = outside, (*below, function.__code__)
-        self._own = {} if trusted else dict(scan.attributes)
+        self._reads = {} if trusted else dict(scan.attributes)
         self._names = set(scan.attributes) | (scan.texts if trusted else set())
         self._values: list[tuple[Names, Any]] = []
         self._checks: list[tuple[Names, Check]] = []
@@ -224,16 +224,16 @@ class _Reader:
         for path, line in () if self._trusted else self._scan.writes.items():
             if not makes_tensors(_read(self._function, path)):
                 raise Opaque(f"writes to elements of what {'.'.join(path)} returns", line)
-        scan, own, results = self._scan, dict(self._own), dict[str, Line]()
+        scan, reads, results = self._scan, dict(self._reads), dict[str, Line]()
         if not self._trusted:
             results = dict(scan.results)
             if scan.in_place is not None:
-                own[IN_PLACE] = scan.in_place
+                reads[IN_PLACE] = scan.in_place
             if scan.counts_in_c or any(takes_in_c(value) for _, value in self._values):
-                own[IN_C] = self._function.__code__.co_filename, self._function.__code__.co_firstlineno
+                reads[IN_C] = self._function.__code__.co_filename, self._function.__code__.co_firstlineno
         for _, inner in self._functions:
             self._names |= inner.names
-            own = {**inner.own, **own}
+            reads = {**inner.reads, **reads}
             results = {**inner.results, **results}
         function = self._function
         return Known(
@@ -243,7 +243,7 @@ class _Reader:
             tuple(self._checks),
             tuple(self._functions),
             frozenset(self._names),
-            own,
+            reads,
             results,
         )
 
@@ -253,7 +253,7 @@ class _Reader:
         length = next((n for n in lengths if not _leads_on(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
         if not self._trusted:
-            self._own = {**dict.fromkeys(path[length:], line), **self._own}
+            self._reads = {**dict.fromkeys(path[length:], line), **self._reads}
         path = path[:length]
         value = _read(self._function, path)
         if path[0] == "super" and value is not super:
@@ -262,8 +262,8 @@ class _Reader:
             self._values.append((path, value))
         elif type(value) is types.FunctionType and not self._is_theirs(path, value):
             if is_trusted(value):  # a method, by its class
-                self._own.setdefault(path[-1], line)
-            self._functions.append((path, known(value, self._outside, self._below, line)))
+                self._reads.setdefault(path[-1], line)
+            self._functions.append((path, read_function(value, self._outside, self._below, line)))
         else:
             self._checks.append((path, check_of(value, self._outside, line, ".".join(path))))
 
@@ -295,7 +295,7 @@ def check_of(value: Any, outside: Outside, line: Line | None = None, name: str =
         return functools.partial(_is, value)
     if type(value) is types.FunctionType and not is_trusted(value):
         outside.functions.append(value)
-        return known(value, outside, line=line).holds
+        return read_function(value, outside, line=line).holds
     if isinstance(value, Module) or is_holder(value):
         values = outside.modules if isinstance(value, Module) else outside.holders
         if not any(value is each for each in values):

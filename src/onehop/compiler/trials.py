@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from onehop.compiler.arguments import PAIRS, SIZES, Argument, Kind
 from onehop.compiler.history import Refused
-from onehop.compiler.lines import line_of_error, told
+from onehop.compiler.lines import at_line, line_of_error
 from onehop.compiler.tracing import Run, Watched, few_edges, trace
 from onehop.ops.checks import FLOATS
 
@@ -93,12 +93,12 @@ def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | Non
         if len(few) < 2:
             return "no number of edges can be told apart from its sizes"
         chosen = counts(few)
-        found = chosen if isinstance(chosen, str) else _traced(trial, chosen)
-        if isinstance(found, str):
-            return found
-        met = found[0].sizes - sizes
+        traced = chosen if isinstance(chosen, str) else _traced(trial, chosen)
+        if isinstance(traced, str):
+            return traced
+        met = traced[0].sizes - sizes
         if counts(few_edges(sizes | met)) == chosen:
-            return found
+            return traced
         sizes |= met
 
 
@@ -118,7 +118,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         except Refused as why:
             return str(why)
         except Exception as error:  # a user's message reports itself what it raises
-            where = told(line_of_error(error.__traceback__))
+            where = at_line(line_of_error(error.__traceback__))
             first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
             return f"{FAILS} ({type(error).__name__}: {first}){where}"
     out_dims, dim = watched.out.dim(), trial.node_dim

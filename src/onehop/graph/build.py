@@ -37,7 +37,7 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
     if edge_index.device.type in placed.MADE_ON:
         _check_there(edge_index, num_src, num_dst)
         wide = edge_index.size(1) > thresholds.now.wide_edges
-        return PlacedCsr.made(edge_index, num_src, num_dst, wide)
+        return PlacedCsr.from_edge_index(edge_index, num_src, num_dst, wide)
     source, target = edge_index[0], edge_index[1]
     return from_coo(target, source, num_dst, num_src)
 

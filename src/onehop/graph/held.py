@@ -17,7 +17,7 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
     count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
     numbers and weak references.
     """
-    found: dict[torch.device, int] = {}
+    totals: dict[torch.device, int] = {}
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -28,7 +28,7 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
         seen.add(id(each))
         # What most values are comes first: it is counted whenever one is kept.
         if kind is torch.Tensor:
-            found[each.device] = found.get(each.device, 0) + each.nbytes
+            totals[each.device] = totals.get(each.device, 0) + each.nbytes
             continue
         if isinstance(each, tuple | list):
             waiting += each
@@ -37,14 +37,14 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
             # A copy, because another thread may add to it meanwhile.
             waiting += list(each.values())
             continue
-        own = getattr(each, "nbytes_by_device", None)
-        if own is None and (nbytes := getattr(each, "nbytes", None)) is not None:
+        by_device = getattr(each, "nbytes_by_device", None)
+        if by_device is None and (nbytes := getattr(each, "nbytes", None)) is not None:
             device = getattr(each, "device", _HOST)
             # NumPy's arrays have a device too, a string.
-            own = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
-        if own is None:
+            by_device = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
+        if by_device is None:
             waiting += [getattr(each, name) for name in getattr(kind, "__dataclass_fields__", ())]
             continue
-        for device, count in own.items():
-            found[device] = found.get(device, 0) + count
-    return found
+        for device, count in by_device.items():
+            totals[device] = totals.get(device, 0) + count
+    return totals

@@ -55,10 +55,10 @@ def wraps(*tensors: torch.Tensor | None) -> bool:
 
 def _plain_keys() -> frozenset[int]:
     """Return the dispatch keys of dense CPU tensors that hold their numbers, also in inference mode."""
-    found = [_keys(torch.empty(0, device=_CPU)).raw_repr()]
+    keys = [_keys(torch.empty(0, device=_CPU)).raw_repr()]
     with torch.inference_mode():
-        found.append(_keys(torch.empty(0, device=_CPU)).raw_repr())
-    return frozenset(found)
+        keys.append(_keys(torch.empty(0, device=_CPU)).raw_repr())
+    return frozenset(keys)
 
 
 _PLAIN = _plain_keys()

@@ -74,11 +74,11 @@ def buckets(over: Work | Merge, plan: TritonPlan) -> list[Bucket]:
     if isinstance(over, Merge):
         return [Bucket(0, over.row.numel(), 1, plan.block_edges)]
     short = over.items - over.long_items
-    found = [
+    launches = [
         Bucket(0, over.long_items, 1, plan.block_edges),
         Bucket(over.long_items, short, plan.rows_per_program, 1),
     ]
-    return [bucket for bucket in found if bucket.count]
+    return [bucket for bucket in launches if bucket.count]
 
 
 def sweep(

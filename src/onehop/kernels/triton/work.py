@@ -110,9 +110,9 @@ class Work:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors, except for those that works of the same direction share."""
-        own = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
+        tensors = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
         return sum(
-            tensor.nbytes for tensor in (*own, *(each for merge in self.merges for each in merge.tensors))
+            tensor.nbytes for tensor in (*tensors, *(each for merge in self.merges for each in merge.tensors))
         )
 
 
@@ -136,20 +136,20 @@ def work_of(
     """
     short_edges = min(short_edges, split_edges)
     key = ("work", transposed, device, split_edges, short_edges, ordering)
-    found: Work | None = graph.derived.get(key)
-    if found is None:
+    work: Work | None = graph.derived.get(key)
+    if work is None:
         with graph.lock:
-            found = graph.derived.get(key)
-            if found is None:
+            work = graph.derived.get(key)
+            if work is None:
                 order = None
                 if ordering != "none":
                     order = row_order(graph, ordering, transposed).to(device).long()
                 csr = graph.on(device, transposed)
                 count = most if graph.made_on == device else counted
-                found = _cut(csr, _Limits(split_edges, short_edges), count, order)
-                graph.keep(key, found, device)
-    found.streams.meet()
-    return found
+                work = _cut(csr, _Limits(split_edges, short_edges), count, order)
+                graph.keep(key, work, device)
+    work.streams.meet()
+    return work
 
 
 class _Limits(NamedTuple):
@@ -238,7 +238,7 @@ def _cut(
     split_begin = torch.cat([pieces.new_zeros(1), (pieces * (degree > 0))[split_row].cumsum(0)])
     order = _launched(_Items(row, end - begin, real), limits.short, counts.long, row_order)
     wide = torch.int32 if csr.edges <= _NARROW_EDGES else torch.int64
-    made = {
+    arrays = {
         "row": row[order].int(),
         "begin": begin[order].to(wide),
         "end": end[order].to(wide),
@@ -256,9 +256,9 @@ def _cut(
         slots=counts.slots,
         merges=merges,
         streams=Streams(
-            (csr.col, csr.perm, *made.values(), *(each for merge in merges for each in merge.tensors))
+            (csr.col, csr.perm, *arrays.values(), *(each for merge in merges for each in merge.tensors))
         ),
-        **made,
+        **arrays,
     )
 
 

@@ -78,8 +78,8 @@ class Panels:
                 room = free.get()
                 try:
                     piece = self._columns if x.by_columns else self._rows
-                    found = piece(reader, row + begin, first + column, into.shape, room)
-                    np.copyto(into, x.widened(found))
+                    numbers = piece(reader, row + begin, first + column, into.shape, room)
+                    np.copyto(into, x.widened(numbers))
                 finally:
                     free.put(room)
 
