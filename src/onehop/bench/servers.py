@@ -147,8 +147,8 @@ class _Server:
         onehop.unpatch()
         expected = [self._answer(number) for number in range(_COMPARED)]
         with onehop.patch():
-            found = [self._answer(number) for number in range(_COMPARED)]
-        return max(map(_difference, found, expected))
+            answers = [self._answer(number) for number in range(_COMPARED)]
+        return max(map(_difference, answers, expected))
 
     def enter(self, patched: bool) -> None:
         (onehop.patch if patched else onehop.unpatch)()
@@ -216,8 +216,8 @@ def _drawn(case: Case) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
+def _difference(answer: Tensor, expected: Tensor) -> float:
+    return float((answer - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
 
 
 def _wait_until(then_s: float) -> None:

@@ -124,14 +124,14 @@ class DistributedGraph:
         rank, parts = place(group)
         doing = "DistributedGraph.open"
         introduce(doing, group)
-        found = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
-        part = together(doing, found.part, group)
+        stored = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
+        part = together(doing, stored.part, group)
         same(
             "the partition",
             gathered(doing, part.identity, group),
             "Give every rank a copy of the same folder; save() writes it once, for all.",
         )
-        return cls(part, Exchange(part, group), found)
+        return cls(part, Exchange(part, group), stored)
 
     @property
     def group(self) -> dist.ProcessGroup | None:

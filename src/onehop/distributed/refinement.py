@@ -79,9 +79,9 @@ def wishes_of(
         for key in _neighbours(both, chunk, part, parts):
             table += torch.bincount(key, minlength=len(table))
         table = table.view(-1, parts)
-        own = table.gather(1, part[chunk, None].long()).squeeze(1)
+        current = table.gather(1, part[chunk, None].long()).squeeze(1)
         most, goal = (table if closed is None else table.masked_fill(closed, -1)).max(1)
-        gains.append(most - own)
+        gains.append(most - current)
         goals.append(goal)
     return Wishes(torch.cat(gains), torch.cat(goals))
 
@@ -101,9 +101,9 @@ def move(graph: Graph, part: Tensor, goal: Tensor, gain: Tensor, most: Tensor) -
     """
     # Nodes that leave make no room for those that come at the same time.
     load = loads(graph, part, max(int(goal.max()), int(part.max())) + 1)
-    wanted = (gain > 0).nonzero().squeeze(1)
-    wanted = wanted[gain[wanted].sort(descending=True, stable=True).indices]
-    ordered, by_goal = goal[wanted].sort(stable=True)
-    wanted = wanted[by_goal]
-    fits = admitted(ordered, loads_of(graph.in_degrees[wanted]), load, most)
-    part[wanted[fits]] = ordered[fits].int()
+    nodes = (gain > 0).nonzero().squeeze(1)
+    nodes = nodes[gain[nodes].sort(descending=True, stable=True).indices]
+    ordered, by_goal = goal[nodes].sort(stable=True)
+    nodes = nodes[by_goal]
+    fits = admitted(ordered, loads_of(graph.in_degrees[nodes]), load, most)
+    part[nodes[fits]] = ordered[fits].int()

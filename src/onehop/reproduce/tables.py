@@ -110,8 +110,8 @@ def row(
         values = {"ours": ours}
     elif ours is not None:
         values = {"ours": ours[0], "low": min(ours), "high": max(ours)}
-    made = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
-    return replace(made, note=f"{note} {otherwise}") if otherwise and made.verdict == "differs" else made
+    entry = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
+    return replace(entry, note=f"{note} {otherwise}") if otherwise and entry.verdict == "differs" else entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ def plain(values: Mapping[str, Iterable[float | None]]) -> tuple[Series, ...]:
 
 def spans(values: Mapping[str, Sequence[Values]]) -> tuple[Series, ...]:
     """Series of values with the lower and the upper ends of their intervals, by label."""
-    found = []
+    series = []
     for label, bars in values.items():
         middle, low, high = zip(*bars, strict=True) if bars else ((), (), ())
-        found.append(Series(label=label, values=middle, low=low, high=high))
-    return tuple(found)
+        series.append(Series(label=label, values=middle, low=low, high=high))
+    return tuple(series)
 
 
 def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, ...]:

@@ -49,8 +49,8 @@ class Twin:
 
     def graph(self, progress: Progress) -> Graph:
         """Its structure."""
-        found = self.data(progress)
-        return Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
+        data = self.data(progress)
+        return Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
 
 
 def loaded(twins: Sequence[T], progress: Progress) -> Iterator[tuple[T, Graph, Progress]]:

@@ -137,9 +137,9 @@ class CpuTarget:
         """The plans of a task."""
         return CpuTactics(self, task, free)
 
-    def install(self, found: Tuned[CpuPlan], keep: bool) -> None:
+    def install(self, entry: Tuned[CpuPlan], keep: bool) -> None:
         """Installs a plan; plans that round features are for this process only."""
-        tuned.install([found], keep and found.plan.storage == "same")
+        tuned.install([entry], keep and entry.plan.storage == "same")
 
 
 class CpuTactics(Tactics[CpuPlan]):

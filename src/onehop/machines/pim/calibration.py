@@ -46,14 +46,14 @@ class Errors:
         Raises:
             ArgumentError: There are fewer than two.
         """
-        found = list(pairs)
-        if len(found) < _LEAST:
-            raise ArgumentError(f"pairs: expected at least {_LEAST} measurements, got {len(found)}.")
-        errors = [model / time - 1 for time, model in found]
-        alike = len({model for _, model in found}) == 1
+        points = list(pairs)
+        if len(points) < _LEAST:
+            raise ArgumentError(f"pairs: expected at least {_LEAST} measurements, got {len(points)}.")
+        errors = [model / time - 1 for time, model in points]
+        alike = len({model for _, model in points}) == 1
         return cls(
-            len(found),
-            None if alike else correlation(*zip(*found, strict=True)) ** 2,
+            len(points),
+            None if alike else correlation(*zip(*points, strict=True)) ** 2,
             fmean(map(abs, errors)),
             fmean(errors),
             max(errors, key=abs),
@@ -122,10 +122,10 @@ def held_out(config: PimConfig) -> dict[str, Errors]:
         >>> errors.points, round(errors.r2, 2)
         (27, 0.94)
     """
-    found = {}
+    errors = {}
     for direction in DIRECTIONS:
-        found[direction] = Errors.of(pairs(config, direction))
+        errors[direction] = Errors.of(pairs(config, direction))
         for cores in sorted({each.cores for each in TRANSFERS}):
-            own = pairs(config, direction, cores)
-            found[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(own)
-    return found
+            of_cores = pairs(config, direction, cores)
+            errors[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(of_cores)
+    return errors

@@ -82,8 +82,8 @@ class PimReport(Report):
             f"types        {self.dtype} features, {self.accumulator} sums",
             f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "
             f"{100 * self.utilisation_total:.1f} % of the whole",
-            f"memory       {sizes.told(self.mram_bytes_max)} of a bank, "
-            f"{sizes.told(self.wram_bytes_max)} of working memory",
+            f"memory       {sizes.readable(self.mram_bytes_max)} of a bank, "
+            f"{sizes.readable(self.wram_bytes_max)} of working memory",
             f"once         {self.prepare_ns / 1e6:.4g} ms to send the matrix",
         ]
         if self.core_busy_ns.size:

@@ -117,9 +117,9 @@ class GpuTarget:
         """The plans of a task."""
         return GpuTactics(task, self.device, free)
 
-    def install(self, found: Tuned[TritonPlan], keep: bool) -> None:
+    def install(self, entry: Tuned[TritonPlan], keep: bool) -> None:
         """Installs a plan in this process, and, with ``keep``, on disk."""
-        gpu_tuned.install([found], self.machine(), keep)
+        gpu_tuned.install([entry], self.machine(), keep)
 
 
 class GpuTactics(Tactics[TritonPlan]):
