@@ -113,19 +113,19 @@ def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
 def _instructions(code: types.CodeType) -> Iterator[_Instruction]:
     """The instructions of a function, those that do two things as two."""
     number = code.co_firstlineno
-    for each in dis.get_instructions(code):
-        if each.positions is not None and each.positions.lineno is not None:
-            number = each.positions.lineno
+    for op in dis.get_instructions(code):
+        if op.positions is not None and op.positions.lineno is not None:
+            number = op.positions.lineno
         line = code.co_filename, number
-        effect = dis.stack_effect(each.opcode, each.arg, jump=False)
-        name = each.opname.replace("_BORROW", "")
+        effect = dis.stack_effect(op.opcode, op.arg, jump=False)
+        name = op.opname.replace("_BORROW", "")
         halves = name.count("_FAST")
-        if halves == 2 and isinstance(each.argval, tuple):
+        if halves == 2 and isinstance(op.argval, tuple):
             first, second = name.split("_FAST_")
-            yield _Instruction(f"{first}_FAST", each.argval[0], line, effect, "", each.is_jump_target)
-            yield _Instruction(second, each.argval[1], line, 0)
+            yield _Instruction(f"{first}_FAST", op.argval[0], line, effect, "", op.is_jump_target)
+            yield _Instruction(second, op.argval[1], line, 0)
         else:
-            yield _Instruction(name, each.argval, line, effect, each.argrepr, each.is_jump_target)
+            yield _Instruction(name, op.argval, line, effect, op.argrepr, op.is_jump_target)
 
 
 class _Part:
@@ -158,32 +158,32 @@ class _Part:
     def read(self) -> None:
         """Reads all instructions."""
         scan, path, start = self._scan, Names(), ("", 0)
-        for at, each in enumerate(self._all):
-            name, argument = each.name, each.argument
-            if path and name in _ATTRIBUTE and not each.is_target:
+        for at, op in enumerate(self._all):
+            name, argument = op.name, op.argument
+            if path and name in _ATTRIBUTE and not op.is_target:
                 path = (*path, str(argument))
                 continue
             if path:
                 scan.paths.setdefault(path, start)
                 path = ()
-            if self._is_outside(each) and not self._is_of_super(at):
-                path, start = (str(argument),), each.line
+            if self._is_outside(op) and not self._is_of_super(at):
+                path, start = (str(argument),), op.line
             elif name in _ATTRIBUTE:
                 owner = self._all[at - 1]
-                fresh = owner.name == "LOAD_FAST" and owner.argument in self._lists and not each.is_target
+                fresh = owner.name == "LOAD_FAST" and owner.argument in self._lists and not op.is_target
                 if not (fresh and argument in CHANGING):
-                    scan.attributes.setdefault(str(argument), each.line)
+                    scan.attributes.setdefault(str(argument), op.line)
             elif name in _ELEMENTS:
                 self._write(at, _ELEMENTS[name])
             elif name == "STORE_DEREF" and argument in self._code.co_cellvars:
                 pass  # a variable of its own, for a function inside it
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
-                scan.note(_effect_reason(name), each.line)
-            elif name == "IS_OP" and (each.is_target or self._all[at - 1].name not in _CONSTANTS):
-                scan.note("asks whether two objects are one", each.line)
-            if name == "BINARY_OP" and each.text.endswith("="):
-                scan.in_place = scan.in_place or each.line
-            if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and each.text == "[]"):
+                scan.note(_effect_reason(name), op.line)
+            elif name == "IS_OP" and (op.is_target or self._all[at - 1].name not in _CONSTANTS):
+                scan.note("asks whether two objects are one", op.line)
+            if name == "BINARY_OP" and op.text.endswith("="):
+                scan.in_place = scan.in_place or op.line
+            if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and op.text == "[]"):
                 key = self._all[max(self._start(at, 1), 0) : at]
                 scan.counts_in_c |= not all(part.name in _CONSTANTS for part in key)
             scan.counts_in_c |= name == "BINARY_SLICE"

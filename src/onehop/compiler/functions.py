@@ -159,9 +159,9 @@ def _leads_on(value: Any) -> bool:
 def _attribute(value: Any, name: str) -> Any:
     if not _leads_on(value):
         return ABSENT
-    for each in value.__mro__:
-        if name in vars(each):
-            attribute = vars(each)[name]
+    for base in value.__mro__:
+        if name in vars(base):
+            attribute = vars(base)[name]
             return attribute.__func__ if isinstance(attribute, staticmethod) else attribute
     return ABSENT
 

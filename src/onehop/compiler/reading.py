@@ -257,8 +257,8 @@ class Reading:
                 raise Opaque(f"uses {name}, an attribute of a tensor", reads[name])
         for name in sorted(self.outside.of_functions & reads.keys()):
             raise Opaque(f"uses {name}, an attribute of a function", reads[name])
-        for each in self.functions.values():
-            for name, line in each.results.items():
+        for function in self.functions.values():
+            for name, line in function.results.items():
                 if not self._is_trusted_module(name) and (name not in MAKING or self._has(name)):
                     raise Opaque(f"writes to elements of what {name} returns", line)
         if self.outside.changeable:

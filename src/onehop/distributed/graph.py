@@ -352,11 +352,11 @@ class DistributedGraph:
         """Notes the bytes of every storage and of the splits, each once."""
         sizes[id(self._splits)] = self._splits.nbytes
         arrays = [getattr(self.part, name) for name in ARRAYS]
-        for each in (*arrays, *self._derived.values()):
-            if isinstance(each, DistributedGraph):
-                each._measure(sizes)
-            elif isinstance(each, Tensor):
-                storage = each.untyped_storage()
+        for value in (*arrays, *self._derived.values()):
+            if isinstance(value, DistributedGraph):
+                value._measure(sizes)
+            elif isinstance(value, Tensor):
+                storage = value.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
 
     def _check_square(self, name: str) -> None:

@@ -88,9 +88,9 @@ def wishes_of(
 
 def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iterator[Tensor]:
     """In both directions: a number for each neighbour, its node's position times parts, plus its part."""
-    for each in both:
-        edges, counts = edges_of(each.rowptr.numpy(), nodes.numpy())
-        of_part = part.index_select(0, each.col.index_select(0, torch.from_numpy(edges)))
+    for graph in both:
+        edges, counts = edges_of(graph.rowptr.numpy(), nodes.numpy())
+        of_part = part.index_select(0, graph.col.index_select(0, torch.from_numpy(edges)))
         yield torch.from_numpy(np.repeat(np.arange(len(nodes)) * parts, counts)) + of_part
 
 

@@ -124,10 +124,10 @@ def _directory(graph: DistributedGraph) -> Tensor:
     entries = torch.stack([nodes, torch.arange(len(nodes), device="cpu")], 1)
     received = _swapped(graph, _by_rank(nodes // step, entries, part.parts))
     directory = torch.empty(step, 2, dtype=torch.int64, device="cpu")
-    for rank, each in enumerate(received):
-        place = each[:, 0] - part.rank * step
+    for rank, pairs in enumerate(received):
+        place = pairs[:, 0] - part.rank * step
         directory[place, 0] = rank
-        directory[place, 1] = each[:, 1]
+        directory[place, 1] = pairs[:, 1]
     return directory
 
 

@@ -37,13 +37,13 @@ def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None 
         >>> dist.destroy_process_group()
     """
     trainable = [each for each in parameters if each.requires_grad]
-    for each in trainable:
-        if each.grad is None:
-            each.grad = torch.zeros_like(each)
+    for parameter in trainable:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for each in trainable:
-        if each.grad is not None:
-            by_dtype.setdefault(each.dtype, []).append(each.grad)
+    for parameter in trainable:
+        if parameter.grad is not None:
+            by_dtype.setdefault(parameter.dtype, []).append(parameter.grad)
     for grads in by_dtype.values():
         flat = torch.cat([grad.flatten() for grad in grads])
         total(flat, group)

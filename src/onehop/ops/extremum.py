@@ -113,10 +113,10 @@ def extremum_of_rows(
     if weight is not None and weight.dim() == 2:
         parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
     extrema: list[Tensor] = []
-    for part, each in zip(parts, weights, strict=True):
+    for part, factor in zip(parts, weights, strict=True):
         call = Extremum(
             x=part,
-            weight=each,
+            weight=factor,
             graph=graph.number,
             rows=graph.num_dst,
             edges=graph.num_edges,

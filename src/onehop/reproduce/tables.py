@@ -180,11 +180,11 @@ class Chart:
 
     def __post_init__(self) -> None:
         """Checks the numbers of values."""
-        for each in self.series:
-            for values in (each.values, each.low or each.values, each.high or each.values):
+        for series in self.series:
+            for values in (series.values, series.low or series.values, series.high or series.values):
                 if len(values) != len(self.groups):
                     raise ArgumentError(
-                        f"chart {self.name}: expected {len(self.groups)} values of {each.label!r}, one for "
+                        f"chart {self.name}: expected {len(self.groups)} values of {series.label!r}, one for "
                         f"each group, got {len(values)}."
                     )
 

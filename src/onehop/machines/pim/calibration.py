@@ -94,10 +94,10 @@ def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
         (0.68, 3.98)
     """
     links, points = config.links, []
-    for each, sent, ms in _moved(direction):
-        if each.benchmark in FITTED:
-            gbps = each.cores * sent / (ms * 1e6 - links.call_us * 1e3)
-            points.append((math.log(min(each.cores, links.full_rank_cores)), math.log(gbps)))
+    for transfer, sent, ms in _moved(direction):
+        if transfer.benchmark in FITTED:
+            gbps = transfer.cores * sent / (ms * 1e6 - links.call_us * 1e3)
+            points.append((math.log(min(transfer.cores, links.full_rank_cores)), math.log(gbps)))
     slope, one = linear_regression(*zip(*points, strict=True))
     return math.exp(one), math.exp(one + slope * math.log(links.full_rank_cores))
 

@@ -181,13 +181,13 @@ def cycles_per_edge(width: int) -> float:
 
 
 def _transfers() -> Iterator[Row]:
-    for name, each in held_out(upmem_v1a()).items():
-        fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
+    for name, errors in held_out(upmem_v1a()).items():
+        fit = "" if errors.r2 is None else f"R2 {errors.r2:.3f}, "
         note = (
             "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
-            f"others there: {fit}bias {100 * each.bias:+.0f} %."
+            f"others there: {fit}bias {100 * errors.bias:+.0f} %."
         )
-        yield row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error)
+        yield row(f"mean error of {errors.points} transfers {name}", "%", note, 100 * errors.mean_error)
 
 
 def _totals() -> Iterator[Row]:

@@ -76,9 +76,9 @@ def times(shapes: Shapes) -> Times:
 def rows(by_graph: Mapping[str, Times]) -> list[Row]:
     """The effect of each choice: the slowest point's time over the fastest's."""
     table = []
-    for sweep, (graph, each) in product(SWEEPS, by_graph.items()):
+    for sweep, (graph, by_sweep) in product(SWEEPS, by_graph.items()):
         fitting = {
-            _label(p): ms for p, ms in zip(sweep.points, each[sweep.name], strict=True) if ms is not None
+            _label(p): ms for p, ms in zip(sweep.points, by_sweep[sweep.name], strict=True) if ms is not None
         }
         figure = f"slowest over fastest, {sweep.what}, {graph}"
         if not fitting:

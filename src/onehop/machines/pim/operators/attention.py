@@ -172,11 +172,11 @@ class _Cut:
         self.kernel = Kernel(NAMES[size.dtype], NAMES[size.dtype], True)
         self._counts: dict[int, WorkCounts] = {}
         self.counts: list[WorkCounts] = []
-        for each in self.clusters:
-            if each.cores not in self._counts:
-                rule = cut_rule(plan, self.kernel, each.cores)
-                self._counts[each.cores] = shapes.counts(plan.sp, plan.column_cut, rule)
-            self.counts.append(self._counts[each.cores])
+        for cluster in self.clusters:
+            if cluster.cores not in self._counts:
+                rule = cut_rule(plan, self.kernel, cluster.cores)
+                self._counts[cluster.cores] = shapes.counts(plan.sp, plan.column_cut, rule)
+            self.counts.append(self._counts[cluster.cores])
         self.shares: list[Share] = [share_of(config, size, each.begin, each.end) for each in self.clusters]
 
     def need(self) -> Need:
