@@ -72,7 +72,7 @@ def integers(text: str) -> list[int]:
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options, by default those of the command line; ``--threads`` is put to use.
+    """The options, by default from the command line; ``--threads`` is put to use.
 
     A program that measures with several numbers of threads has a list there, and sets each one itself.
     """

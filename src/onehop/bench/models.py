@@ -201,7 +201,7 @@ def _unsuited(variant: Variant, model: str) -> str | None:
 
 
 def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
-    """The reason why its messages would not fit into memory; those of a mini-batch do."""
+    """The reason why its messages would not fit into memory; a mini-batch's messages do."""
     of_model, task = recipe(case.model), case.task
     if not variant.makes_messages or of_model.fan_out:
         return None

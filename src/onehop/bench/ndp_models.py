@@ -87,7 +87,7 @@ class EndToEnd:
 def end_to_end(machine: Machine, model: torch.nn.Module, *inputs: Any, rounds: int = 3) -> EndToEnd:
     """Runs a model's forward pass with its aggregations on a machine.
 
-    What the host does meanwhile is the time of the pass less that of simulating; the median of the rounds.
+    The host's time is the time of the pass less the time of simulating; the median of the rounds.
 
     Args:
         machine: The machine.

@@ -211,7 +211,7 @@ def plot_limits(
     machine: str,
     path: Path,
 ) -> None:
-    """The gather's bandwidth by row length beside that of streaming; with a graph, its own and onehop's."""
+    """The gather's bandwidth by row length beside streaming's; with a graph, its own and onehop's."""
     figure = pictures.figure(7.5, 4.8)
     axes = figure.subplots()
     for (name, bandwidth), style in zip(streams.items(), ("--", ":"), strict=True):

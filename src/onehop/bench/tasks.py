@@ -66,7 +66,7 @@ class LearningTask:
         return cls(dataset.name, dataset.edge_index, x.float(), y, num_classes, train, test, tuple(notes))
 
     def row_normalised(self) -> "LearningTask":
-        """The same with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
+        """A copy with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
         return replace(self, x=self.x / self.x.sum(dim=1, keepdim=True).clamp(min=1))
 
 

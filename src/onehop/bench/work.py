@@ -164,7 +164,7 @@ class _Watch(TorchFunctionMode):
             raise NotImplementedError(f"no count is known for {type(layer).__name__}")
 
     def _sums(self, x: Tensor, before: int, after: int, edges: int) -> None:
-        """Sums before or after the linear step; those of features that never change are kept."""
+        """Sums before or after the linear step; sums of features that never change are kept."""
         if x is self.features:
             return
         # A sum of what needs no gradient runs forward only, where it comes before the linear step.

@@ -34,9 +34,9 @@ class Kind(enum.Enum):
     TARGET_NUMBER = enum.auto()
     """The number of the node that receives."""
     SOURCE_ABOVE_TARGET = enum.auto()
-    """Both numbers, [2, edges], that of the node that sends first."""
+    """Both numbers, [2, edges]: the sender's first."""
     TARGET_ABOVE_SOURCE = enum.auto()
-    """Likewise, that of the node that receives first."""
+    """Both numbers, [2, edges]: the receiver's first."""
     VALUE = enum.auto()
     """No tensor."""
 
@@ -61,7 +61,7 @@ class Argument:
 
 
 PAIRS = {Kind.SOURCE_ABOVE_TARGET: 1, Kind.TARGET_ABOVE_SOURCE: 0}
-"""Arguments with the numbers of both ends: which row is that of the node that receives."""
+"""Arguments with the numbers of both ends: which row is the receiver's."""
 
 ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
 """Origins of rows, as programs call them."""

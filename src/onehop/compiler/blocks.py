@@ -17,7 +17,7 @@ class Block:
 
     Attributes:
         rows: First row, and the one after the last.
-        edges: Likewise, of the edges as the graph orders them.
+        edges: First edge in the graph's order, and the one after the last.
         graph: From the block's edges to its rows.
         share: Of its rows' edges, which the block has: 1 but for a part of a row.
     """
@@ -67,7 +67,7 @@ def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
 
 
 def edges_of_a_block(row_bytes: int) -> int:
-    """Number of edges of a block where an edge's largest row has so many bytes."""
+    """Number of edges of a block whose edges have at most ``row_bytes`` bytes in one tensor."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 

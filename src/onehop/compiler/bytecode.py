@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from onehop.compiler.lines import Line
 
 Names = tuple[str, ...]
-"""A name, and those of attributes behind it."""
+"""A name, and the names of attributes behind it."""
 
 # How the names of instructions begin that reach nothing outside, and of those among these that do.
 _COMPUTING = (
@@ -204,7 +204,7 @@ class _Part:
         return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
 
     def _write(self, at: int, keys: int) -> None:
-        """Reads a write to elements of what is below so many keys on the stack."""
+        """Reads a write to elements of the object that lies below ``keys`` keys on the stack."""
         line, key = self._all[at].line, self._start(at, keys)
         owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):
@@ -221,7 +221,7 @@ class _Part:
         self._scan.note(_effect_reason("STORE_"), line)
 
     def _start(self, end: int, values: int) -> int:
-        """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
+        """The first instruction of those that leave ``values`` values on the stack at ``end``; or -1."""
         left = 0
         for at in range(end - 1, -1, -1):
             if self._all[at + 1].is_target:

@@ -1,4 +1,4 @@
-"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch those of the trial.
+"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch the trial's.
 
 A message that looks at how many edges there are decides as it will for the call that is about to happen,
 although only a few of them are tried. It is noted that it looked: what was decided holds for no other number.
@@ -195,7 +195,7 @@ class Counts:
         self.taken = True
 
     def by_name(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
-        """Numbers by their names, as Python gets them: the real ones, and those of the trial, or None.
+        """Numbers by their names, as Python gets them: the real ones, and the trial's, or None.
 
         Nothing shows where torch uses a number that is the real one in the trial too.
         """

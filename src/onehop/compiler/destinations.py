@@ -70,7 +70,7 @@ class Destinations:
         return None
 
     def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
-        """Notes numbers of destinations in another shape, or taken from those of both ends."""
+        """Notes numbers of destinations in another shape, or taken from a pair of both ends' numbers."""
         if name in _MOVES and self.are_numbers(bound["self"]):
             self._numbers.add(id(result))
         row = self._pairs.get(id(bound.get("self")))

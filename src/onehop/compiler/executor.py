@@ -29,7 +29,7 @@ class Code(Protocol):
         ...
 
     def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
-        """The same code with some tensors replaced, by their ids, and the ids of those that were found."""
+        """A copy of the code with tensors replaced, by their ids, and the ids of the replaced ones."""
         ...
 
 
@@ -171,7 +171,7 @@ class BlockRun:
             return
         totals = gradients[len(operands) : len(operands) + len(parameters)]
         learnable = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
-        # Some are zeros without memory, as that of a sign.
+        # Some are zeros without memory, such as the gradient of a sign.
         block_gradients = materialized(
             torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *learnable], pulled, allow_unused=True)
         )
@@ -193,7 +193,7 @@ class BlockRun:
             out, leaves = self.block(block, operands, needs)
             return out, leaves, here
         messages, leaves = self.messages(block, operands, needs)
-        # The gradient of a sum is known: every message gets that of its row.
+        # The gradient of a sum is known: every message gets its row's gradient.
         with torch.no_grad():
             return messages, leaves, Choice(self.graph, block).spread(here, self.linear == "mean")
 
@@ -269,7 +269,7 @@ class Choice:
         return take_rows(rows, self.targets)
 
     def add_gradient(self, argument: Argument, rows: Tensor, gradients: list[Tensor | None]) -> None:
-        """Adds the gradient of an argument's rows to that of its operand."""
+        """Adds the gradient of an argument's rows to its operand's gradient."""
         assert argument.at is not None
         gradient = gradients[argument.at]
         assert gradient is not None

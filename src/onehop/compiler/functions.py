@@ -38,7 +38,7 @@ IN_PLACE = "+="
 """The name of operators that change a list, among the names of attributes that functions read."""
 
 IN_C = "range"
-"""Likewise, of what reads a whole number without the methods of its class."""
+"""Among these names, what reads a whole number without the methods of its class."""
 
 Check = Callable[[Any], bool]
 """Returns whether a value is as it was."""
@@ -84,17 +84,17 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A function, as it was looked at. It holds neither the function nor what that is part of.
+    """What was read of a function. It holds neither the function nor the object that it belongs to.
 
     Attributes:
         code: Its code.
         defaults: Its defaults.
-        values: Names from outside, each with those of attributes of modules, and the values that were there.
-        checks: Likewise, and what knows lists of values again.
-        functions: Likewise, and other functions that were there.
+        values: Names from outside, with names of attributes of modules, and the values that were there.
+        checks: Names from outside, and a check that recognises each value, such as a list.
+        functions: Names from outside, and the functions that were there.
         names: Names of attributes that it may read of anything else.
-        reads: Those of them that a function which is not trusted reads, each with the first line that does.
-        results: Those whose results, when called, such a function writes elements to, likewise.
+        reads: The names among these that an untrusted function reads, each with the first line that does.
+        results: Names of functions to whose results an untrusted function writes, each with a line.
     """
 
     code: types.CodeType
@@ -173,7 +173,7 @@ def read_function(
 
     Args:
         function: The function.
-        outside: Takes what it reads and no guard can know again.
+        outside: Collects what it reads and no guard can recognise.
         below: The code of functions that are being looked at: one of them may call itself.
         line: The line that reads it.
 
@@ -248,7 +248,7 @@ class _Reader:
         )
 
     def _read(self, path: Names, line: Line) -> None:
-        # Attributes of a value that is no module and no class are read like those of everything else.
+        # Attributes of a value that is no module and no class are read as of everything else.
         lengths = range(1, len(path))
         length = next((n for n in lengths if not _leads_on(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
@@ -277,13 +277,13 @@ class _Reader:
 
 
 def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:
-    """Return the check that knows a value again that a message may read.
+    """Return the check that recognises a value which a message may read.
 
     Args:
         value: The value.
-        outside: Takes a value that no check knows again.
+        outside: Collects a value that no check can recognise.
         line: The line that reads it.
-        name: Its name in sentences; empty for that of its type.
+        name: Its name in sentences; empty for its type's name.
 
     Raises:
         Opaque: Reading it may do more than to compute.

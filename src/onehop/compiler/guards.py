@@ -28,7 +28,7 @@ Facts = tuple[Any, ...]
 
 
 class Unfit(Exception):
-    """A tensor is such that nothing should be kept of it at present."""
+    """Raised for a tensor that must not be cached now."""
 
 
 @dataclass(slots=True)

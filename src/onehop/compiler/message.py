@@ -290,7 +290,7 @@ class FunctionCode:
         return _reduced(rows, self.reductions)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["FunctionCode", set[int]]:
-        """The same with other tensors in place of leaves."""
+        """A copy with other tensors in place of leaves."""
         return FunctionCode(self.fn, self.reductions, tuple(others.items())), set(others)
 
 
@@ -333,7 +333,7 @@ def _refusal_of(read: Read, names: tuple[str, ...]) -> str | None:
 
 
 def _first_edges(graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of so many edges, in the graph's order."""
+    """Numbers, sources and destinations of the first ``count`` edges, in the graph's order."""
     places = torch.arange(count, device="cpu")
     numbers = places if graph.perm is None else graph.perm[:count].long()
     targets = torch.searchsorted(graph.rowptr.long(), places, right=True) - 1

@@ -155,7 +155,7 @@ def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous")
 def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
-    """The same numbers in a row of another shape."""
+    """A row of another shape with the same numbers."""
     if bound.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
         raise NotCompiled("uses another layout of memory")
     rows = reader.either(bound["self"])

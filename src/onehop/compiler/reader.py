@@ -301,7 +301,7 @@ class Reader(Draft):
         """Return whether the product of a sum is made of products for nodes.
 
         A small difference of large rows, as of positions, loses its digits where each row is multiplied. So
-        it is done only if the rows are multiplied for themselves, too, beside it: those of :data:`plain`.
+        it is done only if the rows are multiplied alone, too: then they are in ``plain``.
         """
         ends = {term.end for term, _ in summands}
         return ends <= self._hoists and (len(summands) == 1 or any(id(term) in plain for term, _ in summands))

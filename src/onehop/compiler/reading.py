@@ -64,13 +64,13 @@ class Reading:
 
     Args:
         layer: The layer whose message it is, or the module that is one; None for a plain function.
-        bases: Classes that have no part in messages, whatever is derived from them.
+        bases: Classes that have no part in messages, also as bases of others.
         names: Attributes of the layer that are the message, or that are read with it.
         functions: Functions that are the message.
 
     Attributes:
         layer: As given.
-        bases: As given, and those of all modules.
+        bases: The given ones, and the bases of all modules.
         modules: The modules that the message may use: the layer first, then those in it.
         names: Names of attributes that it may read.
         functions: Its functions.
@@ -175,7 +175,7 @@ class Reading:
                 self.outside.values.append(value)
 
     def _of_class(self, kind: type, name: str) -> Iterator[Any]:
-        """The attribute of a class by a name; those of all its bases where ``super()`` may read them."""
+        """The attribute of a class by a name; of all its bases too where ``super()`` may read them."""
         for base in kind.__mro__:
             if base not in self.bases and name in vars(base):
                 attribute = vars(base)[name]

@@ -28,7 +28,7 @@ class Rows:
 
     Args:
         graph: The graph.
-        dims: Dimensions of the messages, that of the edges among them.
+        dims: Dimensions of the messages, including the dimension of the edges.
     """
 
     def __init__(self, graph: Graph, dims: int) -> None:
@@ -44,7 +44,7 @@ class Rows:
         raise NotImplementedError
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own.
+        """Sums each row's messages, weighted by the softmax of the same messages.
 
         Args:
             factor: What messages are multiplied by to be scores: a number, or [1] or [width].
@@ -100,7 +100,7 @@ class BlockRows(Rows):
             return self.of(self.messages * self.messages, "mean")
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
+        """Sums each row's messages, weighted by the softmax of the same messages."""
         x = self.messages
         scores = x if isinstance(factor, int | float) and factor == 1 else x * factor
         with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
@@ -180,7 +180,7 @@ class CompiledRows(Rows):
         return mean.detach() if constant else mean
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
+        """Sums each row's messages, weighted by the softmax of the same messages."""
         at = len(self._numbered)
         parts = [weighted(part, factor, constant, at) for part in self._message.parts]
         if isinstance(factor, Tensor):
@@ -237,7 +237,7 @@ def weighted(part: Part, factor: Tensor | float, constant: bool, at: int = 0) ->
     Args:
         part: The part.
         factor: As in :meth:`Rows.softmax`.
-        constant: Likewise.
+        constant: As in :meth:`Rows.softmax`.
         at: The number of the factor if it is a tensor.
     """
     count, width, x = len(part.program.operands), part.program.width, part.program.result

@@ -111,7 +111,7 @@ class Traces:
 
     Args:
         bases: As in :class:`.guards.Guard`.
-        names: Likewise.
+        names: As in :class:`.guards.Guard`.
     """
 
     def __init__(self, bases: Sequence[type], names: Sequence[str]) -> None:

@@ -62,7 +62,7 @@ class Watched:
         row_bytes: Bytes an edge of the largest tensor that it makes.
         looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
         of_edges: Whether it looks at the number of edges, so that others may matter.
-        of_nodes: Whether it looks at numbers of nodes that it is told, likewise.
+        of_nodes: Whether it looks at numbers of nodes, so that others may matter.
         history: The gradients that it leads to.
         saved: Tensors that it uses besides its operands and that torch saves for the backward pass: torch
             reports a write to them.

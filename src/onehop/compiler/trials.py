@@ -35,9 +35,9 @@ class Trial:
         each: Its arguments.
         operands: The tensors behind these.
         sizes: Of the tensors that it may use besides.
-        some: The numbers, sources and destinations, int64, of the first edges, so many of them.
+        some: Returns the numbers, sources and destinations, int64, of the first edges, given their count.
         edges: How many there are.
-        destinations: Likewise.
+        destinations: How many destinations there are.
         node_dim: The dimension of messages that is to be the first one.
         in_c: As :func:`.tracing.trace` says.
         reduces: Whether the message reduces its messages itself, as :func:`.tracing.trace` says.
@@ -103,7 +103,7 @@ def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | Non
 
 
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
-    """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
+    """Traces with these numbers of edges and, if it may reduce over destinations, of destinations."""
     saved = _Saved()
     with (
         torch.inference_mode(False),
@@ -157,7 +157,7 @@ def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
 
 
 def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
-    """The message's arguments for so many edges."""
+    """The message's arguments for a number of edges."""
     # The first ones, over again where they run out.
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))

@@ -92,7 +92,7 @@ def is_trusted(value: Any) -> bool:
 
 
 def _module_of(value: Any) -> str:
-    """The name of the module of a class or function; of a wrapper its own, not that of what it wraps."""
+    """The name of the module of a class or function; of a wrapper, its own module."""
     name = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
     return name or getattr(value, "__module__", None) or ""
 

@@ -68,7 +68,7 @@ class Stacked:
 class Unread:
     """A tensor of no known reading; nothing is lost while nothing of the message is made from it.
 
-    Hooks on saved tensors, such as those of activation checkpointing, call operations too.
+    Hooks on saved tensors, such as activation checkpointing's, call operations too.
 
     Attributes:
         why: What to say if something is.
@@ -225,7 +225,7 @@ class Draft:
         return Row(shape, len(self._steps) - 1)
 
     def spread(self, row: Row, shape: tuple[int, ...]) -> Row:
-        """A row whose dimensions of size 1 are as large as those of ``shape``, which has as many."""
+        """A row whose dimensions of size 1 are spread to ``shape``, which has as many dimensions."""
         result = row
         for at, size in enumerate(shape):
             if result.shape[at] == size:

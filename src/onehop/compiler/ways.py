@@ -40,11 +40,11 @@ class Compiled:
 
     @property
     def saved(self) -> list[Tensor]:
-        """Those that torch saves: a write to one of them before the backward pass is an error."""
+        """The tensors that torch saves: a write to one before the backward pass is an error."""
         return self.uses[self.numbered :]
 
     def using(self, tensors: list[Tensor]) -> "Compiled":
-        """The same with other tensors."""
+        """A copy with other tensors."""
         return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
@@ -74,16 +74,16 @@ class InBlocks:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Those that get a gradient."""
+        """The tensors that get a gradient."""
         return self.uses[: self.learned]
 
     @property
     def saved(self) -> list[Tensor]:
-        """Those that torch saves, and that get none."""
+        """The tensors that torch saves and that get no gradient."""
         return self.uses[self.learned :]
 
     def using(self, tensors: list[Tensor]) -> "InBlocks":
-        """The same with other tensors."""
+        """A copy with other tensors."""
         return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:

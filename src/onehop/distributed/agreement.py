@@ -61,7 +61,7 @@ def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
 
 
 def same(what: str, values: list[Any], advice: str) -> None:
-    """Raises an ArgumentError that names the ranks whose value is not that of rank 0, if there are any."""
+    """Raises an ArgumentError that names the ranks whose value differs from rank 0's, if there are any."""
     others = [rank for rank, value in enumerate(values) if value != values[0]]
     if others:
         raise ArgumentError(f"{what} of ranks {others} is not that of rank 0. {advice}")

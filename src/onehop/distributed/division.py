@@ -130,7 +130,7 @@ class Division(ABC):
         self.source_rows = self.rows if source_owner is None else inner_first(source_owner, 0, parts)
 
     def number(self, rows: Numbering, source_rows: Numbering) -> None:
-        """Takes the numbers of nodes from others, for a graph whose nodes are those of other graphs too.
+        """Takes the numbers of nodes from others, for a graph that shares its nodes with other graphs.
 
         The destinations' numbering has those without sources in other parts first; the sources' is the same
         object where they are the same nodes.

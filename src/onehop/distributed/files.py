@@ -251,7 +251,7 @@ def _as_arrays(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
-    """The folder of one part, in that of the whole, and the content of the whole's ``meta.json``."""
+    """The folder of one part, inside the whole's folder, and the content of the whole's ``meta.json``."""
 
     path: Path
     rank: int

@@ -327,7 +327,7 @@ class DistributedGraph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors that this graph holds, and those of graphs that were derived from it.
+        """Bytes of the tensors that this graph and the graphs derived from it hold.
 
         Features and messages in transit are not among them.
         """

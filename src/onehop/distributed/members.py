@@ -139,7 +139,7 @@ def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> Commun
 
 @contextlib.contextmanager
 def telling(doing: str) -> Iterator[None]:
-    """Turns torch's error inside the block into that of :func:`failed`."""
+    """Turns torch's error inside the block into the error of :func:`failed`."""
     try:
         yield
     except RuntimeError as error:

@@ -239,7 +239,7 @@ def partition_types(
         num_nodes: By type. A bipartite graph has two types and one relation.
         parts: Number of parts.
         method: As in :func:`onehop.distributed.partition`.
-        seed: Likewise.
+        seed: As in :func:`onehop.distributed.partition`.
 
     Returns:
         By type, [N], int32, from 0 to ``parts`` - 1.
@@ -290,7 +290,7 @@ def check_types(edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) 
                 raise ArgumentError(
                     f"num_nodes: expected a number for {kind!r}, as {relation} has it; got none."
                 )
-        # Checks the numbers, which a joined graph would take for those of another type.
+        # Checks the numbers, which a joined graph would take for nodes of another type.
         Graph.from_edge_index(edge_index, size=(num_nodes[relation[0]], num_nodes[relation[2]]))
 
 

@@ -20,8 +20,8 @@ _COUNTS = 1 << 24
 class Wishes(NamedTuple):
     """The best part for each of some nodes.
 
-    ``goal``, [nodes] of int64, is that part; ``gain``, likewise, its neighbours there less those in its own
-    part.
+    ``goal``, [nodes] of int64, is that part; ``gain``, [nodes] of int64, is the number of its
+    neighbours there less the number in its own part.
     """
 
     gain: Tensor

@@ -44,7 +44,7 @@ class Splits:
     def by_row(self, loops: bool) -> EdgeSplit:
         """Rows whose sources are all owned, and the other rows, which have all sources.
 
-        The edges of both graphs, one after the other, are those of the part; with ``loops``, a loop is the
+        The edges of both graphs, one after the other, are the part's; with ``loops``, a loop is the
         last edge of every row.
         """
         if loops not in self._splits:

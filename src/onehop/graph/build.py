@@ -108,7 +108,7 @@ def from_scipy(matrix: Any) -> Any:
     num_dst, num_src = matrix.shape
     num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
-        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, for what is checked is what is used
+        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy: what is checked must be what is used
         counts = np.diff(pointer)
         # SciPy lets the arrays be longer than the pointers say, and does not check them again when they are
         # written to.
@@ -175,7 +175,7 @@ def _outside(kind: str, number: int, edge: int, count: int) -> IndexRangeError:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """The same numbers in a plain CPU tensor: wrapper subclasses (PyG's EdgeIndex) have no address."""
+    """A plain CPU tensor of the same numbers: wrapper subclasses (PyG's EdgeIndex) have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)

@@ -2,7 +2,7 @@
 
 A folder holds ``meta.json``, ``checksums.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy`` ([E],
 int32), where the sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`onehop.Graph`.
-The edge order is that of ``col``.
+The edges are in the order of ``col``.
 """
 
 import contextlib

@@ -124,7 +124,7 @@ class Graph:
     def from_index(cls, index: Tensor, num_rows: int) -> "Graph":
         """A graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
 
-        Its edges are in the order of their rows, not in that of the index.
+        Its edges are in the order of their rows, not of the index.
 
         Args:
             index: [E], int32 or int64.
@@ -364,7 +364,7 @@ class Graph:
 
     @property
     def nbytes_by_device(self) -> dict[torch.device, int]:
-        """The same for each device."""
+        """The bytes on each device."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
         sizes = bytes_held(self.derived)
         host_bytes = sum(int(each.bytes) for each in native_graphs if each is not None)

@@ -1,4 +1,4 @@
-"""Counts the bytes of whatever is kept."""
+"""Counts the bytes of what is kept."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ _BARE = (int, float, bool, str, torch.dtype, type(None))
 def bytes_held(value: Any) -> dict[torch.device, int]:
     """Count the bytes of the tensors, graphs and other arrays in a value, on each device.
 
-    An object that has ``nbytes_by_device`` counts as that says, one that has ``nbytes``, such as a tensor, as
-    so many bytes on its ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
+    An object's ``nbytes_by_device`` counts as it is; its ``nbytes``, such as a tensor's, count on its
+    ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
     count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
     numbers and weak references.
     """

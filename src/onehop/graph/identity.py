@@ -269,7 +269,7 @@ class IdentityCache:
         del dropped
 
     def _note_view(self, name: Name, key: _Key) -> None:
-        """Notes an entry of a view, and drops those of the view that was stored longest ago."""
+        """Notes an entry of a view, and drops the entries of the view that was stored longest ago."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())
         keys = views.setdefault(view, [])
@@ -313,7 +313,7 @@ class IdentityCache:
         self._stale_counts.clear()
 
     def _count(self, entry: _Entry, now: dict[torch.device, int]) -> None:
-        """Notes that an entry has so many bytes on every device."""
+        """Notes the bytes that an entry has on every device."""
         for device in {*entry.counted, *now}:
             more = now.get(device, 0) - entry.counted.get(device, 0)
             self._bytes[device] = self._bytes.get(device, 0) + more

@@ -21,7 +21,7 @@ MADE_ON = {"cuda"}
 
 @dataclass(frozen=True, slots=True)
 class PlacedCsr:
-    """A graph's rows, or those of its transpose, on a device. No array may be written to.
+    """A graph's rows, or its transpose's, on a device. No array may be written to.
 
     Attributes:
         rows: Number of rows.
@@ -88,7 +88,7 @@ class PlacedCsr:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays; 0 for those of a graph on the host, which counts them."""
+        """Bytes of the arrays; 0 for arrays of a graph on the host, which counts them."""
         if not self.owns_memory:
             return 0
         return self.rowptr.nbytes + self.col.nbytes + (0 if self.perm is None else self.perm.nbytes)

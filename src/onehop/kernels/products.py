@@ -106,7 +106,7 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
         x: [N, K].
     """
     rows, outputs = grad.shape
-    # Of so many rows, what holds some columns stays in the second cache while it is read column by column.
+    # Rows of a block: some of its columns stay in the second cache while it is read column by column.
     block = (thresholds.now.product_block_rows + 1) // 2 * 2
     whole = rows // block * block
     summed = grad[whole:].t() @ x[whole:]

@@ -168,7 +168,7 @@ def is_plain(x: torch.Tensor) -> bool:
 def in_memory(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor, or a copy whose numbers are in memory as they are, for kernels. Differentiable.
 
-    torch's gradient of a sign, for example, is zeros without memory, and that of an imaginary part may be
+    torch's gradient of a sign, for example, is zeros without memory, and an imaginary part's may be
     negated on reading.
     """
     return x.clone() if x.is_neg() or x._is_zerotensor() or x.is_conj() else x

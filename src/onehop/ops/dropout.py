@@ -121,7 +121,7 @@ def _draw(
 
 
 def _empty_beside(x: Tensor) -> Tensor | None:
-    """An uninitialised tensor with its elements in memory as those of ``x``; None where ``x`` has gaps."""
+    """An uninitialised tensor with the memory layout of ``x``; None where ``x`` has gaps."""
     if x.is_contiguous() and x.dim():
         return native.empty(x.shape, x.dtype)
     out = torch.empty_like(x, requires_grad=False)

@@ -1,4 +1,4 @@
-"""The gradients of operators: as operators of their own, and as those of a formula."""
+"""The gradients of operators: as operators of their own, and by a formula."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -62,7 +62,7 @@ def by_formula(
     grads: Sequence[Tensor | None],
     again: bool = True,
 ) -> dict[str, Tensor]:
-    """Computes gradients of a call as those of a formula of differentiable functions.
+    """Computes gradients of a call by a formula of differentiable functions.
 
     Second derivatives are rare: most operators take them by their reference, with a row for each edge.
 

@@ -168,7 +168,7 @@ class Operator(Generic[C]):
         return None
 
     def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
-        """Return the operator's results, recorded if a gradient is wanted.
+        """Return the operator's results, recorded if a gradient is needed.
 
         Args:
             call: The call.

@@ -126,7 +126,7 @@ class _Messages(Whole):
 
 
 def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> list[tuple[int, Tensor]]:
-    """Runs sweeps on numbered tensors, and adds those of steps over rows to them; returns the other results.
+    """Runs sweeps on numbered tensors; adds results of steps over rows to them, and returns the others.
 
     Each is paired with the number of what it is of.
     """
@@ -147,7 +147,7 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
 
 
 def _of_messages(graph: Graph, reductions: Reductions, grads: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of sums, and of half the sums of squares, given those of what was made of the sums."""
+    """Gradients of sums, and of half the sums of squares, from the gradients of what was made of the sums."""
     shares = graph.inverse_in_degrees(grads[0].dtype).view(-1, 1)
     factors = {"mean": shares, "squares": 2 * shares}
     return [

@@ -136,7 +136,7 @@ def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
 
 
 def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, widen: bool = False) -> Tensor:
-    """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient.
+    """Runs :func:`scatter` on a graph, with 0 in rows without entries; ties share the gradient.
 
     ``widen`` leaves the result of 16-bit values in float32.
     """

@@ -40,7 +40,7 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class RowsByDegree:
-    """Rows of a graph, those of one degree next to each other.
+    """Rows of a graph, ordered so that rows of one degree are next to each other.
 
     Attributes:
         order: [num_dst], int64: numbers of the rows.
@@ -163,7 +163,7 @@ class _Run(Whole):
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of those of the weight, and of what statistics are made of, that need one."""
+        """The gradients of the weight and of the reduced rows, of those that need one."""
         (weight, *reduced), (grad,) = operands, grads
         assert grad is not None
         scales_count, height, width = weight.shape

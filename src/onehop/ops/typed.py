@@ -96,7 +96,7 @@ def side_by_side(matrices: Tensor, widest: int) -> Tensor:
 
     Args:
         matrices: [types, H, K, M].
-        widest: Most rows of a matrix, unless it has those of one head.
+        widest: Most rows of a matrix, unless it has one head's rows.
 
     Returns:
         [types, H / h, h * K, h * M]; h divides H.
@@ -157,7 +157,7 @@ def typed_edges(
         most: Most pairs of a type and a destination in a group, unless it has a single type; None means one
             group.
         rows_of_each: Whether every type has sources of its own: then there are ``num_types`` times as many,
-            those of one type after those of another.
+            one type's sources after another's.
 
     Returns:
         The groups, in the order of their types.
@@ -197,7 +197,7 @@ def typed_sum(
     """Sums over types: the reduced rows of a type's sources, times its matrix, for each destination.
 
     With several groups, the reduced rows are made for one group at a time, and again in the backward pass, so
-    that no more than those of a group exist at once. Differentiable, any number of times.
+    that only one group's rows exist at once. Differentiable, any number of times.
 
     Args:
         groups: The edges, as :func:`typed_edges` orders them.
@@ -282,7 +282,7 @@ class Product(Whole):
 
 
 def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
+    """[N, K] for each head, of [N, H * K]; views if a head's columns have no gaps."""
     return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
 
 

@@ -21,7 +21,7 @@ class Row:
         paper: The published value; None where none is published or could be read.
         ours: The value here; None where it cannot be had, for which ``note`` gives the reason.
         low: Least value under the assumed constants; None where nothing is assumed, or nothing is known.
-        high: Largest value, likewise.
+        high: Largest value under the assumed constants.
         unit: Unit of all four; "x" for ratios.
         note: One sentence on the difference, or on what is missing.
         headline: Whether it is one of the few figures that the work is known for.
@@ -96,12 +96,12 @@ def row(
 
     Args:
         figure: As of a row.
-        unit: Likewise.
-        note: Likewise.
+        unit: As of a row.
+        note: As of a row.
         ours: The value here. Several values: ours, then those under other assumptions, whose range is the
             interval. None where it cannot be had.
         paper: As of a row.
-        headline: Likewise.
+        headline: As of a row.
         otherwise: A sentence that says which assumption would have to be false for the published value. The
             note of a row that differs ends with it.
     """

@@ -74,7 +74,7 @@ _ROWS, _PIECES = 0.75, 0.1
 _COMPUTED = 2
 # For each byte of what is written: the block, one that waits, and one turned round for the file.
 _WRITTEN = 3
-# Of a block: each column of so many is a request that keeps a disk busy.
+# Of a block: a column of this number of rows is a request that keeps a disk busy.
 _MOST_ROWS = 1 << 18
 
 
@@ -320,7 +320,7 @@ def _copied(block: Tensor, inputs: Mapping[_Held, Tensor]) -> Tensor:
 
 
 def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: int) -> None:
-    """Writes blocks of rows, of which so many bytes may wait, while the next ones are made."""
+    """Writes blocks of rows, some bytes of which may wait, while the next ones are made."""
     with writing("out", file.path):
         written = file.path.open("r+b")
     with written, Waiting(most_bytes, partial(file.sync, written), _nothing) as writer:

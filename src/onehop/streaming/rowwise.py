@@ -24,7 +24,7 @@ _ELEMENTWISE = (
 # Of the numbers of a row, where the dimension is the last one.
 _ALONG_ROWS = (torch.cat, F.softmax, F.log_softmax, F.normalize, torch.softmax, torch.log_softmax)
 _ALONG_ROWS_METHODS = ("softmax", "log_softmax")
-# F.linear as a trace has it, whatever a patch has put into its place.
+# F.linear as a trace has it, also where a patch has replaced it.
 _PRODUCTS = (torch._C._nn.linear, torch.matmul, operator.matmul)
 _MODULES = (
     *(nn.Linear, nn.Identity, nn.Dropout, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.SELU, nn.PReLU),
@@ -103,7 +103,7 @@ def refusal(reason: str) -> ArgumentError:
 
 
 def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> Tensor:
-    """The rows of a node, of those of its inputs."""
+    """The rows of a node, from its inputs' rows."""
 
     def of(argument: Any) -> Any:
         return fx.map_arg(argument, value)
@@ -152,7 +152,7 @@ def _is_by_rows(module: nn.Module) -> bool:
 
 
 def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Return whether a function writes to what it is given, by its name or as it was told to."""
+    """Return whether a function writes to its arguments, by its name or by an argument."""
     if node.op == "call_module":
         return bool(getattr(modules[str(node.target)], "inplace", False))
     name = _name_of(node)

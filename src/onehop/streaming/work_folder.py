@@ -27,7 +27,7 @@ def features_of(x: object, graph: StoredGraph) -> MatrixFile:
 
 
 def begin(work: Path, request: Any) -> None:
-    """Makes a folder, unless there is one of the same request, ``request``, to go on from.
+    """Makes a folder, unless there is one of the same ``request`` to go on from.
 
     Raises:
         ArgumentError: There is something of that name that no run has made.
@@ -81,7 +81,7 @@ def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[ob
 def finish(work: Path, result: Path, goal: Path) -> None:
     """Has a file in the folder take its place, and removes the folder."""
     with writing("out", goal):
-        # First, for nothing can go on from a folder that has lost its result. The note stays, to tell whose
+        # First, because nothing can go on from a folder without its result. The note stays, to tell whose
         # folder it is, and takes no room.
         os.truncate(work / NOTE, 0)
         result.replace(goal)
@@ -95,7 +95,7 @@ def stamp(file: MatrixFile) -> list[int | str]:
 
 
 def _remove(work: Path) -> None:
-    """Removes a folder, its note last: whatever is left of it is still known as a folder of a run."""
+    """Removes a folder, its note last: what is left of it is still known as a folder of a run."""
     for each in [each for each in work.iterdir() if each.name != NOTE]:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     shutil.rmtree(work)

@@ -115,7 +115,7 @@ class CpuTarget:
         return None if reason is None else f"dtype: the CPU backend {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """Its directions, forward first."""
+        """The operation's directions, forward first."""
         return operations(self.op, self.reduce, self.backward)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:

@@ -32,7 +32,7 @@ _LEAST_ROWS = 64
 _LARGEST = 1 << 40
 # Rounds of a trial, and seconds after which it has enough of them.
 _LEAST_ROUNDS, _MOST_ROUNDS, _BUDGET_S = 5, 11, 0.04
-# A library must be so many times as fast as torch's own in three quarters of the rounds.
+# How much faster than torch's own a library must be in three quarters of the rounds.
 _LEAST_GAIN = 1.05
 # Trials before a class that is neither won nor lost is left to torch's own.
 _TRIALS = 2
@@ -49,13 +49,13 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 class ShapeClass(NamedTuple):
-    """Shapes that share one measurement, that of the smallest.
+    """Shapes that share one measurement, the smallest shape's.
 
     Attributes:
         kind: The product, one of :data:`onehop.kernels.products.KINDS`.
         rows: Rows of x: a power of two. The class of the most rows has all that have more.
         inputs: Columns of x: three leading bits, and zeros.
-        outputs: Rows of the weight, likewise.
+        outputs: Rows of the weight, rounded in the same way.
         threads: Number of threads.
         dtype: Of all operands.
     """

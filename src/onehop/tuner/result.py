@@ -220,7 +220,7 @@ class TuningResult:
         return "\n".join(lines)
 
     def details(self) -> str:
-        """Every plan in full, with its predicted and measured times, and those of the baselines."""
+        """Every plan in full, with its predicted and measured times, and the baselines' times."""
         return "\n".join(f"{_case(entry)}: {entry}" for entry in self.entries)
 
     def _repr_html_(self) -> str:

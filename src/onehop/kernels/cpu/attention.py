@@ -64,7 +64,7 @@ class PreparedAttention:
 
 
 class PreparedAttentionGrad:
-    """Two sweeps, over the rows and over those of the transposed graph; nothing is kept for each edge."""
+    """Two sweeps, over the graph's rows and over its transpose's; nothing is kept for each edge."""
 
     __slots__ = ("acc", "csr", "graph_number", "product", "template", "transposed")
 
@@ -133,7 +133,7 @@ class PreparedAttentionGrad:
 
 
 def _rows(x: Tensor, packed: bool) -> Tensor:
-    """The same with no gaps within a row, and with ``packed`` none between rows either."""
+    """A tensor without gaps within a row, and, if ``packed``, between rows."""
     return x if not packed and x[:1].is_contiguous() else x.contiguous()
 
 

@@ -74,7 +74,7 @@ def _take(name: str) -> tuple[int, str]:
     reason = _refusal(contents)
     if reason is not None:
         return 0, f"{what} {reason}"
-    # What was checked is what is loaded: whatever happens to the file, a copy in memory stays as it is. Its
+    # What was checked is what is loaded: a copy in memory stays as it is if the file changes. Its
     # number stays taken, because the loader knows libraries by their path.
     copy = os.memfd_create(name)
     with open(copy, "wb", closefd=False) as memory:

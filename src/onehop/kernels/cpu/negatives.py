@@ -26,7 +26,7 @@ class Pairs:
 
     Args:
         edge_index: [2, E], int64, on the CPU.
-        kind: Every pair, those of two nodes, or those whose second node is greater.
+        kind: Every pair, pairs of two different nodes, or pairs whose second node is greater.
         rows: The number of nodes in the first row of the edges, at least 1.
         cols: The number of nodes in the second row, at least 1; ``rows`` except for every pair.
         loops: Whether every pair of a node with itself counts as an edge; of every pair only.

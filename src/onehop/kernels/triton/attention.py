@@ -85,7 +85,7 @@ def attend(work: Work, plan: TritonPlan, operands: Attention) -> tuple[Tensor, T
 def attend_grad(
     work: Work, transposed: Work, plan: TritonPlan, grad_call: AttentionGrad
 ) -> AttentionGradients:
-    """Gradients of :func:`attend`: a sweep over the rows, then one over those of the transposed graph.
+    """Gradients of :func:`attend`: a sweep over the rows, then one over the transposed graph's rows.
 
     Args:
         work: The graph's items, on the device of the operands.

@@ -61,7 +61,7 @@ class Multiprocessors:
 
 @lru_cache(maxsize=16)
 def multiprocessors(device: torch.device) -> Multiprocessors:
-    """Those of a GPU, as torch describes it."""
+    """A GPU's multiprocessors, as torch describes them."""
     properties = torch.cuda.get_device_properties(device)
     return Multiprocessors(
         properties.multi_processor_count,
@@ -250,7 +250,7 @@ class AttentionCall:
     ) -> int:
         """Programs over a bucket's tiles that the device runs at once, for each tile of heads.
 
-        The arguments are those of :meth:`run`. Without a GPU, as in the interpreter, a fixed number.
+        It takes the arguments of :meth:`run`. Without a GPU, as in the interpreter, it is a fixed number.
         """
         device = self.operands.value.device
         if device.type != "cuda":

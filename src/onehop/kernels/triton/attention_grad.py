@@ -1,4 +1,4 @@
-"""Gradients of attention: a sweep over the edges of every row, and one over those of every source."""
+"""Gradients of attention: a sweep over the edges of every row, and one over the edges of every source."""
 
 import triton
 import triton.language as tl

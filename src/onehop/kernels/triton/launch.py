@@ -151,7 +151,7 @@ def options(plan: TritonPlan) -> dict[str, Any]:
 
 
 def bounded(plan: TritonPlan) -> dict[str, Any]:
-    """Compiler options of attention kernels: those of the others, and the most registers of a thread.
+    """Compiler options of attention kernels: the other kernels' options, and the most registers of a thread.
 
     By default, NVIDIA's assembler spills a register or two to reach 32 or 48, although more would not hurt.
     AMD's compiler has no such option.
@@ -173,7 +173,7 @@ def packed(x: Tensor | None) -> Tensor | None:
 
 @contextlib.contextmanager
 def on_device_of(x: Tensor) -> Iterator[None]:
-    """Launches go to the current stream of the tensor's device, whatever the current device."""
+    """Launches go to the current stream of the tensor's device, also if another device is current."""
     if x.device.type != "cuda":
         yield
         return

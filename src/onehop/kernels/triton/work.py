@@ -41,7 +41,7 @@ class Work:
     on the device of the features.
 
     Where the host did not wait for the numbers of items, the rows with most edges have slots even if they are
-    whole, so many that all that are split are among them (rows without edges may be, with no slot); items
+    whole: enough rows that all split ones are among them (and perhaps rows without edges or slots); items
     without edges come last, whose slot no row has; and some short items count as long ones.
 
     Attributes:
@@ -52,7 +52,7 @@ class Work:
         perm: [E], int32 or int64: the caller's number of every edge; None where the orders agree.
         row: [items], int32: the row of every item.
         begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
-        end: [items], likewise: one past its last edge.
+        end: [items], of the same dtype: one past its last edge.
         slot: [items], int32: slot of its partial result; -1 for a whole row without one.
         long_items: Number of items among which all are that have more than ``short_edges`` edges. These come
             first, the longest ahead, and those of the same power of two in the order of their rows. The
@@ -188,7 +188,7 @@ def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
 
 
 def most(csr: PlacedCsr, limits: _Limits) -> Counts:
-    """The most that there can be for as many rows and edges, whatever the degrees.
+    """The largest counts for a number of rows and edges, over all degrees.
 
     A row of d edges has (d - 1) // split pieces more than one, and its pieces are long or have at most
     short edges. The longest row alone is a guess: a 64th of all edges, so that the graphs of mini-batches

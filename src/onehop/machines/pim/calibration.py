@@ -61,7 +61,7 @@ class Errors:
 
 
 def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
-    """Time of a transfer on a machine's links, by so many cores of one rank, in one of :data:`DIRECTIONS`."""
+    """Time of a transfer on a machine's links, by cores of one rank, in one of :data:`DIRECTIONS`."""
     few = config.with_(cores=transfer.cores, ranks=1)
     if direction == DIRECTIONS[0]:
         return push_ns(few, transfer.cores * transfer.in_bytes) / 1e6

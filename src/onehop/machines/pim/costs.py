@@ -65,7 +65,7 @@ def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
 
 
 def multiply_instructions(costs: Arithmetic, bits: float) -> float:
-    """Instructions of one multiply by a number of so many significant bits."""
+    """Instructions of one multiply by a number of ``bits`` significant bits."""
     steps = costs.significant_bits - 1
     share = min(max(bits - 1, 0), steps) / steps
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share

@@ -91,7 +91,7 @@ class Machine:
 
     @property
     def _machine_dtype(self) -> str | None:
-        """Dtype of features in the machine where no plan is given; None means that of the features."""
+        """Dtype of features in the machine where no plan is given; None means their own."""
         return self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
 
     def shapes(self, graph: Graph) -> GraphShapes:
@@ -138,7 +138,7 @@ class Machine:
     ) -> PimPlan:
         """The plan with the best grid if everything were balanced: it uses the graph's size only.
 
-        Arguments and errors are those of :meth:`plan`.
+        It takes the arguments of :meth:`plan` and raises its errors.
         """
         check_integer("width", width)
         return self._default(graph, width, self.kernel(PimPlan(), dtype, weighted))
@@ -209,7 +209,7 @@ class Machine:
             weight: [E], in the caller's edge order, of the dtype of x; None means 1.
             reduce: "sum" or "mean".
             src_scale: [num_src]; None means 1. For float features.
-            dst_scale: [num_dst], likewise.
+            dst_scale: [num_dst]; None means 1. For float features.
 
         Returns:
             [num_dst, F], of the dtype of x; for integers, sums are of the accumulator's type, and means

@@ -70,7 +70,7 @@ def mram_bytes(
 def matrix_bytes(
     config: PimConfig, plan: PimPlan, kernel: Kernel, rows: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
-    """Of :func:`mram_bytes`, those of the matrix: where rows begin, or each edge's row; sources; values."""
+    """The matrix's share of :func:`mram_bytes`: where rows begin, or each edge's row; sources; values."""
     step = max(config.core.alignment_bytes // kernel.item, 2)
     filled = np.ceil(edges / step) * step
     if plan.format == "csr":
@@ -109,7 +109,7 @@ class Need:
     sparse_bytes: int
 
     def excess(self, core: Core) -> tuple[str, int, int] | None:
-        """Return the memory that is too small, the bytes needed, and those of a core; None if both fit."""
+        """Return the memory that is too small, the bytes needed, and a core's bytes; None if both fit."""
         for memory, needed, limit in (
             ("MRAM", self.mram_bytes, core.mram_bytes),
             ("WRAM", self.wram_bytes, core.wram_bytes),

@@ -135,7 +135,7 @@ def provenance(config: PimConfig) -> dict[str, Source]:
 
 
 def names(config: PimConfig) -> list[str]:
-    """The constants' names: those of the parts with the part before them."""
+    """The constants' names; names of a part's constants begin with the part."""
     parts = [
         f"{part}.{each.name}"
         for part in ("core", "links", "power", "host")

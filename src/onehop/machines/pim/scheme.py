@@ -1,6 +1,6 @@
 """Schemes of near-bank machines: where the parts of the matrix and of the features of a plan are placed.
 
-A scheme is a class with a name; :data:`schemes` has ours and those of prior art; users register their own.
+A scheme is a class with a name; :data:`schemes` has ours and prior art's; users register their own.
 """
 
 import math

@@ -259,7 +259,7 @@ def _estimates(
     """Return [plans]: nanoseconds; infinite if a plan does not fit, or has far too many or few sparse parts.
 
     Counting a graph by its parts is most of the work. So numbers of parts are tried in the order of their
-    balanced times, which no graph beats by much, until these exceed the best found.
+    balanced times, which no graph beats by much, until these exceed the best time so far.
     """
     by_parts: dict[int, list[int]] = {}
     for at, plan in enumerate(plans):

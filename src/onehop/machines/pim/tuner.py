@@ -97,7 +97,7 @@ def rank(
     *,
     weighted: bool = False,
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans as :func:`.search.ranked` does; the other arguments are those of :func:`tune`.
+    """Ranks given plans as :func:`.search.ranked` does; the other arguments are as of :func:`tune`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.

@@ -154,7 +154,7 @@ class MatrixFile:
 
     @property
     def result(self) -> np.dtype:
-        """The dtype of results in .npy files, which have no bfloat16: that of its sums is used."""
+        """The dtype of results in .npy files, which have no bfloat16: the dtype of its sums is used."""
         return self.wide if self.dtype == _BFLOAT16 else self.dtype
 
     def widened(self, numbers: np.ndarray) -> np.ndarray:
@@ -217,7 +217,7 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
 
 
 def writing(path: Path, size: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """The system's objection to writing so many bytes, as an instruction.
+    """The system's objection to writing a number of bytes, as an instruction.
 
     Raises:
         StorageError: The disk is full, the file may not be that large, or the folder cannot be written.

@@ -103,7 +103,7 @@ class Panels:
     def _rows(
         self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
     ) -> np.ndarray:
-        """The same of a row-major file, of which whole rows are read."""
+        """[rows, columns] of a row-major file, of which whole rows are read."""
         x, (rows, columns) = self._x, shape
         place = x.offset + row * self._cell
         reader.read(place, rows * self._cell, room, place % reader.block)

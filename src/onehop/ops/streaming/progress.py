@@ -104,7 +104,7 @@ class Unfinished:
             return None
 
     def note(self, done: int, read: Contents) -> None:
-        """Notes that so many tiles are on the disk, and what has been read for them."""
+        """Notes how many tiles are on the disk, and what has been read for them."""
         note = {
             "what": self._what,
             "plan": self._plan,

@@ -39,7 +39,7 @@ class Scales(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Their bytes; those of the same numbers count once."""
+        """The scales' bytes; shared memory counts once."""
         sizes = {each.data_ptr(): each.nbytes for each in self if each is not None}
         return sum(sizes.values())
 
@@ -69,7 +69,7 @@ class _Inputs:
     scales: Scales
 
     def stamps(self) -> dict[str, object]:
-        """Their sizes and times of change, ready for JSON."""
+        """The files' sizes and times of change, ready for JSON."""
         return {
             "graph": self.graph.identity,
             "x": _stamp(self.x),
@@ -114,7 +114,7 @@ def aggregate(
         memory: Bytes, or None.
         scales: Factors of the rows at both ends of an edge.
         then: Changes rows before they are written; None means nothing.
-        result: The dtype of the result; None means that of the same in memory.
+        result: The dtype of the result; None means the dtype of the result in memory.
     """
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:

@@ -217,7 +217,7 @@ def overlapped(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
-    """The same for each graph."""
+    """The speed-ups of each graph."""
     return [
         row(
             f"{title}, {one.label}",

@@ -1,4 +1,4 @@
-"""The same layers in plain torch, with its sparse matrices kept for the graph, and in DGL.
+"""The layers in plain torch, with its sparse matrices kept for the graph, and in DGL.
 
 Each takes the parameters of a layer of PyG, so that all give the same numbers. What depends on the graph
 alone (self-loops, normalisation, the transposed matrix, DGL's formats) is made once, before any time is

@@ -156,7 +156,7 @@ def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, qui
 
 
 def _ways(layer: Any, x: Tensor, edge_index: Tensor) -> dict[str, baselines.Forward]:
-    """The layer as PyG and onehop run it, and those of the baselines that can be had."""
+    """The layer as PyG, onehop and the available baselines run it."""
     edges = baselines.Edges.of(layer, edge_index, x.size(0))
     ways: dict[str, baselines.Forward] = dict.fromkeys(
         (PYG.name, ONEHOP.name), lambda rows: layer(rows, edge_index)

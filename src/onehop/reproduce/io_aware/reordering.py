@@ -52,7 +52,7 @@ class Hubs(Kind):
 
     @property
     def label(self) -> str:
-        """Its name in rows and pictures."""
+        """The graph's name in rows and pictures."""
         return f"{self.name} x {self.scale:g}"
 
 
@@ -114,13 +114,13 @@ def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progr
 
 
 def gain(counts: Fetched, case: Case, mapping: str, order: str) -> float:
-    """Sectors of the own order over those of another one; 1 for a graph without edges."""
+    """Sectors in the graph's own order over sectors in another one; 1 for a graph without edges."""
     counted = counts[case, mapping, order]
     return counts[case, mapping, "own"] / counted if counted else 1.0
 
 
 def apart(counts: Fetched, case: Case, order: str) -> float:
-    """The gain of neighbour-parallel less that of feature-parallel, to three digits."""
+    """The gain of neighbour-parallel less feature-parallel's, to three digits."""
     mine, other = (gain(counts, case, mapping, order) for mapping in MAPPINGS)
     return round(mine - other, 3) + 0.0  # no negative zero
 

@@ -41,7 +41,7 @@ class Width:
 
     Attributes:
         columns: The width.
-        gains: Time of the fallback over that of "built-in" and "generated" kernels and of "torch".
+        gains: Time of the fallback over the time of "built-in" and "generated" kernels and of "torch".
         generated: What became of the generated kernels, in words.
     """
 
@@ -109,7 +109,7 @@ def rows(widths: Sequence[Width]) -> list[Row]:
             continue
         best = max(widths, key=lambda each: each.gains["generated"].median)
         gain = best.gains["generated"]
-        # Their quartiles overlap with those of the best.
+        # Their quartiles overlap with the best one's.
         alike = [
             each.columns for each in widths if each.gains["generated"].upper_quartile >= gain.lower_quartile
         ]

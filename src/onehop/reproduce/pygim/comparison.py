@@ -182,9 +182,9 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
-    """One sentence on a ratio, which the abstract gives if it is ``compared``.
+    """Returns the note for a ratio.
 
-    ``in_time`` is the ratio of times that belongs to one of energies.
+    ``compared``: the abstract states this ratio. ``in_time``: the time ratio that goes with an energy ratio.
     """
     if not compared:
         return "Not in the abstract, which compares with works for GNNs and with their published code."
@@ -216,7 +216,7 @@ def winners(cases: Sequence[Case]) -> Iterator[Row]:
 
 
 def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
-    """Time and energy of one aggregation by graph; and those of all rows that have a paper's value."""
+    """Time and energy of one aggregation by graph; and a chart of all rows that have a paper's value."""
     pictures = [
         _schemes(cases, "time", "time, ms", lambda report: report.total_ms),
         _schemes(cases, "energy", "energy, J", lambda report: report.energy_mj / 1e3),

@@ -70,7 +70,7 @@ def with_element(config: PimConfig, instructions: float) -> PimConfig:
 
 
 def with_merge(config: PimConfig, speed: float) -> PimConfig:
-    """The machine with a merge that is so many times as fast for each slice; the memory's limit stays."""
+    """The machine with a merge that is faster for each slice; the memory's limit stays."""
     links = config.links
     return config.with_(
         copy_ns=tuple((width, ns / speed) for width, ns in links.copy_ns),
@@ -100,7 +100,7 @@ class Outcome:
     Attributes:
         reports: By scheme; a scheme that does not fit is missing.
         csr_over_coo: Best time of published kernels in CSR over that in COO.
-        one_over_two: Time of one sparse part over that of two, best of CSR each.
+        one_over_two: Time of one sparse part over the time of two, best of CSR each.
     """
 
     reports: dict[str, PimReport]

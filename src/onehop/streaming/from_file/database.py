@@ -16,7 +16,7 @@ from onehop.errors import ArgumentError, FileFormatError, StorageError
 # Told the step that is being done, and how much of it is done, 0 to 1.
 Progress = Callable[[str, float], None]
 
-# DuckDB itself requires about as much a thread, whatever the work; with less no sort begins.
+# DuckDB itself requires about as much a thread for all work; with less no sort begins.
 LEAST_BYTES = 64 << 20
 _ASKED_EVERY_S = 0.2
 

@@ -161,7 +161,7 @@ def _load_text(
 
 
 def _names(roles: Columns) -> dict[str, str]:
-    """The columns of ``edges`` with those of the file."""
+    """The columns of ``edges``, each with the file's column."""
     names = {"source": roles.source, "target": roles.target, "weight": roles.weight, "kind": roles.edge_type}
     return {which: name for which, name in names.items() if name is not None}
 

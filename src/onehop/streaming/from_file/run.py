@@ -119,7 +119,7 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
             for name in columns
             if name in _FILES
         }
-        reached = 0  # pointers are written up to that of this row
+        reached = 0  # pointers are written up to this row's
         for begin in range(0, edges, block):
             part = database.arrays(f"SELECT * FROM sorted WHERE rowid >= {begin} AND rowid < {begin + block}")
             reached = _put_pointers(

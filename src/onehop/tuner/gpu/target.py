@@ -96,7 +96,7 @@ class GpuTarget:
         return None if reason is None else f"dtype: the backend triton {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """Its directions, forward first."""
+        """The operation's directions, forward first."""
         site = Site(TritonBackend, self.device, self.heads)
         return operations(self.op, self.reduce, self.backward, GPU, site)
 

@@ -199,7 +199,7 @@ class _Cut:
         """Each phase of the one pass; busy times are added to [cores] and [cores, tasklets]."""
         config, plan, size = self.config, self.plan, self.size
         item = size.dtype.itemsize
-        # The host's cache lines are touched core by core, whatever the order of merging.
+        # The host's cache lines are touched core by core in every order of merging.
         by_core = replace(plan, merge_order="block")
         loads = Loads(config, by_core, item, broadcast=plan.sp * plan.ds <= config.ranks)
         cycles: dict[tuple[int, Share], tuple[np.ndarray, np.ndarray]] = {}

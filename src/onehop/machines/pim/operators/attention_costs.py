@@ -35,7 +35,7 @@ from onehop.plans.pim import PimPlan
 
 
 def granule(size: AttentionSize) -> int:
-    """Columns that must be in one core: those of a head, where scores need them all."""
+    """Columns that must be in one core: a head's columns, where scores need them all."""
     return 1 if size.rule == "gat" else max(size.width, 1)
 
 

@@ -91,7 +91,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
     """Features, and weights if there are any, as integers; int32 features so that sums fit 32 bits too."""
     values, weight_factor = None, 1.0
     if weight is not None:
-        # Half the bits: products have those of both.
+        # Half the bits: products have the bits of both.
         most = largest({"int8": "int8", "int64": "int32"}.get(dtype, "int16"))
         quantised = quantise(weight.view(-1, 1), dtype, most, by_column=False)
         values, weight_factor = quantised.values.view(-1), float(quantised.factor)
