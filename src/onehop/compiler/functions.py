@@ -84,7 +84,7 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What was read of a function. It holds neither the function nor the object that it belongs to.
+    """A function, as it was read. It holds neither the function nor the object that it belongs to.
 
     Attributes:
         code: Its code.
