@@ -2,7 +2,7 @@
 
 import pytest
 
-from onehop.sizes import mebibytes, parsed, told
+from onehop.sizes import mebibytes, parsed, readable
 
 
 @pytest.mark.parametrize(
@@ -10,7 +10,7 @@ from onehop.sizes import mebibytes, parsed, told
     [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536 << 20, "1.5 GiB"), (12345678, "11.77 MiB")],
 )
 def test_a_size_has_the_unit_that_suits_it(size: int, text: str) -> None:
-    assert told(size) == text
+    assert readable(size) == text
 
 
 @pytest.mark.parametrize(

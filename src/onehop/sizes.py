@@ -5,7 +5,7 @@ import re
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-def told(size: float) -> str:
+def readable(size: float) -> str:
     """Return a size in the unit that suits it, such as "4 KiB": for sentences, and lines of one size each."""
     for unit, scale in _UNITS:
         if size >= scale:

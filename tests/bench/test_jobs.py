@@ -6,7 +6,7 @@ from onehop.bench.sources import jobs
 
 
 def described(found):
-    return [(job.source, job.own, job.cases) for job in found]
+    return [(job.source, job.is_own, job.cases) for job in found]
 
 
 def test_published_models_have_graphs_and_widths_of_their_own():
@@ -20,7 +20,7 @@ def test_published_models_have_graphs_and_widths_of_their_own():
 def test_other_models_go_over_all_benchmark_graphs():
     found = jobs(["gcn"])
     assert [job.source for job in found] == ["arxiv", "reddit-mini", "road", "cora"]
-    assert all(job.cases == (("gcn", 32), ("gcn", 128)) and not job.own for job in found)
+    assert all(job.cases == (("gcn", 32), ("gcn", 128)) and not job.is_own for job in found)
 
 
 def test_graphs_and_widths_that_are_named_are_those_of_all():

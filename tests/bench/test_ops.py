@@ -76,7 +76,7 @@ def test_measure_goes_over_everything_and_forgets_what_peers_made():
     graph = workload()
     results = list(measure(graph, [("sum", 16), ("max", 32)], [PEERS["scipy"]], 1, 1.0))
     assert [(r.operation, r.width) for r in results] == [("sum", 16), ("max", 32)]
-    assert graph.kept == {}
+    assert graph.cache == {}
 
 
 def times(**seconds):

@@ -128,12 +128,12 @@ def test_a_tensor_compares_itself_with_a_number(asked):
 
 def test_numbers_of_nodes_are_told_as_they_are():
     counts = Counts()
-    told = counts.told({"size_i": (REAL, TRIED)})
+    told = counts.by_name({"size_i": (REAL, TRIED)})
     assert (told["size_i"].tried, counts.of_nodes) == (TRIED, False)
     assert told["size_i"] > 1000
     assert counts.of_nodes
     counts = Counts()
-    told = counts.told({"size_i": (REAL, None), "size_j": (REAL, TRIED)})
+    told = counts.by_name({"size_i": (REAL, None), "size_j": (REAL, TRIED)})
     assert (told["size_i"].tried, told["size_j"].tried, counts.of_nodes) == (REAL, TRIED, True)
 
 

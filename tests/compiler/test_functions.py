@@ -18,7 +18,7 @@ from torch_geometric.utils.num_nodes import maybe_num_nodes
 
 import onehop
 from onehop.compiler import trusted
-from onehop.compiler.functions import Opaque, Outside, check_of, known
+from onehop.compiler.functions import Opaque, Outside, check_of, read_function
 from onehop.compiler.history import History, Refused
 from onehop.compiler.reading import Reading
 from tests.compiler.test_reading import CALLED, Base, CountingInner, asks, helper, noting
@@ -35,7 +35,7 @@ def outer(x: Tensor, by: float = 2.0) -> Tensor:
 
 
 def holding(function: Any) -> Callable[[Any], bool]:
-    return known(function, Outside()).holds
+    return read_function(function, Outside()).holds
 
 
 def test_a_function_is_known_again():
@@ -77,7 +77,7 @@ def test_another_kind_of_value_is_no_function():
     for other in (CALLED, functools.partial(outer), None):
         assert not holding(outer)(other)
     with pytest.raises(Opaque, match="uses a Callable_, which onehop cannot read"):
-        known(CALLED, Outside())
+        read_function(CALLED, Outside())
 
 
 def test_a_variable_that_nothing_is_in_yet_is_absent():
@@ -85,7 +85,7 @@ def test_a_variable_that_nothing_is_in_yet_is_absent():
         return x * later  # noqa: F821
 
     with pytest.raises(Opaque, match="uses later"):
-        known(message, Outside())
+        read_function(message, Outside())
     later = 2.0
     holds = holding(message)
     assert holds(message)
@@ -175,27 +175,27 @@ def by_default(x: Tensor, by: Any = CALLED) -> Tensor:
 
 def test_of_functions_of_torch_it_counts_that_they_store_something():
     with pytest.raises(Opaque, match="stores something"):
-        known(of_torch(stores), Outside())
+        read_function(of_torch(stores), Outside())
     with pytest.raises(Opaque, match="enters a context"):
-        known(without_gradients, Outside())
-    assert not known(of_torch(without_gradients, torch=torch), Outside()).own
+        read_function(without_gradients, Outside())
+    assert not read_function(of_torch(without_gradients, torch=torch), Outside()).reads
 
 
 def test_functions_of_torch_may_read_attributes_by_a_text_and_write_to_results():
-    found = known(of_torch(by_a_text, getattr=getattr, len=len), Outside())
+    found = read_function(of_torch(by_a_text, getattr=getattr, len=len), Outside())
     assert {"lin", "counting", "two words"} & found.names == {"counting"}
-    assert not found.own
-    assert not known(of_torch(writes, lists=of_torch(lists)), Outside()).results
-    assert not known(of_torch(writes_to_a_method_of), Outside()).results
-    assert not known(of_torch(asks_a_global, TENSOR=torch.ones(1)), Outside()).own
+    assert not found.reads
+    assert not read_function(of_torch(writes, lists=of_torch(lists)), Outside()).results
+    assert not read_function(of_torch(writes_to_a_method_of), Outside()).results
+    assert not read_function(of_torch(asks_a_global, TENSOR=torch.ones(1)), Outside()).reads
     with pytest.raises(Opaque, match="writes to elements of what lists returns"):
-        known(writes, Outside())
+        read_function(writes, Outside())
 
 
 def test_defaults_of_functions_of_torch_are_theirs():
-    assert known(of_torch(by_default), Outside())
+    assert read_function(of_torch(by_default), Outside())
     with pytest.raises(Opaque, match="uses a Callable_"):
-        known(by_default, Outside())
+        read_function(by_default, Outside())
 
 
 def test_what_other_code_has_put_in_a_function_of_torchs_place_is_read(monkeypatch):

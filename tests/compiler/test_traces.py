@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from onehop import thresholds
 from onehop.compiler.arguments import Argument, Kind
 from onehop.compiler.guards import _facts
-from onehop.compiler.traces import _counts, _is_watched, _Kept, _key_of
+from onehop.compiler.traces import _counts, _Entry, _is_watched, _key_of
 
 ARGUMENTS = [
     Argument("x_j", Kind.SOURCE, at=0),
@@ -126,7 +126,7 @@ def test_a_mode_of_a_users_is_told_from_a_default_device():
 
 def test_what_holds_for_one_number_holds_for_no_other():
     guard = types.SimpleNamespace(tensors=lambda layer: [])
-    one = _Kept("a reason", guard, None, (), _counts(graph()))  # type: ignore[arg-type]
+    one = _Entry("a reason", guard, None, (), _counts(graph()))  # type: ignore[arg-type]
     layer = torch.nn.Identity()
     assert one.bound(layer, [], graph()) == "a reason"
     for other in (graph(num_src=11), graph(num_dst=11), graph(num_edges=2001)):

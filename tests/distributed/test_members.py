@@ -18,7 +18,7 @@ from onehop.distributed.members import Fates, Member, fates, here, know
 def me(monkeypatch: pytest.MonkeyPatch) -> Member:
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "get_world_size", lambda: 3)
-    monkeypatch.setattr(members, "_known", {})
+    monkeypatch.setattr(members, "_members", {})
     monkeypatch.setattr(members, "_ENDING_S", 0.1)
     found = here()
     if not found.space:

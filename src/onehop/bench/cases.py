@@ -41,13 +41,13 @@ class Workload:
         name: For tables.
         edge_index: [2, E], int64.
         num_nodes: Number of nodes.
-        kept: What :meth:`once` made.
+        cache: What :meth:`once` made.
     """
 
     name: str
     edge_index: Tensor
     num_nodes: int
-    kept: dict[str, Any] = field(default_factory=dict)
+    cache: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def graph(self) -> Graph:
@@ -72,9 +72,9 @@ class Workload:
 
     def once(self, key: str, make: Callable[[], Any]) -> Any:
         """The result of ``make``, computed at the first request with this key."""
-        if key not in self.kept:
-            self.kept[key] = make()
-        return self.kept[key]
+        if key not in self.cache:
+            self.cache[key] = make()
+        return self.cache[key]
 
 
 class Case:

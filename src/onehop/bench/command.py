@@ -32,18 +32,18 @@ def parser(
         json: Whether there is ``--json``: the file of the results.
         plot: Whether there is ``--plot``: a picture of them.
     """
-    made = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     if json:
-        made.add_argument("--json", type=Path, metavar="FILE", help="write everything measured to this file")
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write all measurements to this file")
     if plot:
-        made.add_argument("--plot", type=picture, metavar="FILE", help="a PNG, PDF or SVG file")
+        parser.add_argument("--plot", type=picture, metavar="FILE", help="a PNG, PDF or SVG file")
     if rounds is not None:
-        made.add_argument("--rounds", type=int, default=rounds, help=f"measurements of each ({rounds})")
+        parser.add_argument("--rounds", type=int, default=rounds, help=f"measurements of each ({rounds})")
     if threads:
-        made.add_argument("--threads", type=int, default=torch.get_num_threads())
-    return made
+        parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser
 
 
 def picture(text: str) -> Path:
@@ -72,7 +72,7 @@ def integers(text: str) -> list[int]:
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options, by default those of the command line; ``--threads`` is put to use.
+    """The options, by default from the command line; ``--threads`` is put to use.
 
     A program that measures with several numbers of threads has a list there, and sets each one itself.
     """

@@ -54,7 +54,7 @@ class Roofs:
         return self._gathers[width]
 
     def gather_s(self, moved_bytes: int, width: int) -> float:
-        """Seconds to move so many bytes of rows."""
+        """Seconds to move this number of bytes of rows."""
         return moved_bytes / self.gather_gbps(width) / 1e9 if moved_bytes else 0.0
 
     def product_s(self, product: Product) -> float:
@@ -94,7 +94,7 @@ Shape3 = tuple[int, int, int]
 
 
 def product_calls(rows: int, depth: int, columns: int) -> dict[str, Callable[[], Tensor]]:
-    """The same product in every library that torch has, its operands laid out along the depth."""
+    """One product in every library that torch has, with operands laid out along the depth."""
     a, b = torch.ones(rows, depth, device="cpu"), torch.ones(columns, depth, device="cpu")
     calls: dict[str, Callable[[], Tensor]] = {"torch.mm": lambda: torch.mm(a, b.t())}
     # What Inductor emits for linear steps; a private name, so it may be gone.

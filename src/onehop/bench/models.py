@@ -201,14 +201,14 @@ def _unsuited(variant: Variant, model: str) -> str | None:
 
 
 def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
-    """The reason why its messages would not fit into memory; those of a mini-batch do."""
-    found, task = recipe(case.model), case.task
-    if not variant.makes_messages or found.fan_out:
+    """The reason why its messages would not fit into memory; a mini-batch's messages do."""
+    of_model, task = recipe(case.model), case.task
+    if not variant.makes_messages or of_model.fan_out:
         return None
-    needed = found.message_bytes(task.edge_index.size(1), task.x.size(1), case.hidden, task.num_classes)
+    needed = of_model.message_bytes(task.edge_index.size(1), task.x.size(1), case.hidden, task.num_classes)
     if needed <= limit:
         return None
-    return f"would need {sizes.told(needed)} of messages (limit {sizes.told(limit)})"
+    return f"would need {sizes.readable(needed)} of messages (limit {sizes.readable(limit)})"
 
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:

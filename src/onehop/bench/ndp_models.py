@@ -87,7 +87,7 @@ class EndToEnd:
 def end_to_end(machine: Machine, model: torch.nn.Module, *inputs: Any, rounds: int = 3) -> EndToEnd:
     """Runs a model's forward pass with its aggregations on a machine.
 
-    What the host does meanwhile is the time of the pass less that of simulating; the median of the rounds.
+    The host's time is the time of the pass less the time of simulating; the median of the rounds.
 
     Args:
         machine: The machine.
@@ -106,11 +106,11 @@ def end_to_end(machine: Machine, model: torch.nn.Module, *inputs: Any, rounds: i
             host.append(time.perf_counter() - began - timed.seconds)
         figures = [entry.report.figures for entry in patch.report.entries]
         machine_ms = patch.report.total_ms
-    prior_ms = sum(min(one["serial_ms"] for one in found["prior"].values()) for found in figures)
+    prior_ms = sum(min(one["serial_ms"] for one in values["prior"].values()) for values in figures)
     return EndToEnd(
         1e3 * statistics.median(host[1:]),
         machine_ms,
-        sum(found["baseline"]["time_ms"] for found in figures),
+        sum(values["baseline"]["time_ms"] for values in figures),
         prior_ms,
     )
 
@@ -173,8 +173,8 @@ def _sample(graph: Graph) -> np.ndarray:
     if graph.num_dst == 0:
         return np.empty(0, dtype=np.int64)
     starts = np.linspace(0, max(graph.num_dst - _TARGETS, 0), _WINDOWS).astype(np.int64)
-    wanted = np.concatenate([start + np.arange(min(_TARGETS, graph.num_dst)) for start in starts])
-    return np.unique(np.append(wanted, int(graph.in_degrees.argmax())))
+    targets = np.concatenate([start + np.arange(min(_TARGETS, graph.num_dst)) for start in starts])
+    return np.unique(np.append(targets, int(graph.in_degrees.argmax())))
 
 
 def _rows_of(graph: Graph, rows: np.ndarray) -> Graph:
@@ -182,6 +182,6 @@ def _rows_of(graph: Graph, rows: np.ndarray) -> Graph:
     rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
     counts = rowptr[rows + 1] - rowptr[rows]
     parts = [col[rowptr[row] : rowptr[row + 1]] for row in rows]
-    kept = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
+    sources = np.concatenate(parts) if parts else np.empty(0, dtype=np.int32)
     ends = np.concatenate([[0], np.cumsum(counts)])
-    return Graph.from_csr(torch.from_numpy(ends), torch.from_numpy(kept), num_src=graph.num_src)
+    return Graph.from_csr(torch.from_numpy(ends), torch.from_numpy(sources), num_src=graph.num_src)

@@ -141,7 +141,7 @@ def measure(
     """Measures operations, each at a width, on one graph; yields each result."""
     for operation, width in cases:
         yield measure_case(Case(workload, operation, width), peers, rounds, budget_s)
-    workload.kept.clear()
+    workload.cache.clear()
 
 
 def summarise(results: Sequence[CaseResult]) -> list[Summary]:
@@ -179,8 +179,8 @@ def summarise(results: Sequence[CaseResult]) -> list[Summary]:
 def _refusal(peer: Peer, case: Case, limit: int) -> str | None:
     reason = peer.available() or peer.refuse(case)
     if reason is None and peer.extra_bytes(case) > limit:
-        needed = sizes.told(peer.extra_bytes(case))
-        return f"would need {needed} of intermediate results (limit {sizes.told(limit)})"
+        needed = sizes.readable(peer.extra_bytes(case))
+        return f"would need {needed} of intermediate results (limit {sizes.readable(limit)})"
     return reason
 
 

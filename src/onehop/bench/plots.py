@@ -181,8 +181,8 @@ def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -
     pictures.save(figure, title, machine, path)
 
 
-def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
-    for offset, times, hatch in ((-0.2, found["seconds"], None), (0.2, found["floor_s"], "///")):
+def _stacks(axes: Axes, place: int, breakdown: Mapping[str, Any]) -> None:
+    for offset, times, hatch in ((-0.2, breakdown["seconds"], None), (0.2, breakdown["floor_s"], "///")):
         bottom = 0.0
         for part, colour in zip(PARTS, (BLUE, ORANGE, GREEN, GREY), strict=True):
             height = 1e3 * times[part] if times else 0.0
@@ -198,9 +198,9 @@ def _stacks(axes: Axes, place: int, found: Mapping[str, Any]) -> None:
                 label=label,
             )
             bottom += height
-        if hatch is not None and found["x_of_floor"] is not None:
+        if hatch is not None and breakdown["x_of_floor"] is not None:
             pictures.above(
-                axes, place - 0.2, 1e3 * sum(found["seconds"].values()), f"{found['x_of_floor']:.1f}x"
+                axes, place - 0.2, 1e3 * sum(breakdown["seconds"].values()), f"{breakdown['x_of_floor']:.1f}x"
             )
 
 
@@ -211,7 +211,7 @@ def plot_limits(
     machine: str,
     path: Path,
 ) -> None:
-    """The gather's bandwidth by row length beside that of streaming; with a graph, its own and onehop's."""
+    """The gather's bandwidth by row length beside streaming's; with a graph, its own and onehop's."""
     figure = pictures.figure(7.5, 4.8)
     axes = figure.subplots()
     for (name, bandwidth), style in zip(streams.items(), ("--", ":"), strict=True):
@@ -220,9 +220,9 @@ def plot_limits(
     axes.plot(*zip(*random, strict=True), marker="o", color=BLUE, label="gather of random rows")
     measured = [(4 * c.width, c.roof.gbps, c.percent_of_roof) for c in cases if c.roof and c.percent_of_roof]
     if measured:
-        sizes, own, percents = zip(*measured, strict=True)
-        reached = [gbps * percent / 100 for gbps, percent in zip(own, percents, strict=True)]
-        axes.plot(sizes, own, marker="s", color=ORANGE, label=f"gather in the order of {cases[0].graph}")
+        sizes, own_gbps, percents = zip(*measured, strict=True)
+        reached = [gbps * percent / 100 for gbps, percent in zip(own_gbps, percents, strict=True)]
+        axes.plot(sizes, own_gbps, marker="s", color=ORANGE, label=f"gather in the order of {cases[0].graph}")
         axes.plot(
             sizes, reached, marker="D", color=GREEN, label=f"onehop.aggregate, sum, on {cases[0].graph}"
         )

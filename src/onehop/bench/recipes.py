@@ -90,10 +90,10 @@ TWO_LAYER: dict[str, Recipe] = {
     **dict.fromkeys(("sage", "sage-sum", "gin", "gin-norm"), Recipe()),
     **dict.fromkeys(("gat", "gatv2", "transformer"), Recipe(attention=True)),
 }
-"""Those of :mod:`onehop.bench.plain_models` that have two layers of any width, without dropout."""
+"""Models of :mod:`onehop.bench.plain_models` with two layers of any width, without dropout."""
 
 SERVED = ("gcn", "sage", "gatv2")
-"""Those that answer requests: PyG's own models of three layers, which are not trained."""
+"""Models that answer requests: PyG's own models of three layers, which are not trained."""
 
 RECIPES: dict[str, Recipe] = {**PUBLISHED, **TWO_LAYER}
 

@@ -95,12 +95,12 @@ def _model(shown: str | Callable[[ModelResult], str]) -> Iterator[Column]:
 
 
 def _part(part: str, result: ModelResult) -> str:
-    found = result.breakdown
-    assert found is not None, "only models with a breakdown have a line"
-    text = f"{milliseconds(found.seconds[part])} ({found.shares[part]:.0%})"
-    if found.floor_s is None or not found.floor_s[part]:
+    breakdown = result.breakdown
+    assert breakdown is not None, "only models with a breakdown have a line"
+    text = f"{milliseconds(breakdown.seconds[part])} ({breakdown.shares[part]:.0%})"
+    if breakdown.floor_s is None or not breakdown.floor_s[part]:
         return text
-    return f"{text} {_ratio(found.seconds[part] / found.floor_s[part])}"
+    return f"{text} {_ratio(breakdown.seconds[part] / breakdown.floor_s[part])}"
 
 
 def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], what: str) -> Table:
@@ -170,17 +170,17 @@ def _beside(
 
 def serving_notes(results: Iterable[ServingResult]) -> list[str]:
     """One sentence for every wrong answer, and for every rate that is too high for one of the ways."""
-    found = []
+    sentences = []
     for r in results:
         if r.is_wrong:
-            found.append(f"onehop is WRONG on {r.where}, and not timed: off by {r.difference:.2g}.")
+            sentences.append(f"onehop is WRONG on {r.where}, and not timed: off by {r.difference:.2g}.")
         for name, way in (("PyG", "pyg"), ("onehop", "onehop")):
             if r.rate is not None and r.rate * r.busy_s[way].median_s >= 1:
-                found.append(
+                sentences.append(
                     f"{r.where}: the rate is more than {name} can answer, so its queue and its latencies "
                     "grow with every second of a turn. Choose a lower --rate."
                 )
-    return found
+    return sentences
 
 
 def _requests(number: float) -> str:

@@ -1,4 +1,4 @@
-"""Worker processes that answer requests with a model, as those of a service do.
+"""Worker processes that answer requests with a model, as a service's workers do.
 
 Each is spawned, because a forked child has none of torch's threads, and imports everything itself. It answers
 one request at a time under ``torch.inference_mode()``, as a service would: torch then records no gradients,
@@ -27,10 +27,10 @@ _MOST_DRAWN = 1000
 _DRAWN_BYTES = 64 << 20
 # Answers that are compared before anything is timed.
 _COMPARED = 5
-# Answers at the beginning of a turn that are not counted: at most so many, or for about so long.
+# Answers at the beginning of a turn that are not counted: the most of them, and the longest time.
 _MOST_WARM = 50
 _WARM_S = 0.1
-# A worker that is always busy answers at least so many requests.
+# The fewest requests that a worker which is always busy answers.
 _LEAST_BUSY = 3
 # A sleep ends late by up to this; the rest of a wait is spent awake.
 _LATE_S = 2e-4
@@ -147,8 +147,8 @@ class _Server:
         onehop.unpatch()
         expected = [self._answer(number) for number in range(_COMPARED)]
         with onehop.patch():
-            found = [self._answer(number) for number in range(_COMPARED)]
-        return max(map(_difference, found, expected))
+            answers = [self._answer(number) for number in range(_COMPARED)]
+        return max(map(_difference, answers, expected))
 
     def enter(self, patched: bool) -> None:
         (onehop.patch if patched else onehop.unpatch)()
@@ -216,8 +216,8 @@ def _drawn(case: Case) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
-    return float((found - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
+def _difference(answer: Tensor, expected: Tensor) -> float:
+    return float((answer - expected).abs().max() / expected.abs().max().clamp_min(1e-30))
 
 
 def _wait_until(then_s: float) -> None:

@@ -99,9 +99,9 @@ class ServingResult:
                 for name, measured in self._measured().items()
             },
             "ratio": {
-                name: vars(found)
+                name: vars(ratio)
                 for name, measured in self._measured().items()
-                if (found := gain(measured)) is not None
+                if (ratio := gain(measured)) is not None
             },
         }
 
@@ -120,17 +120,17 @@ def sizes(text: str) -> list[tuple[int, int]]:
     Raises:
         ArgumentError: An entry is no such pair, or there are none.
     """
-    found = []
+    pairs = []
     for entry in names(text):
         nodes, _, edges = entry.partition(":")
         if not all(each.isdecimal() and int(each) > 0 for each in (nodes, edges)):
             raise ArgumentError(
                 f"sizes: expected NODES:EDGES, both at least 1, with commas between them, got {entry!r}."
             )
-        found.append((int(nodes), int(edges)))
-    if not found:
+        pairs.append((int(nodes), int(edges)))
+    if not pairs:
         raise ArgumentError("sizes: expected at least one NODES:EDGES.")
-    return found
+    return pairs
 
 
 def measure(servers: Servers, cases: Iterable[Case], load: Load) -> Iterator[ServingResult]:
@@ -148,13 +148,13 @@ def _time(servers: Servers, result: ServingResult, load: Load) -> None:
     answered = 1 / result.busy_s["pyg"].median_s
     result.rate = _LOAD * answered if load.rate is None else load.rate
     result.requests = requests_of_turn(result.rate, answered, load.seconds)
-    found: dict[str, list[Latencies]] = {way: [] for way in WAYS}
+    turns: dict[str, list[Latencies]] = {way: [] for way in WAYS}
     for number in range(load.rounds):
         arrivals = poisson(result.rate, result.requests, load.seed + number)
         for way, patched in WAYS.items():
-            found[way].append(latencies(*servers.serve(patched, arrivals)))
-    result.p50_s = {way: Times(tuple(each.p50_s for each in rounds)) for way, rounds in found.items()}
-    result.p99_s = {way: Times(tuple(each.p99_s for each in rounds)) for way, rounds in found.items()}
+            turns[way].append(latencies(*servers.serve(patched, arrivals)))
+    result.p50_s = {way: Times(tuple(each.p50_s for each in rounds)) for way, rounds in turns.items()}
+    result.p99_s = {way: Times(tuple(each.p99_s for each in rounds)) for way, rounds in turns.items()}
 
 
 def _busy(servers: Servers, patched: bool, seconds: float) -> float:

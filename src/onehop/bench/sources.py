@@ -75,8 +75,8 @@ def structure(source: str) -> Workload:
     """The edges that ``source`` names: a benchmark graph's bare name, or as :func:`dataset`."""
     if source in graphs.GRAPHS:
         return graphs.workload(source)
-    found = dataset(source)
-    return Workload(found.name, found.edge_index, found.num_nodes)
+    data = dataset(source)
+    return Workload(data.name, data.edge_index, data.num_nodes)
 
 
 def _arxiv(progress: datasets.Progress | None) -> LearningTask:
@@ -95,11 +95,11 @@ def _cora(progress: datasets.Progress | None) -> LearningTask:
         task = LearningTask.of(datasets.twin("cora", progress=progress)).row_normalised()
         note = "it stands for Cora, as ONEHOP_DATA names no folder with cora.npz"
         return replace(task, notes=(*task.notes, note))
-    found = datasets.from_file(path)
-    if found.y is None:
+    data = datasets.from_file(path)
+    if data.y is None:
         raise ArgumentError(f"ONEHOP_DATA: {path} has no labels; expected Cora with its classes.")
-    split = splits.by_class(found.y.numpy(), *_PUBLIC, np.random.default_rng(0))
-    return LearningTask.of(replace(found, name="cora", **split._asdict())).row_normalised()
+    split = splits.by_class(data.y.numpy(), *_PUBLIC, np.random.default_rng(0))
+    return LearningTask.of(replace(data, name="cora", **split._asdict())).row_normalised()
 
 
 OWN: dict[str, Callable[[datasets.Progress | None], LearningTask]] = {
@@ -116,17 +116,17 @@ class ModelsOfGraph:
 
     Attributes:
         source: What names the graph.
-        own: Whether the name is a key of :data:`OWN`, not what ``--graphs`` takes.
+        is_own: Whether the name is a key of :data:`OWN`, not what ``--graphs`` takes.
         cases: Models, each with a width between its layers.
     """
 
     source: str
-    own: bool
+    is_own: bool
     cases: tuple[tuple[str, int], ...]
 
     def load(self, progress: datasets.Progress | None = None) -> LearningTask:
         """The task on the graph."""
-        if self.own:
+        if self.is_own:
             return OWN[self.source](progress)
         return LearningTask.of(training_set(self.source, progress))
 
@@ -150,11 +150,11 @@ def jobs(
     """
     grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}
     for model in models:
-        found = recipe(model)
-        places = elsewhere if found.graph is None else [(found.graph, True)]
+        model_recipe = recipe(model)
+        places = elsewhere if model_recipe.graph is None else [(model_recipe.graph, True)]
         if graph_names is not None:
             places = [(name, False) for name in graph_names]
         for place in places:
-            chosen = hidden or (widths if found.hidden is None else (found.hidden,))
+            chosen = hidden or (widths if model_recipe.hidden is None else (model_recipe.hidden,))
             grouped.setdefault(place, []).extend((model, width) for width in chosen)
     return [ModelsOfGraph(*place, tuple(cases)) for place, cases in grouped.items()]

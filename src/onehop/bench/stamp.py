@@ -61,15 +61,15 @@ def cores() -> int:
 
 def versions() -> dict[str, str | None]:
     """Versions of Python, onehop and the packages that matter; None where one is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version(), "onehop": onehop.__version__}
+    by_package: dict[str, str | None] = {"python": platform.python_version(), "onehop": onehop.__version__}
     for package in PACKAGES:
         try:
-            found[package] = importlib.metadata.version(package)
+            by_package[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
-            found[package] = None
-    if found["torch"] is not None:
-        found["torch"] = torch.__version__  # with the build, as in 2.13.0+cpu
-    return found
+            by_package[package] = None
+    if by_package["torch"] is not None:
+        by_package["torch"] = torch.__version__  # with the build, as in 2.13.0+cpu
+    return by_package
 
 
 def caches() -> dict[str, int]:

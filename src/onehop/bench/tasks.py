@@ -66,7 +66,7 @@ class LearningTask:
         return cls(dataset.name, dataset.edge_index, x.float(), y, num_classes, train, test, tuple(notes))
 
     def row_normalised(self) -> "LearningTask":
-        """The same with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
+        """A copy with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
         return replace(self, x=self.x / self.x.sum(dim=1, keepdim=True).clamp(min=1))
 
 
@@ -101,12 +101,12 @@ def degree_labels(dataset: Dataset) -> Tensor:
     return torch.bucketize(degrees, bounds, right=True)
 
 
-def split(known: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def split(labelled: Tensor, seed: int) -> tuple[Tensor, Tensor]:
     """Masks [N] for training and for testing, drawn among the nodes whose label is known."""
-    nodes = known.nonzero().squeeze(1)
+    nodes = labelled.nonzero().squeeze(1)
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed), device="cpu")]
     cut, rest = round(_TRAIN * len(nodes)), round((_TRAIN + _VAL) * len(nodes))
-    train, test = torch.zeros_like(known), torch.zeros_like(known)
+    train, test = torch.zeros_like(labelled), torch.zeros_like(labelled)
     train[order[:cut]] = True
     test[order[rest:]] = True
     return train, test

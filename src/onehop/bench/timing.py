@@ -186,7 +186,7 @@ def within(context: Context, call: Callable[[], T]) -> T:
 
 
 def timed(call: Callable[[], object], rounds: int) -> Times:
-    """The times of so many calls; one before them is not counted.
+    """The times of a number of calls; one before them is not counted.
 
     Raises:
         ArgumentError: ``rounds`` is less than 1.

@@ -114,13 +114,13 @@ def choose(
     Raises:
         ArgumentError: A name is unknown.
     """
-    for option, chosen, known in (
+    for option, chosen, allowed in (
         ("ablation", ablations, ABLATIONS),
         ("variants", further, FURTHER),
         ("peers", peers or (), PEERS),
     ):
         for name in chosen:
-            if name not in known:
-                raise ArgumentError(f"{option}: expected some of {', '.join(known)}, got {name!r}.")
+            if name not in allowed:
+                raise ArgumentError(f"{option}: expected some of {', '.join(allowed)}, got {name!r}.")
     ways = [*(ABLATIONS[name] for name in ablations), *(FURTHER[name] for name in further)]
     return [ONEHOP, *ways, *(PEERS[name] for name in (PEERS if peers is None else peers))]

@@ -118,10 +118,10 @@ class _Watch(TorchFunctionMode):
         if name == "linear":
             self._product(args[0], args[1])
         elif name == "dropout":
-            given = inspect.signature(F.dropout).bind(*args, **kwargs)
-            given.apply_defaults()
-            if given.arguments["training"] and given.arguments["p"] > 0:
-                self._passes(self.work.dropped, given.arguments["input"])
+            bound = inspect.signature(F.dropout).bind(*args, **kwargs)
+            bound.apply_defaults()
+            if bound.arguments["training"] and bound.arguments["p"] > 0:
+                self._passes(self.work.dropped, bound.arguments["input"])
         elif name in _ELEMENTWISE:
             self._passes(self.work.elementwise, args[0])
         return function(*args, **kwargs)
@@ -164,7 +164,7 @@ class _Watch(TorchFunctionMode):
             raise NotImplementedError(f"no count is known for {type(layer).__name__}")
 
     def _sums(self, x: Tensor, before: int, after: int, edges: int) -> None:
-        """Sums before or after the linear step; those of features that never change are kept."""
+        """Sums before or after the linear step; sums of features that never change are kept."""
         if x is self.features:
             return
         # A sum of what needs no gradient runs forward only, where it comes before the linear step.

@@ -14,7 +14,7 @@ from onehop.bench import limits
 from onehop.bench.timing import interleave
 from onehop.graph import Graph
 from onehop.ops import aggregate
-from onehop.sizes import told
+from onehop.sizes import readable
 from onehop.tables import Column, Table
 
 # Rows of 64 float32 numbers, more of them than most caches hold, and edges for each destination.
@@ -92,12 +92,12 @@ def _system(found: Found) -> Line:
 
 def _processor(found: Found) -> Line:
     machine = found["machine"]
-    caches = ", ".join(f"{name} {told(size)}" for name, size in machine["caches_bytes"].items())
+    caches = ", ".join(f"{name} {readable(size)}" for name, size in machine["caches_bytes"].items())
     parts = (
         machine["processor"],
         f"{machine['cores']} cores",
         caches,
-        f"{told(machine['memory_bytes'])} memory",
+        f"{readable(machine['memory_bytes'])} memory",
     )
     return Line("processor", ", ".join(part for part in parts if part))
 

@@ -91,7 +91,7 @@ def demo(
     console.print(
         "PyG is plain PyG, onehop the same model after onehop.patch(). Epoch times are medians without the "
         "first epoch; peak memory is the whole process's, of which up to "
-        f"{sizes.told(before)} are there before training (Python, torch, PyG, the data); "
+        f"{sizes.readable(before)} are there before training (Python, torch, PyG, the data); "
         "accuracy is that on the test nodes."
     )
     graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
@@ -110,7 +110,7 @@ def demo(
 
 def _length(model: str, job: ModelsOfGraph) -> int:
     """Epochs of a model, such that all of them take a few minutes on two cores."""
-    if job.own and job.source == "cora":
+    if job.is_own and job.source == "cora":
         return _CORA_EPOCHS
     if model in PUBLISHED:
         return _PUBLISHED_EPOCHS

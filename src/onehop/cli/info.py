@@ -23,7 +23,7 @@ from onehop.errors import ConfigurationError
 from onehop.integrations.torch import kernels
 from onehop.kernels.products import KINDS, libraries
 from onehop.ops import torch_stream
-from onehop.sizes import told
+from onehop.sizes import readable
 from onehop.tables import PAIR, Table
 from onehop.tuner import products
 
@@ -130,10 +130,10 @@ def _package(name: str) -> dict[str, Any]:
 
 def _memory(found: dict[str, Any]) -> Lines:
     pool = found["pool"]
-    yield "pool of outputs", f"{told(pool['kept_bytes'])} kept of at most {told(pool['limit_bytes'])}"
+    yield "pool of outputs", f"{readable(pool['kept_bytes'])} kept of at most {readable(pool['limit_bytes'])}"
     for name, value in found["cache"].items():
         is_size = name.endswith("bytes") and isinstance(value, int)
-        yield f"graph cache: {name.replace('_', ' ')}", told(value) if is_size else str(value)
+        yield f"graph cache: {name.replace('_', ' ')}", readable(value) if is_size else str(value)
 
 
 def _backends(found: dict[str, Any]) -> Lines:

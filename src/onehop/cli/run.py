@@ -84,7 +84,7 @@ def run(options: Options) -> None:
         conclude(
             *_tables(layers, seen),
             *map(Text, [*reasons_line(each.row for each in layers), *_largest(seen)]),
-            Text(f"{seconds:.1f} s, {sizes.told(peak)} at the peak{without}."),
+            Text(f"{seconds:.1f} s, {sizes.readable(peak)} at the peak{without}."),
         )
         rows = [_as_json(each) for each in layers]
         functions = [{**asdict(each), "share": seen.share(each.name)} for each in seen.functions]

@@ -34,9 +34,9 @@ class Kind(enum.Enum):
     TARGET_NUMBER = enum.auto()
     """The number of the node that receives."""
     SOURCE_ABOVE_TARGET = enum.auto()
-    """Both numbers, [2, edges], that of the node that sends first."""
+    """Both numbers, [2, edges]: the sender's first."""
     TARGET_ABOVE_SOURCE = enum.auto()
-    """Likewise, that of the node that receives first."""
+    """Both numbers, [2, edges]: the receiver's first."""
     VALUE = enum.auto()
     """No tensor."""
 
@@ -61,7 +61,7 @@ class Argument:
 
 
 PAIRS = {Kind.SOURCE_ABOVE_TARGET: 1, Kind.TARGET_ABOVE_SOURCE: 0}
-"""Arguments with the numbers of both ends: which row is that of the node that receives."""
+"""Arguments with the numbers of both ends: which row is the receiver's."""
 
 ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
 """Origins of rows, as programs call them."""
@@ -74,14 +74,14 @@ def numbered(name: str) -> Argument:
 
 def with_sizes(arguments: list[Argument], num_src: int, num_dst: int) -> list[Argument]:
     """The arguments, with the numbers of nodes filled in."""
-    known = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
-    return [Argument(a.name, a.kind, None, known[a.name]) if a.name in known else a for a in arguments]
+    sizes = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
+    return [Argument(a.name, a.kind, None, sizes[a.name]) if a.name in sizes else a for a in arguments]
 
 
 def position(tensor: Tensor, operands: list[Tensor]) -> int:
     """The place of a tensor among the operands, each of which is there once."""
-    for at, known in enumerate(operands):
-        if known is tensor:
+    for at, operand in enumerate(operands):
+        if operand is tensor:
             return at
     operands.append(tensor)
     return len(operands) - 1

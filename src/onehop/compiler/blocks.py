@@ -17,7 +17,7 @@ class Block:
 
     Attributes:
         rows: First row, and the one after the last.
-        edges: Likewise, of the edges as the graph orders them.
+        edges: First edge in the graph's order, and the one after the last.
         graph: From the block's edges to its rows.
         share: Of its rows' edges, which the block has: 1 but for a part of a row.
     """
@@ -60,14 +60,14 @@ def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
     """
     key = ("message blocks", block_edges, cut)
     with graph.lock:
-        found: EdgeBlocks | None = graph.derived.get(key)
-        if found is None:
-            found = graph.derived[key] = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
-    return found
+        blocks: EdgeBlocks | None = graph.derived.get(key)
+        if blocks is None:
+            blocks = graph.derived[key] = EdgeBlocks(tuple(_blocks(graph, block_edges, cut)), block_edges)
+    return blocks
 
 
 def edges_of_a_block(row_bytes: int) -> int:
-    """Number of edges of a block where an edge's largest row has so many bytes."""
+    """Number of edges of a block whose edges have at most ``row_bytes`` bytes in one tensor."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 

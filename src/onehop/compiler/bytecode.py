@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from onehop.compiler.lines import Line
 
 Names = tuple[str, ...]
-"""A name, and those of attributes behind it."""
+"""A name, and the names of attributes behind it."""
 
 # How the names of instructions begin that reach nothing outside, and of those among these that do.
 _COMPUTING = (
@@ -113,19 +113,19 @@ def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
 def _instructions(code: types.CodeType) -> Iterator[_Instruction]:
     """The instructions of a function, those that do two things as two."""
     number = code.co_firstlineno
-    for each in dis.get_instructions(code):
-        if each.positions is not None and each.positions.lineno is not None:
-            number = each.positions.lineno
+    for op in dis.get_instructions(code):
+        if op.positions is not None and op.positions.lineno is not None:
+            number = op.positions.lineno
         line = code.co_filename, number
-        effect = dis.stack_effect(each.opcode, each.arg, jump=False)
-        name = each.opname.replace("_BORROW", "")
+        effect = dis.stack_effect(op.opcode, op.arg, jump=False)
+        name = op.opname.replace("_BORROW", "")
         halves = name.count("_FAST")
-        if halves == 2 and isinstance(each.argval, tuple):
+        if halves == 2 and isinstance(op.argval, tuple):
             first, second = name.split("_FAST_")
-            yield _Instruction(f"{first}_FAST", each.argval[0], line, effect, "", each.is_jump_target)
-            yield _Instruction(second, each.argval[1], line, 0)
+            yield _Instruction(f"{first}_FAST", op.argval[0], line, effect, "", op.is_jump_target)
+            yield _Instruction(second, op.argval[1], line, 0)
         else:
-            yield _Instruction(name, each.argval, line, effect, each.argrepr, each.is_jump_target)
+            yield _Instruction(name, op.argval, line, effect, op.argrepr, op.is_jump_target)
 
 
 class _Part:
@@ -142,10 +142,10 @@ class _Part:
         self._code, self._all, self._scan, self._outer = code, instructions, scan, outer
         self._computing = (*_COMPUTING, *_GENERATING) if is_inside else _COMPUTING
         parameters = code.co_argcount + code.co_kwonlyargcount
-        self._parameters, own = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
+        self._parameters, variables = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
         stores = [(each, at) for at, each in enumerate(instructions) if each.name == "STORE_FAST"]
         # Local variables that hold nothing but lists and dictionaries that are made there.
-        self._made = own - {
+        self._lists = variables - {
             each.argument
             for each, at in stores
             if each.is_target or not self._all[at - 1].name.startswith(_CONTAINERS)
@@ -158,32 +158,32 @@ class _Part:
     def read(self) -> None:
         """Reads all instructions."""
         scan, path, start = self._scan, Names(), ("", 0)
-        for at, each in enumerate(self._all):
-            name, argument = each.name, each.argument
-            if path and name in _ATTRIBUTE and not each.is_target:
+        for at, op in enumerate(self._all):
+            name, argument = op.name, op.argument
+            if path and name in _ATTRIBUTE and not op.is_target:
                 path = (*path, str(argument))
                 continue
             if path:
                 scan.paths.setdefault(path, start)
                 path = ()
-            if self._is_outside(each) and not self._is_of_super(at):
-                path, start = (str(argument),), each.line
+            if self._is_outside(op) and not self._is_of_super(at):
+                path, start = (str(argument),), op.line
             elif name in _ATTRIBUTE:
                 owner = self._all[at - 1]
-                is_own = owner.name == "LOAD_FAST" and owner.argument in self._made and not each.is_target
-                if not (is_own and argument in CHANGING):
-                    scan.attributes.setdefault(str(argument), each.line)
+                fresh = owner.name == "LOAD_FAST" and owner.argument in self._lists and not op.is_target
+                if not (fresh and argument in CHANGING):
+                    scan.attributes.setdefault(str(argument), op.line)
             elif name in _ELEMENTS:
                 self._write(at, _ELEMENTS[name])
             elif name == "STORE_DEREF" and argument in self._code.co_cellvars:
                 pass  # a variable of its own, for a function inside it
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
-                scan.note(_effect_reason(name), each.line)
-            elif name == "IS_OP" and (each.is_target or self._all[at - 1].name not in _CONSTANTS):
-                scan.note("asks whether two objects are one", each.line)
-            if name == "BINARY_OP" and each.text.endswith("="):
-                scan.in_place = scan.in_place or each.line
-            if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and each.text == "[]"):
+                scan.note(_effect_reason(name), op.line)
+            elif name == "IS_OP" and (op.is_target or self._all[at - 1].name not in _CONSTANTS):
+                scan.note("asks whether two objects are one", op.line)
+            if name == "BINARY_OP" and op.text.endswith("="):
+                scan.in_place = scan.in_place or op.line
+            if name == "BINARY_SUBSCR" or (name == "BINARY_OP" and op.text == "[]"):
                 key = self._all[max(self._start(at, 1), 0) : at]
                 scan.counts_in_c |= not all(part.name in _CONSTANTS for part in key)
             scan.counts_in_c |= name == "BINARY_SLICE"
@@ -204,11 +204,11 @@ class _Part:
         return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
 
     def _write(self, at: int, keys: int) -> None:
-        """Reads a write to elements of what is below so many keys on the stack."""
+        """Reads a write to elements of the object that lies below ``keys`` keys on the stack."""
         line, key = self._all[at].line, self._start(at, keys)
         owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):
-            if owner.argument in self._made:
+            if owner.argument in self._lists:
                 return
             calls = self._results.get(owner.argument, [()])
             if all(calls) and owner.argument not in self._parameters:
@@ -221,7 +221,7 @@ class _Part:
         self._scan.note(_effect_reason("STORE_"), line)
 
     def _start(self, end: int, values: int) -> int:
-        """The first instruction of those that leave so many values on the stack at ``end``; -1: unknown."""
+        """The first instruction of those that leave ``values`` values on the stack at ``end``; or -1."""
         left = 0
         for at in range(end - 1, -1, -1):
             if self._all[at + 1].is_target:

@@ -1,4 +1,4 @@
-"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch those of the trial.
+"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch the trial's.
 
 A message that looks at how many edges there are decides as it will for the call that is about to happen,
 although only a few of them are tried. It is noted that it looked: what was decided holds for no other number.
@@ -55,9 +55,9 @@ def _linear(name: str) -> Callable[..., Any]:
             if type(other) not in (int, Count):
                 self._note()
                 return of_int(self, other)
-        found = of_int(int(*_real([self])), *_real(others))
+        result = of_int(int(*_real([self])), *_real(others))
         tried = of_int(self.tried, *(getattr(each, "tried", each) for each in others))
-        return Count(found, tried, self._note, multiplies and self._positive and _are_positive(others))
+        return Count(result, tried, self._note, multiplies and self._positive and _are_positive(others))
 
     return method
 
@@ -112,12 +112,12 @@ class Shape(tuple[Any, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         """Returns one size, or some."""
-        found = super().__getitem__(key)
-        if type(found) is tuple:
-            return Shape(found, self._taken)
-        if type(found) is Count:
+        item = super().__getitem__(key)
+        if type(item) is tuple:
+            return Shape(item, self._taken)
+        if type(item) is Count:
             self._taken()
-        return found
+        return item
 
     def __iter__(self) -> Any:
         """Returns the sizes, one after another."""
@@ -194,8 +194,8 @@ class Counts:
     def _take(self) -> None:
         self.taken = True
 
-    def told(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
-        """Numbers by their names, as Python gets them: the real ones, and those of the trial, or None.
+    def by_name(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
+        """Numbers by their names, as Python gets them: the real ones, and the trial's, or None.
 
         Nothing shows where torch uses a number that is the real one in the trial too.
         """
@@ -205,7 +205,7 @@ class Counts:
             for name, (real, few) in sizes.items()
         }
 
-    def of(self, real_of: RealOf, function: Any, args: Any, kwargs: dict[str, Any], found: Any) -> Any:
+    def of(self, real_of: RealOf, function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
         """The result of a function of torch as Python sees it.
 
         Args:
@@ -213,12 +213,12 @@ class Counts:
             function: The function.
             args: Its arguments without a name.
             kwargs: Those with one.
-            found: Its result.
+            result: Its result.
         """
-        if type(found) is torch.Size and function in _SIZES:
+        if type(result) is torch.Size and function in _SIZES:
             return self._shape(real_of, args[0])
-        if type(found) is not int:
-            return found
+        if type(result) is not int:
+            return result
         if function is Tensor.size:
             return self._shape(real_of, args[0])[kwargs["dim"] if "dim" in kwargs else args[1]]
         if function in _NUMBERS:
@@ -227,7 +227,7 @@ class Counts:
         if function is Tensor.__len__:
             self.of_edges = True  # Python makes a plain number of it
             return int.__int__(self._shape(real_of, args[0])[0])
-        return found
+        return result
 
     def _shape(self, real_of: RealOf, tensor: Tensor) -> Any:
         sizes: list[Any] = list(tensor.shape)

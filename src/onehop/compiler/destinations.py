@@ -70,7 +70,7 @@ class Destinations:
         return None
 
     def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
-        """Notes numbers of destinations in another shape, or taken from those of both ends."""
+        """Notes numbers of destinations in another shape, or taken from a pair of both ends' numbers."""
         if name in _MOVES and self.are_numbers(bound["self"]):
             self._numbers.add(id(result))
         row = self._pairs.get(id(bound.get("self")))
@@ -82,8 +82,8 @@ class Destinations:
             self._numbers.add(id(result))
 
     def _reduces(self, name: str, bound: dict[str, Any]) -> Callable[[Any, Places], Place | None]:
-        known = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
-        if not known or not _is_first(bound["dim"], bound["src"]):
+        fits = name == "scatter_add_" or (bound["reduce"] == "amax" and bound.get("include_self") is False)
+        if not fits or not _is_first(bound["dim"], bound["src"]):
             raise Mixes("it reduces over destinations in a way that is not known")
         rows, *row = bound["self"].shape
         same = bound["index"].shape == bound["src"].shape and tuple(row) == bound["src"].shape[1:]

@@ -35,31 +35,31 @@ def _of_first(args: Any, places: Places) -> Place:
 
 
 def _tensors(values: Iterable[Any]) -> list[Tensor]:
-    found = []
+    tensors = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif isinstance(value, list | tuple):
-            found += [item for item in value if isinstance(item, Tensor)]
-    return found
+            tensors += [item for item in value if isinstance(item, Tensor)]
+    return tensors
 
 
 def _aligned(tensors: list[Tensor], places: Places) -> tuple[int, int] | None:
     """The edges' dimension counted from the back, and ``inner``, in tensors that are broadcast."""
-    found = None
+    alignment = None
     for tensor in tensors:
         place = places(tensor)
         if place is not None:
             here = (tensor.dim() - place.dim, place.inner)
-            if found is not None and here != found:
+            if alignment is not None and here != alignment:
                 raise Mixes("the edges are in different dimensions of its operands")
-            found = here
-    if found is None:
+            alignment = here
+    if alignment is None:
         return None
     for tensor in tensors:
-        if places(tensor) is None and tensor.dim() >= found[0] and tensor.size(-found[0]) != 1:
+        if places(tensor) is None and tensor.dim() >= alignment[0] and tensor.size(-alignment[0]) != 1:
             raise Mixes("it meets a tensor that does not come from the edges' operands")
-    return found
+    return alignment
 
 
 @carries(
@@ -68,15 +68,15 @@ def _aligned(tensors: list[Tensor], places: Places) -> tuple[int, int] | None:
 )  # fmt: skip
 def _pointwise(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     tensors = _tensors(bound.values())
-    found = _aligned(tensors, places)
-    return None if found is None else Place(max(t.dim() for t in tensors) - found[0], found[1])
+    alignment = _aligned(tensors, places)
+    return None if alignment is None else Place(max(t.dim() for t in tensors) - alignment[0], alignment[1])
 
 
 def _dims(bound: dict[str, Any], dims: int) -> list[int]:
-    given = bound["dim"] if "dim" in bound else bound["dims"]
-    if given is None or given == []:
+    dim = bound["dim"] if "dim" in bound else bound["dims"]
+    if dim is None or dim == []:
         return list(range(dims))
-    return [d % max(dims, 1) for d in (given if isinstance(given, list | tuple) else [given])]
+    return [d % max(dims, 1) for d in (dim if isinstance(dim, list | tuple) else [dim])]
 
 
 @carries(
@@ -109,10 +109,10 @@ def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place
     source, shape = args[0], list(args[1])
     place = _of_first(args, places)
     if -1 in shape:
-        known = -math.prod(shape)
-        if known == 0:
+        product = -math.prod(shape)
+        if product == 0:
             raise Mixes("its result is empty")
-        shape[shape.index(-1)] = source.numel() // known
+        shape[shape.index(-1)] = source.numel() // product
     return _find(shape, math.prod(source.shape[: place.dim]), edges)
 
 
@@ -203,9 +203,9 @@ def _unbind(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Pla
 
 
 def _joined(tensors: list[Tensor], places: Places) -> Place:
-    found = {places(tensor) for tensor in tensors}
-    place = found.pop()
-    if found or place is None:
+    tensor_places = {places(tensor) for tensor in tensors}
+    place = tensor_places.pop()
+    if tensor_places or place is None:
         raise Mixes("it joins tensors of edges with others")
     return place
 
@@ -362,7 +362,7 @@ def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
 def place_of_made(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
     """A tensor of one value: with a row for every edge if a size says so."""
     sizes = next(value for value in bound.values() if isinstance(value, list | tuple))
-    found = [dim for dim, size in enumerate(sizes) if size == edges]
-    if len(found) > 1:
+    dims = [dim for dim, size in enumerate(sizes) if size == edges]
+    if len(dims) > 1:
         raise Mixes("it makes a table of edges times edges")
-    return Place(found[0]) if found else None
+    return Place(dims[0]) if dims else None

@@ -20,7 +20,7 @@ from onehop.ops.recomputed import Needs, recomputed
 class Code(Protocol):
     """A message and its reduction, as code that runs again in the backward pass."""
 
-    def message(self, **given: Any) -> Tensor:
+    def message(self, **arguments: Any) -> Tensor:
         """The messages of edges: [edges, ...], from the rows of their arguments."""
         ...
 
@@ -29,7 +29,7 @@ class Code(Protocol):
         ...
 
     def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
-        """The same code with some tensors replaced, by their ids, and the ids of those that were found."""
+        """A copy of the code with tensors replaced, by their ids, and the ids of the replaced ones."""
         ...
 
 
@@ -103,7 +103,7 @@ class BlockRun:
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
         """The messages of one block, and the rows of operands that need a gradient, as leaves."""
         chosen = Choice(self.graph, block)
-        given: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         leaves = []
         for argument in self.arguments:
             with torch.no_grad():
@@ -111,12 +111,12 @@ class BlockRun:
             if needs is not None and argument.at is not None and needs[argument.at]:
                 value = value.detach().requires_grad_()
                 leaves.append((argument, value))
-            given[argument.name] = value
+            arguments[argument.name] = value
         with under_autocast(self.autocast):
-            return self.code.message(**given), leaves
+            return self.code.message(**arguments), leaves
 
     def gradients(
-        self, needs: Needs, tensors: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, tensors: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """The gradients that are needed, block by block."""
         (grad,) = grads
@@ -126,8 +126,8 @@ class BlockRun:
             torch.zeros(t.shape, dtype=_accumulator(t.dtype), device=t.device) if needed else None
             for t, needed in zip(tensors, needs, strict=True)
         ]
-        wanted = zip(parameters, needs[self.operands :], strict=False)
-        with _learned([each for each, needed in wanted if needed and not each.requires_grad]):
+        pairs = zip(parameters, needs[self.operands :], strict=False)
+        with _learned([each for each, needed in pairs if needed and not each.requires_grad]):
             for block in self.blocks:
                 self._add_gradients(block, operands, parameters, needs, grad, gradients)
         return tuple(g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True) if g is not None)
@@ -145,15 +145,15 @@ class BlockRun:
         # count for that too.
         inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
         others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
-        code, found = self.code.renamed(others)
-        renamed = [others[id(p)] if id(p) in found else p for p in parameters]
+        code, replaced = self.code.renamed(others)
+        renamed = [others[id(p)] if id(p) in replaced else p for p in parameters]
         block = whole_block(self.graph)
         chosen = Choice(self.graph, block)
-        given = {argument.name: chosen.rows(argument, inputs) for argument in self.arguments}
+        arguments = {argument.name: chosen.rows(argument, inputs) for argument in self.arguments}
         with under_autocast(self.autocast):
-            out = code.reduce(BlockRows(block.graph, code.message(**given)))
-        wanted = [t for t, needed in zip([*inputs, *renamed], needs, strict=False) if needed]
-        return torch.autograd.grad(out, wanted, grads, create_graph=True, allow_unused=True)
+            out = code.reduce(BlockRows(block.graph, code.message(**arguments)))
+        variables = [t for t, needed in zip([*inputs, *renamed], needs, strict=False) if needed]
+        return torch.autograd.grad(out, variables, grads, create_graph=True, allow_unused=True)
 
     def _add_gradients(
         self,
@@ -170,17 +170,17 @@ class BlockRun:
         if not out.requires_grad:
             return
         totals = gradients[len(operands) : len(operands) + len(parameters)]
-        wanted = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
-        # Some are zeros without memory, as that of a sign.
-        found = materialized(
-            torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *wanted], pulled, allow_unused=True)
+        learnable = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
+        # Some are zeros without memory, such as the gradient of a sign.
+        block_gradients = materialized(
+            torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *learnable], pulled, allow_unused=True)
         )
         chosen = Choice(self.graph, block)
-        for (argument, _), rows in zip(leaves, found, strict=False):
+        for (argument, _), rows in zip(leaves, block_gradients, strict=False):
             if rows is not None:
-                chosen.gather_gradient(argument, rows, gradients)
+                chosen.add_gradient(argument, rows, gradients)
         learned = (total for total in totals if total is not None)
-        for total, part in zip(learned, found[len(leaves) :], strict=True):
+        for total, part in zip(learned, block_gradients[len(leaves) :], strict=True):
             if part is not None:
                 total += part
 
@@ -193,7 +193,7 @@ class BlockRun:
             out, leaves = self.block(block, operands, needs)
             return out, leaves, here
         messages, leaves = self.messages(block, operands, needs)
-        # The gradient of a sum is known: every message gets that of its row.
+        # The gradient of a sum is known: every message gets its row's gradient.
         with torch.no_grad():
             return messages, leaves, Choice(self.graph, block).spread(here, self.linear == "mean")
 
@@ -268,8 +268,8 @@ class Choice:
             rows = (rows.to(wide) * (shares * self._block.share)).to(rows.dtype)
         return take_rows(rows, self.targets)
 
-    def gather_gradient(self, argument: Argument, rows: Tensor, gradients: list[Tensor | None]) -> None:
-        """Adds the gradient of an argument's rows to that of its operand."""
+    def add_gradient(self, argument: Argument, rows: Tensor, gradients: list[Tensor | None]) -> None:
+        """Adds the gradient of an argument's rows to its operand's gradient."""
         assert argument.at is not None
         gradient = gradients[argument.at]
         assert gradient is not None

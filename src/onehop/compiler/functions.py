@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from onehop.compiler.bytecode import Names, Scan, scan_of
-from onehop.compiler.lines import Line, told
+from onehop.compiler.lines import Line, at_line
 from onehop.compiler.trusted import (
     PACKAGES,
     all_plain,
@@ -38,7 +38,7 @@ IN_PLACE = "+="
 """The name of operators that change a list, among the names of attributes that functions read."""
 
 IN_C = "range"
-"""Likewise, of what reads a whole number without the methods of its class."""
+"""Among these names, what reads a whole number without the methods of its class."""
 
 Check = Callable[[Any], bool]
 """Returns whether a value is as it was."""
@@ -54,7 +54,7 @@ class Opaque(Exception):
     @property
     def sentence(self) -> str:
         """The sentence that :func:`onehop.explain` shows."""
-        return f"its message {self}{told(self.line)}"
+        return f"its message {self}{at_line(self.line)}"
 
 
 @dataclass(slots=True)
@@ -84,17 +84,17 @@ class Outside:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A function, as it was looked at. It holds neither the function nor what that is part of.
+    """A function, as it was read. It holds neither the function nor the object that it belongs to.
 
     Attributes:
         code: Its code.
         defaults: Its defaults.
-        values: Names from outside, each with those of attributes of modules, and the values that were there.
-        checks: Likewise, and what knows lists of values again.
-        functions: Likewise, and other functions that were there.
+        values: Names from outside, with names of attributes of modules, and the values that were there.
+        checks: Names from outside, and a check that recognises each value, such as a list.
+        functions: Names from outside, and the functions that were there.
         names: Names of attributes that it may read of anything else.
-        own: Those of them that a function which is not trusted reads, each with the first line that does.
-        results: Those whose results, when called, such a function writes elements to, likewise.
+        reads: The names among these that an untrusted function reads, each with the first line that does.
+        results: Names of functions to whose results an untrusted function writes, each with a line.
     """
 
     code: types.CodeType
@@ -103,7 +103,7 @@ class Known:
     checks: tuple[tuple[Names, Check], ...]
     functions: "tuple[tuple[Names, Known], ...]"
     names: frozenset[str]
-    own: dict[str, Line]
+    reads: dict[str, Line]
     results: dict[str, Line]
 
     def holds(self, function: Any) -> bool:
@@ -159,21 +159,21 @@ def _leads_on(value: Any) -> bool:
 def _attribute(value: Any, name: str) -> Any:
     if not _leads_on(value):
         return ABSENT
-    for each in value.__mro__:
-        if name in vars(each):
-            found = vars(each)[name]
-            return found.__func__ if isinstance(found, staticmethod) else found
+    for base in value.__mro__:
+        if name in vars(base):
+            attribute = vars(base)[name]
+            return attribute.__func__ if isinstance(attribute, staticmethod) else attribute
     return ABSENT
 
 
-def known(
+def read_function(
     function: Any, outside: Outside, below: tuple[types.CodeType, ...] = (), line: Line | None = None
 ) -> Known:
     """Looks at a function, and at those that it reads.
 
     Args:
         function: The function.
-        outside: Takes what it reads and no guard can know again.
+        outside: Collects what it reads and no guard can recognise.
         below: The code of functions that are being looked at: one of them may call itself.
         line: The line that reads it.
 
@@ -211,7 +211,7 @@ class _Reader:
     ) -> None:
         self._function, self._scan, self._trusted = function, scan, trusted
         self._outside, self._below = outside, (*below, function.__code__)
-        self._own = {} if trusted else dict(scan.attributes)
+        self._reads = {} if trusted else dict(scan.attributes)
         self._names = set(scan.attributes) | (scan.texts if trusted else set())
         self._values: list[tuple[Names, Any]] = []
         self._checks: list[tuple[Names, Check]] = []
@@ -224,16 +224,16 @@ class _Reader:
         for path, line in () if self._trusted else self._scan.writes.items():
             if not makes_tensors(_read(self._function, path)):
                 raise Opaque(f"writes to elements of what {'.'.join(path)} returns", line)
-        scan, own, results = self._scan, dict(self._own), dict[str, Line]()
+        scan, reads, results = self._scan, dict(self._reads), dict[str, Line]()
         if not self._trusted:
             results = dict(scan.results)
             if scan.in_place is not None:
-                own[IN_PLACE] = scan.in_place
+                reads[IN_PLACE] = scan.in_place
             if scan.counts_in_c or any(takes_in_c(value) for _, value in self._values):
-                own[IN_C] = self._function.__code__.co_filename, self._function.__code__.co_firstlineno
+                reads[IN_C] = self._function.__code__.co_filename, self._function.__code__.co_firstlineno
         for _, inner in self._functions:
             self._names |= inner.names
-            own = {**inner.own, **own}
+            reads = {**inner.reads, **reads}
             results = {**inner.results, **results}
         function = self._function
         return Known(
@@ -243,17 +243,17 @@ class _Reader:
             tuple(self._checks),
             tuple(self._functions),
             frozenset(self._names),
-            own,
+            reads,
             results,
         )
 
     def _read(self, path: Names, line: Line) -> None:
-        # Attributes of a value that is no module and no class are read like those of everything else.
+        # Attributes of a value that is no module and no class are read as of everything else.
         lengths = range(1, len(path))
         length = next((n for n in lengths if not _leads_on(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
         if not self._trusted:
-            self._own = {**dict.fromkeys(path[length:], line), **self._own}
+            self._reads = {**dict.fromkeys(path[length:], line), **self._reads}
         path = path[:length]
         value = _read(self._function, path)
         if path[0] == "super" and value is not super:
@@ -262,8 +262,8 @@ class _Reader:
             self._values.append((path, value))
         elif type(value) is types.FunctionType and not self._is_theirs(path, value):
             if is_trusted(value):  # a method, by its class
-                self._own.setdefault(path[-1], line)
-            self._functions.append((path, known(value, self._outside, self._below, line)))
+                self._reads.setdefault(path[-1], line)
+            self._functions.append((path, read_function(value, self._outside, self._below, line)))
         else:
             self._checks.append((path, check_of(value, self._outside, line, ".".join(path))))
 
@@ -277,13 +277,13 @@ class _Reader:
 
 
 def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:
-    """Return the check that knows a value again that a message may read.
+    """Return the check that recognises a value which a message may read.
 
     Args:
         value: The value.
-        outside: Takes a value that no check knows again.
+        outside: Collects a value that no check can recognise.
         line: The line that reads it.
-        name: Its name in sentences; empty for that of its type.
+        name: Its name in sentences; empty for its type's name.
 
     Raises:
         Opaque: Reading it may do more than to compute.
@@ -295,7 +295,7 @@ def check_of(value: Any, outside: Outside, line: Line | None = None, name: str =
         return functools.partial(_is, value)
     if type(value) is types.FunctionType and not is_trusted(value):
         outside.functions.append(value)
-        return known(value, outside, line=line).holds
+        return read_function(value, outside, line=line).holds
     if isinstance(value, Module) or is_holder(value):
         values = outside.modules if isinstance(value, Module) else outside.holders
         if not any(value is each for each in values):

@@ -28,7 +28,7 @@ Facts = tuple[Any, ...]
 
 
 class Unfit(Exception):
-    """A tensor is such that nothing should be kept of it at present."""
+    """Raised for a tensor that must not be cached now."""
 
 
 @dataclass(slots=True)
@@ -139,20 +139,20 @@ class Guard:
         if self._now_of_torch() != self._of_torch:
             return None
         modules: list[Any] = [layer, *[None] * (len(self._parts) - 1)]
-        found: list[Tensor] = []
+        tensors: list[Tensor] = []
         for at, part in enumerate(self._parts):
-            if not part.collect(modules[at], modules, found):
+            if not part.collect(modules[at], modules, tensors):
                 return None
         for kind in self._kinds:
             if not kind.holds():
                 return None
-        for tensor in found:
+        for tensor in tensors:
             if not self._names.isdisjoint(vars(tensor)):
                 return None
         for one, other in self._same:
-            if found[one] is not found[other]:
+            if tensors[one] is not tensors[other]:
                 return None
-        return found
+        return tensors
 
 
 def _facts(tensor: Any) -> Facts | None:
@@ -169,18 +169,18 @@ def _kind(reading: Reading, kind: type) -> _Kind:
     checks: list[tuple[str, Check]] = []
     absent = set()
     for name in reading.names | _CALLED | {"forward"}:
-        found = of_class(kind, name, reading.bases)
-        if found is ABSENT:
+        attribute = of_class(kind, name, reading.bases)
+        if attribute is ABSENT:
             absent.add(name)
-        elif isinstance(found, types.FunctionType) and found in reading.known:
-            checks.append((name, reading.known[found].holds))
+        elif isinstance(attribute, types.FunctionType) and attribute in reading.functions:
+            checks.append((name, reading.functions[attribute].holds))
         elif name == "forward":
             pass  # the layer's own, which its message does not call
-        elif isinstance(found, types.FunctionType | property):
+        elif isinstance(attribute, types.FunctionType | property):
             # Torch's or PyG's; of a user's class, the first is known, and the other is outside.
-            checks.append((name, partial(is_, found)))
+            checks.append((name, partial(is_, attribute)))
         else:
-            checks.append((name, check_of(found, reading.outside)))
+            checks.append((name, check_of(attribute, reading.outside)))
     return _Kind(weakref.ref(kind), checks, frozenset(absent), reading.bases)
 
 

@@ -21,12 +21,12 @@ def line_below(end: CodeType, frame: FrameType | None) -> Line | None:
         end: What calls the message.
         frame: What the operation leads to.
     """
-    found = None
+    line = None
     while frame is not None and frame.f_code is not end:
         if not frame.f_code.co_filename.startswith(_OTHERS):
-            found = frame.f_code.co_filename, frame.f_lineno
+            line = frame.f_code.co_filename, frame.f_lineno
         frame = frame.f_back
-    return found
+    return line
 
 
 def line_of_error(traceback: TracebackType | None) -> Line | None:
@@ -39,7 +39,7 @@ def line_of_error(traceback: TracebackType | None) -> Line | None:
     return None
 
 
-def told(line: Line | None) -> str:
+def at_line(line: Line | None) -> str:
     """The end of a sentence that says which line it is about; empty if that is not known."""
     if line is None:
         return ""

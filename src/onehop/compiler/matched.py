@@ -83,7 +83,7 @@ class _Matcher:
         if not weights:
             return Rule(
                 f"the {reduce} of sources",
-                lambda graph, given: _aggregated(graph, given[x], None, reduce),
+                lambda graph, tensors: _aggregated(graph, tensors[x], None, reduce),
                 is_complex=reduce in ("sum", "mean"),
             )
         heads = self._width(weights[0])
@@ -93,18 +93,18 @@ class _Matcher:
         if heads > 1 and self._width(x) < heads * _LEAST_COLUMNS:
             return None
 
-        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
-            first, *others = (given[each].reshape(graph.num_edges, -1) for each in weights)
+        def run(graph: Graph, tensors: Sequence[Tensor]) -> Tensor:
+            first, *others = (tensors[each].reshape(graph.num_edges, -1) for each in weights)
             weight: Tensor = math.prod(others, start=first)
             if heads == 1:
-                return _aggregated(graph, given[x], weight.reshape(-1), reduce)
-            return _flat(_aggregated(graph, _by_head(given[x], heads), weight, reduce))
+                return _aggregated(graph, tensors[x], weight.reshape(-1), reduce)
+            return _flat(_aggregated(graph, _by_head(tensors[x], heads), weight, reduce))
 
         return Rule(f"the weighted {reduce} of sources", run, is_complex=True)
 
     def attention(self, values: list[int]) -> Rule | None:
         """The sum of rows that are weighted by a softmax and, as of dropout, by a number an edge and head."""
-        scores = {value: found for value in values if (found := self._softmax(value)) is not None}
+        scores = {value: argument for value in values if (argument := self._softmax(value)) is not None}
         if len(scores) != 1:
             return None
         ((weights, score),) = scores.items()
@@ -125,9 +125,9 @@ class _Matcher:
             return None
         source, target, edge = ends
 
-        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
-            x, of_edge, masked = _by_head(given[rows], heads), _at(given, edge), _at(given, mask)
-            out = gat(graph, x, given[source], given[target], slope, edge_score=of_edge, edge_mask=masked)
+        def run(graph: Graph, tensors: Sequence[Tensor]) -> Tensor:
+            x, of_edge, masked = _by_head(tensors[rows], heads), _at(tensors, edge), _at(tensors, mask)
+            out = gat(graph, x, tensors[source], tensors[target], slope, edge_score=of_edge, edge_mask=masked)
             return _flat(out)
 
         return Rule("GAT's attention", run, mask)
@@ -154,10 +154,10 @@ class _Matcher:
             return None
         source, target, edge = ends
 
-        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
-            both = _by_head(given[source], heads), _by_head(given[target], heads)
-            vector, masked = given[att].reshape(heads, -1), _at(given, mask)
-            features = None if edge is None else _by_head(given[edge], heads)
+        def run(graph: Graph, tensors: Sequence[Tensor]) -> Tensor:
+            both = _by_head(tensors[source], heads), _by_head(tensors[target], heads)
+            vector, masked = tensors[att].reshape(heads, -1), _at(tensors, mask)
+            features = None if edge is None else _by_head(tensors[edge], heads)
             return _flat(gatv2(graph, *both, vector, slope, edge=features, edge_mask=masked))
 
         return Rule("GATv2's attention", run, mask)
@@ -173,9 +173,9 @@ class _Matcher:
             return None
         keys, values = of_key[End.SOURCE], of_rows[End.SOURCE]
 
-        def run(graph: Graph, given: Sequence[Tensor]) -> Tensor:
-            q, k, v = (_by_head(given[each], heads) for each in (query, keys, values))
-            features, masked = None if edge is None else _by_head(given[edge], heads), _at(given, mask)
+        def run(graph: Graph, tensors: Sequence[Tensor]) -> Tensor:
+            q, k, v = (_by_head(tensors[each], heads) for each in (query, keys, values))
+            features, masked = None if edge is None else _by_head(tensors[edge], heads), _at(tensors, mask)
             return _flat(attention(graph, q, k, v, scale, edge=features, edge_mask=masked))
 
         return Rule("dot-product attention", run, mask)
@@ -188,8 +188,8 @@ class _Matcher:
         values: list[int] = []
         scale = step.numbers[0] if step.operation == "scale" else 1.0
         for part in step.inputs:
-            found, number = self.factors(part)
-            values, scale = values + found, scale * number
+            part_values, number = self.factors(part)
+            values, scale = values + part_values, scale * number
         return values, scale
 
     def _softmax(self, value: int) -> int | None:
@@ -214,10 +214,10 @@ class _Matcher:
 
     def _ends(self, value: int) -> tuple[int, int, int | None] | None:
         """The operands of the sources, the destinations and, if any, the edges that a value is the sum of."""
-        found = self._by_end(value) or {}
-        if not {End.SOURCE, End.TARGET} <= found.keys() <= {End.SOURCE, End.TARGET, End.EDGE}:
+        by_end = self._by_end(value) or {}
+        if not {End.SOURCE, End.TARGET} <= by_end.keys() <= {End.SOURCE, End.TARGET, End.EDGE}:
             return None
-        return found[End.SOURCE], found[End.TARGET], found.get(End.EDGE)
+        return by_end[End.SOURCE], by_end[End.TARGET], by_end.get(End.EDGE)
 
     def _by_end(self, value: int) -> dict[End, int] | None:
         """The operands that a value is the sum of, one an end; None if it is another sum."""
@@ -234,8 +234,8 @@ class _Matcher:
 
     def _step(self, value: int, *operations: str) -> Step | None:
         """The step that makes a value, if it does one of these, with a head's columns next to each other."""
-        made = value - len(self._operands)
-        step = self._program.steps[made] if made >= 0 else None
+        number = value - len(self._operands)
+        step = self._program.steps[number] if number >= 0 else None
         if step is None or step.operation not in operations:
             return None
         return None if step.operation in ("spread", "collect") and step.numbers[0] else step
@@ -265,5 +265,5 @@ def _flat(out: Tensor) -> Tensor:
     return flat
 
 
-def _at(given: Sequence[Tensor], operand: int | None) -> Tensor | None:
-    return None if operand is None else given[operand]
+def _at(tensors: Sequence[Tensor], operand: int | None) -> Tensor | None:
+    return None if operand is None else tensors[operand]

@@ -278,19 +278,19 @@ class FunctionCode:
     reductions: tuple[str, ...]
     others: tuple[tuple[int, Tensor], ...] = ()
 
-    def message(self, **given: Any) -> Tensor:
+    def message(self, **arguments: Any) -> Tensor:
         """The messages of edges."""
         if not self.others:
-            return self.fn(**given)
+            return self.fn(**arguments)
         with _Renamed(dict(self.others)):
-            return self.fn(**given)
+            return self.fn(**arguments)
 
     def reduce(self, rows: BlockRows) -> Tensor:
         """The messages, reduced over rows."""
         return _reduced(rows, self.reductions)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["FunctionCode", set[int]]:
-        """The same with other tensors in place of leaves."""
+        """A copy with other tensors in place of leaves."""
         return FunctionCode(self.fn, self.reductions, tuple(others.items())), set(others)
 
 
@@ -311,12 +311,12 @@ class _Renamed(TorchFunctionMode):
 
 
 def _reductions_of(reduce: Any) -> tuple[str, ...]:
-    given = [reduce] if isinstance(reduce, str) else reduce
-    if not isinstance(given, list | tuple) or not given or not all(_is_known(one) for one in given):
+    names = [reduce] if isinstance(reduce, str) else reduce
+    if not isinstance(names, list | tuple) or not names or not all(_is_known(one) for one in names):
         raise ArgumentError(
             f"reduce: expected one of {', '.join(PARTS)}, or a list of these, got {reduce!r}."
         )
-    return tuple(_NAMES[one] for one in given)
+    return tuple(_NAMES[one] for one in names)
 
 
 def _is_known(one: Any) -> bool:
@@ -324,8 +324,8 @@ def _is_known(one: Any) -> bool:
 
 
 def _reduced(rows: Rows, reductions: tuple[str, ...]) -> Tensor:
-    found = [statistic(rows, reduce) for reduce in reductions]
-    return found[0] if len(found) == 1 else torch.cat(found, -1)
+    statistics = [statistic(rows, reduce) for reduce in reductions]
+    return statistics[0] if len(statistics) == 1 else torch.cat(statistics, -1)
 
 
 def _refusal_of(read: Read, names: tuple[str, ...]) -> str | None:
@@ -333,7 +333,7 @@ def _refusal_of(read: Read, names: tuple[str, ...]) -> str | None:
 
 
 def _first_edges(graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of so many edges, in the graph's order."""
+    """Numbers, sources and destinations of the first ``count`` edges, in the graph's order."""
     places = torch.arange(count, device="cpu")
     numbers = places if graph.perm is None else graph.perm[:count].long()
     targets = torch.searchsorted(graph.rowptr.long(), places, right=True) - 1

@@ -94,14 +94,14 @@ means("abs")(_unary("absolute"))
 
 def _with_numbers(operation: str, first: tuple[str, float], second: tuple[str, float] = ("", 0.0)) -> Reading:
     def reading(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
-        found = []
+        numbers = []
         for name, default in (first, second):
             number = bound.get(name)
             number = default if number is None else number
             if not _is_number(number) or math.isnan(number):
                 raise NotCompiled(f"uses {operation} with what is no number")
-            found.append(float(number))
-        return reader.emit(operation, reader.row(bound["self"]), p=found[0], q=found[1])
+            numbers.append(float(number))
+        return reader.emit(operation, reader.row(bound["self"]), p=numbers[0], q=numbers[1])
 
     return reading
 
@@ -155,16 +155,16 @@ def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous")
 def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
-    """The same numbers in a row of another shape."""
+    """A row of another shape with the same numbers."""
     if bound.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
         raise NotCompiled("uses another layout of memory")
-    found = reader.either(bound["self"])
+    rows = reader.either(bound["self"])
     shape = tuple(result.shape[1:])
-    if isinstance(found, Row):
-        return Row(shape, found.value)
-    if shape != found.shape:
+    if isinstance(rows, Row):
+        return Row(shape, rows.value)
+    if shape != rows.shape:
         raise NotCompiled("uses a concatenation other than in a product")
-    return found
+    return rows
 
 
 @means("expand")
@@ -178,8 +178,8 @@ def _collected(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
     if dims is None or bound.get("dtype") is not None:
         raise NotCompiled("sums over all there is, or in another dtype")
     count = len(row.shape)
-    found = reader.collected(row, {d % (count + 1) - 1 for d in dims})
-    return Row(tuple(result.shape[1:]), found.value)
+    sums = reader.collected(row, {d % (count + 1) - 1 for d in dims})
+    return Row(tuple(result.shape[1:]), sums.value)
 
 
 @means("_softmax")
@@ -306,11 +306,11 @@ def _split(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
     row = reader.row(source)
     if bound.get("dim", 0) % source.dim() != 1 or len(row.shape) != 1:
         raise NotCompiled("takes columns of what is no operand")
-    found, start = [], 0
+    rows, start = [], 0
     for piece in result:
-        found.append(reader.columns(row, start, (piece.size(1),)))
+        rows.append(reader.columns(row, start, (piece.size(1),)))
         start += piece.size(1)
-    return found
+    return rows
 
 
 @means("detach")

@@ -69,7 +69,7 @@ class Reader(Draft):
         self._wholes = wholes
         self._hoists = hoists
         self._origins = rows
-        self._made: dict[int, Row | Joined | Stacked | Unread] = {}
+        self._results: dict[int, Row | Joined | Stacked | Unread] = {}
 
     def finished(self, linear: bool) -> Read:
         """The programs whose results are the message; a last linear step is left behind their sums.
@@ -79,8 +79,8 @@ class Reader(Draft):
         """
         if self.watched.returned is not None:
             return self._reduced(self.watched.returned)
-        found = self.either(self.watched.out)
-        rows = found.rows if isinstance(found, Stacked) else (found,)
+        message = self.either(self.watched.out)
+        rows = message.rows if isinstance(message, Stacked) else (message,)
         pieces = [row for each in rows for row in (each.rows if isinstance(each, Joined) else (each,))]
         if len(pieces) > _MOST_PARTS:
             raise NotCompiled(f"has {len(pieces)} parts")
@@ -88,7 +88,7 @@ class Reader(Draft):
         values, step = [row.value for row in pieces], None
         if linear and End.TARGET in self._hoists and len(values) == 1:
             values[0], step = self._without_last(values[0])
-        return Read(tuple(map(self.part, values)), found.shape, self._dtype, self.draws, stays, step)
+        return Read(tuple(map(self.part, values)), message.shape, self._dtype, self.draws, stays, step)
 
     def _reduced(self, returned: Returned) -> Read:
         """The program of messages that the layer reduces itself, and what it makes of them."""
@@ -117,10 +117,10 @@ class Reader(Draft):
         """A value without its last linear step, if that is what it ends with, and the step."""
         bias, product = None, self.step_of(value)
         if product is not None and product.operation == "add":
-            given = self.term_of(product.inputs[1])
-            if not isinstance(given, Fixed):
+            term = self.term_of(product.inputs[1])
+            if not isinstance(term, Fixed):
                 return value, None
-            bias, product = given, self.step_of(product.inputs[0])
+            bias, product = term, self.step_of(product.inputs[0])
         if product is None or product.operation != "product":
             return value, None
         matrix = self.term_of(product.inputs[1])
@@ -146,18 +146,18 @@ class Reader(Draft):
         bound = dict(zip((a.name for a in operation._schema.arguments), args, strict=False), **kwargs)
         outs = result if isinstance(result, list | tuple) else [result]
         if any(map(self.watched.destinations.are_numbers, outs)):
-            self._made.update((id(out), Unread(_NUMBERS)) for out in outs)
+            self._results.update((id(out), Unread(_NUMBERS)) for out in outs)
             return
         reading = named(name).reading(operation._overloadname)
         if reading is None:
             if writes:
                 raise NotCompiled(f"uses {name}_")
-            self._made.update((id(out), Unread(f"uses {name}")) for out in outs)
+            self._results.update((id(out), Unread(f"uses {name}")) for out in outs)
             return
-        found = reading(self, bound, result)
-        for row, out in zip(found if isinstance(found, list) else [found], outs, strict=True):
+        rows = reading(self, bound, result)
+        for row, out in zip(rows if isinstance(rows, list) else [rows], outs, strict=True):
             if isinstance(row, Unread):
-                self._made[id(out)] = row
+                self._results[id(out)] = row
                 continue
             of_rows = self.watched.destinations.have_rows(out)
             fits = (of_rows or self.watched.place(out) == Place(0)) and tuple(out.shape[1:]) == row.shape
@@ -165,7 +165,7 @@ class Reader(Draft):
                 raise NotCompiled(f"uses {name} in a way that is not known")
             if id(out) in self.watched.unrecorded:
                 row = self.emit(APART, row) if isinstance(row, Row) else Unread(f"uses {name} in no_grad")
-            self._made[id(out)] = row
+            self._results[id(out)] = row
 
     def has_rows(self, tensor: Tensor) -> bool:
         """Return whether a tensor has something for every edge."""
@@ -178,18 +178,18 @@ class Reader(Draft):
         storage = written.untyped_storage()._cdata
         for other in self.watched.met():
             shared = other is not written and other.untyped_storage()._cdata == storage
-            if shared and id(other) in self._made:
+            if shared and id(other) in self._results:
                 raise NotCompiled(f"writes to a tensor that has views ({name})")
 
     # Operands
 
     def either(self, tensor: Any) -> Row | Joined | Stacked:
         """The rows of a tensor that has one for every edge."""
-        found = self._made.get(id(tensor))
-        if isinstance(found, Unread):
-            raise NotCompiled(found.why)
-        if found is not None:
-            return found
+        rows = self._results.get(id(tensor))
+        if isinstance(rows, Unread):
+            raise NotCompiled(rows.why)
+        if rows is not None:
+            return rows
         origin = self._origins.get(id(tensor))
         if origin is None:
             raise NotCompiled(_NUMBERS)
@@ -200,21 +200,21 @@ class Reader(Draft):
         if not width:
             raise NotCompiled("has rows without columns")
         row = Row(shape, self.operand(Columns(origin[0], origin[1], 0, width)))
-        self._made[id(tensor)] = row
+        self._results[id(tensor)] = row
         return row
 
     def row(self, tensor: Any) -> Row:
         """The rows of a tensor, computed or read."""
-        found = self.either(tensor)
-        if not isinstance(found, Row):
+        rows = self.either(tensor)
+        if not isinstance(rows, Row):
             raise NotCompiled("uses a concatenation other than in a product")
-        return found
+        return rows
 
     def _fixed(self, tensor: Tensor, end: End, shape: tuple[int, ...]) -> int:
         key = (id(tensor), end, shape)
-        if key not in self._known:
-            self._known[key] = self.operand(self._fixed_term(tensor, end, shape))
-        return self._known[key]
+        if key not in self._values:
+            self._values[key] = self.operand(self._fixed_term(tensor, end, shape))
+        return self._values[key]
 
     def _fixed_term(self, tensor: Tensor, end: End, shape: tuple[int, ...]) -> Fixed:
         if tensor.dtype is not self._dtype:
@@ -229,7 +229,7 @@ class Reader(Draft):
 
     def are_zeros(self, tensor: Tensor) -> bool:
         """Return whether nothing has been written to a tensor of zeros."""
-        return isinstance(self._made.get(id(tensor)), Zeros)
+        return isinstance(self._results.get(id(tensor)), Zeros)
 
     def of_destinations(self, tensor: Tensor) -> bool:
         """Return whether a tensor has a row for every destination."""
@@ -261,8 +261,8 @@ class Reader(Draft):
         For nodes where it can be; for all edges before they are visited, if the rows are many columns of an
         operand of edges and the messages are not kept, whose memory it would double; in the tile otherwise.
         """
-        found = self.either(left)
-        rows = found.rows if isinstance(found, Joined) else (self.row(left),)
+        source = self.either(left)
+        rows = source.rows if isinstance(source, Joined) else (self.row(left),)
         if self.has_rows(matrix) or any(len(row.shape) != 1 for row in rows):
             raise NotCompiled("multiplies rows with each other, or several rows of an edge")
         width = matrix.size(1)
@@ -272,7 +272,7 @@ class Reader(Draft):
         parts: list[Row] = []
         start = 0
         of_rows = [self.summands(row.value, 1) for row in rows]
-        plain = {id(found[0][0]) for found in of_rows if found is not None and len(found) == 1}
+        plain = {id(terms[0][0]) for terms in of_rows if terms is not None and len(terms) == 1}
         for row, summands in zip(rows, of_rows, strict=True):
             piece = matrix if len(rows) == 1 else matrix[start : start + row.width]
             start += row.width
@@ -301,16 +301,16 @@ class Reader(Draft):
         """Return whether the product of a sum is made of products for nodes.
 
         A small difference of large rows, as of positions, loses its digits where each row is multiplied. So
-        it is done only if the rows are multiplied for themselves, too, beside it: those of :data:`plain`.
+        it is done only if the rows are multiplied alone, too: then they are in ``plain``.
         """
         ends = {term.end for term, _ in summands}
         return ends <= self._hoists and (len(summands) == 1 or any(id(term) in plain for term, _ in summands))
 
     def slices(self, tensor: Any) -> tuple[Row | Joined, ...]:
         """The slices of an edge's row along its first dimension."""
-        found = self.either(tensor)
-        if isinstance(found, Stacked):
-            return found.rows
+        rows = self.either(tensor)
+        if isinstance(rows, Stacked):
+            return rows.rows
         row = self.row(tensor)
         if not row.shape:
             raise NotCompiled("takes a number apart")

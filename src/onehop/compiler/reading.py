@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import Module, Parameter, ParameterDict, ParameterList
 
 from onehop.compiler.bytecode import CHANGING, MAKING
-from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, known
+from onehop.compiler.functions import ABSENT, IN_C, IN_PLACE, Known, Opaque, Outside, check_of, read_function
 from onehop.compiler.lines import Line
 from onehop.compiler.modules import modules_reason
 from onehop.compiler.trusted import (
@@ -54,8 +54,8 @@ def of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
     """The attribute of a class, other than from bases that have no part in messages."""
     for base in kind.__mro__:
         if base not in bases and name in vars(base):
-            found = vars(base)[name]
-            return found.__func__ if isinstance(found, staticmethod) else found
+            attribute = vars(base)[name]
+            return attribute.__func__ if isinstance(attribute, staticmethod) else attribute
     return ABSENT
 
 
@@ -64,16 +64,16 @@ class Reading:
 
     Args:
         layer: The layer whose message it is, or the module that is one; None for a plain function.
-        bases: Classes that have no part in messages, whatever is derived from them.
+        bases: Classes that have no part in messages, also as bases of others.
         names: Attributes of the layer that are the message, or that are read with it.
         functions: Functions that are the message.
 
     Attributes:
         layer: As given.
-        bases: As given, and those of all modules.
+        bases: The given ones, and the bases of all modules.
         modules: The modules that the message may use: the layer first, then those in it.
         names: Names of attributes that it may read.
-        known: Its functions.
+        functions: Its functions.
         outside: What it reads outside the layer, or what no guard can know again.
 
     Raises:
@@ -90,7 +90,7 @@ class Reading:
         self.layer, self.bases = layer, (*bases, Module, object)
         self.modules: list[Module] = [] if layer is None else [layer]
         self.numbers = {id(module): at for at, module in enumerate(self.modules)}
-        self.known: dict[types.FunctionType, Known] = {}
+        self.functions: dict[types.FunctionType, Known] = {}
         self.names = frozenset(names)
         self.outside = Outside()
         self._has_super = False
@@ -103,15 +103,15 @@ class Reading:
     @property
     def counts_in_c(self) -> bool:
         """Return whether a number of edges may be asked about in a way that the number does not notice."""
-        return any(IN_C in each.own for each in self.known.values())
+        return any(IN_C in each.reads for each in self.functions.values())
 
     @property
     def stays(self) -> bool:
         """Return whether a copy of what it reads can be made, for a run in the backward pass."""
-        own = set() if self.layer is None else set(map(id, self.layer.modules()))
+        layer_modules = set() if self.layer is None else set(map(id, self.layer.modules()))
         return not any(
             each is super or isinstance(each, property | classmethod) for each in self.outside.values
-        ) and not any(id(module) in own for module in self.outside.modules)
+        ) and not any(id(module) in layer_modules for module in self.outside.modules)
 
     def tensors(self) -> Iterator[Tensor]:
         """The tensors of all modules, and those outside."""
@@ -147,8 +147,8 @@ class Reading:
 
     def _size(self) -> tuple[int, ...]:
         outside = self.outside
-        found = self.modules, self.known, outside.modules, outside.holders
-        return tuple(map(len, found))
+        collections = self.modules, self.functions, outside.modules, outside.holders
+        return tuple(map(len, collections))
 
     def _follow(self, module: Module) -> None:
         """Looks at the functions of a module's class, and at what it has as attributes."""
@@ -159,8 +159,8 @@ class Reading:
                     if name.startswith("__") and callable(value) and name not in _PYTHONS:
                         raise Opaque(f"uses a {base.__name__}, whose class defines {name}")
         for name in self.names if module is self.layer else (*self.names, "forward"):
-            for found in self._of_class(kind, name):
-                self._add_of_class(kind, found)
+            for attribute in self._of_class(kind, name):
+                self._add_of_class(kind, attribute)
             value = state.get(name)
             if value is not None and name not in OF_MODULES and not isinstance(value, Tensor):
                 try:
@@ -175,11 +175,11 @@ class Reading:
                 self.outside.values.append(value)
 
     def _of_class(self, kind: type, name: str) -> Iterator[Any]:
-        """The attribute of a class by a name; those of all its bases where ``super()`` may read them."""
+        """The attribute of a class by a name; of all its bases too where ``super()`` may read them."""
         for base in kind.__mro__:
             if base not in self.bases and name in vars(base):
-                found = vars(base)[name]
-                yield found.__func__ if isinstance(found, staticmethod) else found
+                attribute = vars(base)[name]
+                yield attribute.__func__ if isinstance(attribute, staticmethod) else attribute
                 if not self._has_super:
                     return
 
@@ -194,19 +194,19 @@ class Reading:
 
     def _is_own(self, name: str) -> bool:
         """Return whether a function that is not trusted reads attributes by a name."""
-        return any(name in each.own for each in self.known.values())
+        return any(name in each.reads for each in self.functions.values())
 
     def _line(self, name: str) -> Line | None:
-        return next((each.own[name] for each in self.known.values() if name in each.own), None)
+        return next((each.reads[name] for each in self.functions.values() if name in each.reads), None)
 
-    def _add_of_class(self, kind: type, found: Any) -> None:
-        if isinstance(found, property | classmethod):
-            function = found.fget if isinstance(found, property) else found.__func__
+    def _add_of_class(self, kind: type, attribute: Any) -> None:
+        if isinstance(attribute, property | classmethod):
+            function = attribute.fget if isinstance(attribute, property) else attribute.__func__
             if not is_trusted(kind) or not is_trusted(function):
-                self.outside.values.append(found)
+                self.outside.values.append(attribute)
             self._add(function, None)
-        elif isinstance(found, types.FunctionType) or not is_trusted(kind):
-            self._add(found, None)
+        elif isinstance(attribute, types.FunctionType) or not is_trusted(kind):
+            self._add(attribute, None)
 
     def _add(self, value: Any, line: Line | None) -> None:
         """Reads a function, or another value that the message may read."""
@@ -221,10 +221,10 @@ class Reading:
         if not isinstance(value, types.FunctionType):
             check_of(value, self.outside, line)
             return
-        if value not in self.known:
-            self.known[value] = found = known(value, self.outside, line=line)
-            self.names |= found.names
-            if not self._has_super and any(super in (v for _, v in each.values) for each in _all([found])):
+        if value not in self.functions:
+            self.functions[value] = function = read_function(value, self.outside, line=line)
+            self.names |= function.names
+            if not self._has_super and any(super in (v for _, v in each.values) for each in _all([function])):
                 self._has_super = True
                 self.outside.values.append(super)  # no guard looks at what it reads
 
@@ -239,32 +239,32 @@ class Reading:
             self.modules.append(module)
 
     def _check(self) -> None:
-        own: dict[str, Line] = {}
-        for each in self.known.values():
-            own = {**each.own, **own}
-        for name, line in own.items():
+        reads: dict[str, Line] = {}
+        for each in self.functions.values():
+            reads = {**each.reads, **reads}
+        for name, line in reads.items():
             if name not in (IN_C, IN_PLACE) and not self._is_known(name):
                 raise Opaque(f"uses {name}, of which onehop cannot tell that it only computes", line)
         for name in (*sorted(self.names), *OPERATORS):
             if is_replaced(getattr(Parameter, name, None)):
-                raise Opaque(f"uses {name}, which is not torch's", own.get(name))
+                raise Opaque(f"uses {name}, which is not torch's", reads.get(name))
         for base in self.bases:
             for name in _CALLED:
                 if is_replaced(getattr(base, name, None)):
                     raise Opaque(f"uses {name} of {base.__name__}, which is not torch's")
         for tensor in self.tensors():
-            for name in sorted(own.keys() & vars(tensor).keys()):
-                raise Opaque(f"uses {name}, an attribute of a tensor", own[name])
-        for name in sorted(self.outside.of_functions & own.keys()):
-            raise Opaque(f"uses {name}, an attribute of a function", own[name])
-        for each in self.known.values():
-            for name, line in each.results.items():
+            for name in sorted(reads.keys() & vars(tensor).keys()):
+                raise Opaque(f"uses {name}, an attribute of a tensor", reads[name])
+        for name in sorted(self.outside.of_functions & reads.keys()):
+            raise Opaque(f"uses {name}, an attribute of a function", reads[name])
+        for function in self.functions.values():
+            for name, line in function.results.items():
                 if not self._is_trusted_module(name) and (name not in MAKING or self._has(name)):
                     raise Opaque(f"writes to elements of what {name} returns", line)
         if self.outside.changeable:
-            for name in own:
+            for name in reads:
                 if name in _CHANGING_LISTS:
-                    raise Opaque(f"uses {name}, which may change a list", own[name])
+                    raise Opaque(f"uses {name}, which may change a list", reads[name])
         reason = modules_reason(part for module in self.outside.modules for part in module.modules())
         if reason is not None:
             raise Opaque(f"uses a module from outside, and {reason}")
@@ -285,8 +285,8 @@ class Reading:
             return False
         if name in CHANGING:
             # Not of containers of modules, which these methods change.
-            found = [each for module in self.modules for each in self._of_class(type(module), name)]
-            return bool(found) and not any(map(is_trusted, found))
+            methods = [each for module in self.modules for each in self._of_class(type(module), name)]
+            return bool(methods) and not any(map(is_trusted, methods))
         if any(computes(vars(each).get(name)) for each in self.outside.values if is_module(each)):
             return True
         return is_of_tensors(name) or self._has(name)
@@ -305,6 +305,6 @@ def _all(functions: Iterable[Known]) -> Iterator[Known]:
     """Functions, and those that they read."""
     waiting = list(functions)
     while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += [inner for _, inner in found.functions]
+        function = waiting.pop()
+        yield function
+        waiting += [inner for _, inner in function.functions]

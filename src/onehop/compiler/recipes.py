@@ -56,7 +56,7 @@ class Recipe:
     steps: tuple[_Step, ...]
     results: tuple[int, ...]
 
-    def made(self, sources: Sequence[Tensor]) -> list[Tensor]:
+    def tensors(self, sources: Sequence[Tensor]) -> list[Tensor]:
         """The tensors, from the sources; differentiable."""
         values = _values(self.steps, sources)
         return [values[at] for at in self.results]
@@ -84,17 +84,17 @@ class _Unknown(Exception):
     """A tensor has no recipe."""
 
 
-def recipe_of(wanted: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequence[Call]) -> Recipe | None:
+def recipe_of(tensors: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequence[Call]) -> Recipe | None:
     """The recipe of tensors; None if the sources and the operations do not tell how they are made.
 
     Args:
-        wanted: The tensors, to which no operation has written.
+        tensors: The tensors, to which no operation has written.
         sources: What they may be made of.
         calls: The operations that made them, among others.
     """
     writer = _Writer(sources, calls)
     try:
-        results = tuple(writer.place(tensor).at for tensor in wanted)
+        results = tuple(writer.place(tensor).at for tensor in tensors)
     except _Unknown:
         return None
     # Where no gradient was recorded on the way, one would be now.
@@ -118,7 +118,7 @@ class _Writer:
             id(out): call
             for call in calls
             for out in tree_leaves(call[3])
-            if not any(out is given for given in tree_leaves(call[1]))
+            if not any(out is leaf for leaf in tree_leaves(call[1]))
         }
 
     def place(self, tensor: Tensor) -> _Place:

@@ -28,7 +28,7 @@ class Rows:
 
     Args:
         graph: The graph.
-        dims: Dimensions of the messages, that of the edges among them.
+        dims: Dimensions of the messages, including the dimension of the edges.
     """
 
     def __init__(self, graph: Graph, dims: int) -> None:
@@ -44,7 +44,7 @@ class Rows:
         raise NotImplementedError
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own.
+        """Sums each row's messages, weighted by the softmax of the same messages.
 
         Args:
             factor: What messages are multiplied by to be scores: a number, or [1] or [width].
@@ -100,7 +100,7 @@ class BlockRows(Rows):
             return self.of(self.messages * self.messages, "mean")
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
+        """Sums each row's messages, weighted by the softmax of the same messages."""
         x = self.messages
         scores = x if isinstance(factor, int | float) and factor == 1 else x * factor
         with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
@@ -144,19 +144,19 @@ class CompiledRows(Rows):
         graph: Graph,
         message: Read,
         names: Sequence[str],
-        given: list[Tensor],
+        numbered: list[Tensor],
         draw: Draw,
         guarded: Sequence[Tensor] = (),
     ) -> None:
         super().__init__(graph, 1 + len(message.shape))
-        self._message, self._given, self._guarded = message, given, guarded
+        self._message, self._numbered, self._guarded = message, numbered, guarded
         each = {id(term): term for part in message.parts for term in part.terms}
         terms = [term for term in each.values() if not isinstance(term, Drawn)]
-        found = tensors_of(terms, given, graph)
-        self._tensors = {id(term): tensor for term, tensor in zip(terms, found, strict=True)}
-        self._tensors |= {id(term): drawn(term, graph, found[0].dtype, draw) for term in message.draws}
-        made = self._run(message.parts, tuple(names)) if names else []
-        self._pieces = dict(zip(names, made, strict=True))
+        tensors = tensors_of(terms, numbered, graph)
+        self._tensors = {id(term): tensor for term, tensor in zip(terms, tensors, strict=True)}
+        self._tensors |= {id(term): drawn(term, graph, tensors[0].dtype, draw) for term in message.draws}
+        pieces = self._run(message.parts, tuple(names)) if names else []
+        self._pieces = dict(zip(names, pieces, strict=True))
         if message.behind is not None:
             self._pieces = {
                 name: (self._with_last(name, piece, message.behind),)
@@ -176,15 +176,15 @@ class CompiledRows(Rows):
 
     def mean_of_squares(self, constant: bool) -> Tensor:
         """The mean of the squares over each row; no gradient passes through it if it is constant."""
-        found = self.reduced("squares")
-        return found.detach() if constant else found
+        mean = self.reduced("squares")
+        return mean.detach() if constant else mean
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
-        """Their sum over each row, weighted by a softmax of their own."""
-        at = len(self._given)
+        """Sums each row's messages, weighted by the softmax of the same messages."""
+        at = len(self._numbered)
         parts = [weighted(part, factor, constant, at) for part in self._message.parts]
         if isinstance(factor, Tensor):
-            self._given = [*self._given, factor]
+            self._numbered = [*self._numbered, factor]
         (pieces,) = self._run(parts, ("sum",))
         return self._shaped("sum", pieces)
 
@@ -193,12 +193,12 @@ class CompiledRows(Rows):
         for part in parts:
             for term in part.terms:
                 if id(term) not in self._tensors and isinstance(term, Fixed):
-                    (self._tensors[id(term)],) = tensors_of([term], self._given, self.graph)
+                    (self._tensors[id(term)],) = tensors_of([term], self._numbered, self.graph)
             tensors = [self._tensors[id(term)] for term in part.terms]
             rule = rule_for(part, names)
             if rule is None:
-                found = reduce_messages(self.graph, part.program, tensors, names, self._guarded)
-                of_parts.append(found)
+                pieces = reduce_messages(self.graph, part.program, tensors, names, self._guarded)
+                of_parts.append(pieces)
             else:
                 of_parts.append((rule.run(self.graph, tensors),))
         return list(zip(*of_parts, strict=True))
@@ -206,9 +206,9 @@ class CompiledRows(Rows):
     def _with_last(self, name: str, rows: Tensor, behind: Behind) -> Tensor:
         """Sums or means of messages, with the last linear step of each."""
         if behind.bias is None:
-            (matrix,) = tensors_of([behind.matrix], self._given, self.graph)
+            (matrix,) = tensors_of([behind.matrix], self._numbered, self.graph)
             return rows @ matrix
-        matrix, bias = tensors_of([behind.matrix, behind.bias], self._given, self.graph)
+        matrix, bias = tensors_of([behind.matrix, behind.bias], self._numbered, self.graph)
         degrees = self.graph.in_degrees
         times = degrees if name == "sum" else degrees > 0
         return torch.addmm(times.to(bias.dtype).unsqueeze(1) * bias, rows, matrix)
@@ -237,7 +237,7 @@ def weighted(part: Part, factor: Tensor | float, constant: bool, at: int = 0) ->
     Args:
         part: The part.
         factor: As in :meth:`Rows.softmax`.
-        constant: Likewise.
+        constant: As in :meth:`Rows.softmax`.
         at: The number of the factor if it is a tensor.
     """
     count, width, x = len(part.program.operands), part.program.width, part.program.result

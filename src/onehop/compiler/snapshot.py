@@ -60,14 +60,14 @@ class Snapshot:
 
     def renamed(self, others: dict[int, Any]) -> set[int]:
         """Puts other tensors in the place of parameters of the copy, by their ids; returns those it found."""
-        found = set()
+        ids = set()
         for _, copied in self._copies.values():
             parameters = copied.__dict__["_parameters"]
             for name, parameter in parameters.items():
                 if id(parameter) in others:
-                    found.add(id(parameter))
+                    ids.add(id(parameter))
                     parameters[name] = others[id(parameter)]
-        return found
+        return ids
 
 
 class Frozen:
@@ -81,7 +81,7 @@ class Frozen:
     def __init__(self, reading: Reading, saved: Iterable[Tensor]) -> None:
         self._names, self._bases = reading.names | {"forward"}, reading.bases
         # Values that are copied, with their copies: they stay alive, so that their ids are theirs.
-        self._made: dict[int, tuple[Any, Any]] = {id(each): (each, each) for each in saved}
+        self._copies: dict[int, tuple[Any, Any]] = {id(each): (each, each) for each in saved}
 
     def fill(self, copied: Module) -> None:
         """Puts into a copy of a module what the message may read of it and of its class."""
@@ -98,19 +98,19 @@ class Frozen:
                         state[name] = self._of_class(vars(base)[name], copied)
                     break
 
-    def _of_class(self, found: Any, copied: Module) -> Any:
-        if isinstance(found, staticmethod):
-            return self.value(found.__func__)
-        made = self.value(found)
-        return types.MethodType(made, copied) if isinstance(made, types.FunctionType) else made
+    def _of_class(self, attribute: Any, copied: Module) -> Any:
+        if isinstance(attribute, staticmethod):
+            return self.value(attribute.__func__)
+        value = self.value(attribute)
+        return types.MethodType(value, copied) if isinstance(value, types.FunctionType) else value
 
     def value(self, value: Any) -> Any:
         """A value as it is now."""
         if is_plain(value):
             return value
-        if id(value) not in self._made:
-            self._made[id(value)] = value, self._copy(value)
-        return self._made[id(value)][1]
+        if id(value) not in self._copies:
+            self._copies[id(value)] = value, self._copy(value)
+        return self._copies[id(value)][1]
 
     def _copy(self, value: Any) -> Any:
         kind = type(value)

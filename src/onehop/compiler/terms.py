@@ -80,12 +80,12 @@ class Drawn:
 
     Attributes:
         width: How many an edge.
-        kept: The probability of 1; the others are 0.
+        probability: The probability of 1; the others are 0.
         divided: Whether they are divided by this probability.
     """
 
     width: int
-    kept: float
+    probability: float
     divided: bool
 
     @property
@@ -128,21 +128,21 @@ Draw = Callable[[Tensor, float], Tensor]
 def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
     """[E, width]: the numbers that torch's dropout draws now, in its order."""
     out = torch.empty(graph.num_edges, term.width, dtype=dtype, device="cpu")
-    dropped = 1 - term.kept
-    if term.divided and 1 - dropped == term.kept:
+    dropped = 1 - term.probability
+    if term.divided and 1 - dropped == term.probability:
         return draw(out, dropped)
-    out.bernoulli_(term.kept)
-    return out.div_(term.kept) if term.divided else out
+    out.bernoulli_(term.probability)
+    return out.div_(term.probability) if term.divided else out
 
 
 def tensors_of(
-    terms: Sequence[Columns | EarlyProduct | Fixed], given: Sequence[Tensor], graph: Graph
+    terms: Sequence[Columns | EarlyProduct | Fixed], numbered: Sequence[Tensor], graph: Graph
 ) -> list[Tensor]:
     """The tensors behind terms, differentiable.
 
     Args:
         terms: The terms, none of them drawn.
-        given: The tensors that terms number.
+        numbered: The tensors that terms number.
         graph: Over which edges.
     """
     meets: dict[End, Tensor | None] = {}
@@ -157,25 +157,25 @@ def tensors_of(
             meets[end] = None if bool(has_edges.all()) else has_edges.view(-1, 1)
         return meets[end]
 
-    return [_tensor_of(term, given, met) for term in terms]
+    return [_tensor_of(term, numbered, met) for term in terms]
 
 
 def _tensor_of(
-    term: Columns | EarlyProduct | Fixed, given: Sequence[Tensor], met: Callable[[End], Tensor | None]
+    term: Columns | EarlyProduct | Fixed, numbered: Sequence[Tensor], met: Callable[[End], Tensor | None]
 ) -> Tensor:
     if isinstance(term, Fixed):
-        tensor = given[term.at]
+        tensor = numbered[term.at]
         if tensor.dim() > len(term.shape):
             tensor = tensor.squeeze(0)
         tensor = tensor.expand(term.shape)
         return tensor if term.end is End.MATRIX else tensor.reshape(-1)
     if isinstance(term, Columns):
-        operand = given[term.at]
+        operand = numbered[term.at]
         flat = operand.reshape(operand.size(0), -1) if operand.dim() != 2 else operand
         return flat if term.width == flat.size(1) else flat[:, term.start : term.start + term.width]
     out: Tensor | None = None
     for part, at in term.parts:
-        rows, matrix = _tensor_of(part, given, met), given[at]
+        rows, matrix = _tensor_of(part, numbered, met), numbered[at]
         if isinstance(part, Columns):
             # A row that no edge reads counts for nothing, not even where it is infinite.
             mask = met(term.end)
@@ -183,6 +183,6 @@ def _tensor_of(
         if out is not None:
             out = torch.addmm(out, rows, matrix)
         else:
-            out = rows @ matrix if term.bias is None else torch.addmm(given[term.bias], rows, matrix)
+            out = rows @ matrix if term.bias is None else torch.addmm(numbered[term.bias], rows, matrix)
     assert out is not None
     return out

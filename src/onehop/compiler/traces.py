@@ -69,7 +69,7 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Entry:
     """A way that is kept."""
 
     way: Way  # without its tensors
@@ -85,25 +85,25 @@ class _Kept:
         tensors = self.guard.tensors(layer)
         if tensors is None or isinstance(self.way, str):
             return None if tensors is None else self.way
-        return self.way.using(self.recipe.made([*tensors, *(operands[at] for at in self.whole)]))
+        return self.way.using(self.recipe.tensors([*tensors, *(operands[at] for at in self.whole)]))
 
 
 def _counts(graph: Graph) -> tuple[int, int, int]:
     return graph.num_edges, graph.num_src, graph.num_dst
 
 
-def _kept(layer: Module, guard: Guard, found: Found, graph: Graph) -> _Kept | None:
+def _entry_of(layer: Module, guard: Guard, traced: Found, graph: Graph) -> _Entry | None:
     """The part of a result that is kept; None where the layer has changed meanwhile, or more may change."""
     tensors = guard.tensors(layer)
-    if tensors is None or not found.lasts:
+    if tensors is None or not traced.lasts:
         return None
-    way, whole = found.way, tuple(found.given)
+    way, whole = traced.way, tuple(traced.wholes)
     uses = [] if isinstance(way, str) else way.uses
-    recipe = recipe_of(uses, [*tensors, *(found.given[at] for at in whole)], found.calls)
+    recipe = recipe_of(uses, [*tensors, *(traced.wholes[at] for at in whole)], traced.calls)
     if recipe is None:
         return None
-    counts = _counts(graph) if found.counts else None
-    return _Kept(way if isinstance(way, str) else way.using([]), guard, recipe, whole, counts)
+    counts = _counts(graph) if traced.counts else None
+    return _Entry(way if isinstance(way, str) else way.using([]), guard, recipe, whole, counts)
 
 
 class Traces:
@@ -111,13 +111,13 @@ class Traces:
 
     Args:
         bases: As in :class:`.guards.Guard`.
-        names: Likewise.
+        names: As in :class:`.guards.Guard`.
     """
 
     def __init__(self, bases: Sequence[type], names: Sequence[str]) -> None:
         self._bases, self._names = bases, names
         # By the layer's id.
-        self._of: dict[int, tuple[weakref.ref[Module], dict[Key, _Kept]]] = {}
+        self._of: dict[int, tuple[weakref.ref[Module], dict[Key, _Entry]]] = {}
 
     def way(
         self,
@@ -144,11 +144,11 @@ class Traces:
         if torch._C._len_torch_function_stack() and _is_watched():
             return Opaque("is watched by a torch function mode").sentence
         key = _key_of(each, operands, graph)
-        ref, known = self._of.get(id(layer), (None, {}))
+        ref, entries = self._of.get(id(layer), (None, {}))
         if ref is None or ref() is not layer:
-            known = {}
-        kept = None if key is None else known.get(key)
-        way = None if kept is None else kept.bound(layer, operands, graph)
+            entries = {}
+        entry = None if key is None else entries.get(key)
+        way = None if entry is None else entry.bound(layer, operands, graph)
         if way is not None:
             return way
         try:
@@ -156,11 +156,11 @@ class Traces:
         except Opaque as why:
             return why.sentence
         guard = None if key is None or reading.outside else self._guard(reading)
-        found = trace(reading)
-        kept = None if guard is None else _kept(layer, guard, found, graph)
-        if key is not None and kept is not None:
-            self._keep(layer, {**known, key: kept})
-        return found.way
+        traced = trace(reading)
+        entry = None if guard is None else _entry_of(layer, guard, traced, graph)
+        if key is not None and entry is not None:
+            self._keep(layer, {**entries, key: entry})
+        return traced.way
 
     def reading(self, layer: Module) -> Reading:
         """All that the message of a layer can reach.
@@ -176,8 +176,8 @@ class Traces:
         except (Unfit, Opaque):  # a value that the message does not read may be anything
             return None  # it may fit next time
 
-    def _keep(self, layer: Module, known: dict[Key, _Kept]) -> None:
+    def _keep(self, layer: Module, entries: dict[Key, _Entry]) -> None:
         number = id(layer)
         ref = weakref.ref(layer, lambda _: self._of.pop(number, None))
         # The oldest ones go.
-        self._of[number] = ref, {key: known[key] for key in list(known)[-_MOST:]}
+        self._of[number] = ref, {key: entries[key] for key in list(entries)[-_MOST:]}

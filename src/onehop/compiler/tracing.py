@@ -27,7 +27,7 @@ from onehop.compiler.counts import Counts, tried
 from onehop.compiler.destinations import Destinations
 from onehop.compiler.edge_dims import place_of_made, rule_of
 from onehop.compiler.history import History, Refused
-from onehop.compiler.lines import Line, line_below, line_of_error, told
+from onehop.compiler.lines import Line, at_line, line_below, line_of_error
 
 _OURS = f"{Path(__file__).parents[1]}/"
 # Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
@@ -62,7 +62,7 @@ class Watched:
         row_bytes: Bytes an edge of the largest tensor that it makes.
         looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
         of_edges: Whether it looks at the number of edges, so that others may matter.
-        of_nodes: Whether it looks at numbers of nodes that it is told, likewise.
+        of_nodes: Whether it looks at numbers of nodes, so that others may matter.
         history: The gradients that it leads to.
         saved: Tensors that it uses besides its operands and that torch saves for the backward pass: torch
             reports a write to them.
@@ -156,22 +156,22 @@ def trace(
         watch = _Watch(run)
         try:
             with _Python(watch), watch:
-                out = message(**run.arguments | watch.counts.told(run.sizes))
+                out = message(**run.arguments | watch.counts.by_name(run.sizes))
         except Refused as why:
-            raise Refused(f"{why}{told(line_of_error(why.__traceback__))}") from None
+            raise Refused(f"{why}{at_line(line_of_error(why.__traceback__))}") from None
         watch.finish(out, reduces)
         watches.append(watch)
     first, second = watches
     for one, other in zip(first.steps, second.steps, strict=False):
         if not _agree(one, other, first.run, second.run):
-            raise Refused(f"its message depends on the number of edges{told(one.line)}")
+            raise Refused(f"its message depends on the number of edges{at_line(one.line)}")
     if len(first.steps) != len(second.steps):
         raise Refused("its message depends on the number of edges")
     out = first.out
     history = History((out,) if first.returned is None else first.returned.tensors)
     parameters = list({id(t): t for t in first.outer if t.requires_grad}.values())
     for parameter in parameters:
-        where = told(first.met_at[id(parameter)])
+        where = at_line(first.met_at[id(parameter)])
         if parameter.grad_fn is not None:
             raise Refused(f"its message uses a tensor with a history of its own, which is no operand{where}")
         if parameter._backward_hooks:
@@ -220,10 +220,10 @@ class _Python(TorchFunctionMode):
         if getattr(function, "__name__", "") in _BEHIND_THE_BACK:
             raise Refused(f"its message calls {function.__name__} of a tensor")
         kwargs = kwargs or {}
-        found = function(*tried(args), **tried(kwargs))
+        result = function(*tried(args), **tried(kwargs))
         if sys._getframe(1).f_code.co_filename.startswith(_OURS):
-            return found  # a function of the patch, in the place of torch's
-        return self._watch.counts.of(self._watch.real, function, args, kwargs, found)
+            return result  # a function of the patch, in the place of torch's
+        return self._watch.counts.of(self._watch.real, function, args, kwargs, result)
 
 
 @dataclass(eq=False)
@@ -240,15 +240,15 @@ class _Watch(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         operands = [value for value in self.run.arguments.values() if isinstance(value, Tensor)]
         self._edges = self.run.edges
-        told = self.run.destinations is not None
-        pairs = {id(pair): row for pair, row in self.run.pairs if told}
+        has_destinations = self.run.destinations is not None
+        pairs = {id(pair): row for pair, row in self.run.pairs if has_destinations}
         self.destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
         self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
         # Of all tensors met, which must stay alive so that their ids stay theirs.
         self.met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
         self.counts = Counts()
-        self._made: set[int] = set()
+        self._results: set[int] = set()
         self._records = torch.is_grad_enabled()
         self.unrecorded: set[int] = set()
         self._foreign = {tensor.untyped_storage()._cdata for tensor in operands}
@@ -258,11 +258,11 @@ class _Watch(TorchDispatchMode):
         self.returned: Returned | None = None
         if reduces:
             container = type(out) if type(out) in (tuple, list) else None
-            given = tuple(out) if container is not None else (out,)
-            if not all(isinstance(each, Tensor) and self._is_result(each) for each in given):
+            outs = tuple(out) if container is not None else (out,)
+            if not all(isinstance(each, Tensor) and self._is_result(each) for each in outs):
                 raise Refused("its aggregate returns something else than messages and their sums")
-            self.returned = Returned(given, container)
-            out = given[0]
+            self.returned = Returned(outs, container)
+            out = outs[0]
         elif not isinstance(out, Tensor):
             raise Refused(f"its message is a {type(out).__name__}, not a tensor")
         elif self.place(out) != Place(0):
@@ -314,7 +314,7 @@ class _Watch(TorchDispatchMode):
             else:
                 place = None if rule else self._result_place(operation, name, args, bound, tensors)
             values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
-            outside = [t for t in tensors if id(t) not in self._made and self.place(t) is None]
+            outside = [t for t in tensors if id(t) not in self._results and self.place(t) is None]
             places = [self.place(t) for t in tensors]
             # What is drawn is 1: no generator moves on.
             result = args[0].fill_(1) if drawn else operation(*args, **kwargs)
@@ -335,8 +335,8 @@ class _Watch(TorchDispatchMode):
         """Return whether an operation draws what torch's dropout draws for a tensor of edges."""
         if operation is not torch.ops.aten.bernoulli_.float or kwargs.get("generator") is not None:
             return False
-        own = id(args[0]) in self._made and self.place(args[0]) == Place(0)
-        return own and args[0].is_contiguous()
+        is_of_edges = id(args[0]) in self._results and self.place(args[0]) == Place(0)
+        return is_of_edges and args[0].is_contiguous()
 
     def _meet(self, tensor: Tensor, line: Line | None) -> None:
         if id(tensor) not in self.met:
@@ -347,7 +347,7 @@ class _Watch(TorchDispatchMode):
 
     def _note(self, out: Tensor, place: Place | None) -> None:
         self.met[id(out)] = out
-        self._made.add(id(out))
+        self._results.add(id(out))
         if self._records and not torch.is_grad_enabled():
             self.unrecorded.add(id(out))
         if place is None or out.numel() == 0:

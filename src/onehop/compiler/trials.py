@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from onehop.compiler.arguments import PAIRS, SIZES, Argument, Kind
 from onehop.compiler.history import Refused
-from onehop.compiler.lines import line_of_error, told
+from onehop.compiler.lines import at_line, line_of_error
 from onehop.compiler.tracing import Run, Watched, few_edges, trace
 from onehop.ops.checks import FLOATS
 
@@ -35,9 +35,9 @@ class Trial:
         each: Its arguments.
         operands: The tensors behind these.
         sizes: Of the tensors that it may use besides.
-        some: The numbers, sources and destinations, int64, of the first edges, so many of them.
+        some: Returns the numbers, sources and destinations, int64, of the first edges, given their count.
         edges: How many there are.
-        destinations: Likewise.
+        destinations: How many destinations there are.
         node_dim: The dimension of messages that is to be the first one.
         in_c: As :func:`.tracing.trace` says.
         reduces: Whether the message reduces its messages itself, as :func:`.tracing.trace` says.
@@ -93,17 +93,17 @@ def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | Non
         if len(few) < 2:
             return "no number of edges can be told apart from its sizes"
         chosen = counts(few)
-        found = chosen if isinstance(chosen, str) else _traced(trial, chosen)
-        if isinstance(found, str):
-            return found
-        met = found[0].sizes - sizes
+        traced = chosen if isinstance(chosen, str) else _traced(trial, chosen)
+        if isinstance(traced, str):
+            return traced
+        met = traced[0].sizes - sizes
         if counts(few_edges(sizes | met)) == chosen:
-            return found
+            return traced
         sizes |= met
 
 
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
-    """Traces with so many edges; if it may reduce over destinations, it is told of so many of them."""
+    """Traces with these numbers of edges and, if it may reduce over destinations, of destinations."""
     saved = _Saved()
     with (
         torch.inference_mode(False),
@@ -118,7 +118,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
         except Refused as why:
             return str(why)
         except Exception as error:  # a user's message reports itself what it raises
-            where = told(line_of_error(error.__traceback__))
+            where = at_line(line_of_error(error.__traceback__))
             first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
             return f"{FAILS} ({type(error).__name__}: {first}){where}"
     out_dims, dim = watched.out.dim(), trial.node_dim
@@ -157,7 +157,7 @@ def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
 
 
 def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
-    """The message's arguments for so many edges."""
+    """The message's arguments for a number of edges."""
     # The first ones, over again where they run out.
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))

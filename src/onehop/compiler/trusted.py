@@ -92,9 +92,9 @@ def is_trusted(value: Any) -> bool:
 
 
 def _module_of(value: Any) -> str:
-    """The name of the module of a class or function; of a wrapper its own, not that of what it wraps."""
-    found = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
-    return found or getattr(value, "__module__", None) or ""
+    """The name of the module of a class or function; of a wrapper, its own module."""
+    name = value.__globals__.get("__name__") if isinstance(value, types.FunctionType) else None
+    return name or getattr(value, "__module__", None) or ""
 
 
 def is_of_tensors(name: str) -> bool:

@@ -68,7 +68,7 @@ class Stacked:
 class Unread:
     """A tensor of no known reading; nothing is lost while nothing of the message is made from it.
 
-    Hooks on saved tensors, such as those of activation checkpointing, call operations too.
+    Hooks on saved tensors, such as activation checkpointing's, call operations too.
 
     Attributes:
         why: What to say if something is.
@@ -143,12 +143,12 @@ class Results:
     names: tuple[str, ...]
     container: type | None
 
-    def of(self, found: Callable[[str], Tensor]) -> Any:
+    def of(self, result_of: Callable[[str], Tensor]) -> Any:
         """The results as the layer returns them; the same tensor for the same name."""
-        made = {name: found(name) for name in dict.fromkeys(self.names)}
+        results = {name: result_of(name) for name in dict.fromkeys(self.names)}
         if self.container is None:
-            return made[self.names[0]]
-        return self.container(made[name] for name in self.names)
+            return results[self.names[0]]
+        return self.container(results[name] for name in self.names)
 
 
 class Draft:
@@ -156,7 +156,7 @@ class Draft:
 
     def __init__(self) -> None:
         self._terms: list[Term] = []
-        self._known: dict[tuple[object, ...], int] = {}
+        self._values: dict[tuple[object, ...], int] = {}
         self._steps: list[Step] = []
 
     @property
@@ -178,11 +178,11 @@ class Draft:
         for number in reversed(range(len(self._steps))):
             if number in needed:
                 needed.update(self._steps[number].inputs)
-        kept = sorted((value for value in needed if value < 0), reverse=True)
-        made = sorted(value for value in needed if value >= 0)
-        numbers = {value: number for number, value in enumerate([*kept, *made])}
-        steps = (self._steps[value] for value in made)
-        terms = [self._terms[-1 - value] for value in kept]
+        operands = sorted((value for value in needed if value < 0), reverse=True)
+        results = sorted(value for value in needed if value >= 0)
+        numbers = {value: number for number, value in enumerate([*operands, *results])}
+        steps = (self._steps[value] for value in results)
+        terms = [self._terms[-1 - value] for value in operands]
         program = Program(
             tuple(Operand(term.end, term.width) for term in terms),
             tuple(replace(step, inputs=tuple(numbers[v] for v in step.inputs)) for step in steps),
@@ -195,24 +195,24 @@ class Draft:
     def operand(self, term: Term) -> int:
         """The value of a term, the same for equal columns."""
         key = term.key() if isinstance(term, Columns) else (id(term),)
-        if key not in self._known:
+        if key not in self._values:
             self._terms.append(term)
-            self._known[key] = -len(self._terms)
-        return self._known[key]
+            self._values[key] = -len(self._terms)
+        return self._values[key]
 
     def is_apart(self, row: Row) -> bool:
         """Return whether no gradient passes through the last step to a row."""
         return row.value >= 0 and self._steps[row.value].operation == APART
 
-    def drawn(self, shape: tuple[int, ...], kept: float) -> Row:
-        """Numbers that are drawn for every edge: 1 with the probability ``kept``, else 0."""
-        self._terms.append(Drawn(math.prod(shape), kept, divided=False))
+    def drawn(self, shape: tuple[int, ...], probability: float) -> Row:
+        """Numbers that are drawn for every edge: 1 with the probability ``probability``, else 0."""
+        self._terms.append(Drawn(math.prod(shape), probability, divided=False))
         return Row(shape, -len(self._terms))
 
     def divided(self, row: Row, by: float) -> Row | None:
         """Drawn numbers, divided as dropout divides them; None if that is not what is done."""
         term = self.term_of(row.value)
-        if not isinstance(term, Drawn) or term.divided or by != term.kept:
+        if not isinstance(term, Drawn) or term.divided or by != term.probability:
             return None
         self._terms[-1 - row.value] = replace(term, divided=True)
         return row
@@ -225,28 +225,28 @@ class Draft:
         return Row(shape, len(self._steps) - 1)
 
     def spread(self, row: Row, shape: tuple[int, ...]) -> Row:
-        """A row whose dimensions of size 1 are as large as those of ``shape``, which has as many."""
-        found = row
+        """A row whose dimensions of size 1 are spread to ``shape``, which has as many dimensions."""
+        result = row
         for at, size in enumerate(shape):
-            if found.shape[at] == size:
+            if result.shape[at] == size:
                 continue
             # All of one run of dimensions at once; the numbers behind them are repeated as a block.
-            end = next((d for d in range(at, len(shape)) if found.shape[d] != 1), len(shape))
-            wider = (*found.shape[:at], *shape[at:end], *found.shape[end:])
-            found = self._moved(found, "spread", wider, math.prod(found.shape[end:]))
-        return found
+            end = next((d for d in range(at, len(shape)) if result.shape[d] != 1), len(shape))
+            wider = (*result.shape[:at], *shape[at:end], *result.shape[end:])
+            result = self._moved(result, "spread", wider, math.prod(result.shape[end:]))
+        return result
 
     def collected(self, row: Row, dims: set[int], operation: str = "collect") -> Row:
         """The sums of a row over dimensions, or its largest numbers, each of which has size 1 then."""
-        found, end = row, len(row.shape)
+        result, end = row, len(row.shape)
         while dims:
             # The last run of dimensions.
             end = max(d for d in dims if d < end) + 1
             start = next(d + 1 for d in range(end - 1, -2, -1) if d not in dims)
-            narrower = (*found.shape[:start], *(1,) * (end - start), *found.shape[end:])
-            found = self._moved(found, operation, narrower, math.prod(found.shape[end:]))
+            narrower = (*result.shape[:start], *(1,) * (end - start), *result.shape[end:])
+            result = self._moved(result, operation, narrower, math.prod(result.shape[end:]))
             dims = dims - set(range(start, end))
-        return found
+        return result
 
     def _moved(self, row: Row, operation: str, shape: tuple[int, ...], block: int) -> Row:
         if math.prod(shape) == row.width:

@@ -40,11 +40,11 @@ class Compiled:
 
     @property
     def saved(self) -> list[Tensor]:
-        """Those that torch saves: a write to one of them before the backward pass is an error."""
+        """The tensors that torch saves: a write to one before the backward pass is an error."""
         return self.uses[self.numbered :]
 
     def using(self, tensors: list[Tensor]) -> "Compiled":
-        """The same with other tensors."""
+        """A copy with other tensors."""
         return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
@@ -74,16 +74,16 @@ class InBlocks:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Those that get a gradient."""
+        """The tensors that get a gradient."""
         return self.uses[: self.learned]
 
     @property
     def saved(self) -> list[Tensor]:
-        """Those that torch saves, and that get none."""
+        """The tensors that torch saves and that get no gradient."""
         return self.uses[self.learned :]
 
     def using(self, tensors: list[Tensor]) -> "InBlocks":
-        """The same with other tensors."""
+        """A copy with other tensors."""
         return replace(self, uses=tensors)
 
     def given(self, operands: list[Tensor]) -> list[Tensor]:
@@ -106,14 +106,14 @@ class Found:
     Attributes:
         way: The way.
         calls: The operations of the trace; empty where the way is a sentence.
-        given: The arguments of the trace that are the same for all edges, by the operand that they copy.
+        wholes: The arguments of the trace that are the same for all edges, by the operand that they copy.
         lasts: Whether the same layer leads to the same way: no numbers of operands or tensors count.
         counts: Whether it does so for the same numbers of edges and nodes alone.
     """
 
     way: Way
     calls: list[Call]
-    given: dict[int, Tensor]
+    wholes: dict[int, Tensor]
     lasts: bool
     counts: bool
 
@@ -137,36 +137,36 @@ def way_of(
     if trial.reduces:
         with under_autocast(autocast):
             traced = traced_inside(trial) if may_stay_inside(trial.each) else traced_alone(trial)
-        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, False)
-        return _refused(f"{OWN_AGGREGATE}, and {found}") if isinstance(found, str) else found
+        compiled = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, False)
+        return _refused(f"{OWN_AGGREGATE}, and {compiled}") if isinstance(compiled, str) else compiled
     inside = ""
     if may_stay_inside(trial.each):
         with under_autocast(autocast):
             traced = traced_inside(trial)
-        found = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, linear)
-        if not isinstance(found, str):
-            return found
+        compiled = traced if isinstance(traced, str) else _compiled(trial, traced, graph, refusal_of, linear)
+        if not isinstance(compiled, str):
+            return compiled
         if any(argument.name == "ptr" for argument in trial.each):
-            return _refused(f"{asks_for('ptr')}, and is not compiled: {found}")
-        if not isinstance(traced, str) and found.startswith("its message"):
-            inside = found
+            return _refused(f"{asks_for('ptr')}, and is not compiled: {compiled}")
+        if not isinstance(traced, str) and compiled.startswith("its message"):
+            inside = compiled
     with under_autocast(autocast):
         traced = traced_alone(trial)
     if isinstance(traced, str):
         return _refused(inside or traced)
-    found = _compiled(trial, traced, graph, refusal_of, linear)
-    if not isinstance(found, str):
-        return found
+    compiled = _compiled(trial, traced, graph, refusal_of, linear)
+    if not isinstance(compiled, str):
+        return compiled
     watched = traced[0]
     if watched.out.dtype.is_complex:
-        return _refused(found)
+        return _refused(compiled)
     if watched.looks:
         # Numbers may change before it runs again in the backward pass.
-        return _refused(f"its message looks at numbers of tensors, and is not compiled: {found}")
+        return _refused(f"its message looks at numbers of tensors, and is not compiled: {compiled}")
     if watched.of_edges:
         # A block has fewer.
-        return _refused(f"its message looks at the number of edges, and is not compiled: {found}")
-    return _in_blocks(trial, traced, found)
+        return _refused(f"its message looks at the number of edges, and is not compiled: {compiled}")
+    return _in_blocks(trial, traced, compiled)
 
 
 OWN_AGGREGATE = "its class overrides aggregate"
@@ -178,18 +178,18 @@ def _refused(sentence: str) -> Found:
 
 
 def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
-    watched, given = traced
+    watched, arguments = traced
     learned = [each for each in watched.parameters if watched.history.reaches(each)]
     saved = [each for each in watched.saved if not each.requires_grad]
     way = InBlocks(watched.row_bytes, [*learned, *saved], len(learned), refusal, _apart(trial, traced, []))
-    return Found(way, watched.calls, _whole(trial, given), not watched.looks, watched.of_nodes)
+    return Found(way, watched.calls, _whole(trial, arguments), not watched.looks, watched.of_nodes)
 
 
 def _apart(trial: Trial, traced: Traced, others: list[Tensor]) -> frozenset[int]:
     """The numbers of operands, and of other tensors after them, that need a gradient and get none."""
-    watched, given = traced
+    watched, arguments = traced
     reached = watched.history.reaches
-    gets = {a.at for a in trial.each if a.at is not None and reached(given[a.name])}
+    gets = {a.at for a in trial.each if a.at is not None and reached(arguments[a.name])}
     operands = {at for at, each in enumerate(trial.operands) if each.requires_grad and at not in gets}
     rest = enumerate(others, len(trial.operands))
     return frozenset(operands | {at for at, each in rest if each.requires_grad and not reached(each)})
@@ -209,7 +209,7 @@ def _compiled(
     trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None], linear: bool
 ) -> Found | str:
     """Compiles a message; or says why not."""
-    watched, given = traced
+    watched, arguments = traced
     if graph.num_edges < thresholds.now.compiled_edges:
         return "there are few edges"
     if torch.is_autocast_enabled("cpu"):
@@ -220,31 +220,31 @@ def _compiled(
     if watched.destinations.of_edges and graph.num_edges < graph.num_dst:
         return "its message takes the number of edges for that of nodes, of which there are more"
     rows = {
-        id(given[a.name]): (ENDS[a.kind], a.at) for a in trial.each if a.kind in ENDS and a.at is not None
+        id(arguments[a.name]): (ENDS[a.kind], a.at) for a in trial.each if a.kind in ENDS and a.at is not None
     }
-    wholes = {id(given[a.name]): a.at for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
+    wholes = {id(arguments[a.name]): a.at for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
     # A product for nodes must not be larger than that for edges.
     nodes = {End.SOURCE: graph.num_src, End.TARGET: graph.num_dst}
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     try:
         with Tape() as tape:
             reader = Reader(watched, rows, wholes, trial.operands, hoists)
-            found = read(reader, linear and not is_complex)
+            code = read(reader, linear and not is_complex)
     except NotCompiled as why:
         return f"its message {why}"
-    rules = [rule_of(part.program, "sum") for part in found.parts] if linear and not found.draws else [None]
+    rules = [rule_of(part.program, "sum") for part in code.parts] if linear and not code.draws else [None]
     if is_complex and not all(rule is not None and rule.is_complex for rule in rules):
         return "its messages are complex, and more than copies of the sources' rows, weighted and summed"
-    refusal = refusal_of(found)
+    refusal = refusal_of(code)
     if refusal is not None:
         return refusal
     uses = [*reader.tensors, *watched.saved]
-    way = Compiled(found, uses, len(reader.tensors), _apart(trial, traced, reader.tensors))
+    way = Compiled(code, uses, len(reader.tensors), _apart(trial, traced, reader.tensors))
     calls = [*watched.calls, *tape.calls]
     counts = watched.of_edges or watched.of_nodes
-    return Found(way, calls, _whole(trial, given), not watched.looks, counts)
+    return Found(way, calls, _whole(trial, arguments), not watched.looks, counts)
 
 
-def _whole(trial: Trial, given: dict[str, Any]) -> dict[int, Tensor]:
+def _whole(trial: Trial, arguments: dict[str, Any]) -> dict[int, Tensor]:
     """The arguments of a trial that are the same for all edges, by the operand that they copy."""
-    return {a.at: given[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
+    return {a.at: arguments[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}

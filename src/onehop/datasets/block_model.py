@@ -10,7 +10,7 @@ from onehop.datasets.dataset import Progress
 from onehop.datasets.native import extension, threads
 from onehop.datasets.random_graphs import distinct_pairs
 from onehop.errors import ArgumentError
-from onehop.sizes import told
+from onehop.sizes import readable
 
 # The largest share of its community that a node is joined with. A hub finds its other neighbours outside.
 MOST_OF_COMMUNITY = 0.95
@@ -81,7 +81,7 @@ class BlockModel:
             )
         if self.too_large(scale):
             raise ArgumentError(
-                f"scale: {num_pairs} pairs would take about {told(num_pairs * 40)} to make; choose at "
+                f"scale: {num_pairs} pairs would take about {readable(num_pairs * 40)} to make; choose at "
                 f"most {_MOST_PAIRS / self.num_pairs * 0.99:.2g}."
             )
         rng = np.random.default_rng([seed, 2])

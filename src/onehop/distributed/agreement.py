@@ -33,9 +33,9 @@ def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None)
     Where it failed, its own error is raised, and elsewhere an ArgumentError that names the rank.
     """
     error: Exception | None = None
-    made: T | None = None
+    result: T | None = None
     try:
-        made = make()
+        result = make()
     except (OnehopError, OSError) as caught:
         error = caught
     said = gathered(doing, None if error is None else f"{type(error).__name__}: {error}", group)
@@ -44,7 +44,7 @@ def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None)
     for rank, reason in enumerate(said):
         if reason is not None:
             raise ArgumentError(f"{doing} failed on rank {rank}: {reason}")
-    return made  # type: ignore[return-value]
+    return result  # type: ignore[return-value]
 
 
 def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[Any]:
@@ -61,7 +61,7 @@ def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
 
 
 def same(what: str, values: list[Any], advice: str) -> None:
-    """Raises an ArgumentError that names the ranks whose value is not that of rank 0, if there are any."""
+    """Raises an ArgumentError that names the ranks whose value differs from rank 0's, if there are any."""
     others = [rank for rank, value in enumerate(values) if value != values[0]]
     if others:
         raise ArgumentError(f"{what} of ranks {others} is not that of rank 0. {advice}")
@@ -70,13 +70,13 @@ def same(what: str, values: list[Any], advice: str) -> None:
 def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.ProcessGroup | None) -> Tensor:
     """Broadcasts [count], int32, made on rank 0, to every process."""
     rank, parts = place(group)
-    made = together(
+    tensor = together(
         doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group
     )
     if parts > 1:
         with telling(doing):
-            dist.broadcast(made, group=group, group_src=0)
-    return made
+            dist.broadcast(tensor, group=group, group_src=0)
+    return tensor
 
 
 @contextlib.contextmanager

@@ -221,7 +221,7 @@ def attention(
 
 
 def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
-    """The number of heads; raises unless it is that of the other operands."""
+    """The number of heads; raises unless the other operands have it too."""
     if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
         raise ArgumentError(
             f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."

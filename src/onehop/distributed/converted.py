@@ -104,7 +104,7 @@ class _Forward:
 
     Attributes:
         module: The module.
-        theirs: The ``forward`` that was set on it before; None means that of its class.
+        theirs: The ``forward`` that was set on it before; None means its class's.
         group: The processes.
     """
 

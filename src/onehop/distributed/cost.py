@@ -2,7 +2,7 @@
 
 Traffic is counted, not modelled: an exchange moves one row for every pair of a node and another part that has
 an edge from it. Time is the maximum of computation and communication, which overlap. Computation is scaled
-from a measured epoch; the traffic of an unknown partition is bounded by that of a random one.
+from a measured epoch; the traffic of an unknown partition is bounded by a random partition's.
 """
 
 from dataclasses import dataclass
@@ -130,7 +130,7 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
 def estimate(
     epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = IMBALANCE
 ) -> Estimate:
-    """Estimates an epoch on so many machines of a kind.
+    """Estimates an epoch on a number of machines of one kind.
 
     ``cut_rows`` are the rows of an exchange, of all together. ``imbalance`` is the number of rows and edges
     of the part with most of them, over the mean.

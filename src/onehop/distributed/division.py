@@ -44,7 +44,7 @@ class Halos:
     parts: int
 
     @classmethod
-    def collected(cls, found: Iterable[tuple[np.ndarray, np.ndarray]], file: Path | None) -> "Halos":
+    def collected(cls, halos: Iterable[tuple[np.ndarray, np.ndarray]], file: Path | None) -> "Halos":
         """The halos of parts that are found one after the other, in memory, or in ``file`` if there is one.
 
         For each receiver: its halo, int32, by owner and number; and how many of them each part owns, [parts].
@@ -54,14 +54,14 @@ class Halos:
         """
         counts = []
         pieces = []
-        with nullcontext() if file is None else _opened(file) as kept:
-            for nodes, owned in found:
+        with nullcontext() if file is None else _opened(file) as stream:
+            for nodes, owned in halos:
                 counts.append(owned)
-                if kept is None or file is None:
+                if stream is None or file is None:
                     pieces.append(nodes)
                 else:
                     with writing("folder", file, nodes.nbytes):
-                        write_all(kept, np.ascontiguousarray(nodes).data)
+                        write_all(stream, np.ascontiguousarray(nodes).data)
         bounds = np.concatenate([[0], *counts]).cumsum()
         if file is None or bounds[-1] == 0:  # an empty file cannot be mapped
             nodes = np.concatenate([np.empty(0, np.int32), *pieces])
@@ -130,7 +130,7 @@ class Division(ABC):
         self.source_rows = self.rows if source_owner is None else inner_first(source_owner, 0, parts)
 
     def number(self, rows: Numbering, source_rows: Numbering) -> None:
-        """Takes the numbers of nodes from others, for a graph whose nodes are those of other graphs too.
+        """Takes the numbers of nodes from others, for a graph that shares its nodes with other graphs.
 
         The destinations' numbering has those without sources in other parts first; the sources' is the same
         object where they are the same nodes.

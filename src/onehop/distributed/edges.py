@@ -109,7 +109,7 @@ def _caller() -> str:
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back
-        found = frame.f_locals.get("self")
-        if isinstance(found, torch.nn.Module):
-            return type(found).__name__
+        module = frame.f_locals.get("self")
+        if isinstance(module, torch.nn.Module):
+            return type(module).__name__
     return "the caller"

@@ -52,10 +52,10 @@ class Traffic:
 class Messages:
     """Messages in transit."""
 
-    def __init__(self, works: list[Any], received: Tensor, kept: Tensor, peers: list[int]) -> None:
+    def __init__(self, works: list[Any], received: Tensor, sent: Tensor, peers: list[int]) -> None:
         self._works = works
         self._received = received
-        self._kept = kept  # a send buffer must live until it is sent
+        self._sent = sent  # a send buffer must live until it is sent
         self._peers = peers
 
     def wait(self) -> Tensor:

@@ -106,8 +106,8 @@ def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
         # A part's inner rows, and its others, have consecutive numbers among its rows.
         kinds = division.kinds(first, first + step)
         order = np.argsort(kinds, kind="stable")
-        found, runs = np.unique(kinds[order], return_index=True)
-        for kind, rows in zip(found.tolist(), np.split(order, runs[1:]), strict=True):
+        distinct, runs = np.unique(kinds[order], return_index=True)
+        for kind, rows in zip(distinct.tolist(), np.split(order, runs[1:]), strict=True):
             rank = kind // 2
             with files[rank].open("r+b") as file:
                 file.seek(begins[rank] + int(local[first + rows[0]]) * row_bytes)
@@ -233,25 +233,25 @@ def _contents(part: Part) -> int:
 
 
 def _as_arrays(
-    argument: str, given: Mapping[str, Tensor | np.ndarray] | None, rows: int, what: str
+    argument: str, tensors: Mapping[str, Tensor | np.ndarray] | None, rows: int, what: str
 ) -> dict[str, np.ndarray]:
     """By name, [rows, ...], checked."""
-    found: dict[str, np.ndarray] = {}
-    for name, tensor in (given or {}).items():
+    arrays: dict[str, np.ndarray] = {}
+    for name, tensor in (tensors or {}).items():
         if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != rows:
             raise ArgumentError(
                 f"{argument}: expected names like 'x' and a row for each of {rows} {what}, got {name!r} "
                 f"of shape {list(tensor.shape)}."
             )
-        found[name] = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
-        if found[name].dtype.hasobject:
+        arrays[name] = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+        if arrays[name].dtype.hasobject:
             raise ArgumentError(f"{argument}: expected numbers, got {name!r} of Python objects; convert it.")
-    return found
+    return arrays
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
-    """The folder of one part, in that of the whole, and the content of the whole's ``meta.json``."""
+    """The folder of one part, inside the whole's folder, and the content of the whole's ``meta.json``."""
 
     path: Path
     rank: int

@@ -124,14 +124,14 @@ class DistributedGraph:
         rank, parts = place(group)
         doing = "DistributedGraph.open"
         introduce(doing, group)
-        found = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
-        part = together(doing, found.part, group)
+        stored = together(doing, lambda: files.Folder.open(folder, rank, parts), group)
+        part = together(doing, stored.part, group)
         same(
             "the partition",
             gathered(doing, part.identity, group),
             "Give every rank a copy of the same folder; save() writes it once, for all.",
         )
-        return cls(part, Exchange(part, group), found)
+        return cls(part, Exchange(part, group), stored)
 
     @property
     def group(self) -> dist.ProcessGroup | None:
@@ -327,7 +327,7 @@ class DistributedGraph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors that this graph holds, and those of graphs that were derived from it.
+        """Bytes of the tensors that this graph and the graphs derived from it hold.
 
         Features and messages in transit are not among them.
         """
@@ -352,11 +352,11 @@ class DistributedGraph:
         """Notes the bytes of every storage and of the splits, each once."""
         sizes[id(self._splits)] = self._splits.nbytes
         arrays = [getattr(self.part, name) for name in ARRAYS]
-        for each in (*arrays, *self._derived.values()):
-            if isinstance(each, DistributedGraph):
-                each._measure(sizes)
-            elif isinstance(each, Tensor):
-                storage = each.untyped_storage()
+        for value in (*arrays, *self._derived.values()):
+            if isinstance(value, DistributedGraph):
+                value._measure(sizes)
+            elif isinstance(value, Tensor):
+                storage = value.untyped_storage()
                 sizes[storage.data_ptr()] = storage.nbytes()
 
     def _check_square(self, name: str) -> None:

@@ -32,16 +32,16 @@ def part_of_nodes(
     introduce(_DOING, group)
     whole = together(_DOING, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
     nodes = whole.num_dst
-    given = None if owner is None else together(_DOING, lambda: checked_owner(owner, nodes, parts), group)
-    mark = fingerprint(edge_index) if given is None else fingerprint(edge_index, given)
+    owners = None if owner is None else together(_DOING, lambda: checked_owner(owner, nodes, parts), group)
+    mark = fingerprint(edge_index) if owners is None else fingerprint(edge_index, owners)
     same(
         "edge_index, num_nodes or owner",
         gathered(_DOING, (nodes, mark), group),
         "Give every rank the same graph; each takes its own rows of it.",
     )
-    if given is None:
-        given = from_first(_DOING, lambda: partition(whole, parts, method, seed), nodes, group)
-    return ListDivision(edge_index, given, parts).part(rank)
+    if owners is None:
+        owners = from_first(_DOING, lambda: partition(whole, parts, method, seed), nodes, group)
+    return ListDivision(edge_index, owners, parts).part(rank)
 
 
 def part_of_two_sides(
@@ -68,8 +68,8 @@ def part_of_two_sides(
 
     relation = ("source", "to", "destination")
     nodes, owners = together(_DOING, named, group)
-    found, _ = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
-    return found[relation]
+    parts, _ = divided_relations({relation: edge_index}, nodes, method, seed, owners, group)
+    return parts[relation]
 
 
 def divided_relations(
@@ -88,42 +88,42 @@ def divided_relations(
     doing = "dividing a graph of several types"
     introduce(doing, group)
     together(doing, lambda: check_types(edges, num_nodes), group)
-    given = None if owner is None else together(doing, lambda: _checked(owner, num_nodes, parts), group)
-    mark = fingerprint(*edges.values(), *(() if given is None else given.values()))
+    by_type = None if owner is None else together(doing, lambda: _checked(owner, num_nodes, parts), group)
+    mark = fingerprint(*edges.values(), *(() if by_type is None else by_type.values()))
     same(
         "the edges, numbers of nodes or owners",
         gathered(doing, (list(edges), list(num_nodes.items()), mark), group),
         "Give every rank the same relations and types in the same order; each takes its own rows.",
     )
-    if given is None:
+    if by_type is None:
 
         def joined() -> Tensor:
             return torch.cat([*partition_types(edges, num_nodes, parts, method, seed).values(), _NONE])
 
-        found = from_first(doing, joined, sum(num_nodes.values()), group)
-        given = dict(zip(num_nodes, found.split(list(num_nodes.values())), strict=True))
+        all_owners = from_first(doing, joined, sum(num_nodes.values()), group)
+        by_type = dict(zip(num_nodes, all_owners.split(list(num_nodes.values())), strict=True))
     divisions = {
         relation: ListDivision(
             each,
-            given[relation[2]],
+            by_type[relation[2]],
             parts,
-            None if relation[0] == relation[2] else given[relation[0]],
+            None if relation[0] == relation[2] else by_type[relation[0]],
         )
         for relation, each in edges.items()
     }
     rows = {}
-    for kind, owners in given.items():
+    for kind, owners in by_type.items():
         # Rows that need no others in any relation come first.
         boundary = torch.zeros(len(owners), dtype=torch.bool, device="cpu")
         for (_, _, target), division in divisions.items():
             if target == kind:
                 boundary |= division.boundary
         rows[kind] = inner_first(owners, boundary, parts)
-    made = {}
+    by_relation = {}
     for (source, name, target), division in divisions.items():
         division.number(rows[target], rows[source])
-        made[source, name, target] = division.part(rank)
-    return made, {kind: numbering.owned(rank) for kind, numbering in rows.items()}
+        by_relation[source, name, target] = division.part(rank)
+    return by_relation, {kind: numbering.owned(rank) for kind, numbering in rows.items()}
 
 
 _NONE = torch.empty(0, dtype=torch.int32, device="cpu")

@@ -26,14 +26,14 @@ def limits(nodes: int, edges: int, parts: int) -> Tensor:
 
 def loads(graph: Graph, part: Tensor, parts: int) -> Tensor:
     """Return [parts, 2], int64: the rows and edges of each part."""
-    found = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
-    return found.index_add_(0, part, loads_of(graph.in_degrees))
+    sums = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
+    return sums.index_add_(0, part, loads_of(graph.in_degrees))
 
 
 def imbalance(graph: Graph, part: Tensor, parts: int) -> tuple[float, float]:
     """Return the most rows, and the most edges, of a part, relative to the mean."""
-    found = loads(graph, part, parts).double()
-    rows, edges = (found.max(0).values / found.mean(0).clamp(min=1 / parts)).tolist()
+    totals = loads(graph, part, parts).double()
+    rows, edges = (totals.max(0).values / totals.mean(0).clamp(min=1 / parts)).tolist()
     return rows, edges
 
 
@@ -47,15 +47,15 @@ def sums_before(group: Tensor, work: Tensor, groups: int) -> Tensor:
     return sums[:-1] - sums[counts.cumsum(0) - counts][group]
 
 
-def admitted(wanted: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
+def admitted(goals: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
     """Return [nodes], bool: the nodes that their parts have room for, the first ones first.
 
     Args:
-        wanted: [nodes], int64, ascending: the part of each.
+        goals: [nodes], int64, ascending: the part of each.
         work: [nodes, K], loads of each.
         load: [parts, K], loads of each part without them.
         most: [K], the largest loads.
     """
-    fits = sums_before(wanted, work, len(load)) + work + load[wanted] <= most
+    fits = sums_before(goals, work, len(load)) + work + load[goals] <= most
     # What adds nothing is no reason to refuse.
     return (fits | (work == 0)).all(1)

@@ -14,14 +14,14 @@ from onehop.distributed.part import Part
 
 def without_loops(part: Part) -> Part:
     """The part without edges from a node to itself; the same object if there are none."""
-    kept = part.source != part.target
-    if bool(kept.all()):
+    mask = part.source != part.target
+    if bool(mask.all()):
         return part
     return dataclasses.replace(
         part,
-        rowptr=counts_before(kept)[part.rowptr],
-        source=part.source[kept],
-        edge_numbers=part.edge_numbers[kept],
+        rowptr=counts_before(mask)[part.rowptr],
+        source=part.source[mask],
+        edge_numbers=part.edge_numbers[mask],
     )
 
 
@@ -68,6 +68,6 @@ def _places(rowptr: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return is_edge.nonzero().squeeze(1), loops
 
 
-def counts_before(kept: Tensor) -> Tensor:
+def counts_before(mask: Tensor) -> Tensor:
     """Return [e + 1], int64: how many entries before each are true."""
-    return torch.cat([kept.new_zeros(1, dtype=torch.int64), kept.cumsum(0)])
+    return torch.cat([mask.new_zeros(1, dtype=torch.int64), mask.cumsum(0)])

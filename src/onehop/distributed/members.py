@@ -52,7 +52,7 @@ class Fates:
     elsewhere: tuple[Member, ...] = ()
 
 
-_known: dict[int, Member] = {}
+_members: dict[int, Member] = {}
 
 
 def here() -> Member:
@@ -66,23 +66,23 @@ def here() -> Member:
 
 def know(members: list[Member]) -> None:
     """Remembers the processes that this one works with."""
-    _known.update({member.rank: member for member in members})
+    _members.update({member.rank: member for member in members})
 
 
 def fates() -> Fates:
     """Checks the other processes; waits up to two seconds for one to be lost."""
     deadline = time.monotonic() + _ENDING_S
     while True:
-        found = _fates()
-        if found.ended or found.stopped or not found.running or time.monotonic() > deadline:
-            return found
+        outcome = _fates()
+        if outcome.ended or outcome.stopped or not outcome.running or time.monotonic() > deadline:
+            return outcome
         time.sleep(_LOOK_EVERY_S)
 
 
 def _fates() -> Fates:
-    me = _known.get(dist.get_rank())
+    me = _members.get(dist.get_rank())
     sorted_by: dict[str, list[Member]] = {"ended": [], "stopped": [], "running": [], "elsewhere": []}
-    for member in _known.values():
+    for member in _members.values():
         # An earlier job of this process may have had more.
         if me is None or member == me or member.rank >= dist.get_world_size():
             continue
@@ -139,7 +139,7 @@ def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> Commun
 
 @contextlib.contextmanager
 def telling(doing: str) -> Iterator[None]:
-    """Turns torch's error inside the block into that of :func:`failed`."""
+    """Turns torch's error inside the block into the error of :func:`failed`."""
     try:
         yield
     except RuntimeError as error:

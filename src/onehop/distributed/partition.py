@@ -54,8 +54,8 @@ def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tenso
 def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
     """Return [rows, parts]: the number of each row's sources in each part."""
     row = torch.repeat_interleave(torch.arange(len(counts), device="cpu"), counts)
-    found = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
-    return found.view(-1, parts + 1)[:, :parts].double()
+    table = torch.bincount(row * (parts + 1) + part, minlength=len(counts) * (parts + 1))
+    return table.view(-1, parts + 1)[:, :parts].double()
 
 
 def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
@@ -68,15 +68,15 @@ def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
     goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
     waiting = score.max(1).values.argsort(descending=True, stable=True)
     for _ in range(parts):
-        wanted, by_part = score[waiting].argmax(1).sort(stable=True)
+        best, by_part = score[waiting].argmax(1).sort(stable=True)
         rows = waiting[by_part]
-        fits = admitted(wanted, work[rows], load, most)
-        goal[rows[fits]] = wanted[fits].int()
-        load.index_add_(0, wanted[fits], work[rows[fits]])
+        fits = admitted(best, work[rows], load, most)
+        goal[rows[fits]] = best[fits].int()
+        load.index_add_(0, best[fits], work[rows[fits]])
         waiting = rows[~fits]
         if not len(waiting):
             return goal
-        score[waiting, wanted[~fits]] = -1.0
+        score[waiting, best[~fits]] = -1.0
     # Rows with more edges than any part has room for.
     for row in waiting.tolist():
         emptiest = int((load / most).max(1).values.argmin())
@@ -141,12 +141,12 @@ def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) 
     order = order[by_donor]
     before = sums_before(donor, work[nodes[order], None], parts).squeeze(1)
     order = order[before < (load - goal_load)[donor]]
-    wanted, by_goal = goal[order].sort(stable=True)
+    goals, by_goal = goal[order].sort(stable=True)
     order = order[by_goal]
     limit = torch.tensor([most], device="cpu")
-    fits = admitted(wanted, work[nodes[order], None], load[:, None], limit)
+    fits = admitted(goals, work[nodes[order], None], load[:, None], limit)
     part = part.clone()
-    part[nodes[order[fits]]] = wanted[fits].int()
+    part[nodes[order[fits]]] = goals[fits].int()
     return part
 
 
@@ -214,8 +214,8 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
     if isinstance(graph, StoredGraph) or method == "streamed":
         return _streamed(graph, parts)
     both = BothWays(graph, graph.transpose())
-    found = _metis(graph, parts) if metis.installed() and method != "greedy" else _pieces(graph, parts)
-    return refined(both, balanced(both, found, parts), parts, seed)
+    first = _metis(graph, parts) if metis.installed() and method != "greedy" else _pieces(graph, parts)
+    return refined(both, balanced(both, first, parts), parts, seed)
 
 
 Relation = tuple[str, str, str]
@@ -239,7 +239,7 @@ def partition_types(
         num_nodes: By type. A bipartite graph has two types and one relation.
         parts: Number of parts.
         method: As in :func:`onehop.distributed.partition`.
-        seed: Likewise.
+        seed: As in :func:`onehop.distributed.partition`.
 
     Returns:
         By type, [N], int32, from 0 to ``parts`` - 1.
@@ -290,7 +290,7 @@ def check_types(edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) 
                 raise ArgumentError(
                     f"num_nodes: expected a number for {kind!r}, as {relation} has it; got none."
                 )
-        # Checks the numbers, which a joined graph would take for those of another type.
+        # Checks the numbers, which a joined graph would take for nodes of another type.
         Graph.from_edge_index(edge_index, size=(num_nodes[relation[0]], num_nodes[relation[2]]))
 
 
@@ -304,8 +304,8 @@ def _streamed(graph: Graph | StoredGraph, parts: int) -> Tensor:
 
 def _metis(graph: Graph, parts: int) -> Tensor:
     source, target = graph.edge_index()
-    kept = source != target  # METIS does not accept loops
-    ends = torch.stack([source[kept], target[kept]])
+    no_loop = source != target  # METIS does not accept loops
+    ends = torch.stack([source[no_loop], target[no_loop]])
     undirected = Graph.from_edge_index(torch.cat([ends, ends.flip(0)], 1), graph.num_dst)
     return metis.parts_of(undirected.rowptr, undirected.col, parts, _work(graph)).int()
 

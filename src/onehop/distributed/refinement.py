@@ -20,8 +20,8 @@ _COUNTS = 1 << 24
 class Wishes(NamedTuple):
     """The best part for each of some nodes.
 
-    ``goal``, [nodes] of int64, is that part; ``gain``, likewise, its neighbours there less those in its own
-    part.
+    ``goal``, [nodes] of int64, is that part; ``gain``, [nodes] of int64, is the number of its
+    neighbours there less the number in its own part.
     """
 
     gain: Tensor
@@ -79,18 +79,18 @@ def wishes_of(
         for key in _neighbours(both, chunk, part, parts):
             table += torch.bincount(key, minlength=len(table))
         table = table.view(-1, parts)
-        own = table.gather(1, part[chunk, None].long()).squeeze(1)
+        current = table.gather(1, part[chunk, None].long()).squeeze(1)
         most, goal = (table if closed is None else table.masked_fill(closed, -1)).max(1)
-        gains.append(most - own)
+        gains.append(most - current)
         goals.append(goal)
     return Wishes(torch.cat(gains), torch.cat(goals))
 
 
 def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iterator[Tensor]:
     """In both directions: a number for each neighbour, its node's position times parts, plus its part."""
-    for each in both:
-        edges, counts = edges_of(each.rowptr.numpy(), nodes.numpy())
-        of_part = part.index_select(0, each.col.index_select(0, torch.from_numpy(edges)))
+    for graph in both:
+        edges, counts = edges_of(graph.rowptr.numpy(), nodes.numpy())
+        of_part = part.index_select(0, graph.col.index_select(0, torch.from_numpy(edges)))
         yield torch.from_numpy(np.repeat(np.arange(len(nodes)) * parts, counts)) + of_part
 
 
@@ -101,9 +101,9 @@ def move(graph: Graph, part: Tensor, goal: Tensor, gain: Tensor, most: Tensor) -
     """
     # Nodes that leave make no room for those that come at the same time.
     load = loads(graph, part, max(int(goal.max()), int(part.max())) + 1)
-    wanted = (gain > 0).nonzero().squeeze(1)
-    wanted = wanted[gain[wanted].sort(descending=True, stable=True).indices]
-    ordered, by_goal = goal[wanted].sort(stable=True)
-    wanted = wanted[by_goal]
-    fits = admitted(ordered, loads_of(graph.in_degrees[wanted]), load, most)
-    part[wanted[fits]] = ordered[fits].int()
+    nodes = (gain > 0).nonzero().squeeze(1)
+    nodes = nodes[gain[nodes].sort(descending=True, stable=True).indices]
+    ordered, by_goal = goal[nodes].sort(stable=True)
+    nodes = nodes[by_goal]
+    fits = admitted(ordered, loads_of(graph.in_degrees[nodes]), load, most)
+    part[nodes[fits]] = ordered[fits].int()

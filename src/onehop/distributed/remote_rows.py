@@ -64,7 +64,7 @@ class RemoteRows:
             raise ArgumentError(f"x: expected a tensor on the CPU, got one on {x.device}.")
         self._graph, self._x = graph, x.detach()
         self.kept_nodes = _hot(graph, kept_rows)
-        self._kept = RowRequest(graph, self.kept_nodes).rows(self._x)
+        self._kept_rows = RowRequest(graph, self.kept_nodes).rows(self._x)
         # Numbers of all rows here, ascending, and the place of each: own rows, then kept ones.
         self._here, self._place = torch.cat([graph.owned_nodes, self.kept_nodes]).sort()
         self.traffic, self.hits = Traffic(), 0
@@ -87,15 +87,15 @@ class RemoteRows:
         elsewhere = (place < 0).nonzero().view(-1)
         request = RowRequest(self._graph, numbers[elsewhere])
         fetched = request.rows(self._x)
-        own = len(self._x)
+        owned = len(self._x)
         out = native.empty((len(numbers), *self._x.shape[1:]), self._x.dtype)
-        is_kept = place >= own
+        is_kept = place >= owned
         here = ((place >= 0) & ~is_kept).nonzero().view(-1)
-        kept = is_kept.nonzero().view(-1)
+        from_kept = is_kept.nonzero().view(-1)
         out[here] = self._x.index_select(0, place[here])
-        out[kept] = self._kept.index_select(0, place[kept] - own)
+        out[from_kept] = self._kept_rows.index_select(0, place[from_kept] - owned)
         out[elsewhere] = fetched
-        self.hits += len(kept)
+        self.hits += len(from_kept)
         self.traffic += request.traffic
         return out
 

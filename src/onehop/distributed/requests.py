@@ -48,12 +48,12 @@ class RowRequest:
     def __init__(self, graph: DistributedGraph, nodes: Tensor) -> None:
         check_part(graph)
         group, part = graph.exchange.group, graph.part
-        wanted, position = together("RowRequest", lambda: _checked(graph, nodes), group).unique(
+        distinct, position = together("RowRequest", lambda: _checked(graph, nodes), group).unique(
             return_inverse=True
         )
         entries = graph.derived("directory", lambda: _directory(graph))
         step = _step(graph)
-        asked = _swapped(graph, _by_rank(wanted // step, wanted, part.parts))
+        asked = _swapped(graph, _by_rank(distinct // step, distinct, part.parts))
         answers = _swapped(graph, [entries.index_select(0, each - part.rank * step) for each in asked])
         owner, row = torch.cat(answers).unbind(1)
         bounds, order = grouped(owner.int(), part.parts)
@@ -66,11 +66,11 @@ class RowRequest:
         self._place = place.index_select(0, position).to(graph.device)
         self._own_rows = asked_rows[part.rank].to(graph.device)
         asked_rows[part.rank] = row[:0]
-        given = _swapped(graph, asked_rows)
+        sent_rows = _swapped(graph, asked_rows)
         way = dataclasses.replace(
             part,
-            send_rows=torch.cat(given).to(graph.device),
-            send_counts=torch.tensor([len(each) for each in given], device="cpu"),
+            send_rows=torch.cat(sent_rows).to(graph.device),
+            send_counts=torch.tensor([len(each) for each in sent_rows], device="cpu"),
             halo_counts=torch.tensor([len(each) for each in asked_rows], device="cpu"),
         )
         self._graph = graph
@@ -95,9 +95,9 @@ class RowRequest:
         """
         check_rows("x", x, self._graph)
         flat = x.flatten(1)
-        own = flat.index_select(0, self._own_rows)
-        found = torch.cat([own, self._exchange.values(flat)]).index_select(0, self._place)
-        return found.reshape(len(found), *x.shape[1:])
+        local = flat.index_select(0, self._own_rows)
+        out = torch.cat([local, self._exchange.values(flat)]).index_select(0, self._place)
+        return out.reshape(len(out), *x.shape[1:])
 
 
 def _checked(graph: DistributedGraph, nodes: Tensor) -> Tensor:
@@ -123,12 +123,12 @@ def _directory(graph: DistributedGraph) -> Tensor:
     nodes = graph.owned_nodes.cpu()
     entries = torch.stack([nodes, torch.arange(len(nodes), device="cpu")], 1)
     received = _swapped(graph, _by_rank(nodes // step, entries, part.parts))
-    found = torch.empty(step, 2, dtype=torch.int64, device="cpu")
-    for rank, each in enumerate(received):
-        place = each[:, 0] - part.rank * step
-        found[place, 0] = rank
-        found[place, 1] = each[:, 1]
-    return found
+    directory = torch.empty(step, 2, dtype=torch.int64, device="cpu")
+    for rank, pairs in enumerate(received):
+        place = pairs[:, 0] - part.rank * step
+        directory[place, 0] = rank
+        directory[place, 1] = pairs[:, 1]
+    return directory
 
 
 def _by_rank(rank: Tensor, values: Tensor, parts: int) -> list[Tensor]:

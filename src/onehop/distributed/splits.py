@@ -26,39 +26,39 @@ class Splits:
     def __init__(self, part: Part) -> None:
         self._part = part
         # By source, and by row with and without loops.
-        self._made: dict[str | bool, EdgeSplit] = {}
+        self._splits: dict[str | bool, EdgeSplit] = {}
 
     @property
     def by_source(self) -> EdgeSplit:
         """Edges from owned rows, and edges from halo rows, into all rows; implied loops are left out."""
-        if "source" not in self._made:
+        if "source" not in self._splits:
             part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
             source, rowptr, near = part.source.cpu(), part.rowptr.cpu(), self.is_near.cpu()
             near_rowptr = counts_before(near)[rowptr]
-            self._made["source"] = EdgeSplit(
+            self._splits["source"] = EdgeSplit(
                 Graph.from_csr(near_rowptr, source[near], rows),
                 Graph.from_csr(rowptr - near_rowptr, source[~near] - rows, halo),
             )
-        return self._made["source"]
+        return self._splits["source"]
 
     def by_row(self, loops: bool) -> EdgeSplit:
         """Rows whose sources are all owned, and the other rows, which have all sources.
 
-        The edges of both graphs, one after the other, are those of the part; with ``loops``, a loop is the
+        The edges of both graphs, one after the other, are the part's; with ``loops``, a loop is the
         last edge of every row.
         """
-        if loops not in self._made:
+        if loops not in self._splits:
             part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
             source, rowptr, inner = part.source.cpu(), part.rowptr.cpu(), part.inner_rows
             if loops:
-                own = torch.arange(rows, dtype=torch.int32, device="cpu")
-                rowptr, source = looped_rowptr(rowptr), merged(rowptr, source, own)
+                loop_sources = torch.arange(rows, dtype=torch.int32, device="cpu")
+                rowptr, source = looped_rowptr(rowptr), merged(rowptr, source, loop_sources)
             cut = int(rowptr[inner])
-            self._made[loops] = EdgeSplit(
+            self._splits[loops] = EdgeSplit(
                 Graph.from_csr(rowptr[: inner + 1], source[:cut], rows),
                 Graph.from_csr(rowptr[inner:] - cut, source[cut:], rows + halo),
             )
-        return self._made[loops]
+        return self._splits[loops]
 
     @property
     def is_near(self) -> Tensor:
@@ -68,4 +68,4 @@ class Splits:
     @property
     def nbytes(self) -> int:
         """Bytes of the splits that were made, with what was derived from them."""
-        return sum(graph.nbytes for split in self._made.values() for graph in split)
+        return sum(graph.nbytes for split in self._splits.values() for graph in split)

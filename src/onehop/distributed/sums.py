@@ -36,14 +36,14 @@ def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None 
         tensor([4., 6.])
         >>> dist.destroy_process_group()
     """
-    wanted = [each for each in parameters if each.requires_grad]
-    for each in wanted:
-        if each.grad is None:
-            each.grad = torch.zeros_like(each)
+    trainable = [each for each in parameters if each.requires_grad]
+    for parameter in trainable:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
-    for each in wanted:
-        if each.grad is not None:
-            by_dtype.setdefault(each.dtype, []).append(each.grad)
+    for parameter in trainable:
+        if parameter.grad is not None:
+            by_dtype.setdefault(parameter.dtype, []).append(parameter.grad)
     for grads in by_dtype.values():
         flat = torch.cat([grad.flatten() for grad in grads])
         total(flat, group)
@@ -160,9 +160,9 @@ class AllRows:
         return values if self._batch is None else values.index_select(0, self._batch)
 
     def _agreed(self, batch: Tensor, batch_size: int | None) -> int:
-        found = int(batch.max()) + 1 if len(batch) else 0
-        said = found if batch_size is None else batch_size
-        ends = torch.tensor([found, said, -said], device=batch.device)
+        count = int(batch.max()) + 1 if len(batch) else 0
+        said = count if batch_size is None else batch_size
+        ends = torch.tensor([count, said, -said], device=batch.device)
         with telling("agreeing on the number of examples"):
             dist.all_reduce(ends, dist.ReduceOp.MAX, group=self._group)
         largest, most, least = int(ends[0]), int(ends[1]), -int(ends[2])

@@ -51,7 +51,7 @@ class ArrayFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Closes the file; its length is that of :meth:`finish`."""
+        """Closes the file; :meth:`finish` has set its length."""
         self._file.close()
 
 

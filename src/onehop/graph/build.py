@@ -37,7 +37,7 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
     if edge_index.device.type in placed.MADE_ON:
         _check_there(edge_index, num_src, num_dst)
         wide = edge_index.size(1) > thresholds.now.wide_edges
-        return PlacedCsr.made(edge_index, num_src, num_dst, wide)
+        return PlacedCsr.from_edge_index(edge_index, num_src, num_dst, wide)
     source, target = edge_index[0], edge_index[1]
     return from_coo(target, source, num_dst, num_src)
 
@@ -108,7 +108,7 @@ def from_scipy(matrix: Any) -> Any:
     num_dst, num_src = matrix.shape
     num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
-        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, for what is checked is what is used
+        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy: what is checked must be what is used
         counts = np.diff(pointer)
         # SciPy lets the arrays be longer than the pointers say, and does not check them again when they are
         # written to.
@@ -175,7 +175,7 @@ def _outside(kind: str, number: int, edge: int, count: int) -> IndexRangeError:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """The same numbers in a plain CPU tensor: wrapper subclasses (PyG's EdgeIndex) have no address."""
+    """A plain CPU tensor of the same numbers: wrapper subclasses (PyG's EdgeIndex) have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)

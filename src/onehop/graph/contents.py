@@ -60,19 +60,19 @@ class Noted:
     __slots__ = ("are_views", "names", "recognised", "states")
 
     def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
-        given = tuple(map(original, tensors))
-        self.recognised = not any(tensor.is_inference() for tensor in given)
+        originals = tuple(map(original, tensors))
+        self.recognised = not any(tensor.is_inference() for tensor in originals)
         """Whether all of them have a version counter."""
         names: tuple[Name, ...] = ()
-        for tensor in given:
+        for tensor in originals:
             base = tensor._base
             view = (int(tensor.storage_offset()), tensor.shape, tensor.stride(), tensor.dtype)
             owner = 0 if any_owner else id(tensor if base is None else base)
             names = (*names, (id(tensor.untyped_storage()), owner, view))
         self.names = names
-        self.are_views = tuple(tensor._base is not None for tensor in given)
+        self.are_views = tuple(tensor._base is not None for tensor in originals)
         self.states = (
-            tuple(State(tensor, not any_owner, whole) for tensor in given) if self.recognised else ()
+            tuple(State(tensor, not any_owner, whole) for tensor in originals) if self.recognised else ()
         )
 
     def and_of(self, other: "Noted") -> "Noted":

@@ -57,8 +57,8 @@ class EdgeColumns:
         If ``mirrored``, the same edges with rows and columns swapped follow the edges.
         :attr:`SortedEdges.numbers` needs ``numbered``.
         """
-        made = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
-        return SortedEdges(self, made)
+        edges = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
+        return SortedEdges(self, edges)
 
     def are_paired(self) -> bool:
         """Return whether every edge occurs as many times as the edge in the other direction."""
@@ -127,8 +127,8 @@ class EdgeColumns:
 class SortedEdges:
     """Edges sorted by row, then by column."""
 
-    def __init__(self, edges: EdgeColumns, made: Any) -> None:
-        self._edges, self._native, self._keys = edges, made, made.keys
+    def __init__(self, edges: EdgeColumns, native_edges: Any) -> None:
+        self._edges, self._native, self._keys = edges, native_edges, native_edges.keys
 
     @property
     def has_duplicates(self) -> bool:

@@ -57,8 +57,8 @@ def distinct(keys: np.ndarray) -> np.ndarray:
     if len(keys) == 0:
         return keys
     first_of_its_kind = np.concatenate([[True], keys[1:] != keys[:-1]])
-    found: np.ndarray = keys[first_of_its_kind]
-    return found
+    firsts: np.ndarray = keys[first_of_its_kind]
+    return firsts
 
 
 def edges_of_keys(keys: np.ndarray, num_nodes: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 A folder holds ``meta.json``, ``checksums.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy`` ([E],
 int32), where the sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`onehop.Graph`.
-The edge order is that of ``col``.
+The edges are in the order of ``col``.
 """
 
 import contextlib
@@ -59,28 +59,28 @@ class StoredRows:
             raise FileNotFoundError(f"{path}: there is no such folder; Graph.save() writes one.")
         try:
             meta = json.loads((path / _META).read_text())
-            found = cls(path, int(meta["num_src"]), int(meta["num_dst"]), int(meta["num_edges"]), "")
+            stored = cls(path, int(meta["num_src"]), int(meta["num_dst"]), int(meta["num_edges"]), "")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise FileFormatError(
                 f"{path}: expected a folder written by Graph.save(); its {_META} cannot be used ({error})."
             ) from error
         if meta.get("format") != _FORMAT:
             raise FileFormatError(f"{path / _META}: expected {_FORMAT!r}, got {meta.get('format')!r}.")
-        rowptr, col = found.rowptr, found.col
+        rowptr, col = stored.rowptr, stored.col
         for file, array, kind, count in (
-            (_ROWPTR, rowptr, np.int64, found.num_dst + 1),
-            (_COL, col, np.int32, found.num_edges),
+            (_ROWPTR, rowptr, np.int64, stored.num_dst + 1),
+            (_COL, col, np.int32, stored.num_edges),
         ):
             if array.dtype != kind or array.shape != (count,):
                 raise FileFormatError(
                     f"{path / file}: expected [{count}] {np.dtype(kind)}, got {list(array.shape)} "
                     f"{array.dtype}. Copy or store the graph again."
                 )
-        if rowptr[0] != 0 or rowptr[-1] != found.num_edges:
-            raise FileFormatError(f"{path / _ROWPTR}: expected entries from 0 to {found.num_edges}.")
+        if rowptr[0] != 0 or rowptr[-1] != stored.num_edges:
+            raise FileFormatError(f"{path / _ROWPTR}: expected entries from 0 to {stored.num_edges}.")
         stamps = [(path / name).stat() for name in (_META, _ROWPTR, _COL)]
         identity = ";".join(f"{stamp.st_size},{stamp.st_mtime_ns}" for stamp in stamps)
-        return cls(path, found.num_src, found.num_dst, found.num_edges, identity)
+        return cls(path, stored.num_src, stored.num_dst, stored.num_edges, identity)
 
     @property
     def rowptr(self) -> np.ndarray:

@@ -124,7 +124,7 @@ class Graph:
     def from_index(cls, index: Tensor, num_rows: int) -> "Graph":
         """A graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
 
-        Its edges are in the order of their rows, not in that of the index.
+        Its edges are in the order of their rows, not of the index.
 
         Args:
             index: [E], int32 or int64.
@@ -252,18 +252,18 @@ class Graph:
             transposed: Whether rows are sources.
         """
         key = _key(device, transposed)
-        found: PlacedCsr | None = self.derived.get(key)
-        if found is None:
+        csr: PlacedCsr | None = self.derived.get(key)
+        if csr is None:
             with self.lock:
-                found = self.derived.get(key)
-                if found is None:
+                csr = self.derived.get(key)
+                if csr is None:
                     if device == self.made_on:
-                        found = self.on(device).transpose()
+                        csr = self.on(device).transpose()
                     else:
-                        found = PlacedCsr.of(self.transposed_csr if transposed else self.csr, device)
-                    self.keep(key, found, device)
-        found.streams.meet()
-        return found
+                        csr = PlacedCsr.of(self.transposed_csr if transposed else self.csr, device)
+                    self.keep(key, csr, device)
+        csr.streams.meet()
+        return csr
 
     def keep(self, key: Hashable, value: Any, device: torch.device) -> None:
         """Keeps data on a device that were made from this graph, in :attr:`derived`.
@@ -364,13 +364,13 @@ class Graph:
 
     @property
     def nbytes_by_device(self) -> dict[torch.device, int]:
-        """The same for each device."""
+        """The bytes on each device."""
         native_graphs = [self._csr, self._transpose, *self.ordered.values()]
-        found = bytes_held(self.derived)
-        own = sum(int(each.bytes) for each in native_graphs if each is not None)
-        own += 0 if self.index is None else self.index.numbers.nbytes
-        found[_HOST] = found.get(_HOST, 0) + own
-        return found
+        sizes = bytes_held(self.derived)
+        host_bytes = sum(int(each.bytes) for each in native_graphs if each is not None)
+        host_bytes += 0 if self.index is None else self.index.numbers.nbytes
+        sizes[_HOST] = sizes.get(_HOST, 0) + host_bytes
+        return sizes
 
     def __repr__(self) -> str:
         nodes = f"num_nodes={self.num_dst}"

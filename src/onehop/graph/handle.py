@@ -23,7 +23,7 @@ class GraphInProgram:
         num_src: Number of sources.
         num_dst: Number of destinations.
         num_edges: Number of edges, or, where it depends on their contents, the most that there can be.
-            Operands with a row for each edge have so many rows; those behind the last edge are ignored.
+            Operands with a row for each edge have this number of rows; rows behind the last edge are ignored.
     """
 
     number: Tensor

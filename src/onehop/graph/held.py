@@ -1,4 +1,4 @@
-"""Counts the bytes of whatever is kept."""
+"""Counts the bytes of what is kept."""
 
 from typing import Any
 
@@ -12,12 +12,12 @@ _BARE = (int, float, bool, str, torch.dtype, type(None))
 def bytes_held(value: Any) -> dict[torch.device, int]:
     """Count the bytes of the tensors, graphs and other arrays in a value, on each device.
 
-    An object that has ``nbytes_by_device`` counts as that says, one that has ``nbytes``, such as a tensor, as
-    so many bytes on its ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
+    An object's ``nbytes_by_device`` counts as it is; its ``nbytes``, such as a tensor's, count on its
+    ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
     count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
     numbers and weak references.
     """
-    found: dict[torch.device, int] = {}
+    totals: dict[torch.device, int] = {}
     seen: set[int] = set()
     waiting = [value]
     while waiting:
@@ -28,7 +28,7 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
         seen.add(id(each))
         # What most values are comes first: it is counted whenever one is kept.
         if kind is torch.Tensor:
-            found[each.device] = found.get(each.device, 0) + each.nbytes
+            totals[each.device] = totals.get(each.device, 0) + each.nbytes
             continue
         if isinstance(each, tuple | list):
             waiting += each
@@ -37,14 +37,14 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
             # A copy, because another thread may add to it meanwhile.
             waiting += list(each.values())
             continue
-        own = getattr(each, "nbytes_by_device", None)
-        if own is None and (nbytes := getattr(each, "nbytes", None)) is not None:
+        by_device = getattr(each, "nbytes_by_device", None)
+        if by_device is None and (nbytes := getattr(each, "nbytes", None)) is not None:
             device = getattr(each, "device", _HOST)
             # NumPy's arrays have a device too, a string.
-            own = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
-        if own is None:
+            by_device = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
+        if by_device is None:
             waiting += [getattr(each, name) for name in getattr(kind, "__dataclass_fields__", ())]
             continue
-        for device, count in own.items():
-            found[device] = found.get(device, 0) + count
-    return found
+        for device, count in by_device.items():
+            totals[device] = totals.get(device, 0) + count
+    return totals

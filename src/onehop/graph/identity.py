@@ -162,26 +162,26 @@ class IdentityCache:
         """
         # The hot path of every patched layer: few function calls, and no loop over generators.
         names: tuple[Name, ...] = ()
-        own: tuple[Tensor | None, ...] = tensors
+        compared: tuple[Tensor | None, ...] = tensors
         recognised, changeable = True, False
         for tensor in tensors:
-            kept = tensor
+            source = tensor
             if not tensor.is_cpu or is_shared(tensor):
-                kept = original(tensor)
-                if kept is not tensor:
+                source = original(tensor)
+                if source is not tensor:
                     # A cached tensor has no other owner, so it cannot have been written to.
-                    own = (*own[: len(names)], None, *own[len(names) + 1 :])
-            changeable = changeable or kept is tensor
-            recognised = recognised and not kept.is_inference()
-            base = kept._base
-            view = (int(kept.storage_offset()), kept.shape, kept.stride(), kept.dtype)
-            owner = 0 if any_owner else id(kept if base is None else base)
-            names = (*names, (id(kept.untyped_storage()), owner, view))
+                    compared = (*compared[: len(names)], None, *compared[len(names) + 1 :])
+            changeable = changeable or source is tensor
+            recognised = recognised and not source.is_inference()
+            base = source._base
+            view = (int(source.storage_offset()), source.shape, source.stride(), source.dtype)
+            owner = 0 if any_owner else id(source if base is None else base)
+            names = (*names, (id(source.untyped_storage()), owner, view))
         if recognised:
             place = key, names
             # Contents are compared outside the lock, which other threads would wait for.
             entry = self._entries.get(place)
-            holds = entry is not None and (not changeable or entry.noted.is_of(*own))
+            holds = entry is not None and (not changeable or entry.noted.is_of(*compared))
             with self._lock:
                 if entry is not None and self._entries.get(place) is entry:
                     if holds:
@@ -198,10 +198,10 @@ class IdentityCache:
         noted = Noted(*tensors, any_owner=any_owner, whole=whole) if recognised else None
         # Outside of inference mode, to leave it costs more than no_grad alone.
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else _nothing, torch.no_grad():
-            made = make()
-        if made is not None and noted is not None:
-            self.store(noted, key, made)
-        return made
+            value = make()
+        if value is not None and noted is not None:
+            self.store(noted, key, value)
+        return value
 
     def find(self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, any_owner: bool = False) -> Any:
         """Returns the value stored for these tensors and ``rest``; None if there is none, or one changed."""
@@ -269,7 +269,7 @@ class IdentityCache:
         del dropped
 
     def _note_view(self, name: Name, key: _Key) -> None:
-        """Notes an entry of a view, and drops those of the view that was stored longest ago."""
+        """Notes an entry of a view, and drops the entries of the view that was stored longest ago."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())
         keys = views.setdefault(view, [])
@@ -313,7 +313,7 @@ class IdentityCache:
         self._stale_counts.clear()
 
     def _count(self, entry: _Entry, now: dict[torch.device, int]) -> None:
-        """Notes that an entry has so many bytes on every device."""
+        """Notes the bytes that an entry has on every device."""
         for device in {*entry.counted, *now}:
             more = now.get(device, 0) - entry.counted.get(device, 0)
             self._bytes[device] = self._bytes.get(device, 0) + more

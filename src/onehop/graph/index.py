@@ -44,10 +44,10 @@ class IndexRows:
 def from_index(index: Tensor, rows: int) -> Any:
     """The rows of an index, or a graph on its device; see :meth:`onehop.Graph.from_index`."""
     if not isinstance(index, Tensor) or index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
-        given = type(index).__name__
+        kind = type(index).__name__
         if isinstance(index, Tensor):
-            given = f"{index.dtype} of shape {list(index.shape)}"
-        raise ArgumentError(f"index: expected a one-dimensional int32 or int64 tensor, got {given}.")
+            kind = f"{index.dtype} of shape {list(index.shape)}"
+        raise ArgumentError(f"index: expected a one-dimensional int32 or int64 tensor, got {kind}.")
     count = index.numel()
     if type(rows) is not int or rows < 0:
         rows = integer("num_rows", rows)

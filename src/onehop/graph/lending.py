@@ -33,42 +33,42 @@ def read_address(tensor: Tensor) -> int:
     return _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
 
 
-def lend(kept: Tensor) -> Tensor:
-    """A copy of ``kept`` that the caller may modify.
+def lend(cached: Tensor) -> Tensor:
+    """A copy of ``cached`` that the caller may modify.
 
-    Only the cache holds ``kept``, which owns its memory and needs no gradient.
+    Only the cache holds ``cached``, which owns its memory and needs no gradient.
     """
-    if not (kept.is_cpu or kept.is_cuda):
+    if not (cached.is_cpu or cached.is_cuda):
         # Other devices may not support sharing: a real copy, whose version shows if it is untouched.
-        copy = kept.clone()
-        _cloned[copy] = kept, copy._version
+        copy = cached.clone()
+        _cloned[copy] = cached, copy._version
         return copy
-    copy = torch._lazy_clone(kept)
+    copy = torch._lazy_clone(cached)
     # As read_address computes it, because the memory is shared by now.
-    _lent[_storage_address(kept) + int(kept.storage_offset()) * kept.element_size()] = kept
+    _lent[_storage_address(cached) + int(cached.storage_offset()) * cached.element_size()] = cached
     return copy
 
 
 def original(tensor: Tensor) -> Tensor:
     """The cached tensor that ``tensor`` is an untouched copy of; else ``tensor`` itself."""
     if not (tensor.is_cpu or tensor.is_cuda):
-        found, version = _cloned.get(tensor, (tensor, tensor._version))
-        return found if version == tensor._version else tensor
+        source, version = _cloned.get(tensor, (tensor, tensor._version))
+        return source if version == tensor._version else tensor
     if not is_shared(tensor):
         return tensor
     address = _storage_address(tensor) + int(tensor.storage_offset()) * tensor.element_size()
-    kept = _lent.get(address)
+    cached = _lent.get(address)
     if (
-        kept is None
-        or not is_shared(kept)
+        cached is None
+        or not is_shared(cached)
         # It was read natively, and so has other memory by now.
-        or _storage_address(kept) + int(kept.storage_offset()) * kept.element_size() != address
-        or kept.shape != tensor.shape
-        or kept.stride() != tensor.stride()
-        or kept.dtype is not tensor.dtype
+        or _storage_address(cached) + int(cached.storage_offset()) * cached.element_size() != address
+        or cached.shape != tensor.shape
+        or cached.stride() != tensor.stride()
+        or cached.dtype is not tensor.dtype
     ):
         return tensor
-    return kept
+    return cached
 
 
 def readable(tensor: Tensor) -> Tensor:

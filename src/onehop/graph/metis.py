@@ -36,9 +36,9 @@ def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None
     weights = None if work is None else work.numpy().astype(kind, copy=False)
     if hasattr(pymetis, "CSRAdjacency"):  # newer versions warn about the old call
         adjacency = pymetis.CSRAdjacency(starts, neighbours)
-        _, found = pymetis.part_graph(parts, adjacency, vweights=weights, recursive=False)
+        _, labels = pymetis.part_graph(parts, adjacency, vweights=weights, recursive=False)
     else:
-        _, found = pymetis.part_graph(
+        _, labels = pymetis.part_graph(
             parts, xadj=starts, adjncy=neighbours, vweights=weights, recursive=False
         )
-    return torch.from_numpy(np.array(found, dtype=np.int64))
+    return torch.from_numpy(np.array(labels, dtype=np.int64))

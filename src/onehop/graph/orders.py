@@ -108,11 +108,11 @@ def node_orders(csr: Any, method: str) -> Orders:
         ConfigurationError: "metis" without pymetis.
     """
     begin = time.perf_counter()
-    dst, src = _found(csr, method)
+    dst, src = _orders_of(csr, method)
     return Orders(dst.contiguous(), src.contiguous(), time.perf_counter() - begin)
 
 
-def _found(csr: Any, method: str) -> tuple[Tensor, Tensor]:
+def _orders_of(csr: Any, method: str) -> tuple[Tensor, Tensor]:
     if method == "degree":
         return _by_degree(csr.rowptr.diff()), _by_degree(_out_degrees(csr))
     if method not in _METHODS:
@@ -167,10 +167,10 @@ def _metis(csr: Any) -> Tensor:
     metis.require("ordering 'metis'", instead="community")
     parts = max(2, csr.rows * _METIS_ROW_BYTES // caches().get(2, _METIS_CACHE))
     row, col = torch.repeat_interleave(torch.arange(csr.rows, device="cpu"), csr.rowptr.diff()), csr.col
-    kept = row != col  # METIS does not accept loops
-    counts = torch.bincount(row[kept], minlength=csr.rows)
+    no_loop = row != col  # METIS does not accept loops
+    counts = torch.bincount(row[no_loop], minlength=csr.rows)
     pointer = torch.cat([torch.zeros(1, dtype=torch.long, device="cpu"), counts.cumsum(0)])
-    return metis.parts_of(pointer, col[kept], parts).sort(stable=True).indices.int()
+    return metis.parts_of(pointer, col[no_loop], parts).sort(stable=True).indices.int()
 
 
 _METHODS: dict[str, Callable[[Any], Tensor]] = {"rcm": _rcm, "community": _community, "metis": _metis}

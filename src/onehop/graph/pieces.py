@@ -36,9 +36,9 @@ class PieceReader:
     """
 
     def __init__(self, path: Path, direct: bool = False) -> None:
-        found = _open_direct(path) if direct else None
-        self.block = 1 if found is None else BLOCK_BYTES
-        self._file = path.open("rb", buffering=0) if found is None else found
+        file = _open_direct(path) if direct else None
+        self.block = 1 if file is None else BLOCK_BYTES
+        self._file = path.open("rb", buffering=0) if file is None else file
 
     def read(self, place: int, count: int, room: np.ndarray, at: int) -> None:
         """Reads ``count`` bytes from ``place`` into ``room[at:]``, and the rest of the blocks at both ends.
@@ -53,15 +53,15 @@ class PieceReader:
             FileFormatError: The file ends before that.
         """
         lead = place % self.block
-        begin, wanted = place - lead, lead + count
-        blocks = -(-wanted // self.block) * self.block
+        begin, size = place - lead, lead + count
+        blocks = -(-size // self.block) * self.block
         view = room[at - lead : at - lead + blocks].data
         done = 0
-        while done < wanted:
+        while done < size:
             now = os.preadv(self._file.fileno(), [view[done:]], begin + done)
             done += now
             # In the middle of a block, the file is at its end; a direct read cannot begin there.
-            if now == 0 or (done < wanted and done % self.block):
+            if now == 0 or (done < size and done % self.block):
                 raise FileFormatError(
                     f"{self._file.name}: truncated at byte {begin + done}. Copy or write it again."
                 )

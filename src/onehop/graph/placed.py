@@ -21,7 +21,7 @@ MADE_ON = {"cuda"}
 
 @dataclass(frozen=True, slots=True)
 class PlacedCsr:
-    """A graph's rows, or those of its transpose, on a device. No array may be written to.
+    """A graph's rows, or its transpose's, on a device. No array may be written to.
 
     Attributes:
         rows: Number of rows.
@@ -31,7 +31,7 @@ class PlacedCsr:
         col: [E], int32: the column of every edge, row by row.
         perm: [E], int32 or int64: the caller's number of every edge; None if the orders are known to agree.
         streams: Who has met the arrays.
-        own: Whether the arrays belong to this object, and not to a graph on the host.
+        owns_memory: Whether the arrays belong to this object, and not to a graph on the host.
     """
 
     rows: int
@@ -41,7 +41,7 @@ class PlacedCsr:
     col: Tensor
     perm: Tensor | None
     streams: Streams
-    own: bool = True
+    owns_memory: bool = True
 
     @classmethod
     def of(cls, csr: Any, device: torch.device) -> "PlacedCsr":
@@ -51,7 +51,7 @@ class PlacedCsr:
         return cls(csr.rows, csr.cols, csr.edges, *arrays, Streams(arrays), device.type != "cpu")
 
     @classmethod
-    def made(cls, edge_index: Tensor, num_src: int, num_dst: int, wide: bool) -> "PlacedCsr":
+    def from_edge_index(cls, edge_index: Tensor, num_src: int, num_dst: int, wide: bool) -> "PlacedCsr":
         """The graph of a list of edges, [2, E] of int32 or int64, all in range, on its device.
 
         If ``wide``, the caller's numbers of edges have 64 bits.
@@ -59,7 +59,7 @@ class PlacedCsr:
         source, target = edge_index[0], edge_index[1]
         rowptr, order = _sorted(target.int(), num_dst)
         col = source.index_select(0, order).int()
-        return cls._kept(num_dst, num_src, rowptr, col, order.to(torch.int64 if wide else torch.int32))
+        return cls._streamed(num_dst, num_src, rowptr, col, order.to(torch.int64 if wide else torch.int32))
 
     def transpose(self) -> "PlacedCsr":
         """Rows and columns swapped; inside a row the edges are ordered by column."""
@@ -67,7 +67,7 @@ class PlacedCsr:
         rowptr, order = _sorted(self.col, self.cols)
         col = self.row_of_edges().index_select(0, order)
         perm = order.int() if self.perm is None else self.perm.index_select(0, order)
-        return self._kept(self.cols, self.rows, rowptr, col, perm)
+        return self._streamed(self.cols, self.rows, rowptr, col, perm)
 
     def row_of_edges(self) -> Tensor:
         """Return [E], int32: the row of every edge."""
@@ -88,13 +88,13 @@ class PlacedCsr:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays; 0 for those of a graph on the host, which counts them."""
-        if not self.own:
+        """Bytes of the arrays; 0 for arrays of a graph on the host, which counts them."""
+        if not self.owns_memory:
             return 0
         return self.rowptr.nbytes + self.col.nbytes + (0 if self.perm is None else self.perm.nbytes)
 
     @classmethod
-    def _kept(cls, rows: int, cols: int, rowptr: Tensor, col: Tensor, perm: Tensor) -> "PlacedCsr":
+    def _streamed(cls, rows: int, cols: int, rowptr: Tensor, col: Tensor, perm: Tensor) -> "PlacedCsr":
         return cls(rows, cols, col.numel(), rowptr, col, perm, Streams((rowptr, col, perm)))
 
 

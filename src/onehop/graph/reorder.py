@@ -30,18 +30,18 @@ def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
     csr = graph.transposed_csr if transposed else graph.csr
     if method == "none":
         return csr
-    found = graph.ordered.get((method, transposed))
-    if found is None:
+    ordered = graph.ordered.get((method, transposed))
+    if ordered is None:
         with graph.lock:
-            found = graph.ordered.get((method, transposed))
-            if found is None:
-                found = _ordered(graph, csr, method, transposed)
-    return found
+            ordered = graph.ordered.get((method, transposed))
+            if ordered is None:
+                ordered = _ordered(graph, csr, method, transposed)
+    return ordered
 
 
 def _ordered(graph: Graph, csr: Any, method: str, transposed: bool) -> Any:
     order = row_order(graph, method, transposed)
     wide = graph.num_edges > thresholds.now.wide_edges
-    made = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
-    graph.ordered[(method, transposed)] = made
-    return made
+    ordered = native.extension.with_rows(csr, order.data_ptr(), wide, native.threads())
+    graph.ordered[(method, transposed)] = ordered
+    return ordered

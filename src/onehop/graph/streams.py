@@ -19,18 +19,18 @@ RUNTIMES: dict[str, Any] = {"cuda": torch.cuda}
 class Streams:
     """The streams that have met some tensors on one device, which were just made on the current one."""
 
-    __slots__ = ("_made", "_met", "_runtime", "_tensors")
+    __slots__ = ("_event", "_met", "_runtime", "_tensors")
 
     def __init__(self, tensors: Sequence[Tensor | None]) -> None:
         self._tensors = [each for each in tensors if each is not None]
         device = self._tensors[0].device
         self._runtime = None if capturing(device) else RUNTIMES.get(device.type)
         self._met: set[Any] = set()
-        self._made: Any = None
+        self._event: Any = None
         if self._runtime is not None:
             current = self._runtime.current_stream(device)
             self._met.add(current)
-            self._made = current.record_event()
+            self._event = current.record_event()
 
     def meet(self) -> None:
         """Lets the current stream read the tensors: it waits, on the device, until they are made.
@@ -44,7 +44,7 @@ class Streams:
         current = self._runtime.current_stream(device)
         if current in self._met or capturing(device):
             return
-        current.wait_event(self._made)
+        current.wait_event(self._event)
         for tensor in self._tensors:
             tensor.record_stream(current)
         self._met.add(current)

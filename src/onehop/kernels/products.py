@@ -29,13 +29,13 @@ Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
 @lru_cache(maxsize=len(KINDS))
 def libraries(kind: str) -> dict[str, Product]:
     """The libraries that compute a product here, by name; torch's own comes first."""
-    found: dict[str, Product] = {TORCH: _OF_TORCH[kind]}
+    by_name: dict[str, Product] = {TORCH: _OF_TORCH[kind]}
     if kind == TO_WEIGHT:
-        found[BLOCKS] = over_blocks
+        by_name[BLOCKS] = over_blocks
     linear = _onednn()
     if linear is not None:
-        found[ONEDNN] = _of_onednn(kind, *linear)
-    return found
+        by_name[ONEDNN] = _of_onednn(kind, *linear)
+    return by_name
 
 
 def over_blocks(grad: Tensor, x: Tensor, added: Tensor | None = None) -> Tensor:
@@ -105,7 +105,7 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
         grad: [N, M].
         x: [N, K].
     """
-    # Of so many rows, what holds some columns stays in the second cache while it is read column by column.
+    # Rows of a block: some of its columns stay in the second cache while it is read column by column.
     block = (thresholds.now.product_block_rows + 1) // 2 * 2
     summed: Tensor = linear(_transposed(grad[:block]), x[:block].t(), None, "none", [], "")
     for begin in range(block, grad.size(0), block):

@@ -36,17 +36,17 @@ def aggregate(graph: Graph, call: Aggregate) -> Tensor:
         return x.new_zeros(call.rows, x.size(1))
     parts = call.weight, call.src_scale, call.dst_scale
     key = ("torch csr", transposed, x.device, x.dtype)
-    kept = graph.derived.get(key)
-    if kept is None or not kept.is_of(parts):
+    entry = graph.derived.get(key)
+    if entry is None or not entry.is_of(parts):
         names = tuple(map(_named, parts))  # before they are read: a write meanwhile is one afterwards
         layout = _layout(graph, transposed, x.device)
         values = _values(layout, *parts, x.dtype)
         matrix = _matrix(layout, values, call.rows, x.size(0))
-        made = Streams((layout.rowptr, layout.col, values))
-        kept = _KeptMatrix(matrix, values.nbytes, names, made)
-        graph.keep(key, kept, x.device)
-    kept.streams.meet()
-    out: Tensor = torch.sparse.mm(kept.matrix, x)
+        streams = Streams((layout.rowptr, layout.col, values))
+        entry = _KeptMatrix(matrix, values.nbytes, names, streams)
+        graph.keep(key, entry, x.device)
+    entry.streams.meet()
+    out: Tensor = torch.sparse.mm(entry.matrix, x)
     return out
 
 
@@ -102,15 +102,15 @@ class _Layout:
 
 def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
     key = ("torch csr layout", transposed, device)
-    found = graph.derived.get(key)
-    if found is None:
+    layout = graph.derived.get(key)
+    if layout is None:
         csr = graph.on(device, transposed)
         index = torch.int32 if graph.num_edges <= _MOST_NARROW else torch.int64
         arrays = csr.rowptr.to(index), csr.col.to(index), csr.row_of_edges(), csr.perm
-        found = _Layout(*arrays, Streams(arrays))
-        graph.keep(key, found, device)
-    found.streams.meet()
-    return found
+        layout = _Layout(*arrays, Streams(arrays))
+        graph.keep(key, layout, device)
+    layout.streams.meet()
+    return layout
 
 
 def _values(

@@ -320,18 +320,18 @@ class _Aggregate(Operator[Aggregate]):
         return call.x.new_empty((call.rows, call.x.size(1)), dtype=dtype)
 
     def saved(
-        self, call: Aggregate, results: Any, wanted: tuple[str, ...]
+        self, call: Aggregate, results: Any, needs: tuple[str, ...]
     ) -> tuple[Aggregate, tuple[Tensor, ...]]:
         # The gradient to x does not need x, which saves its memory in most layers.
-        return call._replace(x=None) if wanted == ("x",) else call, ()  # type: ignore[arg-type]
+        return call._replace(x=None) if needs == ("x",) else call, ()  # type: ignore[arg-type]
 
     def gradients(self, context: Context[Aggregate], *grads: Tensor | None) -> AggregateGradients:
-        call, wanted, grad = context.call, context.wanted, grads[0]
+        call, needs, grad = context.call, context.needs, grads[0]
         assert grad is not None
         grad_x = grad_weight = grad_src = grad_dst = None
-        if "x" in wanted or "src_scale" in wanted:
+        if "x" in needs or "src_scale" in needs:
             # Without the outer scale if that needs a gradient too: both gradients need this product.
-            outer = None if "src_scale" in wanted else call.src_scale
+            outer = None if "src_scale" in needs else call.src_scale
             sources = context.shapes["x"][0] if "x" in context.shapes else call.x.size(0)
             # The derivative: over reversed edges, with the scales exchanged.
             turned = call._replace(
@@ -343,12 +343,12 @@ class _Aggregate(Operator[Aggregate]):
                 widen=True,
             )
             grad_x = AGGREGATE(turned, context.graph)
-        if "src_scale" in wanted and call.src_scale is not None and grad_x is not None:
+        if "src_scale" in needs and call.src_scale is not None and grad_x is not None:
             grad_src = (grad_x * call.x).sum(-1)
             grad_x = grad_x * call.src_scale.unsqueeze(-1)
-        if "weight" in wanted and call.weight is not None:
+        if "weight" in needs and call.weight is not None:
             grad_weight = _weight_gradient(call, grad, call.weight)
-        if "dst_scale" in wanted:
+        if "dst_scale" in needs:
             plain = AGGREGATE(call._replace(dst_scale=None, widen=True), context.graph)
             grad_dst = (grad * plain).sum(-1)
         return AggregateGradients(x=grad_x, weight=grad_weight, src_scale=grad_src, dst_scale=grad_dst)
@@ -387,7 +387,7 @@ def _weight_gradient(call: Aggregate, grad: Tensor, weight: Tensor) -> Tensor:
         dst, src = dst.to(dtype), src.to(dtype)
     heads = weight.size(1) if weight.dim() == 2 else 1
     shape = (heads, dst.size(1) // heads)
-    found: Tensor = run(
+    products: Tensor = run(
         Sddmm(
             dst=dst.reshape(dst.size(0), *shape),
             src=src.reshape(src.size(0), *shape),
@@ -398,7 +398,7 @@ def _weight_gradient(call: Aggregate, grad: Tensor, weight: Tensor) -> Tensor:
             backend=call.backend,
         )
     )
-    return found.view(weight.shape)
+    return products.view(weight.shape)
 
 
 AGGREGATE = _Aggregate()

@@ -85,7 +85,7 @@ class _ArgExtremum(Operator[ArgExtremum]):
         return out, torch.empty_like(out, dtype=torch.int32)
 
     def saved(
-        self, call: ArgExtremum, results: Any, wanted: tuple[str, ...]
+        self, call: ArgExtremum, results: Any, needs: tuple[str, ...]
     ) -> tuple[ArgExtremum, tuple[Tensor, ...]]:
         return call, results[1:]
 
@@ -94,9 +94,9 @@ class _ArgExtremum(Operator[ArgExtremum]):
         assert grad is not None
         if torch.is_grad_enabled():
             return _differentiable_gradients(call, grad, winner)
-        wanted = [name in context.wanted for name in ArgExtremumGradients._fields]
-        found = run(ArgExtremumGrad(call=call, winner=winner, grad=grad, wanted=wanted))
-        return ArgExtremumGradients(*found)
+        needs = [name in context.needs for name in ArgExtremumGradients._fields]
+        gradients = run(ArgExtremumGrad(call=call, winner=winner, grad=grad, wanted=needs))
+        return ArgExtremumGradients(*gradients)
 
 
 class _ArgExtremumGrad(GradientOperator[ArgExtremumGrad]):

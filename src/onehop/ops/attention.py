@@ -368,22 +368,22 @@ class _Attention(Operator[Attention]):
         return results[1:2] if call.with_weights else results[1:]
 
     def saved(
-        self, call: Attention, results: Any, wanted: tuple[str, ...]
+        self, call: Attention, results: Any, needs: tuple[str, ...]
     ) -> tuple[Attention, tuple[Tensor, ...]]:
         return call, results if call.with_weights else results[:2]
 
     def gradients(self, context: Context[Attention], *grads: Tensor | None) -> AttentionGradients:
         call, (grad, _, grad_weights) = context.call, grads
-        wanted = [name in context.wanted for name in _OPERANDS]
+        needs = [name in context.needs for name in _OPERANDS]
         if grad is None:
             # The weights depend on the values in gatv2 alone, where they are the keys too.
-            wanted[0] = wanted[0] and call.key is None and call.rule != "gat"
+            needs[0] = needs[0] and call.key is None and call.rule != "gat"
         if torch.is_grad_enabled():
-            names = [name for name, want in zip(_OPERANDS, wanted, strict=True) if want]
+            names = [name for name, want in zip(_OPERANDS, needs, strict=True) if want]
             formula = partial(attention_formula, by_number(call.graph))
             return AttentionGradients(**by_formula(formula, call, names, (grad, grad_weights)))
         out, softmax, *weights = context.results
-        found = run(
+        gradients = run(
             AttentionGrad(
                 call=call,
                 out=out,
@@ -391,10 +391,10 @@ class _Attention(Operator[Attention]):
                 weights=weights[0] if call.with_weights else None,
                 grad=torch.zeros_like(out) if grad is None else grad,
                 grad_weights=grad_weights,
-                wanted=wanted,
+                wanted=needs,
             )
         )
-        return AttentionGradients(*(each if want else None for each, want in zip(found, wanted, strict=True)))
+        return AttentionGradients(*(g if want else None for g, want in zip(gradients, needs, strict=True)))
 
 
 class _AttentionGrad(GradientOperator[AttentionGrad]):

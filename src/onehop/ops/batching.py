@@ -77,10 +77,10 @@ def over_older_batch(over: Callable[[int, Dims, Sequence[Any]], Any], args: Sequ
         for arg, dim in zip(args, dims, strict=True)
     ]
     size = opened[dims.index(0)].size(0)
-    found = over(size, dims, opened)
-    if isinstance(found, Tensor):
-        return torch._add_batch_dim(found, 0, innermost)
-    return tuple(torch._add_batch_dim(part, 0, innermost) for part in found)
+    results = over(size, dims, opened)
+    if isinstance(results, Tensor):
+        return torch._add_batch_dim(results, 0, innermost)
+    return tuple(torch._add_batch_dim(part, 0, innermost) for part in results)
 
 
 def _innermost_level(tensor: Tensor) -> int:
@@ -106,14 +106,14 @@ def for_each(function: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[T
         function: Reads and writes memory itself.
         args: Tensors, which may stand for batches, and None.
     """
-    found: tuple[Tensor, ...]
+    results: tuple[Tensor, ...]
     if torch._C._are_functorch_transforms_active():
-        found = _ForEach.apply(function, *args)  # type: ignore[no-untyped-call]
+        results = _ForEach.apply(function, *args)  # type: ignore[no-untyped-call]
     elif in_older_vmap() and any(isinstance(arg, Tensor) and _is_batched(arg) for arg in args):
-        found = over_older_batch(partial(one_by_one, partial(for_each, function)), args)
+        results = over_older_batch(partial(one_by_one, partial(for_each, function)), args)
     else:
-        found = function(*args)
-    return found
+        results = function(*args)
+    return results
 
 
 class _ForEach(torch.autograd.Function):
@@ -131,5 +131,5 @@ class _ForEach(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], function: Callable[..., tuple[Tensor, ...]], *args: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        found = one_by_one(partial(for_each, function), info.batch_size, in_dims[1:], args)
-        return found, (0,) * len(found)
+        results = one_by_one(partial(for_each, function), info.batch_size, in_dims[1:], args)
+        return results, (0,) * len(results)

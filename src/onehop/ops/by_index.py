@@ -62,9 +62,9 @@ class Along(NamedTuple):
 
     def graph(self, index: Tensor) -> Graph:
         """The graph of an index as it is now."""
-        found = graph_of_index(index.flatten(), self.shape[self.dim], self.blocks)
-        assert isinstance(found, Graph)
-        return found
+        graph = graph_of_index(index.flatten(), self.shape[self.dim], self.blocks)
+        assert isinstance(graph, Graph)
+        return graph
 
     def chosen(self, index: Tensor) -> tuple[int, ...]:
         """The shape of the rows of an index."""
@@ -215,13 +215,13 @@ class _Extremum(torch.autograd.Function):
         if has_memory(grad) and _names(index, along, ctx.graph):
             call = _call(values, along, ctx.graph, ctx.reduce)
             context = Context(call, (_matrix(out, along), ties), ("x",), {}, ctx.graph)
-            found = EXTREMUM.gradients(context, _matrix(grad, along), None).x
-            assert found is not None
-            return found.to(values.dtype).reshape(values.shape), *(None,) * 4
+            gradient = EXTREMUM.gradients(context, _matrix(grad, along), None).x
+            assert gradient is not None
+            return gradient.to(values.dtype).reshape(values.shape), *(None,) * 4
         # torch's formula: each entry that equals the extremum of its row, by the index as it is now.
         flat = index.flatten()
-        given, pulled = along.as_blocks(values), along.as_blocks(grad)
-        ties = given == _gathered(along.as_blocks(out), flat)
+        entries, pulled = along.as_blocks(values), along.as_blocks(grad)
+        ties = entries == _gathered(along.as_blocks(out), flat)
         shares = _scattered(torch.zeros_like(along.as_blocks(out)), flat, ties.to(out.dtype))
         return (ties * _gathered(pulled / shares, flat)).reshape(values.shape), *(None,) * 4
 

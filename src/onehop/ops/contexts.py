@@ -55,10 +55,10 @@ def wraps(*tensors: torch.Tensor | None) -> bool:
 
 def _plain_keys() -> frozenset[int]:
     """Return the dispatch keys of dense CPU tensors that hold their numbers, also in inference mode."""
-    found = [_keys(torch.empty(0, device=_CPU)).raw_repr()]
+    keys = [_keys(torch.empty(0, device=_CPU)).raw_repr()]
     with torch.inference_mode():
-        found.append(_keys(torch.empty(0, device=_CPU)).raw_repr())
-    return frozenset(found)
+        keys.append(_keys(torch.empty(0, device=_CPU)).raw_repr())
+    return frozenset(keys)
 
 
 _PLAIN = _plain_keys()
@@ -168,7 +168,7 @@ def is_plain(x: torch.Tensor) -> bool:
 def in_memory(x: torch.Tensor) -> torch.Tensor:
     """Return the tensor, or a copy whose numbers are in memory as they are, for kernels. Differentiable.
 
-    torch's gradient of a sign, for example, is zeros without memory, and that of an imaginary part may be
+    torch's gradient of a sign, for example, is zeros without memory, and an imaginary part's may be
     negated on reading.
     """
     return x.clone() if x.is_neg() or x._is_zerotensor() or x.is_conj() else x

@@ -81,7 +81,7 @@ def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Te
     if _grad_is_enabled() and x.requires_grad:
         out: Tensor = _Dropped.apply(x, p, generator)
     else:
-        out, _ = _draw(x, p, generator, kept=False)
+        out, _ = _draw(x, p, generator, with_multiplier=False)
     return out
 
 
@@ -104,14 +104,14 @@ def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> 
 
 
 def _draw(
-    x: Tensor, p: float, generator: torch.Generator | None, *, kept: bool
+    x: Tensor, p: float, generator: torch.Generator | None, *, with_multiplier: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The result, and, if ``kept``, what a backward pass multiplies by: bits, or else the factors."""
+    """The result, and, ``with_multiplier``, what a backward pass multiplies by: bits, or factors."""
     out = _empty_beside(x)
     if out is None:
         factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
         return x * factor, factor
-    mask = kernels.empty_mask(x.numel()) if kept else None
+    mask = kernels.empty_mask(x.numel()) if with_multiplier else None
     source = torch.default_generator if generator is None else generator
     if draw_from(source, p, x, out, mask):
         return out, mask
@@ -121,7 +121,7 @@ def _draw(
 
 
 def _empty_beside(x: Tensor) -> Tensor | None:
-    """An uninitialised tensor with its elements in memory as those of ``x``; None where ``x`` has gaps."""
+    """An uninitialised tensor with the memory layout of ``x``; None where ``x`` has gaps."""
     if x.is_contiguous() and x.dim():
         return native.empty(x.shape, x.dtype)
     out = torch.empty_like(x, requires_grad=False)
@@ -155,9 +155,9 @@ class _Dropped(torch.autograd.function._SingleLevelFunction):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, generator: torch.Generator | None) -> Tensor:
-        out, kept = _draw(x, p, generator, kept=True)
+        out, multiplier = _draw(x, p, generator, with_multiplier=True)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(kept)
+        ctx.save_for_backward(multiplier)
         ctx.mask = _Mask(p, x.shape, x.stride(), x.is_contiguous())
         return out
 
@@ -172,36 +172,36 @@ class _Masked(torch.autograd.function._SingleLevelFunction):
     apply: ClassVar[Any]
 
     @staticmethod
-    def forward(ctx: Any, grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+    def forward(ctx: Any, grad: Tensor, multiplier: Tensor, mask: _Mask) -> Tensor:
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(kept)
+        ctx.save_for_backward(multiplier)
         ctx.mask = mask
-        return _product(grad, kept, mask)
+        return _product(grad, multiplier, mask)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, None, None]:
         return _times(grad, ctx.saved_tensors[0], ctx.mask), None, None
 
 
-def _times(grad: Tensor | None, kept: Tensor, mask: _Mask) -> Tensor | None:
+def _times(grad: Tensor | None, multiplier: Tensor, mask: _Mask) -> Tensor | None:
     """A gradient times the factors, differentiable; None where none came."""
     if grad is None:
         return None
-    if kept.is_floating_point():
-        return grad * kept
+    if multiplier.is_floating_point():
+        return grad * multiplier
     if not has_memory(grad) or not mask.fits(grad):
         # torch's own product finds the strides, and goes over batches and transforms.
         factor = torch.empty_strided(mask.shape, mask.strides, dtype=grad.dtype, device=native.CPU)
-        kernels.apply(mask.p, None, factor, kept)
+        kernels.apply(mask.p, None, factor, multiplier)
         return grad * factor
     if _grad_is_enabled() and grad.requires_grad:
-        product: Tensor = _Masked.apply(grad, kept, mask)
+        product: Tensor = _Masked.apply(grad, multiplier, mask)
         return product
-    return _product(grad, kept, mask)
+    return _product(grad, multiplier, mask)
 
 
-def _product(grad: Tensor, kept: Tensor, mask: _Mask) -> Tensor:
+def _product(grad: Tensor, multiplier: Tensor, mask: _Mask) -> Tensor:
     dense = grad.is_contiguous() and grad.dim()
     out = native.empty(grad.shape, grad.dtype) if dense else torch.empty_like(grad)
-    kernels.apply(mask.p, grad, out, kept)
+    kernels.apply(mask.p, grad, out, multiplier)
     return out

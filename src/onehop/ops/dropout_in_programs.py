@@ -57,19 +57,19 @@ def dropout(x: Tensor, p: float) -> Tensor:
 @torch.library.impl(LIBRARY, "dropout", "CPU")
 def _drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
     x, source = x.contiguous(), torch.default_generator
-    out, kept = native.empty(x.shape, x.dtype), kernels.empty_mask(x.numel())
-    if x.numel() and not (agrees() and draw_from(source, p, x, out, kept)):
+    out, mask = native.empty(x.shape, x.dtype), kernels.empty_mask(x.numel())
+    if x.numel() and not (agrees() and draw_from(source, p, x, out, mask)):
         factors = torch.empty_like(x)
         draw_with_torch(source, p, factors)
-        return x * factors, _bits(factors, kept)
-    return out, kept
+        return x * factors, _bits(factors, mask)
+    return out, mask
 
 
-def _bits(factors: Tensor, kept: Tensor) -> Tensor:
-    """The mask of factors, written to ``kept``: 1 where a factor is not 0."""
+def _bits(factors: Tensor, mask: Tensor) -> Tensor:
+    """The mask of factors, written to ``mask``: 1 where a factor is not 0."""
     packed = np.packbits((factors != 0).flatten().numpy(), bitorder="little")
-    kept.zero_().view(torch.uint8)[: len(packed)] = torch.from_numpy(packed)
-    return kept
+    mask.zero_().view(torch.uint8)[: len(packed)] = torch.from_numpy(packed)
+    return mask
 
 
 def _like_drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
@@ -78,15 +78,15 @@ def _like_drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
 
 
 @torch.library.impl(LIBRARY, "dropout_grad", "CPU")
-def _multiplied(grad: Tensor, kept: Tensor, p: float) -> Tensor:
+def _multiplied(grad: Tensor, mask: Tensor, p: float) -> Tensor:
     grad = grad.contiguous()
     out = native.empty(grad.shape, grad.dtype)
     if grad.numel():
-        kernels.apply(p, grad, out, kept)
+        kernels.apply(p, grad, out, mask)
     return out
 
 
-def _like_multiplied(grad: Tensor, kept: Tensor, p: float) -> Tensor:
+def _like_multiplied(grad: Tensor, mask: Tensor, p: float) -> Tensor:
     return grad.new_empty(grad.shape)
 
 

@@ -63,7 +63,7 @@ class _EdgeSoftmax(Operator[EdgeSoftmax]):
     gradients_of = EdgeSoftmaxGradients
 
     def saved(
-        self, call: EdgeSoftmax, results: Any, wanted: tuple[str, ...]
+        self, call: EdgeSoftmax, results: Any, needs: tuple[str, ...]
     ) -> tuple[EdgeSoftmax, tuple[Tensor, ...]]:
         return call._replace(scores=None), (results,)  # type: ignore[arg-type]
 
@@ -96,10 +96,10 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
         assert again is not None
         softmax, grad = call.softmax, call.grad
         to_softmax = to_grad = None
-        if "softmax" in context.wanted:
+        if "softmax" in context.needs:
             s, t = _row_sums(softmax * grad, call), _row_sums(softmax * again, call)
             to_softmax = again * (grad - s) - grad * t
-        if "grad" in context.wanted:
+        if "grad" in context.needs:
             to_grad = run(call._replace(grad=again))
         return EdgeSoftmaxGradGradients(softmax=to_softmax, grad=to_grad)
 

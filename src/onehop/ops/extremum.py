@@ -112,11 +112,11 @@ def extremum_of_rows(
     weights: tuple[Tensor | None, ...] = (weight,)
     if weight is not None and weight.dim() == 2:
         parts, weights = x.tensor_split(weight.size(1), 1), weight.unbind(1)
-    found: list[Tensor] = []
-    for part, each in zip(parts, weights, strict=True):
+    extrema: list[Tensor] = []
+    for part, factor in zip(parts, weights, strict=True):
         call = Extremum(
             x=part,
-            weight=each,
+            weight=factor,
             graph=graph.number,
             rows=graph.num_dst,
             edges=graph.num_edges,
@@ -125,8 +125,8 @@ def extremum_of_rows(
             widen=widen,
             backend=backend,
         )
-        found.append(EXTREMUM(call, graph)[0])
-    out = found[0] if len(found) == 1 else torch.cat(found, 1)
+        extrema.append(EXTREMUM(call, graph)[0])
+    out = extrema[0] if len(extrema) == 1 else torch.cat(extrema, 1)
     if dst_scale is not None:
         out = out * dst_scale.unsqueeze(-1)
     return out.to(dtype)
@@ -148,7 +148,7 @@ class _Extremum(Operator[Extremum]):
         return call._replace(with_ties=True)
 
     def saved(
-        self, call: Extremum, results: Any, wanted: tuple[str, ...]
+        self, call: Extremum, results: Any, needs: tuple[str, ...]
     ) -> tuple[Extremum, tuple[Tensor, ...]]:
         return call, results
 
@@ -156,10 +156,10 @@ class _Extremum(Operator[Extremum]):
         call, (extremum, ties), grad = context.call, context.results, grads[0]
         assert grad is not None
         if torch.is_grad_enabled():
-            return ExtremumGradients(**by_formula(_formula, call, context.wanted, grads[:1]))
-        wanted = [name in context.wanted for name in ExtremumGradients._fields]
-        found = run(ExtremumGrad(call=call, extremum=extremum, ties=ties, grad=grad, wanted=wanted))
-        return ExtremumGradients(*found)
+            return ExtremumGradients(**by_formula(_formula, call, context.needs, grads[:1]))
+        needs = [name in context.needs for name in ExtremumGradients._fields]
+        gradients = run(ExtremumGrad(call=call, extremum=extremum, ties=ties, grad=grad, wanted=needs))
+        return ExtremumGradients(*gradients)
 
 
 class _ExtremumGrad(GradientOperator[ExtremumGrad]):

@@ -93,8 +93,8 @@ class _Fusedmm(Operator[Fusedmm]):
     def gradients(self, context: Context[Fusedmm], *grads: Tensor | None) -> FusedmmGradients:
         further = torch.is_grad_enabled()
         with torch.enable_grad():
-            found = by_formula(_in_parts, context.call, context.wanted, grads, further)
-        return FusedmmGradients(**found)
+            gradients = by_formula(_in_parts, context.call, context.needs, grads, further)
+        return FusedmmGradients(**gradients)
 
 
 def _in_parts(call: Fusedmm) -> Tensor:

@@ -1,4 +1,4 @@
-"""The gradients of operators: as operators of their own, and as those of a formula."""
+"""The gradients of operators: as operators of their own, and by a formula."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -42,16 +42,16 @@ class GradientOperator(Operator[C]):
         """Return the results with as many rows as the operands of edges have."""
         of_edges = OPERATORS[type(call[0])].edge_fields
         return tuple(
-            found if like is None or name not in of_edges else with_edges(found, like.size(0))
-            for name, like, found in zip(self.of._fields, self._likes(call), results, strict=True)
+            gradient if like is None or name not in of_edges else with_edges(gradient, like.size(0))
+            for name, like, gradient in zip(self.of._fields, self._likes(call), results, strict=True)
         )
 
     def _likes(self, call: C) -> list[Tensor | None]:
         """Return the operands, with None for those without a gradient."""
-        wanted: list[bool] = call.wanted  # type: ignore[attr-defined]
+        needs: list[bool] = call.wanted  # type: ignore[attr-defined]
         return [
             getattr(call[0], name) if want else None
-            for name, want in zip(self.of._fields, wanted, strict=True)
+            for name, want in zip(self.of._fields, needs, strict=True)
         ]
 
 
@@ -62,7 +62,7 @@ def by_formula(
     grads: Sequence[Tensor | None],
     again: bool = True,
 ) -> dict[str, Tensor]:
-    """Computes gradients of a call as those of a formula of differentiable functions.
+    """Computes gradients of a call by a formula of differentiable functions.
 
     Second derivatives are rare: most operators take them by their reference, with a row for each edge.
 
@@ -82,5 +82,5 @@ def by_formula(
             return formula(call._replace(**dict(zip(names, operands, strict=True))))  # type: ignore[attr-defined]
 
     operands = [getattr(call, name) for name in names]
-    found = differentiated(whole, (True,) * len(names), operands, grads, again)
-    return dict(zip(names, found, strict=True))
+    gradients = differentiated(whole, (True,) * len(names), operands, grads, again)
+    return dict(zip(names, gradients, strict=True))

@@ -49,10 +49,10 @@ class Integers:
         """The integers of a vector in order, and the place of each, int64; equal ones keep their order."""
         if self.ascend and not descending:
             return self._x.clone(), torch.arange(len(self), device="cpu")
-        made = self._sorted(descending, numbered=True)
-        if made is None:
+        ordered = self._sorted(descending, numbered=True)
+        if ordered is None:
             return None
-        return self._values(made, len(self), False), _written(made.keys.write_notes, len(self))
+        return self._values(ordered, len(self), False), _written(ordered.keys.write_notes, len(self))
 
     def unique(self, inverse: bool = True, counts: bool = True) -> Unique | None:
         """The distinct integers, ascending; which of them each one is; and how often each occurs.
@@ -60,16 +60,16 @@ class Integers:
         What is not wanted is empty. The second one has the shape of the integers.
         """
         if self.ascend:
-            found: Unique = torch.ops.aten.unique_consecutive(self._x, inverse, counts)
-            return found
+            distinct: Unique = torch.ops.aten.unique_consecutive(self._x, inverse, counts)
+            return distinct
         if self.is_dense(inverse or counts):
             return self._unique_in_table(inverse, counts)
-        made = self._sorted(descending=False, numbered=inverse)
-        if made is None:
+        ordered = self._sorted(descending=False, numbered=inverse)
+        if ordered is None:
             return None
-        keys = made.keys
+        keys = ordered.keys
         return (
-            self._values(made, keys.distinct, True),
+            self._values(ordered, keys.distinct, True),
             _written(keys.write_inverse, len(self)).view(self._x.shape) if inverse else _none(),
             _written(keys.write_counts, keys.distinct) if counts else _none(),
         )
@@ -87,26 +87,26 @@ class Integers:
         return out if are_found else None
 
     def _sorted(self, descending: bool, numbered: bool) -> Any:
-        made = extension.SortedIntegers(self._call, self._limits, descending, numbered)
-        return made if made.sort(native.threads()) else None
+        ordered = extension.SortedIntegers(self._call, self._limits, descending, numbered)
+        return ordered if ordered.sort(native.threads()) else None
 
     def _unique_in_table(self, inverse: bool, counts: bool) -> Unique | None:
-        made = extension.DistinctIntegers(self._call, self._limits, inverse or counts, native.threads())
-        values, places, numbers = self._values(made, made.distinct), _none(), _none()
+        table = extension.DistinctIntegers(self._call, self._limits, inverse or counts, native.threads())
+        values, places, numbers = self._values(table, table.distinct), _none(), _none()
         if inverse or counts:
             places = torch.empty(self._x.shape, dtype=torch.int64, device="cpu")
-            if not made.write_inverse(self._call, address(places), native.threads()):
+            if not table.write_inverse(self._call, address(places), native.threads()):
                 return None
         if counts:
-            numbers = torch.empty(made.distinct, dtype=torch.int64, device="cpu")
+            numbers = torch.empty(table.distinct, dtype=torch.int64, device="cpu")
             extension.count_numbers(
-                address(places), len(self), made.distinct, address(numbers), native.threads()
+                address(places), len(self), table.distinct, address(numbers), native.threads()
             )
         return values, places if inverse else _none(), numbers
 
-    def _values(self, made: Any, count: int, *how: bool) -> Tensor:
+    def _values(self, integers: Any, count: int, *how: bool) -> Tensor:
         out = torch.empty(count, dtype=self._x.dtype, device="cpu")
-        made.write_values(address(out), *how, native.threads())
+        integers.write_values(address(out), *how, native.threads())
         return out
 
 
@@ -127,11 +127,11 @@ def unique_pairs(pairs: Tensor) -> Unique | None:
     if not edges.are_valid:
         return None
     try:
-        found = edges.sorted(numbered=True)
+        ordered = edges.sorted(numbered=True)
     except RuntimeError:  # another thread wrote to them
         return None
-    out = torch.stack(tuple(found.edge_index(once=True)), 1)
-    return out.add_(least) if are_negative else out, found.inverse, found.counts
+    out = torch.stack(tuple(ordered.edge_index(once=True)), 1)
+    return out.add_(least) if are_negative else out, ordered.inverse, ordered.counts
 
 
 def _call(x: Tensor) -> Any:

@@ -55,14 +55,14 @@ class Context(NamedTuple, Generic[C]):
     Attributes:
         call: The call that :meth:`Operator.saved` returned.
         results: The results that it returned.
-        wanted: The operands that need a gradient now, by name.
+        needs: The operands that need a gradient now, by name.
         shapes: Of the operands that needed one when the call was recorded, by name.
         graph: The graph; None while a program is traced.
     """
 
     call: C
     results: tuple[Tensor, ...]
-    wanted: tuple[str, ...]
+    needs: tuple[str, ...]
     shapes: dict[str, torch.Size]
     graph: Graph | None
 
@@ -91,10 +91,10 @@ class Operator(Generic[C]):
     def __init__(self) -> None:
         self.name = name_of(self.call)
         self._fields = _flat_fields(self.call)
-        own = get_type_hints(self.call)
-        self._nested = hasattr(next(iter(own.values())), "_fields")
-        self._tensors = sum(kind in (Tensor, Tensor | None) for kind in own.values())
-        inner: Any = next(iter(own.values())) if self._nested else self.call
+        hints = get_type_hints(self.call)
+        self._nested = hasattr(next(iter(hints.values())), "_fields")
+        self._tensors = sum(kind in (Tensor, Tensor | None) for kind in hints.values())
+        inner: Any = next(iter(hints.values())) if self._nested else self.call
         kinds = get_type_hints(inner).values()
         self._further = tuple(at for at, kind in enumerate(kinds) if at and kind in (Tensor, Tensor | None))
         operands = () if self.gradients_of is None else self.gradients_of._fields
@@ -136,28 +136,28 @@ class Operator(Generic[C]):
         """Return the results without a gradient: all but the first, which the backward pass needs."""
         return results[1:]
 
-    def saved(self, call: C, results: Any, wanted: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
+    def saved(self, call: C, results: Any, needs: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
         """Return the call and the results that the backward pass needs, with None for tensors not needed."""
         return call, ()
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
-        """Return the gradients to the operands of ``context.wanted``, given those to the results."""
+        """Return the gradients to the operands of ``context.needs``, given those to the results."""
         raise NotImplementedError
 
     def fitted(self, call: C, graph: Graph) -> C:
         """Return a program's call for the graph of its handle: operands of edges may have had more rows."""
-        given: Any = call
+        untyped: Any = call
         changed: dict[str, Any] = {}
         if self._nested:
-            changed[given._fields[0]] = OPERATORS[type(given[0])].fitted(given[0], graph)
+            changed[untyped._fields[0]] = OPERATORS[type(untyped[0])].fitted(untyped[0], graph)
         else:
             changed["graph"] = graph.number
-        if "edges" in given._fields:
+        if "edges" in untyped._fields:
             changed["edges"] = graph.num_edges
         for name in self.edge_fields:
-            if (rows := getattr(given, name)) is not None:
+            if (rows := getattr(untyped, name)) is not None:
                 changed[name] = of_edges(rows, graph)
-        return given._replace(**changed)  # type: ignore[no-any-return]
+        return untyped._replace(**changed)  # type: ignore[no-any-return]
 
     def padded(self, call: C, results: Any) -> Any:
         """Return the results with as many rows as the operands of edges have."""
@@ -168,20 +168,20 @@ class Operator(Generic[C]):
         return None
 
     def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
-        """Return the operator's results, recorded if a gradient is wanted.
+        """Return the operator's results, recorded if a gradient is needed.
 
         Args:
             call: The call.
             graph: The graph that the call names, if it is at hand.
         """
-        own = call[0] if self._nested else call
-        x = own[0]
+        inner = call[0] if self._nested else call
+        x = inner[0]
         # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
         if not is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
         negated = x.is_neg()
         for place in self._further:
-            further = own[place]
+            further = inner[place]
             negated = negated or (further is not None and further.is_neg())
         if negated:
             return self(self._in_memory(call), graph)
@@ -193,14 +193,14 @@ class Operator(Generic[C]):
         try:
             if _grad_is_enabled():
                 # Loops here and below, because a comprehension is a call, and small graphs notice.
-                wanted: tuple[str, ...] = ()
+                needs: tuple[str, ...] = ()
                 operands: tuple[Tensor, ...] = ()
                 for name, place in self._places:
                     operand = call[place]
                     if operand is not None and operand.requires_grad:
-                        wanted, operands = (*wanted, name), (*operands, operand)
-                if wanted:
-                    return _Recorded.apply(self, call, wanted, graph, *operands)
+                        needs, operands = (*needs, name), (*operands, operand)
+                if needs:
+                    return _Recorded.apply(self, call, needs, graph, *operands)
             return run_on_backend(graph, call, x)
         except WithoutMemoryError:
             # Not looked for before: it would delay every call.
@@ -246,10 +246,10 @@ class Operator(Generic[C]):
         self._refuse_transforms(*filter(torch.is_tensor, args))
         if self._places and _grad_is_enabled():
             call = self._unflattened(args)
-            wanted = tuple(name for name, place in self._places if needs_grad(args[place]))
-            if wanted:
-                operands = [getattr(call, name) for name in wanted]
-                return _Recorded.apply(self, call, wanted, None, *operands)
+            needs = tuple(name for name, place in self._places if needs_grad(args[place]))
+            if needs:
+                operands = [getattr(call, name) for name in needs]
+                return _Recorded.apply(self, call, needs, None, *operands)
         return self._unrecorded(*args)
 
     def _unrecorded(self, *args: Any) -> Any:
@@ -272,8 +272,8 @@ class Operator(Generic[C]):
     def _in_vmap(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
         # For a list of flags torch gives a list of dimensions, all None.
         dims = [dim if isinstance(dim, int) else None for dim in in_dims]
-        found = self._over_batch(info.batch_size, dims, args)
-        return found, 0 if isinstance(found, Tensor) else (0,) * len(found)
+        results = self._over_batch(info.batch_size, dims, args)
+        return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
 
     def _over_batch(self, size: int, dims: Dims, args: Sequence[Any]) -> Any:
         folded = self.fold(size, dims, args)
@@ -322,7 +322,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
         ctx: Any,
         operator: Operator[Any],
         call: Any,
-        wanted: tuple[str, ...],
+        needs: tuple[str, ...],
         graph: Graph | None,
         *operands: Tensor,
     ) -> Any:
@@ -334,14 +334,14 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
             results = operator._unrecorded(*call)
             # A number keeps no graph alive; while a program is traced it stands for none.
             graph = by_number(call.graph) if type(call.graph) is int else None
-        kept, kept_results = operator.saved(call, results, wanted)
+        saved, saved_results = operator.saved(call, results, needs)
         count = operator._tensors
         # Tensors are kept by autograd alone, which notices writes to them; the rest of the call is numbers.
-        ctx.save_for_backward(*kept[:count], *kept_results)
+        ctx.save_for_backward(*saved[:count], *saved_results)
         like: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         for operand in operands:
             like = (*like, (operand.shape, operand.dtype))
-        ctx.of = operator, call[count:], wanted, like, graph
+        ctx.of = operator, call[count:], needs, like, graph
         if call.backend:
             ctx.runner = runner_of(call.backend)  # held for the backward pass, which finds it by its name
         # No gradient comes back for one that never came, as from torch's own operators.
@@ -354,27 +354,27 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         operator, rest, names, like, graph = ctx.of
         saved, count = ctx.saved_tensors, operator._tensors
-        wanted: tuple[str, ...] = ()
+        needs: tuple[str, ...] = ()
         shapes = {}
         for place, name in enumerate(names):
             shapes[name] = like[place][0]
             if ctx.needs_input_grad[4 + place]:
-                wanted = (*wanted, name)
+                needs = (*needs, name)
         # One by one: "in" and "count" would compare tensors with None, element by element.
-        given = False
+        has_grad = False
         for grad in grads:
-            given = given or grad is not None
+            has_grad = has_grad or grad is not None
             if grad is not None and (grad._is_zerotensor() or grad.is_neg()):
                 grads = materialized(grads)
-        if not wanted or not given:
+        if not needs or not has_grad:
             return (None,) * (4 + len(names))
         call = operator.call(*saved[:count], *rest)
-        found = operator.gradients(Context(call, saved[count:], wanted, shapes, graph), *grads)
-        made: tuple[Tensor | None, ...] = ()
+        gradients = operator.gradients(Context(call, saved[count:], needs, shapes, graph), *grads)
+        operand_grads: tuple[Tensor | None, ...] = ()
         for name, (_, dtype) in zip(names, like, strict=True):
-            grad = getattr(found, name) if name in wanted else None
-            made = (*made, grad if grad is None or grad.dtype is dtype else grad.to(dtype))
-        return None, None, None, None, *made
+            grad = getattr(gradients, name) if name in needs else None
+            operand_grads = (*operand_grads, grad if grad is None or grad.dtype is dtype else grad.to(dtype))
+        return None, None, None, None, *operand_grads
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:

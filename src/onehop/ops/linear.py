@@ -130,10 +130,10 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> Tensor:
     if run is libraries(FORWARD)[TORCH]:
         first.addmm_(left, right.t())
         return out
-    made = run(_readable(left), _readable(right), first)
-    if made.size(0) == out.size(0):
-        return made
-    first.copy_(made)
+    product = run(_readable(left), _readable(right), first)
+    if product.size(0) == out.size(0):
+        return product
+    first.copy_(product)
     return out
 
 

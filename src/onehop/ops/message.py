@@ -21,8 +21,8 @@ Reductions = tuple[str, ...]
 
 def fits(program: Program, reductions: Reductions) -> bool:
     """Return whether a program is short enough to be run, backward too."""
-    wanted = (True,) * len(program.operands)
-    return all(map(kernel.fits, backward_sweeps(program, wanted, reductions)))
+    needs = (True,) * len(program.operands)
+    return all(map(kernel.fits, backward_sweeps(program, needs, reductions)))
 
 
 def reduce_messages(
@@ -53,8 +53,8 @@ def reduce_messages(
         the messages, [E, width], in the caller's order of edges.
     """
     messages = _Messages(graph, program, reductions, tuple(guarded))
-    found: tuple[Tensor, ...] = recomputed(messages, *operands)
-    return found
+    reduced: tuple[Tensor, ...] = recomputed(messages, *operands)
+    return reduced
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +91,30 @@ class _Messages(Whole):
         return outs, (*of_rows, *extrema, *self.guarded)
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """The gradients of those operands that need one."""
         graph, program = self.graph, self.program
         steps = len(program.of_rows)
-        known, each = (*operands, *kept[:steps]), iter(kept[steps:])
+        inputs, each = (*operands, *saved[:steps]), iter(saved[steps:])
         extremum_of = [next(each) if reduce in EXTREMA else None for reduce in self.reductions]
-        given = [at for at, grad in enumerate(grads) if grad is not None]
-        reductions = tuple(self.reductions[at] for at in given)
+        numbers = [at for at, grad in enumerate(grads) if grad is not None]
+        reductions = tuple(self.reductions[at] for at in numbers)
         pulled = _of_messages(graph, reductions, [grad for grad in grads if grad is not None])
-        extrema = {place: extremum_of[at] for place, at in enumerate(given) if extremum_of[at] is not None}
-        tensors: dict[int, Any] = dict(enumerate((*known, *pulled, *extrema.values())))
+        extrema = {place: extremum_of[at] for place, at in enumerate(numbers) if extremum_of[at] is not None}
+        tensors: dict[int, Any] = dict(enumerate((*inputs, *pulled, *extrema.values())))
         if extrema:
             ties = iter(_run(graph, (ties_sweep(program, reductions),), tensors))
             for place, extremum in extrema.items():
                 _, count = next(ties)
                 # The zeros that torch's outputs start from tie too. Each share overwrites the count.
-                tensors[len(known) + place] = torch.div(pulled[place], count.add_(extremum == 0), out=count)
-        found: dict[int, Tensor] = {}
+                tensors[len(inputs) + place] = torch.div(pulled[place], count.add_(extremum == 0), out=count)
+        gradients: dict[int, Tensor] = {}
         for at, tensor in _run(graph, backward_sweeps(program, needs, reductions), tensors):
-            tensor = tensor.view_as(known[at])
-            found[at] = found[at] + tensor if at in found else tensor
+            tensor = tensor.view_as(inputs[at])
+            gradients[at] = gradients[at] + tensor if at in gradients else tensor
         return tuple(
-            found[at] if at in found else torch.zeros_like(known[at])
+            gradients[at] if at in gradients else torch.zeros_like(inputs[at])
             for at, needed in enumerate(needs)
             if needed
         )
@@ -126,7 +126,7 @@ class _Messages(Whole):
 
 
 def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> list[tuple[int, Tensor]]:
-    """Runs sweeps on numbered tensors, and adds those of steps over rows to them; returns the other results.
+    """Runs sweeps on numbered tensors; adds results of steps over rows to them, and returns the others.
 
     Each is paired with the number of what it is of.
     """
@@ -135,9 +135,9 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
     with torch.no_grad():
         for sweep in sweeps:
             inputs = []
-            for given in sweep.inputs:
-                tensor = dict(others)[given.at] if given.gradient else tensors[given.at]
-                inputs.append(tensor.t() if given.turned else tensor)
+            for source in sweep.inputs:
+                tensor = dict(others)[source.at] if source.gradient else tensors[source.at]
+                inputs.append(tensor.t() if source.turned else tensor)
             for result, tensor in zip(sweep.results, kernel.run(graph, sweep, inputs), strict=True):
                 if result.of < first:
                     others.append((result.of, tensor))
@@ -147,7 +147,7 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
 
 
 def _of_messages(graph: Graph, reductions: Reductions, grads: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of sums, and of half the sums of squares, given those of what was made of the sums."""
+    """Gradients of sums, and of half the sums of squares, from the gradients of what was made of the sums."""
     shares = graph.inverse_in_degrees(grads[0].dtype).view(-1, 1)
     factors = {"mean": shares, "squares": 2 * shares}
     return [

@@ -13,6 +13,6 @@ def variance(mean: Tensor, squares: Tensor) -> Tensor:
 
 
 def deviation(mean: Tensor, squares: Tensor) -> Tensor:
-    """The standard deviation likewise: 0 up to a variance of 1e-5 (``StdAggregation`` of PyG)."""
+    """The standard deviation, of the same: 0 up to a variance of 1e-5 (``StdAggregation`` of PyG)."""
     out = variance(mean, squares).clamp(min=_LEAST).sqrt()
     return out.masked_fill(out <= math.sqrt(_LEAST), 0.0)

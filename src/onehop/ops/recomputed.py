@@ -27,14 +27,14 @@ class Pieces(Protocol):
         ...
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Computes the gradients of the operands that need one, in order, piece by piece.
 
         Args:
             needs: Which operands do.
             operands: The operands.
-            kept: What :meth:`forward` returned besides the result.
+            saved: What :meth:`forward` returned besides the result.
             *grads: For each result, its gradient; None for one that has none. They own their memory.
         """
         ...
@@ -108,8 +108,8 @@ def differentiated(
     """
     # Views, because an operand may have been made from another. torch.vmap allows no new leaves.
     inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
-    found = whole(*inputs)
-    results = (found,) if isinstance(found, Tensor) else found
+    out = whole(*inputs)
+    results = (out,) if isinstance(out, Tensor) else out
     pairs = [(result, grad) for result, grad in zip(results, grads, strict=True) if grad is not None]
     return torch.autograd.grad(
         [result for result, _ in pairs],
@@ -124,27 +124,27 @@ class _Recomputed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, pieces: Pieces, *operands: Tensor) -> Any:
         ctx.set_materialize_grads(False)
-        result, kept = pieces.forward(operands)
-        ctx.save_for_backward(*operands, *kept)
+        result, saved = pieces.forward(operands)
+        ctx.save_for_backward(*operands, *saved)
         ctx.pieces = pieces
         return result
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         needs = ctx.needs_input_grad[1:]
-        given = False
+        has_grad = False
         for grad in grads:
-            given = given or grad is not None
+            has_grad = has_grad or grad is not None
             if grad is not None and (grad.is_neg() or grad._is_zerotensor() or grad.is_conj()):
                 grads = materialized(grads)
-        if not given:
+        if not has_grad:
             return (None,) * (1 + len(needs))
         # Once, because a checkpoint makes each saved tensor again when it is read.
         saved, pieces = ctx.saved_tensors, ctx.pieces
-        operands, kept = saved[: len(needs)], saved[len(needs) :]
+        operands, others = saved[: len(needs)], saved[len(needs) :]
         if torch.is_grad_enabled():
-            found = pieces.differentiable(needs, operands, *grads)
+            gradients = pieces.differentiable(needs, operands, *grads)
         else:
-            found = for_each(partial(pieces.gradients, needs, operands, kept), *grads)
-        left = iter(found)
+            gradients = for_each(partial(pieces.gradients, needs, operands, others), *grads)
+        left = iter(gradients)
         return (None, *(next(left) if need else None for need in needs))

@@ -136,7 +136,7 @@ def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
 
 
 def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, widen: bool = False) -> Tensor:
-    """Runs :func:`scatter` likewise, with 0 in rows without entries; ties share the gradient.
+    """Runs :func:`scatter` on a graph, with 0 in rows without entries; ties share the gradient.
 
     ``widen`` leaves the result of 16-bit values in float32.
     """
@@ -149,16 +149,14 @@ def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, wid
 
 
 def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphInProgram:
-    """The graph of an index: found, or made; in a program and under a mode its handle.
+    """The graph of an index, which is kept; in a program and under a mode, its handle.
 
-    It is found while all of the index is what it was: an index is often filled anew, by NumPy too, and its
-    contents are read in less time than its rows.
+    All of the index is compared before a kept graph is used: indices are often filled anew, by NumPy too.
 
     Args:
         index: [E].
         rows: The number of rows.
-        blocks: How many blocks of as many rows follow each other, to all of which the index applies: 1 in a
-            program.
+        blocks: How many blocks of ``rows`` rows follow each other. The index applies to all; 1 in a program.
 
     Raises:
         ArgumentError, IndexRangeError: As :meth:`onehop.Graph.from_index`.
@@ -166,10 +164,12 @@ def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphIn
     if torch.compiler.is_compiling() or _length_of_modes():
         handle = torch.ops.onehop.find_index(index, rows)
         return GraphInProgram(handle, index.size(0), rows, index.size(0))
-    return remembered(index, key=("index", rows, blocks), make=lambda: _made(index, rows, blocks), whole=True)
+    return remembered(
+        index, key=("index", rows, blocks), make=lambda: _new_graph(index, rows, blocks), whole=True
+    )
 
 
-def _made(index: Tensor, rows: int, blocks: int) -> Graph:
+def _new_graph(index: Tensor, rows: int, blocks: int) -> Graph:
     if blocks == 1:
         return Graph.from_index(index, rows)
     # Numbers that are out of range in the first and in the last block are so in the whole.
@@ -195,8 +195,8 @@ def _check(name: str, rows: Tensor, index: Tensor) -> None:
 
 def _find_index(index: Tensor, rows: int) -> Tensor:
     """Finds or makes the graph when a program runs."""
-    found = remembered(index, key=("index", rows, 1), make=lambda: _made(index, rows, 1), whole=True)
-    return handle_of(found)
+    graph = remembered(index, key=("index", rows, 1), make=lambda: _new_graph(index, rows, 1), whole=True)
+    return handle_of(graph)
 
 
 LIBRARY.define("find_index(Tensor index, SymInt rows) -> Tensor")

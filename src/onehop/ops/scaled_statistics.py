@@ -40,7 +40,7 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class RowsByDegree:
-    """Rows of a graph, those of one degree next to each other.
+    """Rows of a graph, ordered so that rows of one degree are next to each other.
 
     Attributes:
         order: [num_dst], int64: numbers of the rows.
@@ -66,10 +66,10 @@ def rows_by_degree(graph: Graph, fewest: int, most: int) -> RowsByDegree:
     """
     key = ("rows by degree", fewest, most)
     with graph.lock:
-        found: RowsByDegree | None = graph.derived.get(key)
-        if found is None:
-            found = graph.derived[key] = _divided(graph.in_degrees, fewest, most)
-    return found
+        rows: RowsByDegree | None = graph.derived.get(key)
+        if rows is None:
+            rows = graph.derived[key] = _divided(graph.in_degrees, fewest, most)
+    return rows
 
 
 def _divided(degrees: Tensor, fewest: int, most: int) -> RowsByDegree:
@@ -153,17 +153,17 @@ class _Run(Whole):
             for block, rows in self._blocks():
                 side = self._side([take_rows(each, rows) for each in reduced])
                 if block.alike:
-                    made = times(side, self._matrix(turned, rows), None)
+                    product = times(side, self._matrix(turned, rows), None)
                 else:
                     of_each = times(side, wide, None).view(len(rows), weight.size(0), weight.size(2))
-                    made = (of_each * take_rows(self.scales, rows).unsqueeze(2)).sum(1)
-                out.index_copy_(0, rows, made)
+                    product = (of_each * take_rows(self.scales, rows).unsqueeze(2)).sum(1)
+                out.index_copy_(0, rows, product)
         return out, ()
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of those of the weight, and of what statistics are made of, that need one."""
+        """The gradients of the weight and of the reduced rows, of those that need one."""
         (weight, *reduced), (grad,) = operands, grads
         assert grad is not None
         scales_count, height, width = weight.shape
@@ -172,8 +172,8 @@ class _Run(Whole):
         times = self._library(FORWARD, (scales_count, width, height))
         over_rows = self._library(TO_WEIGHT, (scales_count, width, height))
         of_weight = torch.zeros_like(weight, memory_format=torch.contiguous_format)
-        wanted = [at for at, needed in enumerate(needs[1:]) if needed]
-        of_reduced = [torch.empty_like(reduced[at], memory_format=torch.contiguous_format) for at in wanted]
+        numbers = [at for at, needed in enumerate(needs[1:]) if needed]
+        of_reduced = [torch.empty_like(reduced[at], memory_format=torch.contiguous_format) for at in numbers]
         for block, rows in self._blocks():
             pulled = take_rows(grad, rows)
             pieces = [
@@ -194,9 +194,9 @@ class _Run(Whole):
                     of_weight += scales.view(-1, 1, 1) * product
                 else:
                     of_weight += product.view(height, scales_count, width).transpose(0, 1)
-            if wanted:
+            if numbers:
                 parts = torch.autograd.grad(
-                    side, [pieces[at] for at in wanted], of_side, materialize_grads=True
+                    side, [pieces[at] for at in numbers], of_side, materialize_grads=True
                 )
                 for out, part in zip(of_reduced, parts, strict=True):
                     out.index_copy_(0, rows, part)
@@ -215,11 +215,11 @@ class _Run(Whole):
     def _side(self, pieces: Sequence[Tensor]) -> Tensor:
         """[rows, statistics * F]."""
         named = dict(zip(self.names, pieces, strict=True))
-        made = [
+        columns = [
             _OF_MEANS[name](named["mean"], named["squares"]) if name in _OF_MEANS else named[name]
             for name in self.statistics
         ]
-        return torch.cat(made, 1)
+        return torch.cat(columns, 1)
 
     def _library(self, kind: str, sizes: Sequence[int]) -> Product:
         """The library for products of a block with a matrix of each scale, of these sizes."""

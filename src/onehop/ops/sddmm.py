@@ -68,19 +68,19 @@ class _Sddmm(Operator[Sddmm]):
     def padded(self, call: Sddmm, results: Any) -> Any:
         return with_edges(results, call.edges)
 
-    def saved(self, call: Sddmm, results: Any, wanted: tuple[str, ...]) -> tuple[Sddmm, tuple[Tensor, ...]]:
+    def saved(self, call: Sddmm, results: Any, needs: tuple[str, ...]) -> tuple[Sddmm, tuple[Tensor, ...]]:
         # Each end's gradient is a sum of the other's rows.
-        call = call if "src" in wanted else call._replace(dst=None)  # type: ignore[arg-type]
-        return call if "dst" in wanted else call._replace(src=None), ()  # type: ignore[arg-type]
+        call = call if "src" in needs else call._replace(dst=None)  # type: ignore[arg-type]
+        return call if "dst" in needs else call._replace(src=None), ()  # type: ignore[arg-type]
 
     def gradients(self, context: Context[Sddmm], *grads: Tensor | None) -> SddmmGradients:
         call, grad = context.call, grads[0]
         assert grad is not None
-        found = {}
+        gradients = {}
         for name, other, transposed in (("dst", call.src, False), ("src", call.dst, True)):
-            if name in context.wanted:
-                found[name] = _weighted_sum(call, other, grad, context.shapes[name], transposed)
-        return SddmmGradients(**found)
+            if name in context.needs:
+                gradients[name] = _weighted_sum(call, other, grad, context.shapes[name], transposed)
+        return SddmmGradients(**gradients)
 
 
 def _weighted_sum(call: Sddmm, x: Tensor, weight: Tensor, shape: torch.Size, transposed: bool) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.ops.typed import typed_product
 
-# The pieces of the uniform B-spline of each degree over [0, 1), the last of which is that of the next knot:
+# The pieces of the uniform B-spline of each degree over [0, 1), the last of which belongs to the next knot:
 # C. de Boor, A Practical Guide to Splines, chapter IX.
 _PIECES: dict[int, list[Callable[[Tensor], Tensor]]] = {
     1: [lambda v: 1 - v, lambda v: v],

@@ -46,10 +46,10 @@ def _same(before: int, count: int, p: float) -> bool:
     for generator in (theirs, ours):
         torch.empty(before, dtype=torch.int32, device=CPU).random_(generator=generator)
     expected = torch.empty(count, device=CPU).bernoulli_(1 - p, generator=theirs).div_(1 - p)
-    found = torch.empty(count, device=CPU)
+    drawn = torch.empty(count, device=CPU)
     return (
-        draw_from(ours, p, None, found, None)
-        and torch.equal(found, expected)
+        draw_from(ours, p, None, drawn, None)
+        and torch.equal(drawn, expected)
         and torch.equal(ours.get_state(), theirs.get_state())
     )
 

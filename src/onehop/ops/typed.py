@@ -85,9 +85,9 @@ def typed_product(
         [N, M], or [N, H * M], ordered by type.
     """
     of_heads = matrices if matrices.dim() > 3 else matrices.unsqueeze(1)
-    given = (rows,) if isinstance(rows, Tensor) else rows
+    tensors = (rows,) if isinstance(rows, Tensor) else rows
     pieces = Product(None if counts is None else tuple(counts), fastest)
-    out: Tensor = recomputed(pieces, of_heads, *given)
+    out: Tensor = recomputed(pieces, of_heads, *tensors)
     return out
 
 
@@ -96,7 +96,7 @@ def side_by_side(matrices: Tensor, widest: int) -> Tensor:
 
     Args:
         matrices: [types, H, K, M].
-        widest: Most rows of a matrix, unless it has those of one head.
+        widest: Most rows of a matrix, unless it has one head's rows.
 
     Returns:
         [types, H / h, h * K, h * M]; h divides H.
@@ -157,7 +157,7 @@ def typed_edges(
         most: Most pairs of a type and a destination in a group, unless it has a single type; None means one
             group.
         rows_of_each: Whether every type has sources of its own: then there are ``num_types`` times as many,
-            those of one type after those of another.
+            one type's sources after another's.
 
     Returns:
         The groups, in the order of their types.
@@ -197,7 +197,7 @@ def typed_sum(
     """Sums over types: the reduced rows of a type's sources, times its matrix, for each destination.
 
     With several groups, the reduced rows are made for one group at a time, and again in the backward pass, so
-    that no more than those of a group exist at once. Differentiable, any number of times.
+    that only one group's rows exist at once. Differentiable, any number of times.
 
     Args:
         groups: The edges, as :func:`typed_edges` orders them.
@@ -236,19 +236,19 @@ class Product(Whole):
         return self._product(self._parts(rows), matrices), ()
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         """Computes the gradients of the matrices and rows that need one."""
         (grad,), (matrices, *rows) = grads, operands
         assert grad is not None
         parts = self._parts(rows)
         of_parts = grad.split([len(part) for part in parts])
-        found = [self._of_matrices(parts, of_parts, matrices)] if needs[0] else []
+        gradients = [self._of_matrices(parts, of_parts, matrices)] if needs[0] else []
         if any(needs[1:]):
-            made = self._product(of_parts, matrices.mT)
-            of_rows = (made,) if len(rows) == 1 else made.split([len(each) for each in rows])
-            found += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
-        return tuple(found)
+            product = self._product(of_parts, matrices.mT)
+            of_rows = (product,) if len(rows) == 1 else product.split([len(each) for each in rows])
+            gradients += [each for each, needed in zip(of_rows, needs[1:], strict=True) if needed]
+        return tuple(gradients)
 
     def _parts(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
         return rows if self.counts is None else rows[0].split(self.counts)
@@ -260,29 +260,29 @@ class Product(Whole):
         out = matrices.new_empty(sum(sizes), heads * outputs)
         for part, of_type, place in zip(parts, matrices.unbind(), out.split(sizes), strict=True):
             run = library_of(FORWARD, len(part), inputs, outputs, out.dtype, self.fastest)
-            for rows, matrix, made in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
+            for rows, matrix, result in zip(_heads(part, heads), of_type, _heads(place, heads), strict=True):
                 if run is libraries(FORWARD)[TORCH]:
-                    torch.mm(rows, matrix, out=made)
+                    torch.mm(rows, matrix, out=result)
                 else:
-                    made.copy_(run(rows.contiguous(), matrix.t().contiguous(), None))
+                    result.copy_(run(rows.contiguous(), matrix.t().contiguous(), None))
         return out
 
     def _of_matrices(self, parts: Sequence[Tensor], of_parts: Sequence[Tensor], like: Tensor) -> Tensor:
         """The gradient of the matrices, from the rows of each type and the gradient of its product."""
         _, heads, inputs, outputs = like.shape
-        found = torch.empty_like(like, memory_format=torch.contiguous_format)
-        for part, of_part, of_type in zip(parts, of_parts, found.unbind(), strict=True):
+        gradient = torch.empty_like(like, memory_format=torch.contiguous_format)
+        for part, of_part, of_type in zip(parts, of_parts, gradient.unbind(), strict=True):
             run = library_of(TO_WEIGHT, len(part), outputs, inputs, like.dtype, self.fastest)
-            for rows, grad, made in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
+            for rows, grad, result in zip(_heads(part, heads), _heads(of_part, heads), of_type, strict=True):
                 if run is libraries(TO_WEIGHT)[TORCH]:
-                    torch.mm(rows.t(), grad, out=made)
+                    torch.mm(rows.t(), grad, out=result)
                 else:
-                    made.copy_(run(rows.contiguous(), grad.contiguous(), None))
-        return found
+                    result.copy_(run(rows.contiguous(), grad.contiguous(), None))
+        return gradient
 
 
 def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """[N, K] for each head, of [N, H * K]; views if those of a head have no gaps."""
+    """[N, K] for each head, of [N, H * K]; views if a head's columns have no gaps."""
     return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
 
 
@@ -299,13 +299,13 @@ class _Sum(Whole):
 
         def part(group: TypeGroup) -> Tensor:
             reduced = reduce_rows(group.pairs, x, reduce=self.reduce)
-            made = typed_product(reduced, matrices[group.types], group.counts, self.fastest)
-            return reduce_rows(group.ends, made, reduce="sum")
+            product = typed_product(reduced, matrices[group.types], group.counts, self.fastest)
+            return reduce_rows(group.ends, product, reduce="sum")
 
         return functools.reduce(torch.add, map(part, self.groups))
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         (grad,) = grads
         assert grad is not None
@@ -328,12 +328,12 @@ class _Sum(Whole):
         """Adds a group's part of the gradients; what is made for it is freed before the next group."""
         x, matrices = operands
         needs = of_matrices is not None, of_x is not None
-        given = matrices[group.types].unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)
+        factors = matrices[group.types].unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)
         pulled = take_rows(grad, group.nodes)
-        made = Product(group.counts, self.fastest).gradients(needs, given, (), pulled)
-        del given, pulled
+        gradients = Product(group.counts, self.fastest).gradients(needs, factors, (), pulled)
+        del factors, pulled
         if of_matrices is not None:
-            of_matrices[group.types] = made[0].squeeze(1)
+            of_matrices[group.types] = gradients[0].squeeze(1)
         if of_x is not None:
             shares = group.pairs.inverse_in_degrees(x.dtype) if self.reduce == "mean" else None
-            of_x += reduce_rows(group.pairs.transpose(), made[-1], src_scale=shares)
+            of_x += reduce_rows(group.pairs.transpose(), gradients[-1], src_scale=shares)

@@ -138,33 +138,33 @@ class _Through(Whole):
     scores: bool
 
     def whole(self, *operands: Tensor) -> Tensor:
-        given, matrices, *ends = operands
+        operand, matrices, *ends = operands
         parts = (
-            self._part(group, self.scores, given, self._rows(group, given.size(1), matrices, ends))
+            self._part(group, self.scores, operand, self._rows(group, operand.size(1), matrices, ends))
             for group in self.groups
         )
         return torch.cat(list(parts)) if self.scores else functools.reduce(torch.add, parts)
 
     def gradients(
-        self, needs: Needs, operands: Sequence[Tensor], kept: Sequence[Any], *grads: Tensor | None
+        self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
         (grad,) = grads
         assert grad is not None
-        found = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
+        gradients = [torch.zeros_like(each, memory_format=torch.contiguous_format) for each in operands]
         for group in self.groups:
-            self._add(group, operands, grad, found)
-        return tuple(each for each, needed in zip(found, needs, strict=True) if needed)
+            self._add(group, operands, grad, gradients)
+        return tuple(each for each, needed in zip(gradients, needs, strict=True) if needed)
 
-    def _add(self, group: RowGroup, operands: Sequence[Tensor], grad: Tensor, found: list[Tensor]) -> None:
+    def _add(self, group: RowGroup, operands: Sequence[Tensor], grad: Tensor, totals: list[Tensor]) -> None:
         """Adds a group's part of all gradients; what is made for it is freed before the next group."""
-        (given, matrices, *ends), (of_given, of_matrices, *of_ends) = operands, found
-        rows = self._rows(group, given.size(1), matrices, ends)
+        (operand, matrices, *ends), (of_operand, of_matrices, *of_ends) = operands, totals
+        rows = self._rows(group, operand.size(1), matrices, ends)
         if self.scores:
-            of_given += self._part(group, False, grad, rows)
+            of_operand += self._part(group, False, grad, rows)
         else:
-            of_given[group.edges] = self._part(group, True, grad, rows)
+            of_operand[group.edges] = self._part(group, True, grad, rows)
         del rows
-        query, weight = (given, grad) if self.scores else (grad, given)
+        query, weight = (operand, grad) if self.scores else (grad, operand)
         pulled = reduce_rows(group.graph.transpose(), query, weight=weight[group.edges], reduce="sum")
         numbers = self.sources[group.types]
         factors = matrices[group.types], *(ends[number] for number in numbers)
@@ -177,12 +177,12 @@ class _Through(Whole):
     def _rows(self, group: RowGroup, heads: int, matrices: Tensor, ends: Sequence[Tensor]) -> Tensor:
         """[rows, H, D]: the rows of a group."""
         parts = [ends[number] for number in self.sources[group.types]]
-        made = typed_product(parts, matrices[group.types], fastest=self.fastest)
-        return made.view(len(made), heads, made.size(1) // heads)
+        rows = typed_product(parts, matrices[group.types], fastest=self.fastest)
+        return rows.view(len(rows), heads, rows.size(1) // heads)
 
     @staticmethod
-    def _part(group: RowGroup, scores: bool, given: Tensor, rows: Tensor) -> Tensor:
+    def _part(group: RowGroup, scores: bool, operand: Tensor, rows: Tensor) -> Tensor:
         """The scores of a group's edges, or the sums of its rows."""
         if scores:
-            return sddmm(group.graph, given, rows)
-        return reduce_rows(group.graph, rows, weight=given[group.edges], reduce="sum")
+            return sddmm(group.graph, operand, rows)
+        return reduce_rows(group.graph, rows, weight=operand[group.edges], reduce="sum")

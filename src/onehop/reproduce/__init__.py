@@ -34,5 +34,5 @@ def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Re
         ArgumentError: There is no such work.
     """
     check_choice("work", work, WORKS)
-    found: Reproduction = importlib.import_module(WORKS[work]).reproduce(quick, progress)
-    return found
+    result: Reproduction = importlib.import_module(WORKS[work]).reproduce(quick, progress)
+    return result

@@ -9,24 +9,24 @@ from onehop.reproduce import tables
 from onehop.reproduce.tables import Chart, Row, number, spans
 
 
-def row(figure: str, found: Compared, remark: str, over: str = PYG.name, whose: str = "PyG") -> Row:
+def row(figure: str, compared: Compared, remark: str, over: str = PYG.name, whose: str = "PyG") -> Row:
     """The time of another way over ours, and the quartiles of the rounds; or why they were not timed.
 
     The note calls the way ``over`` ``whose``, has both medians, and ends with ``remark``.
     """
-    ratio = found.ratio(over, ONEHOP.name)
+    ratio = compared.ratio(over, ONEHOP.name)
     if ratio is None:
-        left = {**found.skipped, **found.wrong}
+        left = {**compared.skipped, **compared.wrong}
         reasons = "; ".join(left[name] for name in (over, ONEHOP.name) if name in left)
         return tables.row(figure, "x", f"Not timed: {reasons}.")
-    ours, theirs = (number(found.times[name].median_s * 1e3) for name in (ONEHOP.name, over))
+    ours, theirs = (number(compared.times[name].median_s * 1e3) for name in (ONEHOP.name, over))
     values = (ratio.median, ratio.lower_quartile, ratio.upper_quartile)
     return tables.row(figure, "x", f"{theirs} ms with {whose}, {ours} {remark}", values)
 
 
-def charts(name: str, title: str, found: Mapping[str, Compared]) -> tuple[Chart, ...]:
+def charts(name: str, title: str, compared: Mapping[str, Compared]) -> tuple[Chart, ...]:
     """Milliseconds, PyG beside ours, by group along the axis; no chart where nothing was timed."""
-    timed = {group: each.times for group, each in found.items() if each.ratio(PYG.name, ONEHOP.name)}
+    timed = {group: each.times for group, each in compared.items() if each.ratio(PYG.name, ONEHOP.name)}
     if not timed:
         return ()
     ways = {"PyG (baseline)": PYG.name, "onehop": ONEHOP.name}

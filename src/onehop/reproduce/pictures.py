@@ -21,11 +21,11 @@ _MOST_COLUMNS = 5
 _ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
 
-def draw(found: Reproduction, folder: Path) -> list[Path]:
+def draw(reproduction: Reproduction, folder: Path) -> list[Path]:
     """Draws every chart of a reproduction.
 
     Args:
-        found: The reproduction.
+        reproduction: The reproduction.
         folder: The pictures' folder; made if it is missing.
 
     Returns:
@@ -36,8 +36,8 @@ def draw(found: Reproduction, folder: Path) -> list[Path]:
         StorageError: A file cannot be written.
     """
     files = []
-    for chart in found.charts:
-        path = folder / f"{found.work}_{chart.name}.png"
+    for chart in reproduction.charts:
+        path = folder / f"{reproduction.work}_{chart.name}.png"
         draw_chart(chart, path)
         files.append(path)
     return files

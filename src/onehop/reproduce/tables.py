@@ -21,7 +21,7 @@ class Row:
         paper: The published value; None where none is published or could be read.
         ours: The value here; None where it cannot be had, for which ``note`` gives the reason.
         low: Least value under the assumed constants; None where nothing is assumed, or nothing is known.
-        high: Largest value, likewise.
+        high: Largest value under the assumed constants.
         unit: Unit of all four; "x" for ratios.
         note: One sentence on the difference, or on what is missing.
         headline: Whether it is one of the few figures that the work is known for.
@@ -96,12 +96,12 @@ def row(
 
     Args:
         figure: As of a row.
-        unit: Likewise.
-        note: Likewise.
+        unit: As of a row.
+        note: As of a row.
         ours: The value here. Several values: ours, then those under other assumptions, whose range is the
             interval. None where it cannot be had.
         paper: As of a row.
-        headline: Likewise.
+        headline: As of a row.
         otherwise: A sentence that says which assumption would have to be false for the published value. The
             note of a row that differs ends with it.
     """
@@ -110,8 +110,8 @@ def row(
         values = {"ours": ours}
     elif ours is not None:
         values = {"ours": ours[0], "low": min(ours), "high": max(ours)}
-    made = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
-    return replace(made, note=f"{note} {otherwise}") if otherwise and made.verdict == "differs" else made
+    entry = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
+    return replace(entry, note=f"{note} {otherwise}") if otherwise and entry.verdict == "differs" else entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +138,11 @@ def plain(values: Mapping[str, Iterable[float | None]]) -> tuple[Series, ...]:
 
 def spans(values: Mapping[str, Sequence[Values]]) -> tuple[Series, ...]:
     """Series of values with the lower and the upper ends of their intervals, by label."""
-    found = []
+    series = []
     for label, bars in values.items():
         middle, low, high = zip(*bars, strict=True) if bars else ((), (), ())
-        found.append(Series(label=label, values=middle, low=low, high=high))
-    return tuple(found)
+        series.append(Series(label=label, values=middle, low=low, high=high))
+    return tuple(series)
 
 
 def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, ...]:
@@ -180,11 +180,11 @@ class Chart:
 
     def __post_init__(self) -> None:
         """Checks the numbers of values."""
-        for each in self.series:
-            for values in (each.values, each.low or each.values, each.high or each.values):
+        for series in self.series:
+            for values in (series.values, series.low or series.values, series.high or series.values):
                 if len(values) != len(self.groups):
                     raise ArgumentError(
-                        f"chart {self.name}: expected {len(self.groups)} values of {each.label!r}, one for "
+                        f"chart {self.name}: expected {len(self.groups)} values of {series.label!r}, one for "
                         f"each group, got {len(values)}."
                     )
 

@@ -40,17 +40,17 @@ class Twin:
 
     @property
     def label(self) -> str:
-        """Its name in rows and pictures."""
+        """The twin's name in rows and pictures."""
         return f"{self.name} twin" if self.scale == 1 else f"{self.name} twin x {self.scale:g}"
 
     def data(self, progress: Progress = silent, *, features: bool = False) -> datasets.Dataset:
-        """Its edges, labels and split; its features only with ``features``."""
+        """The twin's edges, labels and split; its features only with ``features``."""
         return datasets.load(f"twin:{self.name}", scale=self.scale, progress=progress, features=features)
 
     def graph(self, progress: Progress) -> Graph:
-        """Its structure."""
-        found = self.data(progress)
-        return Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
+        """The twin's structure."""
+        data = self.data(progress)
+        return Graph.from_edge_index(data.edge_index, num_nodes=data.num_nodes)
 
 
 def loaded(twins: Sequence[T], progress: Progress) -> Iterator[tuple[T, Graph, Progress]]:

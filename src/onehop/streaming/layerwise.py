@@ -54,18 +54,18 @@ def row_blocks(
     ]
 
     def read(row: int) -> dict[Key, Tensor]:
-        found = {key: room[: min(step, rows - row)] for key, room in rooms[row // step % AHEAD].items()}
-        for key, block in found.items():
+        blocks = {key: room[: min(step, rows - row)] for key, room in rooms[row // step % AHEAD].items()}
+        for key, block in blocks.items():
             readers[key].load(0, block, row)
-        return found
+        return blocks
 
     with ThreadPoolExecutor(1, "onehop-rows", native.one_thread) as reader:
         coming = reader.submit(read, 0)
         for row in range(0, rows, step):
-            found = coming.result()
+            blocks = coming.result()
             if row + step < rows:
                 coming = reader.submit(read, row + step)
-            yield row, found
+            yield row, blocks
 
 
 # Of the budget: for the rows of all tensors between two aggregations, and for pieces they are read in.
@@ -74,7 +74,7 @@ _ROWS, _PIECES = 0.75, 0.1
 _COMPUTED = 2
 # For each byte of what is written: the block, one that waits, and one turned round for the file.
 _WRITTEN = 3
-# Of a block: each column of so many is a request that keeps a disk busy.
+# Of a block: a column of this number of rows is a request that keeps a disk busy.
 _MOST_ROWS = 1 << 18
 
 
@@ -144,10 +144,10 @@ def infer(
         settings = [[layer.what, layer.normalise, layer.reduce] for layer in layers.values()]
         begin(work, json.loads(json.dumps([*inputs, str(plan), _digest(model, plan), settings])))
         with torch.no_grad():
-            made = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory, budget)
+            result = _Inference(model, graph, x, layers, work).result(list(plan.nodes), memory, budget)
         confirm(work, graph, features, inputs)
         lock.confirm()
-        finish(work, made, goal)
+        finish(work, result, goal)
     return goal
 
 
@@ -175,15 +175,15 @@ class _Inference:
         assert isinstance(output, fx.Node)
         left = list(self._layers)
         for node, layer in self._layers.items():
-            given = node.args[0]
-            assert isinstance(given, fx.Node)
-            source = self._x if given is nodes[0] else None
-            inner, rows = self._work / f"{node.name}.input.npy", _Held(given, False)
+            argument = node.args[0]
+            assert isinstance(argument, fx.Node)
+            source = self._x if argument is nodes[0] else None
+            inner, rows = self._work / f"{node.name}.input.npy", _Held(argument, False)
             path = self._work / f"{node.name}.npy"
             # Of what is done, files may have been removed; those that are there are needed by others.
             left_to_do = not _mark(path).exists()
             if left_to_do and (layer.before is not None or rows not in self._files):
-                self._once(inner, partial(self._write_rows, given, layer.before, True, budget))
+                self._once(inner, partial(self._write_rows, argument, layer.before, True, budget))
                 source = inner
             if layer.before is None and inner.exists():
                 self._files[rows] = MatrixFile.open("x", inner)
@@ -197,9 +197,9 @@ class _Inference:
             left.remove(node)
             self._remove_but([output, *(each.args[0] for each in left)])
         # A name that no node has: theirs have no dots.
-        made = self._work / "the.result.npy"
-        self._once(made, partial(self._write_rows, output, None, False, budget))
-        return made
+        result = self._work / "the.result.npy"
+        self._once(result, partial(self._write_rows, output, None, False, budget))
+        return result
 
     def _once(self, path: Path, make: Callable[[Path], object]) -> None:
         """Makes a file, unless an earlier run has; it may have been removed since, as of no more use."""
@@ -233,25 +233,25 @@ class _Inference:
         files = {each: self._files[each] for each in self._sources([node])}
         # One row shows how wide everything is.
         few, seen = min(rows, 1), dict[fx.Node, Tensor]()
-        given = next((found for _, found in row_blocks(files, few, 1, 0)), {})
+        inputs = next((block for _, block in row_blocks(files, few, 1, 0)), {})
         if not few:
-            given = {
+            inputs = {
                 held: torch.empty(0, file.columns, dtype=WIDE[file.wide], device="cpu")
                 for held, file in files.items()
             }
-        trial = self._rows(node, change, given, seen)
+        trial = self._rows(node, change, inputs, seen)
         if trial.dim() != 2 or len(trial) != few:
             raise refusal(f"{node} has the shape {list(trial.shape)} for one node")
-        read = sum(found.nbytes for found in given.values())
+        read = sum(block.nbytes for block in inputs.values())
         # Parameters are in memory anyway.
-        made = sum(value.nbytes for each, value in seen.items() if each.op != "get_attr") + trial.nbytes
-        each_bytes = AHEAD * read + _COMPUTED * made + _WRITTEN * trial.nbytes
+        computed = sum(value.nbytes for each, value in seen.items() if each.op != "get_attr") + trial.nbytes
+        each_bytes = AHEAD * read + _COMPUTED * computed + _WRITTEN * trial.nbytes
         step = min(max(int(budget * _ROWS) // max(each_bytes, 1), 1), _MOST_ROWS, max(rows, 1))
         beside = path.with_suffix(".tmp")
         try:
             file = create(beside, rows, trial.size(1), self._features.wide, by_columns)
             with closing(row_blocks(files, rows, step, pieces)) as blocks:
-                made_of = ((row, _own(self._rows(node, change, given), given)) for row, given in blocks)
+                made_of = ((row, _copied(self._rows(node, change, inputs), inputs)) for row, inputs in blocks)
                 _write(file, made_of, step * trial.nbytes)
             with writing("out", path):
                 beside.replace(path)
@@ -264,47 +264,45 @@ class _Inference:
         self,
         node: fx.Node,
         change: Callable[[Tensor], Tensor] | None,
-        given: Mapping["_Held", Tensor],
+        inputs: Mapping["_Held", Tensor],
         seen: dict[fx.Node, Tensor] | None = None,
     ) -> Tensor:
         """[rows, .] of a node, of the same rows of files; ``seen`` gets the rows of all nodes on the way."""
-        found = self._value(node, given, {} if seen is None else seen)
-        return found if change is None else change(found)
+        out = self._value(node, inputs, {} if seen is None else seen)
+        return out if change is None else change(out)
 
-    def _value(self, wanted: fx.Node, given: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
-        found = seen.get(wanted, given.get(_Held(wanted, False)))
-        if found is None:
+    def _value(self, node: fx.Node, inputs: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
+        out = seen.get(node, inputs.get(_Held(node, False)))
+        if out is None:
             # No function of its own that refers to itself: a circle would keep all rows of the block.
-            value = partial(self._value, given=given, seen=seen)
-            summed = given.get(_Held(wanted, True))
-            found = (
-                run(wanted, self._model, value) if summed is None else self._finished(wanted, summed, value)
-            )
-        seen[wanted] = found
-        return found
+            value = partial(self._value, inputs=inputs, seen=seen)
+            summed = inputs.get(_Held(node, True))
+            out = run(node, self._model, value) if summed is None else self._finished(node, summed, value)
+        seen[node] = out
+        return out
 
-    def _finished(self, node: fx.Node, found: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
+    def _finished(self, node: fx.Node, aggregated: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
         """The result of a layer, of what it has aggregated."""
-        layer, given = self._layers[node], node.args[0]
-        assert isinstance(given, fx.Node)
-        return layer.after(found, value(given) if layer.needs_input else None)
+        layer, argument = self._layers[node], node.args[0]
+        assert isinstance(argument, fx.Node)
+        return layer.after(aggregated, value(argument) if layer.needs_input else None)
 
     def _sources(self, roots: list[Any]) -> set[_Held]:
         """The files that nodes are computed from."""
-        found: set[_Held] = set()
+        files: set[_Held] = set()
         waiting, met = list(roots), set(roots)
         while waiting:
             node = waiting.pop()
             follow = node.all_input_nodes
             if _Held(node, False) in self._files:
-                found.add(_Held(node, False))
+                files.add(_Held(node, False))
                 follow = []
             elif _Held(node, True) in self._files:
-                found.add(_Held(node, True))
+                files.add(_Held(node, True))
                 follow = [node.args[0]] if self._layers[node].needs_input else []
             waiting.extend(each for each in follow if each not in met)
             met.update(follow)
-        return found
+        return files
 
     def _remove_but(self, roots: list[Any]) -> None:
         """Removes the files that none of the nodes that are still wanted is computed from."""
@@ -315,14 +313,14 @@ class _Inference:
                     path.unlink()
 
 
-def _own(block: Tensor, given: Mapping[_Held, Tensor]) -> Tensor:
+def _copied(block: Tensor, inputs: Mapping[_Held, Tensor]) -> Tensor:
     """A block that stays when the next rows are read into the place of those given."""
-    kept = any(block.data_ptr() == found.data_ptr() for found in given.values())
-    return block.clone() if kept else block
+    is_input = any(block.data_ptr() == rows.data_ptr() for rows in inputs.values())
+    return block.clone() if is_input else block
 
 
 def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: int) -> None:
-    """Writes blocks of rows, of which so many bytes may wait, while the next ones are made."""
+    """Writes blocks of rows, some bytes of which may wait, while the next ones are made."""
     with writing("out", file.path):
         written = file.path.open("r+b")
     with written, Waiting(most_bytes, partial(file.sync, written), _nothing) as writer:

@@ -67,19 +67,19 @@ def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGrap
     ):
         rows.pointers.put(np.zeros(1))
         for row, pointers in graph.row_blocks(most, most):
-            kept = np.zeros(len(pointers) - 1, dtype=np.int64)
+            degrees = np.zeros(len(pointers) - 1, dtype=np.int64)
             # All of it in one go, but for a row that is too long.
             for begin in range(int(pointers[0]), max(int(pointers[-1]), int(pointers[0]) + 1), most):
                 end = min(begin + most, int(pointers[-1]))
                 sources = np.empty(end - begin, dtype=np.int32)
                 reader.read(offset + 4 * begin, sources.nbytes, sources.view(np.uint8), 0)
                 counts = np.diff(pointers.clip(begin, end))
-                own = np.repeat(np.arange(row, row + len(kept), dtype=np.int32), counts)
-                stay = sources != own
+                targets = np.repeat(np.arange(row, row + len(degrees), dtype=np.int32), counts)
+                stay = sources != targets
                 if not stay.all():
-                    counts = np.bincount(own[stay] - row, minlength=len(kept))
+                    counts = np.bincount(targets[stay] - row, minlength=len(degrees))
                     sources = sources[stay]
-                kept += counts
+                degrees += counts
                 if end < pointers[-1]:
                     rows.sources.put(sources)
                     continue
@@ -89,8 +89,8 @@ def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGrap
                 others[loops] = False
                 whole[others], whole[loops] = sources, np.arange(row, row + len(counts))
                 rows.sources.put(whole)
-            before = rows.sources.count - int(kept.sum()) - len(kept)
-            rows.pointers.put(before + np.cumsum(kept + 1))
+            before = rows.sources.count - int(degrees.sum()) - len(degrees)
+            rows.pointers.put(before + np.cumsum(degrees + 1))
         rows.finish(graph.num_src, graph.num_dst)
     native.let_go()
     return StoredGraph.open(folder)

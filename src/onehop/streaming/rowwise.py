@@ -24,7 +24,7 @@ _ELEMENTWISE = (
 # Of the numbers of a row, where the dimension is the last one.
 _ALONG_ROWS = (torch.cat, F.softmax, F.log_softmax, F.normalize, torch.softmax, torch.log_softmax)
 _ALONG_ROWS_METHODS = ("softmax", "log_softmax")
-# F.linear as a trace has it, whatever a patch has put into its place.
+# F.linear as a trace has it, also where a patch has replaced it.
 _PRODUCTS = (torch._C._nn.linear, torch.matmul, operator.matmul)
 _MODULES = (
     *(nn.Linear, nn.Identity, nn.Dropout, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.SELU, nn.PReLU),
@@ -72,15 +72,15 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
         # Tensors that forward makes are put here by torch.fx, by other names at each call.
         for name in set(vars(model)) - before:
             delattr(model, name)
-    found = list(graph.nodes)
-    edge_index = found[1]
-    needed = _needed(found[-1])
+    nodes = list(graph.nodes)
+    edge_index = nodes[1]
+    needed = _needed(nodes[-1])
     modules = dict(model.named_modules())
     layers = []
-    for node in found:
+    for node in nodes:
         if _in_place(node, modules) and any(_is_shared(each, modules) for each in node.all_input_nodes):
-            raise refusal(f"{_told(node)} changes its input in place, which others read")
-        if node not in needed or node in found[:2] or node.op in ("output", "get_attr"):
+            raise refusal(f"{_name_of(node)} changes its input in place, which others read")
+        if node not in needed or node in nodes[:2] or node.op in ("output", "get_attr"):
             continue
         if node.op == "call_module" and is_layer(modules[str(node.target)]):
             if node.args[1:] != (edge_index,) or any(value is not None for value in node.kwargs.values()):
@@ -88,8 +88,8 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
             layers.append(node)
             continue
         if edge_index in node.all_input_nodes or not _goes_by_rows(node, modules):
-            raise refusal(f"{_told(node)} is no function of each row on its own that is known")
-    if not isinstance(found[-1].args[0], fx.Node) or found[-1].args[0] in found[:2]:
+            raise refusal(f"{_name_of(node)} is no function of each row on its own that is known")
+    if not isinstance(nodes[-1].args[0], fx.Node) or nodes[-1].args[0] in nodes[:2]:
         raise refusal("it does not return one tensor that it has computed")
     return graph, layers
 
@@ -103,22 +103,22 @@ def refusal(reason: str) -> ArgumentError:
 
 
 def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> Tensor:
-    """The rows of a node, of those of its inputs."""
+    """The rows of a node, from its inputs' rows."""
 
     def of(argument: Any) -> Any:
         return fx.map_arg(argument, value)
 
     args, kwargs = of(node.args), of(node.kwargs)
     if node.op == "get_attr":
-        found: Tensor = constant(node)
+        out: Tensor = constant(node)
     elif node.op == "call_module":
-        found = model.get_submodule(str(node.target))(*args, **kwargs)
+        out = model.get_submodule(str(node.target))(*args, **kwargs)
     elif node.op == "call_method":
-        found = getattr(args[0], str(node.target))(*args[1:], **kwargs)
+        out = getattr(args[0], str(node.target))(*args[1:], **kwargs)
     else:
         assert callable(node.target)
-        found = node.target(*args, **kwargs)
-    return found
+        out = node.target(*args, **kwargs)
+    return out
 
 
 def constant(node: fx.Node) -> Tensor:
@@ -129,16 +129,16 @@ def constant(node: fx.Node) -> Tensor:
 
 def _needed(output: fx.Node) -> set[fx.Node]:
     """The nodes that a result depends on."""
-    found, waiting = set(), [output]
+    nodes, waiting = set(), [output]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in nodes:
+            nodes.add(node)
             waiting.extend(node.all_input_nodes)
-    return found
+    return nodes
 
 
-def _told(node: fx.Node) -> str:
+def _name_of(node: fx.Node) -> str:
     """The name of what a node calls."""
     return str(getattr(node.target, "__name__", node.target))
 
@@ -152,10 +152,10 @@ def _is_by_rows(module: nn.Module) -> bool:
 
 
 def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Return whether a function writes to what it is given, by its name or as it was told to."""
+    """Return whether a function writes to its arguments, by its name or by an argument."""
     if node.op == "call_module":
         return bool(getattr(modules[str(node.target)], "inplace", False))
-    name = _told(node)
+    name = _name_of(node)
     named = node.op in ("call_method", "call_function") and name.endswith("_") and not name.endswith("__")
     return named or bool(node.kwargs.get("inplace", False))
 
@@ -166,7 +166,7 @@ def _is_shared(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
         if node.op == "call_module":
             handed_on = type(modules[str(node.target)]) in _HANDING_ON
         else:
-            handed_on = node.op == "call_function" and _told(node) == F.dropout.__name__
+            handed_on = node.op == "call_function" and _name_of(node) == F.dropout.__name__
         if not handed_on:
             return False
         node = node.all_input_nodes[0]

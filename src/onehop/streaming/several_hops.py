@@ -171,5 +171,5 @@ def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
         if (work / "graph").exists():
             shutil.rmtree(work / "graph")
         work.rename(goal)
-        # Last, for without it the folder would be of no run.
+        # Last, because without it the folder would belong to no run.
         (goal / NOTE).unlink()

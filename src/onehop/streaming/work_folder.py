@@ -26,8 +26,8 @@ def features_of(x: object, graph: StoredGraph) -> MatrixFile:
     return features
 
 
-def begin(work: Path, told: Any) -> None:
-    """Makes a folder, unless there is one of the same request, ``told``, to go on from.
+def begin(work: Path, request: Any) -> None:
+    """Makes a folder, unless there is one of the same ``request`` to go on from.
 
     Raises:
         ArgumentError: There is something of that name that no run has made.
@@ -43,7 +43,7 @@ def begin(work: Path, told: Any) -> None:
         )
     if work.exists():
         try:
-            if json.loads(note.read_text()) == told:
+            if json.loads(note.read_text()) == request:
                 return
         except (OSError, ValueError):
             pass  # of no use, as one of another request is
@@ -51,15 +51,15 @@ def begin(work: Path, told: Any) -> None:
             _remove(work)
     with writing("out", work):
         work.mkdir(parents=True)
-        note.write_text(json.dumps(told))
+        note.write_text(json.dumps(request))
 
 
 def inputs_of(graph: StoredGraph, features: MatrixFile) -> list[object]:
     """As :func:`inputs_now`; raises a FileFormatError if the graph is not the one that was opened."""
-    found = inputs_now(graph, features)
-    if found[0] != graph.identity:
+    inputs = inputs_now(graph, features)
+    if inputs[0] != graph.identity:
         raise FileFormatError(f"graph: {graph.folder} was written to since it was opened. Open it again.")
-    return found
+    return inputs
 
 
 def inputs_now(graph: StoredGraph, features: MatrixFile) -> list[object]:
@@ -78,24 +78,24 @@ def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[ob
         )
 
 
-def finish(work: Path, made: Path, goal: Path) -> None:
+def finish(work: Path, result: Path, goal: Path) -> None:
     """Has a file in the folder take its place, and removes the folder."""
     with writing("out", goal):
-        # First, for nothing can go on from a folder that has lost its result. The note stays, to tell whose
+        # First, because nothing can go on from a folder without its result. The note stays, to tell whose
         # folder it is, and takes no room.
         os.truncate(work / NOTE, 0)
-        made.replace(goal)
+        result.replace(goal)
         _remove(work)
 
 
 def stamp(file: MatrixFile) -> list[int | str]:
     """The path, size and time of change of a file."""
-    told = file.path.stat()
-    return [str(file.path.resolve()), told.st_size, told.st_mtime_ns]
+    status = file.path.stat()
+    return [str(file.path.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _remove(work: Path) -> None:
-    """Removes a folder, its note last: whatever is left of it is still known as a folder of a run."""
+    """Removes a folder, its note last: what is left of it is still known as a folder of a run."""
     for each in [each for each in work.iterdir() if each.name != NOTE]:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     shutil.rmtree(work)

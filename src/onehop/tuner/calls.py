@@ -127,11 +127,11 @@ def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         operands = _operands(site, rule, graph, width, dtype)
         grad = site.rows(graph.num_dst, width, dtype, seed=1)
-        kept = None if forward else site.backend(None).run(graph, operands)
+        forward_results = None if forward else site.backend(None).run(graph, operands)
 
         def call(plan: Any) -> object:
             backend = site.backend(plan)
-            results = kept or backend.run(graph, operands)
+            results = forward_results or backend.run(graph, operands)
             if backward:
                 backend.run(graph, attention_grad(operands, results, grad))
             return results[0]

@@ -57,28 +57,28 @@ def axes(
     default = start(graph, operation, width, dtype)
     sources, rows = _sizes(graph, operation)
     row_bytes, edges = width * dtype.itemsize, graph.num_edges
-    found: Axes = {}
+    choices: Axes = {}
     if lossy and dtype == torch.float32:
-        found["storage"] = ("same", "bfloat16")
+        choices["storage"] = ("same", "bfloat16")
     if edges >= LEAST_ORDERED_EDGES and sources * row_bytes > processor.caches().get(2, 0):
-        found["ordering"] = ("none", *ORDERS)
-    found["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
-    found["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
-    found["prefetch_hint"] = PREFETCH_HINTS
+        choices["ordering"] = ("none", *ORDERS)
+    choices["column_tile"] = _tiles(sources, edges, width, dtype.itemsize, default.column_tile)
+    choices["prefetch"] = tuple(sorted({*_PREFETCHES, default.prefetch}))
+    choices["prefetch_hint"] = PREFETCH_HINTS
     # The next operation reads a cached result from the cache, which no measurement here would see.
     if row_bytes % _LINE_BYTES == 0 and rows * row_bytes > processor.last_level_cache_bytes() // 2:
-        found["nontemporal"] = (False, True)
+        choices["nontemporal"] = (False, True)
     vectors = -(-row_bytes // vector_bytes)
     # Half the registers and a quarter; other values do not divide rows more evenly.
-    found["register_block"] = (0, *(block for block in (8, 4) if vectors > block))
+    choices["register_block"] = (0, *(block for block in (8, 4) if vectors > block))
     # Fewer pieces than threads would leave some idle.
     items = [size for size in _ITEMS if edges // size >= 4 * threads or size == default.edges_per_item]
-    found["edges_per_item"] = tuple(sorted({*items, default.edges_per_item}))
+    choices["edges_per_item"] = tuple(sorted({*items, default.edges_per_item}))
     if threads > 1 and edges * width < _SERIAL_RANGE * thresholds.now.serial_work:
-        found["threads"] = (0, 1)
+        choices["threads"] = (0, 1)
     return {
         name: values
-        for name, values in found.items()
+        for name, values in choices.items()
         if name in operation.axes and set(values) != {values[0]}
     }
 

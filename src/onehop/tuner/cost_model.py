@@ -102,13 +102,13 @@ class Locality:
 def _sample(col: Tensor, num_src: int, reads: int) -> tuple[float, Tensor, Tensor]:
     """The share of rows that is sampled, and the reads of those: their positions and rows."""
     limit = 1 << _HASH_BITS
-    kept = limit if reads <= SAMPLED_READS else max(1, limit * SAMPLED_READS // reads)
-    if kept == limit:
+    threshold = limit if reads <= SAMPLED_READS else max(1, limit * SAMPLED_READS // reads)
+    if threshold == limit:
         return 1.0, torch.arange(reads, device="cpu"), col
     numbers = torch.arange(num_src, dtype=torch.int64, device="cpu")
-    chosen = ((numbers * _HASH) >> 8) % limit < kept
+    chosen = ((numbers * _HASH) >> 8) % limit < threshold
     position = chosen[col].nonzero().squeeze(1)
-    return kept / limit, position, col[position]
+    return threshold / limit, position, col[position]
 
 
 def _excess(times: np.ndarray, windows: np.ndarray) -> np.ndarray:

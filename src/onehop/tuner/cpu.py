@@ -115,7 +115,7 @@ class CpuTarget:
         return None if reason is None else f"dtype: the CPU backend {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """Its directions, forward first."""
+        """The operation's directions, forward first."""
         return operations(self.op, self.reduce, self.backward)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:
@@ -137,9 +137,9 @@ class CpuTarget:
         """The plans of a task."""
         return CpuTactics(self, task, free)
 
-    def install(self, found: Tuned[CpuPlan], keep: bool) -> None:
+    def install(self, entry: Tuned[CpuPlan], keep: bool) -> None:
         """Installs a plan; plans that round features are for this process only."""
-        tuned.install([found], keep and found.plan.storage == "same")
+        tuned.install([entry], keep and entry.plan.storage == "same")
 
 
 class CpuTactics(Tactics[CpuPlan]):

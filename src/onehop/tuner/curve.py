@@ -76,8 +76,8 @@ def draw(
     ):
         if all(value is not None for value in values):
             ratios.plot(widths, values, marker=marker, color=colour, label=label)
-    known = [width for width in widths if width in spreads]
-    pictures.spread(ratios, known, *([spreads[width][side] for width in known] for side in (0, 1)))
+    shown = [width for width in widths if width in spreads]
+    pictures.spread(ratios, shown, *([spreads[width][side] for width in shown] for side in (0, 1)))
     ratios.set_ylabel("times as fast")
     ratios.set_ylim(bottom=0)
     speed = [edges * point.width / point.tuned_s / 1e9 for point in points if point.tuned_s]

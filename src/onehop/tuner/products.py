@@ -32,7 +32,7 @@ _LEAST_ROWS = 64
 _LARGEST = 1 << 40
 # Rounds of a trial, and seconds after which it has enough of them.
 _LEAST_ROUNDS, _MOST_ROUNDS, _BUDGET_S = 5, 11, 0.04
-# A library must be so many times as fast as torch's own in three quarters of the rounds.
+# How much faster than torch's own a library must be in three quarters of the rounds.
 _LEAST_GAIN = 1.05
 # Trials before a class that is neither won nor lost is left to torch's own.
 _TRIALS = 2
@@ -49,13 +49,13 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 
 class ShapeClass(NamedTuple):
-    """Shapes that share one measurement, that of the smallest.
+    """Shapes that share one measurement, the smallest shape's.
 
     Attributes:
         kind: The product, one of :data:`onehop.kernels.products.KINDS`.
         rows: Rows of x: a power of two. The class of the most rows has all that have more.
         inputs: Columns of x: three leading bits, and zeros.
-        outputs: Rows of the weight, likewise.
+        outputs: Rows of the weight, rounded in the same way.
         threads: Number of threads.
         dtype: Of all operands.
     """
@@ -82,15 +82,15 @@ class ShapeClass(NamedTuple):
             ArgumentError: A field is missing, unknown, of another type, or out of range.
         """
         try:
-            made = cls(**values)
+            shape_class = cls(**values)
         except TypeError as error:
             raise ArgumentError(f"product: a field is missing or unknown ({error}).") from error
-        numbers = (made.rows, made.inputs, made.outputs, made.threads)
-        if made.kind not in KINDS or made.dtype != "float32":
-            raise ArgumentError(f"product: {made.kind!r} of {made.dtype!r} is unknown.")
+        numbers = (shape_class.rows, shape_class.inputs, shape_class.outputs, shape_class.threads)
+        if shape_class.kind not in KINDS or shape_class.dtype != "float32":
+            raise ArgumentError(f"product: {shape_class.kind!r} of {shape_class.dtype!r} is unknown.")
         if not all(type(number) is int and 0 < number < _LARGEST for number in numbers):
             raise ArgumentError(f"product: expected numbers from 1 on, got {numbers!r}.")
-        return made
+        return shape_class
 
     def __str__(self) -> str:
         """The product and its sizes."""
@@ -167,8 +167,8 @@ def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
     if name is not None:
         return here.get(name, here[TORCH])
     case = ShapeClass.of(kind, rows, inputs, outputs, native.threads())
-    found = _chosen.get(case) or _choose(case)
-    return here[found.library]
+    choice = _chosen.get(case) or _choose(case)
+    return here[choice.library]
 
 
 def known() -> list[Chosen]:
@@ -200,14 +200,14 @@ def forced(name: str) -> AbstractContextManager[str | None]:
 def _choose(case: ShapeClass) -> Chosen:
     with _lock:
         _load()
-        found = _chosen.get(case)
-        if found is None:
+        choice = _chosen.get(case)
+        if choice is None:
             outcome = measured(case)
-            found = _chosen[case] = Chosen(case, outcome.library, outcome.gains)
+            choice = _chosen[case] = Chosen(case, outcome.library, outcome.gains)
             # What noise has left open may be decided by a quieter process.
             if outcome.decided and config.tuned():
-                store.save([found.to_dict()], _machine())
-    return found
+                store.save([choice.to_dict()], _machine())
+    return choice
 
 
 def _load() -> None:
@@ -299,8 +299,8 @@ def _runs(case: ShapeClass) -> dict[str, Callable[[], Tensor]]:
     bound = _TOLERANCE * max(1.0, float(expected.abs().max()))
     runs: dict[str, Callable[[], Tensor]] = {}
     for name, run in libraries(case.kind).items():
-        made = run(left, right, None)
-        if made.shape == expected.shape and float((made - expected).abs().max()) <= bound:
+        product = run(left, right, None)
+        if product.shape == expected.shape and float((product - expected).abs().max()) <= bound:
             runs[name] = functools.partial(run, left, right, None)
     return runs
 

@@ -135,12 +135,12 @@ class TuningResult:
     @property
     def _spreads(self) -> dict[int, tuple[float, float]]:
         """Quartiles of the speed-up over the default plan, where one direction alone was tuned."""
-        known = {}
+        spreads = {}
         for width in self.widths:
             parts = [entry for entry in self.entries if entry.case.width == width]
             if len(parts) == 1 and parts[0].quartiles is not None:
-                known[width] = (parts[0].quartiles[0], parts[0].quartiles[2])
-        return known
+                spreads[width] = (parts[0].quartiles[0], parts[0].quartiles[2])
+        return spreads
 
     def use(self) -> None:
         """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.
@@ -220,7 +220,7 @@ class TuningResult:
         return "\n".join(lines)
 
     def details(self) -> str:
-        """Every plan in full, with its predicted and measured times, and those of the baselines."""
+        """Every plan in full, with its predicted and measured times, and the baselines' times."""
         return "\n".join(f"{_case(entry)}: {entry}" for entry in self.entries)
 
     def _repr_html_(self) -> str:
@@ -230,8 +230,8 @@ class TuningResult:
 
 
 def _total(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return sum(known) if parts and len(known) == len(parts) else None
+    numbers = [part for part in parts if part is not None]
+    return sum(numbers) if parts and len(numbers) == len(parts) else None
 
 
 def _case(entry: Tuned[Any]) -> str:
@@ -258,8 +258,8 @@ def _times(entry: Tuned[Any]) -> str:
     if entry.measured_s is None:
         return ""
     others = (("was", entry.default_s), ("torch CSR", entry.baseline_s))
-    told = [f"{what} {_ms(seconds)} ms" for what, seconds in others if seconds is not None]
-    return f" ({', '.join([f'{_ms(entry.measured_s)} ms', *told])})"
+    texts = [f"{what} {_ms(seconds)} ms" for what, seconds in others if seconds is not None]
+    return f" ({', '.join([f'{_ms(entry.measured_s)} ms', *texts])})"
 
 
 def _verdict(entry: Tuned[Any]) -> str:
@@ -298,10 +298,10 @@ class TuningInterrupted(KeyboardInterrupt):
         confirmed = result.confirmed
         self.result = TuningResult(result.op, result.reduce, confirmed, result.machine, result.seconds)
         if confirmed:
-            kept = "kept" if on_disk else "used until this process ends"
+            state = "kept" if on_disk else "used until this process ends"
             plans = "plan was" if len(confirmed) == 1 else "plans were"
             outcome = (
-                f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {kept}"
+                f"{len(confirmed)} {plans} confirmed and {'is' if len(confirmed) == 1 else 'are'} {state}"
             )
         else:
             outcome = "no plan was confirmed, the default plans are used"

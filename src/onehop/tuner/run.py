@@ -164,7 +164,7 @@ class Run(Generic[P]):
         runs = self.tactics.payback_runs
         return 0.0 if runs is None else self.order_seconds.get(plan.ordering, 0.0) / runs
 
-    def found(self) -> Tuned[P] | None:
+    def entry(self) -> Tuned[P] | None:
         """The best result so far; None before the search began."""
         search = self.search
         if search is None:
@@ -217,10 +217,10 @@ def make_orders(
         assert isinstance(name, str)
         if budget.left() - _ORDER_S_PER_EDGE * graph.num_edges < end:
             break
-        known = graph.orders.get(name)
+        order = graph.orders.get(name)
         begin = time.perf_counter()
         make(name)
-        seconds[name] = time.perf_counter() - begin + (known.seconds if known else 0.0)
+        seconds[name] = time.perf_counter() - begin + (order.seconds if order else 0.0)
         tick()
         yield
     axes["ordering"] = ("none", *seconds)

@@ -124,8 +124,8 @@ class Search(Generic[P]):
         """The rest of the budget without the share reserved for the last race."""
         times = self.times.get(self.default, ())
         fewest = 2 * LEAST_PAIRS * statistics.median(times) if times else 0.0
-        kept = min(max(_FINAL_SHARE * self._whole, fewest), _MOST_FINAL_SHARE * self._whole)
-        return self.budget.left() - kept
+        reserve = min(max(_FINAL_SHARE * self._whole, fewest), _MOST_FINAL_SHARE * self._whole)
+        return self.budget.left() - reserve
 
     def faster(self, best: P, others: list[P]) -> P:
         """The fastest of these; ``best`` unless another is faster by more than noise."""
@@ -146,12 +146,12 @@ class Search(Generic[P]):
         exhausted, earlier = self.exhausted, self.settled
         finish(self._turns_at_last(list(dict.fromkeys([self.default, held, challenger]))))
         self.exhausted = exhausted
-        found = compared(self.settled.get(held, ()), self.settled.get(challenger, ()))
-        if found is not None and found.proven:
+        gain = compared(self.settled.get(held, ()), self.settled.get(challenger, ()))
+        if gain is not None and gain.proven:
             self.best = challenger
         else:
             self.settled = earlier
-        return None if found is None else found.median
+        return None if gain is None else gain.median
 
     def gain(self) -> Comparison | None:
         """Speed-up of the best plan over the default in the last race; None without one."""
@@ -160,8 +160,8 @@ class Search(Generic[P]):
         return compared(self.settled.get(self.default, ()), self.settled.get(self.best, ()))
 
     def _variants(self, name: str) -> list[P]:
-        own = getattr(self.best, name)
-        others = [self.replaced(self.best, name, value) for value in self.axes[name] if value != own]
+        current = getattr(self.best, name)
+        others = [self.replaced(self.best, name, value) for value in self.axes[name] if value != current]
         expected = {plan: self.predict(plan) for plan in others}
         limit = _HOPELESS * min([self.predict(self.best), *expected.values()])
         return sorted((plan for plan in others if expected[plan] <= limit), key=expected.__getitem__)
@@ -178,10 +178,10 @@ class Search(Generic[P]):
             return plans[0]
         least = yield from self._turns(plans, _FIRST_ROUNDS, {})
         limit = _BEHIND * min(least.values(), default=0.0)
-        kept = [plan for plan in plans if least.get(plan, limit + 1) <= limit]
-        if len(kept) > 1:
-            least = yield from self._turns(kept, _MORE_ROUNDS, least)
-        fastest = min(kept, key=least.__getitem__) if kept else plans[0]
+        survivors = [plan for plan in plans if least.get(plan, limit + 1) <= limit]
+        if len(survivors) > 1:
+            least = yield from self._turns(survivors, _MORE_ROUNDS, least)
+        fastest = min(survivors, key=least.__getitem__) if survivors else plans[0]
         held = least.get(plans[0])
         return fastest if held is not None and least[fastest] * _GAIN < held else plans[0]
 
@@ -197,11 +197,11 @@ class Search(Generic[P]):
 
     def _once(self, plan: P, left: Callable[[], float]) -> Steps[float | None]:
         """One measurement; None if it would not end in the remaining time."""
-        own = self.times.get(plan)
-        if own and own[-1] == math.inf:
+        times = self.times.get(plan)
+        if times and times[-1] == math.inf:
             return math.inf
-        known = own or self.times.get(self.default)
-        expected = statistics.median(known) if known else self.predict(plan)
+        reference = times or self.times.get(self.default)
+        expected = statistics.median(reference) if reference else self.predict(plan)
         if left() < expected:
             self.exhausted = True
             return None
@@ -221,8 +221,8 @@ class Search(Generic[P]):
         """The last race: best against default. The best stays so only if it proves itself."""
         plans = [self.default] if self.best == self.default else [self.default, self.best]
         yield from self._turns_at_last(plans)
-        found = self.gain()
-        if found is None or not found.proven:
+        gain = self.gain()
+        if gain is None or not gain.proven:
             self.best = self.default
 
     def _turns_at_last(self, plans: list[P]) -> Steps[None]:

@@ -22,7 +22,7 @@ from onehop.tuner.calls import duration
 
 ROW_BYTES = (64, 256, 1024)
 PREFETCHES = (0, 4, 16, 64)
-# Rows of a measurement for each thread: so many that neither a call's overhead nor results matter.
+# Rows of a measurement for each thread: enough that neither a call's overhead nor results matter.
 _EDGES_PER_THREAD, _DEGREE = 1 << 16, 512
 _REPEATS = 4
 _FLOAT_BYTES = 4

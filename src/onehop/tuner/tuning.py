@@ -164,22 +164,22 @@ def _steps(
                 yield from run.steps()
             finally:
                 # Reached after an interruption and a closed generator, too: the results so far are kept.
-                found = _better_known(run.found(), before)
-                if found is not None and found is not before:
-                    target.install(found, on_disk)
-                if found is not None:
-                    entries.append(found)
+                entry = _better(run.entry(), before)
+                if entry is not None and entry is not before:
+                    target.install(entry, on_disk)
+                if entry is not None:
+                    entries.append(entry)
     except KeyboardInterrupt as error:
         raise TuningInterrupted(result(), on_disk) from error
     report("done", 1.0)
     return result()
 
 
-def _better_known(found: Tuned[Any] | None, before: Tuned[Any] | None) -> Tuned[Any] | None:
+def _better(entry: Tuned[Any] | None, before: Tuned[Any] | None) -> Tuned[Any] | None:
     """The new result, unless it was not confirmed and the earlier one was."""
-    if before is None or (found is not None and found.measured_s is not None):
-        return found
-    return before if found is None or before.measured_s is not None else found
+    if before is None or (entry is not None and entry.measured_s is not None):
+        return entry
+    return before if entry is None or before.measured_s is not None else entry
 
 
 def _target(
@@ -201,8 +201,8 @@ def _target(
         return CpuTarget(op, reduce, backward, lossy, codegen)
     if place.type != "cuda":
         raise ArgumentError(f"device: expected 'cpu' or 'cuda', got {str(place)!r}.")
-    for name, wanted in (("lossy", lossy), ("codegen", codegen)):
-        if wanted:
+    for name, value in (("lossy", lossy), ("codegen", codegen)):
+        if value:
             raise ArgumentError(f"{name}: it is for the CPU's plans only; omit it on a GPU.")
     if (heads := integer("heads", heads, None)) < 1:
         raise ArgumentError(f"heads: expected an integer of at least 1, got {heads!r}.")
@@ -233,8 +233,8 @@ def _checked(
     if not isinstance(graph, Graph):
         raise ArgumentError(f"graph: expected an onehop.Graph, got {type(graph).__name__}.")
     several = isinstance(width, Sequence) or len(getattr(width, "shape", ())) > 0
-    given: Any = width if several else [width]
-    widths = [integer("width", columns, None) for columns in given]
+    numbers: Any = width if several else [width]
+    widths = [integer("width", columns, None) for columns in numbers]
     if not widths:
         raise ArgumentError("width: expected at least one number of columns.")
     for columns in widths:

@@ -1,4 +1,4 @@
-"""Products of sparse matrices: torch's CSR tensors, SciPy's, and those of torch_sparse."""
+"""Products of sparse matrices: of torch's CSR tensors, of SciPy and of torch_sparse."""
 
 from collections.abc import Callable
 from typing import Any

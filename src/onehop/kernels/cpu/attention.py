@@ -64,7 +64,7 @@ class PreparedAttention:
 
 
 class PreparedAttentionGrad:
-    """Two sweeps, over the rows and over those of the transposed graph; nothing is kept for each edge."""
+    """Two sweeps, over the graph's rows and over its transpose's; nothing is kept for each edge."""
 
     __slots__ = ("acc", "csr", "graph_number", "product", "template", "transposed")
 
@@ -95,7 +95,7 @@ class PreparedAttentionGrad:
 
     def run(self, grad: AttentionGrad) -> tuple[Tensor, ...]:
         """A tensor for each field of AttentionGradients; an empty one where not wanted."""
-        call, wanted = grad.call, grad.wanted
+        call, needs = grad.call, grad.wanted
         native = self.template.copy()
         held = _fill(native, call)
         out, softmax, outer = grad.out.contiguous(), grad.softmax.contiguous(), _rows(grad.grad, False)
@@ -116,24 +116,24 @@ class PreparedAttentionGrad:
         # The projection's gradient is made as the kernels read the projection: transposed.
         projection = None if call.edge_weight is None else call.edge_weight.t()
         operands = (call.value, call.key, call.query, call.att, call.edge, projection)
-        value, key, query, att, edge, edge_weight = made = [
+        value, key, query, att, edge, edge_weight = gradients = [
             empty(like.shape, like.dtype) if want and like is not None else call.value.new_empty(0)
-            for like, want in zip(operands, wanted, strict=True)
+            for like, want in zip(operands, needs, strict=True)
         ]
-        places = [tensor.data_ptr() if want else 0 for tensor, want in zip(made, wanted, strict=True)]
+        places = [tensor.data_ptr() if want else 0 for tensor, want in zip(gradients, needs, strict=True)]
         _, _, native.grad_query, native.grad_att, native.grad_edge, native.grad_edge_weight = places
         extension.attention_grad_dst(native, self.csr)
-        if wanted[0] or wanted[1] or wanted[3]:
+        if needs[0] or needs[1] or needs[3]:
             native.grad_value, native.grad_key = places[:2]
             extension.attention_grad_src(native, self.transposed)
         del held  # until here the kernels read from it
-        if wanted[5]:
+        if needs[5]:
             edge_weight = edge_weight.t().contiguous()
         return value, key, query, att, edge, edge_weight
 
 
 def _rows(x: Tensor, packed: bool) -> Tensor:
-    """The same with no gaps within a row, and with ``packed`` none between rows either."""
+    """A tensor without gaps within a row, and, if ``packed``, between rows."""
     return x if not packed and x[:1].is_contiguous() else x.contiguous()
 
 

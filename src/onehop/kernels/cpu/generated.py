@@ -35,12 +35,12 @@ def path_of(name: str) -> Path:
 
 def address(name: str) -> int:
     """The address of a kernel's table, for the extension; 0 where it cannot be used, which is logged once."""
-    found = _taken.get(name)
-    if found is None:
-        found = _taken[name] = _take(name)
-        if found[1]:
-            LOGGER.warning("%s: built-in kernels run. Tune with codegen=True to make it anew.", found[1])
-    return found[0]
+    entry = _taken.get(name)
+    if entry is None:
+        entry = _taken[name] = _take(name)
+        if entry[1]:
+            LOGGER.warning("%s: built-in kernels run. Tune with codegen=True to make it anew.", entry[1])
+    return entry[0]
 
 
 def why_not(name: str) -> str | None:
@@ -60,8 +60,8 @@ def forget(name: str | None = None) -> None:
 
 def seal(library: bytes) -> bytes:
     """A file's contents: the library, and what it can be checked by."""
-    told = json.dumps({"sha256": hashlib.sha256(library).hexdigest(), "processor": _processor()}).encode()
-    return library + told + _LENGTH.pack(len(told)) + _MARK
+    stamp = json.dumps({"sha256": hashlib.sha256(library).hexdigest(), "processor": _processor()}).encode()
+    return library + stamp + _LENGTH.pack(len(stamp)) + _MARK
 
 
 def _take(name: str) -> tuple[int, str]:
@@ -74,13 +74,13 @@ def _take(name: str) -> tuple[int, str]:
     reason = _refusal(contents)
     if reason is not None:
         return 0, f"{what} {reason}"
-    # What was checked is what is loaded: whatever happens to the file, a copy in memory stays as it is. Its
+    # What was checked is what is loaded: a copy in memory stays as it is if the file changes. Its
     # number stays taken, because the loader knows libraries by their path.
     copy = os.memfd_create(name)
     with open(copy, "wb", closefd=False) as memory:
         memory.write(_library(contents))
-    found, reason = extension.load_generated(f"/proc/self/fd/{copy}")
-    return found, f"{what} cannot be loaded ({reason})" if reason else ""
+    table, reason = extension.load_generated(f"/proc/self/fd/{copy}")
+    return table, f"{what} cannot be loaded ({reason})" if reason else ""
 
 
 def _library(contents: bytes) -> bytes:
@@ -97,13 +97,13 @@ def _refusal(contents: bytes) -> str | None:
         return "is truncated or damaged"
     library = _library(contents)
     try:
-        told = json.loads(contents[len(library) : end])
+        stamp = json.loads(contents[len(library) : end])
     except ValueError:
         return "is damaged"
-    if told.get("sha256") != hashlib.sha256(library).hexdigest():
+    if stamp.get("sha256") != hashlib.sha256(library).hexdigest():
         return "is damaged"
-    if told.get("processor") != _processor():
-        return f"was compiled for another processor ({told.get('processor')})"
+    if stamp.get("processor") != _processor():
+        return f"was compiled for another processor ({stamp.get('processor')})"
     return None
 
 

@@ -126,15 +126,15 @@ class _Memory:
             -1 if o.end is End.MATRIX or o.width % _WHOLE_ROW == 0 else self._take(o.width)
             for o in sweep.operands
         ]
-        own = len(sweep.operands)
+        first = len(sweep.operands)
         last = {value: number for number, step in enumerate(sweep.steps) for value in step.inputs}
-        kept = {value for result in sweep.results for value in (result.value, result.other)}
+        results = {value for result in sweep.results for value in (result.value, result.other)}
         self.steps: list[int] = []
         for number, step in enumerate(sweep.steps):
-            over = {v for v in step.inputs if v >= own and last[v] == number and v not in kept}
+            over = {v for v in step.inputs if v >= first and last[v] == number and v not in results}
             if step.operation in _MOVING:
                 self.steps.append(self._take(step.width))
-            self._give(over, sweep, own)
+            self._give(over, sweep, first)
             if step.operation not in _MOVING:
                 self.steps.append(self._take(step.width))
 
@@ -146,6 +146,6 @@ class _Memory:
         self.size += -(-self._tile * width // _WHOLE_ROW) * _WHOLE_ROW
         return place
 
-    def _give(self, values: set[int], sweep: Sweep, own: int) -> None:
+    def _give(self, values: set[int], sweep: Sweep, first: int) -> None:
         for value in sorted(values):
-            self._free.setdefault(sweep.steps[value - own].width, []).append(self.steps[value - own])
+            self._free.setdefault(sweep.steps[value - first].width, []).append(self.steps[value - first])

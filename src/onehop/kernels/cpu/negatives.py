@@ -26,7 +26,7 @@ class Pairs:
 
     Args:
         edge_index: [2, E], int64, on the CPU.
-        kind: Every pair, those of two nodes, or those whose second node is greater.
+        kind: Every pair, pairs of two different nodes, or pairs whose second node is greater.
         rows: The number of nodes in the first row of the edges, at least 1.
         cols: The number of nodes in the second row, at least 1; ``rows`` except for every pair.
         loops: Whether every pair of a node with itself counts as an edge; of every pair only.
@@ -57,23 +57,23 @@ class Pairs:
         count: int = extension.count_pairs(self._call)
         return None if count < 0 else count
 
-    def draw(self, state: Tensor, size: int, wanted: int) -> Tensor:
+    def draw(self, state: Tensor, size: int, count: int) -> Tensor:
         """Draws up to three samples of all pairs, until they have enough pairs that are no edges.
 
         Args:
             state: [625], int64, of the generator, as ``random.getstate`` gives it; is moved on.
             size: The number of pairs in a sample, at least 1. If there are no more pairs, a sample is all of
                 them, in order.
-            wanted: The number of pairs to return, at least 1.
+            count: The number of pairs to return, at least 1.
 
         Returns:
-            [2, n], int64: the pairs; n is ``wanted``, or less. For ``Kind.UPPER``, [2, 2 n], with the reverse
+            [2, n], int64: the pairs; n is ``count``, or less. For ``Kind.UPPER``, [2, 2 n], with the reverse
             pairs in the second half.
         """
-        wanted, size = min(wanted, self.population), min(size, self.population)
-        pairs = torch.empty(wanted, dtype=torch.int64, device=CPU)
+        count, size = min(count, self.population), min(size, self.population)
+        pairs = torch.empty(count, dtype=torch.int64, device=CPU)
         sample = extension.SampleCall()
-        sample.size, sample.wanted = size, wanted
+        sample.size, sample.wanted = size, count
         # CPython's decision, with its rounding.
         sample.pool = self.population <= 21 + (4 ** math.ceil(math.log(size * 3, 4)) if size > 5 else 0)
         sample.state, sample.pairs = address(state), address(pairs)
@@ -90,10 +90,10 @@ class Pairs:
             col: [n], int64, contiguous: the second nodes, in range.
             which: [n], int64, contiguous: the numbers of the edges; None means all edges in order.
         """
-        found = torch.empty_like(col)
+        numbers = torch.empty_like(col)
         of_edges = 0 if which is None else address(which)
-        hits = self._table.find(self._call, of_edges, address(col), col.numel(), address(found))
-        return found[:hits]
+        hits = self._table.find(self._call, of_edges, address(col), col.numel(), address(numbers))
+        return numbers[:hits]
 
     @cached_property
     def _table(self) -> extension.PairTable:

@@ -38,19 +38,19 @@ def in_graph_order(
     if csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
         return weight, False
     rest = ("weight in graph order", number, transposed, ordering)
-    found: _Ordered | None = remembered(weight, key=rest)
-    if found is None and thresholds.now.meetings > 1:
+    entry: _Ordered | None = remembered(weight, key=rest)
+    if entry is None and thresholds.now.meetings > 1:
         CACHE.store(Noted(weight), rest, _Ordered())
         return weight, False
-    if found is None or found.weight is None:
+    if entry is None or entry.weight is None:
         noted, fingerprint = Noted(weight), _fingerprint(weight)
         ordered = weight.detach().index_select(0, csr.perm)
         CACHE.store(noted, rest, _Ordered(fingerprint, ordered))
         return ordered, True
-    if found.fingerprint != _fingerprint(weight):
+    if entry.fingerprint != _fingerprint(weight):
         CACHE.store(Noted(weight), rest, _Ordered())
         return weight, False
-    return found.weight, True
+    return entry.weight, True
 
 
 def _fingerprint(weight: Tensor) -> int:

@@ -8,7 +8,7 @@ from onehop.errors import IndexRangeError
 from onehop.native import DTYPE_CODES, address, extension
 from onehop.processor import last_level_cache_bytes
 
-# Rows are prefetched so many ahead.
+# Rows between the one that is prefetched and the one that is read.
 _PREFETCH = 16
 # Rows of a mapped file that are requested together, and copied while the next ones are being read.
 _REQUESTED = 512
@@ -108,7 +108,7 @@ def add_rows(
 
 
 def _dense(matrix: Tensor) -> bool:
-    """Return whether each row is contiguous, whatever the stride between rows, and in memory as it is."""
+    """Return whether each row is contiguous, with any stride between rows, and in memory as it is."""
     if matrix.is_neg() or matrix.is_conj() or matrix._is_zerotensor():
         return False
     return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())

@@ -102,16 +102,16 @@ def arg_extremum(work: Work, plan: TritonPlan, call: ArgExtremum) -> tuple[Tenso
 
     slots = work.slots_like(out, accumulator(x.dtype)), work.slots_like(out, torch.int32)
     for over, rows, places, filled in work.sweeps(rows_of(x), *slots):
-        given = packed(weight) if over is work else None
+        edge_weight = packed(weight) if over is work else None
         sweep(
             arg_extremum_kernel,
             over,
             plan,
-            (rows, given, *places, out, winner, *filled),
+            (rows, edge_weight, *places, out, winner, *filled),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
-            HEADS=heads_of(given),
+            HEADS=heads_of(edge_weight),
             LARGEST=call.reduce == "max",
             LAST=call.last,
         )

@@ -105,11 +105,11 @@ def arg_extremum_grad_weight_kernel(
             for ahead in range(0, WIDTH, FEATURES):
                 inner = ahead + tl.arange(0, FEATURES)
                 column = head * WIDTH + inner
-                own = there[:, None] & (inner < WIDTH)[None, :]
-                winner = tl.load(winner_ptr + row[:, None] * (HEADS * WIDTH) + column[None, :], own, other=-1)
+                won = there[:, None] & (inner < WIDTH)[None, :]
+                winner = tl.load(winner_ptr + row[:, None] * (HEADS * WIDTH) + column[None, :], won, other=-1)
                 hit = live[:, :, None] & (winner[:, None, :] == at[:, :, None])
                 where = grad_ptr + row[:, None] * GRAD_STRIDE + column[None, :]
-                grad = tl.load(where, mask=own, other=0).to(ACC)
+                grad = tl.load(where, mask=won, other=0).to(ACC)
                 where = x_ptr + source[:, :, None] * X_STRIDE + column[None, None, :]
                 value = tl.load(where, mask=hit, other=0).to(ACC)
                 total += tl.where(hit, value * grad[:, None, :], 0)

@@ -32,28 +32,28 @@ from onehop.plans.triton import TritonPlan
 
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_weights_kernel(
-    items, given, softmax, weights, first, count, base, threshold, factor, kept, FORM: tl.constexpr
+    items, operands, softmax, weights, first, count, base, threshold, factor, kept_factor, FORM: tl.constexpr
 ):
     """Recomputes the weights from a known softmax; writes [E, H] in the caller's order."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row = item_rows(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
-    queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)
-    settings = score_settings(given, factor, head, column, FORM)
+    queries = of_destinations(operands, row[:, None], real[:, None], head, column, FORM)
+    settings = score_settings(operands, factor, head, column, FORM)
     less = head_numbers(softmax, 2 * row[:, None], real[:, None], head, FORM.H, FORM.ACC)
     inverse = head_numbers(softmax, 2 * row[:, None] + 1, real[:, None], head, FORM.H, FORM.ACC)
 
     ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         inside, source, number, ahead = step_ahead(items, ahead, begin, end, done, FORM.EDGES)
-        values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
-        _, _, _, score = scored(given, values, keys, queries, settings, number, inside, head, column, FORM)
+        values, keys = of_sources(operands, source, inside, head, column, value_column, FORM)
+        _, _, _, score = scored(operands, values, keys, queries, settings, number, inside, head, column, FORM)
         valid = inside[:, :, None] & (head < FORM.H)[None, None, :]
         weight = tl.exp(tl.where(valid, score - less, 0.0)) * inverse
         # The dot product's weights are returned without dropout and mask.
         if FORM.MASK != NO_MASK and FORM.RULE != DOT:
-            weight *= masked(given, number, inside, head, (base, threshold, kept), FORM)
+            weight *= masked(operands, number, inside, head, (base, threshold, kept_factor), FORM)
         tl.store(weights + number[:, :, None] * FORM.H + head[None, None, :], weight, mask=valid)
 
 
@@ -85,7 +85,7 @@ def attend(work: Work, plan: TritonPlan, operands: Attention) -> tuple[Tensor, T
 def attend_grad(
     work: Work, transposed: Work, plan: TritonPlan, grad_call: AttentionGrad
 ) -> AttentionGradients:
-    """Gradients of :func:`attend`: a sweep over the rows, then one over those of the transposed graph.
+    """Gradients of :func:`attend`: a sweep over the rows, then one over the transposed graph's rows.
 
     Args:
         work: The graph's items, on the device of the operands.
@@ -95,7 +95,7 @@ def attend_grad(
     """
     operands, softmax, grad_weights = grad_call.call, grad_call.softmax, grad_call.grad_weights
     call = AttentionCall(plan, operands)
-    wanted = {
+    needs = {
         name: want and getattr(operands, name) is not None
         for name, want in zip(AttentionGradients._fields, grad_call.wanted, strict=True)
     }
@@ -106,25 +106,25 @@ def attend_grad(
         product = aggregate(work, plan, Aggregate(x=ones, weight=grad_call.weights * to_weights))
     statistics = softmax.new_empty(softmax.shape)
     shared = {"grad": grad_call.grad.contiguous(), "grad_weights": to_weights, "statistics": statistics}
-    given = {"out": grad_call.out.contiguous(), "softmax": softmax, "weights_product": product, **shared}
-    found = _sweep_rows(call, work, given, wanted)
-    if wanted["value"] or wanted["key"]:
-        found |= _sweep_columns(call, transposed, shared, wanted)
-    return AttentionGradients(**found)
+    inputs = {"out": grad_call.out.contiguous(), "softmax": softmax, "weights_product": product, **shared}
+    gradients = _sweep_rows(call, work, inputs, needs)
+    if needs["value"] or needs["key"]:
+        gradients |= _sweep_columns(call, transposed, shared, needs)
+    return AttentionGradients(**gradients)
 
 
 def _sweep_rows(
     call: AttentionCall,
     work: Work,
-    given: dict[str, Tensor | None],
-    wanted: dict[str, bool],
+    inputs: dict[str, Tensor | None],
+    needs: dict[str, bool],
 ) -> dict[str, Tensor | None]:
     """Gradients of destinations and edges, by name; also fills in the statistics for the other sweep."""
     operands, plan, acc = call.operands, call.plan, call.acc
-    with_weights = given["grad_weights"] is not None
-    att = call.given.att if wanted["att"] else None
-    edge_weight = call.given.edge_weight if wanted["edge_weight"] else None
-    query, edge = (_empty_like(call, name, wanted) for name in ("query", "edge"))
+    with_weights = inputs["grad_weights"] is not None
+    att = call.packed.att if needs["att"] else None
+    edge_weight = call.packed.edge_weight if needs["edge_weight"] else None
+    query, edge = (_empty_like(call, name, needs) for name in ("query", "edge"))
     slots = None if query is None else work.slots_like(query.flatten(1), acc)
     launches = buckets(work, plan)
     if att is not None:
@@ -136,19 +136,19 @@ def _sweep_rows(
         ]
     choices = {
         # A column of the edges' features contributes to all heads.
-        "all_heads": wanted["edge"] and operands.edge_weight is not None,
+        "all_heads": needs["edge"] and operands.edge_weight is not None,
         "numbered": with_weights,
         "WEIGHTS": with_weights,
-        **{f"FOR_{name.upper()}": wanted[name] for name in ("query", "att", "edge", "edge_weight")},
+        **{f"FOR_{name.upper()}": needs[name] for name in ("query", "att", "edge", "edge_weight")},
     }
-    tensors = {**given, "grad_query": query, "slot_rows": slots, "grad_edge": edge}
+    tensors = {**inputs, "grad_query": query, "slot_rows": slots, "grad_edge": edge}
     tensors |= {"att_parts": None, "weight_parts": None}
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if att is not None or edge_weight is not None:
         # Sums over all edges are private to a program, so there are as many as run at once.
         sums = {"att_parts": att is not None, "weight_parts": edge_weight is not None}
-        typed = {**tensors, **{name: given["statistics"] for name, there in sums.items() if there}}
+        typed = {**tensors, **{name: inputs["statistics"] for name, there in sums.items() if there}}
         most = [call.resident(attend_grad_dst_kernel, work, bucket, typed, **choices) for bucket in launches]
         if edge_weight is not None:
             room = max(_WEIGHT_PARTS_BYTES // (edge_weight.numel() * acc.itemsize), 1)
@@ -174,16 +174,16 @@ def _sweep_rows(
 
 
 def _sweep_columns(
-    call: AttentionCall, work: Work, given: dict[str, Tensor | None], wanted: dict[str, bool]
+    call: AttentionCall, work: Work, inputs: dict[str, Tensor | None], needs: dict[str, bool]
 ) -> dict[str, Tensor | None]:
     """Gradients of sources, by name."""
-    results = {name: _empty_like(call, name, wanted) for name in ("value", "key")}
+    results = {name: _empty_like(call, name, needs) for name in ("value", "key")}
     slots = [
         None if each is None else work.slots_like(each.flatten(1), call.acc) for each in results.values()
     ]
     names = ("grad_value", "grad_key", "slot_values", "slot_keys")
-    tensors = {**given, **dict(zip(names, [*results.values(), *slots], strict=True))}
-    with_weights = given["grad_weights"] is not None
+    tensors = {**inputs, **dict(zip(names, [*results.values(), *slots], strict=True))}
+    with_weights = inputs["grad_weights"] is not None
     for bucket in buckets(work, call.plan):
         call.run(
             attend_grad_src_kernel,
@@ -192,8 +192,8 @@ def _sweep_columns(
             tensors,
             numbered=with_weights,
             WEIGHTS=with_weights,
-            FOR_VALUE=wanted["value"],
-            FOR_KEY=wanted["key"],
+            FOR_VALUE=needs["value"],
+            FOR_KEY=needs["key"],
         )
     for result, part in zip(results.values(), slots, strict=True):
         if result is not None:
@@ -201,6 +201,6 @@ def _sweep_columns(
     return results
 
 
-def _empty_like(call: AttentionCall, name: str, wanted: dict[str, bool]) -> Tensor | None:
+def _empty_like(call: AttentionCall, name: str, needs: dict[str, bool]) -> Tensor | None:
     """Room for the gradient of an operand, as it is packed; None where it is not wanted."""
-    return torch.empty_like(getattr(call.given, name)) if wanted[name] else None
+    return torch.empty_like(getattr(call.packed, name)) if needs[name] else None

@@ -61,14 +61,14 @@ class Multiprocessors:
 
 @lru_cache(maxsize=16)
 def multiprocessors(device: torch.device) -> Multiprocessors:
-    """Those of a GPU, as torch describes it."""
-    found = torch.cuda.get_device_properties(device)
+    """A GPU's multiprocessors, as torch describes them."""
+    properties = torch.cuda.get_device_properties(device)
     return Multiprocessors(
-        found.multi_processor_count,
-        getattr(found, "regs_per_multiprocessor", _REGISTERS),
-        found.max_threads_per_multi_processor,
-        found.shared_memory_per_multiprocessor,
-        found.warp_size,
+        properties.multi_processor_count,
+        getattr(properties, "regs_per_multiprocessor", _REGISTERS),
+        properties.max_threads_per_multi_processor,
+        properties.shared_memory_per_multiprocessor,
+        properties.warp_size,
     )
 
 
@@ -123,7 +123,7 @@ WITHOUT_DEVICE = 1024
 _RESIDENT: dict[tuple[Any, ...], int] = {}
 
 
-class Given(NamedTuple):
+class Operands(NamedTuple):
     """The tensors of :class:`Attention`, packed; ``edge_weight`` is [K, H * D]."""
 
     value: Tensor
@@ -187,7 +187,7 @@ class AttentionCall:
         elif operands.dropout:
             mask = _MASK_DROPOUT
         self.acc = accumulator(operands.value.dtype)
-        self.given = Given(
+        self.packed = Operands(
             value=operands.value.contiguous(),
             key=packed(operands.key),
             query=operands.query.contiguous(),
@@ -215,7 +215,7 @@ class AttentionCall:
         self.numbers: dict[str, Any] = {
             **dropout_words(operands),
             "factor": two_parts(operands.factor),
-            "kept": two_parts(1 / (1 - operands.dropout)),
+            "kept_factor": two_parts(1 / (1 - operands.dropout)),
         }
 
     def run(
@@ -236,7 +236,7 @@ class AttentionCall:
         form, arguments = self._arguments(bucket, tensors, all_heads, choices)
         grid = (bucket.programs if programs is None else programs, self._head_tiles(form))
         with on_device_of(self.operands.value):
-            kernel[grid](items_of(work, self._per_edge(numbered)), self.given, **arguments)
+            kernel[grid](items_of(work, self._per_edge(numbered)), self.packed, **arguments)
 
     def resident(
         self,
@@ -250,22 +250,22 @@ class AttentionCall:
     ) -> int:
         """Programs over a bucket's tiles that the device runs at once, for each tile of heads.
 
-        The arguments are those of :meth:`run`. Without a GPU, as in the interpreter, a fixed number.
+        It takes the arguments of :meth:`run`. Without a GPU, as in the interpreter, it is a fixed number.
         """
         device = self.operands.value.device
         if device.type != "cuda":
             return WITHOUT_DEVICE
         form, arguments = self._arguments(bucket, tensors, all_heads, choices)
         items = items_of(work, self._per_edge(numbered))
-        given = (*items, *self.given, *tensors.values())
-        types = tuple(None if each is None else each.dtype for each in given)
+        inputs = (*items, *self.packed, *tensors.values())
+        types = tuple(None if each is None else each.dtype for each in inputs)
         key = (kernel, form, types, tuple(choices.items()), self.plan.num_warps, device)
-        found = _RESIDENT.get(key)
-        if found is None:
+        programs = _RESIDENT.get(key)
+        if programs is None:
             with on_device_of(self.operands.value):
-                compiled = kernel.warmup(items, self.given, grid=(1,), **arguments)
-            found = _RESIDENT[key] = resident_programs(compiled, multiprocessors(device))
-        return max(found // self._head_tiles(form), 1)
+                compiled = kernel.warmup(items, self.packed, grid=(1,), **arguments)
+            programs = _RESIDENT[key] = resident_programs(compiled, multiprocessors(device))
+        return max(programs // self._head_tiles(form), 1)
 
     def _arguments(
         self,

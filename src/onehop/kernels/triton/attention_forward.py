@@ -35,7 +35,7 @@ def usable(largest):
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_kernel(
     items,
-    given,
+    operands,
     out,
     softmax,
     slot_softmax,
@@ -45,7 +45,7 @@ def attend_kernel(
     base,
     threshold,
     factor,
-    kept,
+    kept_factor,
     FORM: tl.constexpr,
 ):
     """Processes ROWS items per program, EDGES edges of each at a time, for HEADS heads.
@@ -57,8 +57,8 @@ def attend_kernel(
     row, slot = item_places(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
-    queries = of_destinations(given, row[:, None], real[:, None], head, column, FORM)
-    settings = score_settings(given, factor, head, column, FORM)
+    queries = of_destinations(operands, row[:, None], real[:, None], head, column, FORM)
+    settings = score_settings(operands, factor, head, column, FORM)
 
     largest = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], float("-inf"), FORM.ACC)
     total = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS], 0.0, FORM.ACC)
@@ -66,9 +66,9 @@ def attend_kernel(
     ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
     for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
         inside, source, number, ahead = step_ahead(items, ahead, begin, end, done, FORM.EDGES)
-        values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
+        values, keys = of_sources(operands, source, inside, head, column, value_column, FORM)
         values, keys, _, score = scored(
-            given, values, keys, queries, settings, number, inside, head, column, FORM
+            operands, values, keys, queries, settings, number, inside, head, column, FORM
         )
         score = tl.where(inside[:, :, None] & (head < FORM.H)[None, None, :], score, float("-inf"))
         higher = tl.maximum(largest, score)
@@ -77,7 +77,7 @@ def attend_kernel(
         rescale = tl.exp(largest - less)
         total = total * rescale + power
         if FORM.MASK != NO_MASK:
-            power *= masked(given, number, inside, head, (base, threshold, kept), FORM)
+            power *= masked(operands, number, inside, head, (base, threshold, kept_factor), FORM)
         rows = rows * rescale[:, :, :, None] + power[:, :, :, None] * values
         largest = higher
 
@@ -137,12 +137,12 @@ def merge_kernel(
         slot = done + tl.arange(0, LANES)
         inside = slot < end
         place = slot_softmax + slot[:, None] * (2 * H) + head[None, :]
-        known = inside[:, None] & heads_there[None, :]
-        part_largest = tl.load(place, mask=known, other=float("-inf"))
+        valid = inside[:, None] & heads_there[None, :]
+        part_largest = tl.load(place, mask=valid, other=float("-inf"))
         higher = tl.maximum(largest, part_largest)
         less = usable(higher)
         rescale, share = tl.exp(largest - less), tl.exp(part_largest - less)
-        total = total * rescale + tl.load(place + H, mask=known, other=0.0) * share
+        total = total * rescale + tl.load(place + H, mask=valid, other=0.0) * share
         place = slot_rows + slot[:, None, None] * (H * V) + within[None, :, :]
         part = tl.load(place, mask=inside[:, None, None] & there[None, :, :], other=0.0)
         rows = rows * rescale[:, :, None] + part * share[:, :, None]

@@ -1,4 +1,4 @@
-"""Gradients of attention: a sweep over the edges of every row, and one over those of every source."""
+"""Gradients of attention: a sweep over the edges of every row, and one over the edges of every source."""
 
 import triton
 import triton.language as tl
@@ -27,7 +27,7 @@ from onehop.kernels.triton.item_tiles import ends_ahead, item_places, step_ahead
 
 @triton.jit
 def store_edge_gradients(
-    given,
+    operands,
     rows,
     number,
     inside,
@@ -45,12 +45,12 @@ def store_edge_gradients(
     if form.EDGE == EDGE_PROJECTED:
         for k in range(form.K):
             if FOR_EDGE:
-                place = given.edge_weight + k * (form.H * form.D) + within
+                place = operands.edge_weight + k * (form.H * form.D) + within
                 weights = tl.load(place, mask=there, other=0.0)[None, None, :, :]
                 feature_grad = tl.sum(tl.sum(rows * weights, 3), 2)
                 tl.store(grad_edge + number * form.K + k, feature_grad, mask=inside)
             if FOR_EDGE_WEIGHT:
-                feature = tl.load(given.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
+                feature = tl.load(operands.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
                 part = tl.sum(tl.sum(rows * feature[:, :, None, None], 1), 0)
                 place = weight_parts + (tl.program_id(0) * form.K + k) * (form.H * form.D) + within
                 before = tl.load(place, mask=there, other=0.0)
@@ -65,7 +65,7 @@ def store_edge_gradients(
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_grad_dst_kernel(
     items,
-    given,
+    operands,
     out,
     softmax,
     grad,
@@ -82,7 +82,7 @@ def attend_grad_dst_kernel(
     base,
     threshold,
     factor,
-    kept,
+    kept_factor,
     FORM: tl.constexpr,
     WEIGHTS: tl.constexpr,
     FOR_QUERY: tl.constexpr,
@@ -105,8 +105,8 @@ def attend_grad_dst_kernel(
         item, real, begin, end, longest = tile_items(items, tile, first, count, FORM.ROWS)
         row, slot = item_places(items, item, real)
         at_row, there = row[:, None], real[:, None]
-        queries = of_destinations(given, at_row, there, head, column, FORM)
-        vector, slope_or_scale = score_settings(given, factor, head, column, FORM)
+        queries = of_destinations(operands, at_row, there, head, column, FORM)
+        vector, slope_or_scale = score_settings(operands, factor, head, column, FORM)
         own_grad = feature_rows(grad, at_row, there, head, value_column, FORM.H, FORM.V, FORM.ACC)
         own_out = feature_rows(out, at_row, there, head, value_column, FORM.H, FORM.V, FORM.ACC)
         product = tl.sum(own_grad * own_out, 3)
@@ -125,12 +125,12 @@ def attend_grad_dst_kernel(
         ahead = ends_ahead(items, begin, end, 0, FORM.EDGES)
         for done in tl.range(0, longest, FORM.EDGES, num_stages=FORM.STAGES):
             inside, source, number, ahead = step_ahead(items, ahead, begin, end, done, FORM.EDGES)
-            values, keys = of_sources(given, source, inside, head, column, value_column, FORM)
+            values, keys = of_sources(operands, source, inside, head, column, value_column, FORM)
             values, keys, raw, score = scored(
-                given, values, keys, queries, (vector, slope_or_scale), number, inside, head, column, FORM
+                operands, values, keys, queries, (vector, slope_or_scale), number, inside, head, column, FORM
             )
             weight, slope = weights_and_slopes(
-                given,
+                operands,
                 grad_weights,
                 score,
                 normaliser,
@@ -140,7 +140,7 @@ def attend_grad_dst_kernel(
                 number,
                 inside,
                 head,
-                (base, threshold, kept),
+                (base, threshold, kept_factor),
                 FORM,
                 WEIGHTS,
             )
@@ -163,7 +163,7 @@ def attend_grad_dst_kernel(
                         rows = slope[:, :, :, None] * queries + weight[:, :, :, None] * own_grad
                 if FOR_EDGE or FOR_EDGE_WEIGHT:
                     store_edge_gradients(
-                        given,
+                        operands,
                         rows,
                         number,
                         inside,
@@ -189,7 +189,7 @@ def attend_grad_dst_kernel(
 @triton.jit(do_not_specialize=["first", "count", "base", "threshold"])
 def attend_grad_src_kernel(
     items,
-    given,
+    operands,
     grad,
     grad_weights,
     statistics,
@@ -202,7 +202,7 @@ def attend_grad_src_kernel(
     base,
     threshold,
     factor,
-    kept,
+    kept_factor,
     FORM: tl.constexpr,
     WEIGHTS: tl.constexpr,
     FOR_VALUE: tl.constexpr,
@@ -213,8 +213,8 @@ def attend_grad_src_kernel(
     row, slot = item_places(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)
-    own_values, own_keys = of_sources(given, row[:, None], real[:, None], head, column, value_column, FORM)
-    settings = score_settings(given, factor, head, column, FORM)
+    own_values, own_keys = of_sources(operands, row[:, None], real[:, None], head, column, value_column, FORM)
+    settings = score_settings(operands, factor, head, column, FORM)
 
     value_sum = tl.full([FORM.ROWS, FORM.EDGES, FORM.HEADS, FORM.BLOCK_V], 0.0, FORM.ACC)
     if FORM.RULE == GAT:
@@ -227,12 +227,12 @@ def attend_grad_src_kernel(
         normaliser = head_numbers(statistics, 2 * target, inside, head, FORM.H, FORM.ACC)
         product = head_numbers(statistics, 2 * target + 1, inside, head, FORM.H, FORM.ACC)
         grads = feature_rows(grad, target, inside, head, value_column, FORM.H, FORM.V, FORM.ACC)
-        queries = of_destinations(given, target, inside, head, column, FORM)
+        queries = of_destinations(operands, target, inside, head, column, FORM)
         values, _, raw, score = scored(
-            given, own_values, own_keys, queries, settings, number, inside, head, column, FORM
+            operands, own_values, own_keys, queries, settings, number, inside, head, column, FORM
         )
         weight, slope = weights_and_slopes(
-            given,
+            operands,
             grad_weights,
             score,
             normaliser,
@@ -242,7 +242,7 @@ def attend_grad_src_kernel(
             number,
             inside,
             head,
-            (base, threshold, kept),
+            (base, threshold, kept_factor),
             FORM,
             WEIGHTS,
         )

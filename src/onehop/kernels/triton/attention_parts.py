@@ -86,12 +86,12 @@ def multipliers(
     head,
     base,
     threshold,
-    kept,
+    kept_factor,
     H: tl.constexpr,
     MASK: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """The factors of the weights, [rows, edges, heads]: a mask's entries, or 0 and ``kept``.
+    """The factors of the weights, [rows, edges, heads]: a mask's entries, or 0 and ``kept_factor``.
 
     The dropout of :func:`onehop.reference.dropout.dropout_mask`; ``base`` and ``threshold`` are its words.
     """
@@ -103,7 +103,7 @@ def multipliers(
         second = mix(first + step)
         low, high = number.to(tl.uint32), (number >> 32).to(tl.uint32)
         noise = mix(mix(low[:, :, None] ^ first[None, None, :]) + (second[None, None, :] ^ high[:, :, None]))
-        return tl.where(noise >= threshold.to(tl.uint32), kept, 0.0)
+        return tl.where(noise >= threshold.to(tl.uint32), kept_factor, 0.0)
 
 
 @triton.jit

@@ -1,8 +1,8 @@
 """Scores of attention, and gradients to them, edge by edge: for sweeps over rows of either end.
 
-``given`` and ``form`` are ``Given`` and ``AttentionForm`` of :mod:`.attention_call`. One end of the edges is
-a tile's row, [rows, 1, heads, columns], the other one is gathered, [rows, edges, heads, columns]; the
-functions here work for either choice. For "gat", keys and queries are scalars, without columns.
+``operands`` and ``form`` are ``Operands`` and ``AttentionForm`` of :mod:`.attention_call`. One end of the
+edges is a tile's row, [rows, 1, heads, columns]; the other one is gathered, [rows, edges, heads, columns].
+The functions work for either choice. For "gat", keys and queries are scalars, without columns.
 """
 
 import triton
@@ -35,47 +35,47 @@ def through_leaky(grad, x, slope):
 
 
 @triton.jit
-def of_sources(given, row, inside, head, column, value_column, form: tl.constexpr):
+def of_sources(operands, row, inside, head, column, value_column, form: tl.constexpr):
     """Values and keys; without keys, values are returned twice."""
-    values = feature_rows(given.value, row, inside, head, value_column, form.H, form.V, form.ACC)
+    values = feature_rows(operands.value, row, inside, head, value_column, form.H, form.V, form.ACC)
     if form.RULE == GAT:
-        return values, head_numbers(given.key, row, inside, head, form.H, form.ACC)
+        return values, head_numbers(operands.key, row, inside, head, form.H, form.ACC)
     elif form.RULE == DOT:
-        return values, feature_rows(given.key, row, inside, head, column, form.H, form.D, form.ACC)
+        return values, feature_rows(operands.key, row, inside, head, column, form.H, form.D, form.ACC)
     else:
         return values, values
 
 
 @triton.jit
-def of_destinations(given, row, inside, head, column, form: tl.constexpr):
+def of_destinations(operands, row, inside, head, column, form: tl.constexpr):
     """Queries."""
     if form.RULE == GAT:
-        return head_numbers(given.query, row, inside, head, form.H, form.ACC)
+        return head_numbers(operands.query, row, inside, head, form.H, form.ACC)
     else:
-        return feature_rows(given.query, row, inside, head, column, form.H, form.D, form.ACC)
+        return feature_rows(operands.query, row, inside, head, column, form.H, form.D, form.ACC)
 
 
 @triton.jit
-def of_edges(given, number, inside, head, column, form: tl.constexpr):
+def of_edges(operands, number, inside, head, column, form: tl.constexpr):
     """Edges' features, as stored or projected by ``edge_weight``."""
     if form.RULE == GAT:
-        return head_numbers(given.edge, number, inside, head, form.H, form.ACC)
+        return head_numbers(operands.edge, number, inside, head, form.H, form.ACC)
     elif form.EDGE == EDGE_ROWS:
-        return feature_rows(given.edge, number, inside, head, column, form.H, form.D, form.ACC)
+        return feature_rows(operands.edge, number, inside, head, column, form.H, form.D, form.ACC)
     else:
         within = head[:, None] * form.D + column[None, :]
         there = (head < form.H)[:, None] & (column < form.D)[None, :]
         total = tl.zeros([number.shape[0], number.shape[1], head.shape[0], column.shape[0]], form.ACC)
         for k in range(form.K):
-            feature = tl.load(given.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
-            place = given.edge_weight + k * (form.H * form.D) + within
+            feature = tl.load(operands.edge + number * form.K + k, mask=inside, other=0.0).to(form.ACC)
+            place = operands.edge_weight + k * (form.H * form.D) + within
             weight = tl.load(place, mask=there, other=0.0)
             total += feature[:, :, None, None] * weight[None, None, :, :]
         return total
 
 
 @triton.jit
-def score_settings(given, factor, head, column, form: tl.constexpr):
+def score_settings(operands, factor, head, column, form: tl.constexpr):
     """GATv2's attention vector, [1, 1, heads, columns], and the leaky relu's slope or the scale of products.
 
     For the other rules, the first is an unused scalar.
@@ -84,13 +84,13 @@ def score_settings(given, factor, head, column, form: tl.constexpr):
     vector = number
     if form.RULE == GATV2:
         there = (head < form.H)[:, None] & (column < form.D)[None, :]
-        place = given.att + head[:, None] * form.D + column[None, :]
+        place = operands.att + head[:, None] * form.D + column[None, :]
         vector = tl.load(place, mask=there, other=0.0)[None, None, :, :]
     return vector, number
 
 
 @triton.jit
-def scored(given, values, keys, queries, settings, number, inside, head, column, form: tl.constexpr):
+def scored(operands, values, keys, queries, settings, number, inside, head, column, form: tl.constexpr):
     """Values and keys including edge features, the argument of the leaky relu, and scores.
 
     For the rule without a leaky relu, the score is returned instead of its argument.
@@ -98,7 +98,7 @@ def scored(given, values, keys, queries, settings, number, inside, head, column,
     vector, factor = settings
     if form.RULE == DOT:
         if form.EDGE != NO_EDGE:
-            extra = of_edges(given, number, inside, head, column, form)
+            extra = of_edges(operands, number, inside, head, column, form)
             keys += extra
             values += extra
         score = tl.sum(keys * queries, 3) * factor
@@ -106,7 +106,7 @@ def scored(given, values, keys, queries, settings, number, inside, head, column,
     else:
         raw = keys + queries
         if form.EDGE != NO_EDGE:
-            raw += of_edges(given, number, inside, head, column, form)
+            raw += of_edges(operands, number, inside, head, column, form)
         if form.RULE == GATV2:
             return values, keys, raw, tl.sum(leaky(raw, factor) * vector, 3)
         else:
@@ -115,7 +115,7 @@ def scored(given, values, keys, queries, settings, number, inside, head, column,
 
 @triton.jit
 def weights_and_slopes(
-    given,
+    operands,
     grad_weights,
     score,
     normaliser,
@@ -139,7 +139,7 @@ def weights_and_slopes(
     slope = tl.sum(values * grads, 3)
     masked_weight = weight
     if form.MASK != NO_MASK:
-        multiplier = masked(given, number, inside, head, dropout, form)
+        multiplier = masked(operands, number, inside, head, dropout, form)
         masked_weight = weight * multiplier
         slope *= multiplier
     if WEIGHTS:
@@ -152,17 +152,17 @@ def weights_and_slopes(
 
 
 @triton.jit
-def masked(given, number, inside, head, dropout, form: tl.constexpr):
+def masked(operands, number, inside, head, dropout, form: tl.constexpr):
     """The factors of the weights; ``dropout``: base, threshold, and the kept factor in two parts."""
-    base, threshold, kept = dropout
+    base, threshold, kept_factor = dropout
     return multipliers(
-        given.mask,
+        operands.mask,
         number,
         inside,
         head,
         base,
         threshold,
-        number_of_two(kept[0], kept[1], form.ACC),
+        number_of_two(kept_factor[0], kept_factor[1], form.ACC),
         form.H,
         form.MASK,
         form.ACC,

@@ -29,7 +29,7 @@ def not_installed() -> str | None:
 
 
 def missing() -> str | None:
-    """Return why the kernels cannot run in this process, whatever the tensors; None if they can."""
+    """Return why the kernels can run on no tensors in this process; None if they can."""
     reason = not_installed()
     if reason is not None:
         return reason

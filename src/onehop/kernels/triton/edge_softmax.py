@@ -185,7 +185,7 @@ def edge_softmax(work: Work, plan: TritonPlan, call: EdgeSoftmax) -> Tensor:
 
 
 def edge_softmax_grad(work: Work, plan: TritonPlan, call: EdgeSoftmaxGrad) -> Tensor:
-    """[E, H], the result of a call likewise."""
+    """[E, H], the result of a call."""
     operands = (call.softmax.contiguous(), call.grad.contiguous())
     return _two_passes(work, plan, edge_softmax_grad_kernel, merge_sums_kernel, operands, 1)
 

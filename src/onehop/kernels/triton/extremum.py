@@ -161,17 +161,17 @@ def extremum(
 
     slots = work.slots_like(out, acc), None if row_begin is None else work.slots_like(out, torch.int32)
     for over, rows, states, filled in work.sweeps(rows_of(x), *slots):
-        given = (packed(weight), row_begin) if over is work else (None, None)
+        edge_inputs = (packed(weight), row_begin) if over is work else (None, None)
         sweep(
             extremum_kernel,
             over,
             plan,
-            (rows, *given, *states, out, ties, *filled),
+            (rows, *edge_inputs, *states, out, ties, *filled),
             rows.size(1),
             numbered=weight is not None,
             X_STRIDE=rows.stride(0),
             LARGEST=call.reduce == "max",
             ADDS=call.adds,
-            ROUNDS=given[0] is not None and not widen,
+            ROUNDS=edge_inputs[0] is not None and not widen,
         )
     return out, ties

@@ -86,7 +86,7 @@ def extremum_grad_source_kernel(
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row, slot = item_places(items, item, there)
     column = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
-    own = row_columns(x_ptr, row, there, column, X_STRIDE, WIDTH).to(ACC)[:, None, :]
+    values = row_columns(x_ptr, row, there, column, X_STRIDE, WIDTH).to(ACC)[:, None, :]
     total = tl.zeros([ROWS, EDGES, FEATURES], ACC)
     for step in tl.range(0, longest, EDGES, num_stages=STAGES):
         at, live = next_edges(begin, end, step, EDGES)
@@ -100,10 +100,10 @@ def extremum_grad_source_kernel(
         share = tl.load(share_ptr + place, mask=hit | compared, other=0)
         place = target[:, :, None] * EXTREMUM_STRIDE + column[None, None, :]
         extremum = tl.load(extremum_ptr + place, mask=compared, other=0).to(ACC)
-        message = own
+        message = values
         if weight_ptr is not None:
             weight = tl.load(weight_ptr + caller_numbers(items, at, live), mask=live, other=0)[:, :, None]
-            message = weighed(own, weight, ADDS)
+            message = weighed(values, weight, ADDS)
         if ROUNDS:
             message = message.to(x_ptr.dtype.element_ty).to(ACC)
         # Products propagate what is not finite as NaN, as torch's do.

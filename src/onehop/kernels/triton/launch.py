@@ -74,11 +74,11 @@ def buckets(over: Work | Merge, plan: TritonPlan) -> list[Bucket]:
     if isinstance(over, Merge):
         return [Bucket(0, over.row.numel(), 1, plan.block_edges)]
     short = over.items - over.long_items
-    found = [
+    launches = [
         Bucket(0, over.long_items, 1, plan.block_edges),
         Bucket(over.long_items, short, plan.rows_per_program, 1),
     ]
-    return [bucket for bucket in found if bucket.count]
+    return [bucket for bucket in launches if bucket.count]
 
 
 def sweep(
@@ -151,7 +151,7 @@ def options(plan: TritonPlan) -> dict[str, Any]:
 
 
 def bounded(plan: TritonPlan) -> dict[str, Any]:
-    """Compiler options of attention kernels: those of the others, and the most registers of a thread.
+    """Compiler options of attention kernels: the other kernels' options, and the most registers of a thread.
 
     By default, NVIDIA's assembler spills a register or two to reach 32 or 48, although more would not hurt.
     AMD's compiler has no such option.
@@ -173,7 +173,7 @@ def packed(x: Tensor | None) -> Tensor | None:
 
 @contextlib.contextmanager
 def on_device_of(x: Tensor) -> Iterator[None]:
-    """Launches go to the current stream of the tensor's device, whatever the current device."""
+    """Launches go to the current stream of the tensor's device, also if another device is current."""
     if x.device.type != "cuda":
         yield
         return

@@ -22,14 +22,14 @@ def edge_marks(graph: Graph, device: torch.device) -> Tensor:
     A mark is the low 16 bits of 1 + the position; 0 for positions from 65,535 on. Kept with the graph.
     """
     key = ("edge marks", device)
-    found: KeptTensor | None = graph.derived.get(key)
-    if found is None:
+    tensor: KeptTensor | None = graph.derived.get(key)
+    if tensor is None:
         csr = graph.on(device)
         position = torch.arange(csr.edges, device=device) - csr.rowptr.index_select(0, csr.row_of_edges()) + 1
         marks = torch.where(position <= _LAST_MARK, position, 0).to(torch.int16)
-        found = KeptTensor.of(_transposed(marks, csr, graph.on(device, True)))
-        graph.keep(key, found, device)
-    return found.read()
+        tensor = KeptTensor.of(_transposed(marks, csr, graph.on(device, True)))
+        graph.keep(key, tensor, device)
+    return tensor.read()
 
 
 def edge_places(graph: Graph, device: torch.device) -> Tensor:
@@ -38,13 +38,13 @@ def edge_places(graph: Graph, device: torch.device) -> Tensor:
     Kept with the graph, which has fewer than 2^31 edges.
     """
     key = ("edge places", device)
-    found: KeptTensor | None = graph.derived.get(key)
-    if found is None:
+    tensor: KeptTensor | None = graph.derived.get(key)
+    if tensor is None:
         csr, transposed = graph.on(device), graph.on(device, True)
         place = torch.arange(csr.edges, dtype=torch.int32, device=device)
-        found = KeptTensor.of(_transposed(place, csr, transposed))
-        graph.keep(key, found, device)
-    return found.read()
+        tensor = KeptTensor.of(_transposed(place, csr, transposed))
+        graph.keep(key, tensor, device)
+    return tensor.read()
 
 
 def _transposed(of_edges: Tensor, csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:

@@ -53,7 +53,7 @@ def sddmm_kernel(
     offset = part * WIDTH + column
     inside = (part < HEADS) & (column < WIDTH)
     if WHOLE:
-        own = tl.load(
+        dst = tl.load(
             dst_ptr + row[:, None] * DST_STRIDE + offset[None, :],
             mask=there[:, None] & inside[None, :],
             other=0,
@@ -68,7 +68,7 @@ def sddmm_kernel(
         for ahead in range(0, WIDTH, FEATURES):
             rest = inside & (column + ahead < WIDTH)
             if not WHOLE:
-                own = tl.load(
+                dst = tl.load(
                     dst_ptr + row[:, None] * DST_STRIDE + (offset + ahead)[None, :],
                     mask=there[:, None] & rest[None, :],
                     other=0,
@@ -79,9 +79,9 @@ def sddmm_kernel(
                 other=0,
             ).to(ACC)
             if DISTANCE:
-                total += (own[:, None, :] - other) * (own[:, None, :] - other)
+                total += (dst[:, None, :] - other) * (dst[:, None, :] - other)
             else:
-                total += own[:, None, :] * other
+                total += dst[:, None, :] * other
         result = tl.sum(tl.reshape(total, [ROWS, EDGES, PARTS, FEATURES]), axis=3)
         if dst_scale_ptr is not None:
             result *= scale[:, None, None]

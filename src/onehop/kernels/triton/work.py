@@ -41,7 +41,7 @@ class Work:
     on the device of the features.
 
     Where the host did not wait for the numbers of items, the rows with most edges have slots even if they are
-    whole, so many that all that are split are among them (rows without edges may be, with no slot); items
+    whole: enough rows that all split ones are among them (and perhaps rows without edges or slots); items
     without edges come last, whose slot no row has; and some short items count as long ones.
 
     Attributes:
@@ -52,7 +52,7 @@ class Work:
         perm: [E], int32 or int64: the caller's number of every edge; None where the orders agree.
         row: [items], int32: the row of every item.
         begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
-        end: [items], likewise: one past its last edge.
+        end: [items], of the same dtype: one past its last edge.
         slot: [items], int32: slot of its partial result; -1 for a whole row without one.
         long_items: Number of items among which all are that have more than ``short_edges`` edges. These come
             first, the longest ahead, and those of the same power of two in the order of their rows. The
@@ -110,9 +110,9 @@ class Work:
     @property
     def nbytes(self) -> int:
         """Bytes of the tensors, except for those that works of the same direction share."""
-        own = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
+        tensors = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
         return sum(
-            tensor.nbytes for tensor in (*own, *(each for merge in self.merges for each in merge.tensors))
+            tensor.nbytes for tensor in (*tensors, *(each for merge in self.merges for each in merge.tensors))
         )
 
 
@@ -136,20 +136,20 @@ def work_of(
     """
     short_edges = min(short_edges, split_edges)
     key = ("work", transposed, device, split_edges, short_edges, ordering)
-    found: Work | None = graph.derived.get(key)
-    if found is None:
+    work: Work | None = graph.derived.get(key)
+    if work is None:
         with graph.lock:
-            found = graph.derived.get(key)
-            if found is None:
+            work = graph.derived.get(key)
+            if work is None:
                 order = None
                 if ordering != "none":
                     order = row_order(graph, ordering, transposed).to(device).long()
                 csr = graph.on(device, transposed)
                 count = most if graph.made_on == device else counted
-                found = _cut(csr, _Limits(split_edges, short_edges), count, order)
-                graph.keep(key, found, device)
-    found.streams.meet()
-    return found
+                work = _cut(csr, _Limits(split_edges, short_edges), count, order)
+                graph.keep(key, work, device)
+    work.streams.meet()
+    return work
 
 
 class _Limits(NamedTuple):
@@ -188,7 +188,7 @@ def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
 
 
 def most(csr: PlacedCsr, limits: _Limits) -> Counts:
-    """The most that there can be for as many rows and edges, whatever the degrees.
+    """The largest counts for a number of rows and edges, over all degrees.
 
     A row of d edges has (d - 1) // split pieces more than one, and its pieces are long or have at most
     short edges. The longest row alone is a guess: a 64th of all edges, so that the graphs of mini-batches
@@ -238,7 +238,7 @@ def _cut(
     split_begin = torch.cat([pieces.new_zeros(1), (pieces * (degree > 0))[split_row].cumsum(0)])
     order = _launched(_Items(row, end - begin, real), limits.short, counts.long, row_order)
     wide = torch.int32 if csr.edges <= _NARROW_EDGES else torch.int64
-    made = {
+    arrays = {
         "row": row[order].int(),
         "begin": begin[order].to(wide),
         "end": end[order].to(wide),
@@ -256,9 +256,9 @@ def _cut(
         slots=counts.slots,
         merges=merges,
         streams=Streams(
-            (csr.col, csr.perm, *made.values(), *(each for merge in merges for each in merge.tensors))
+            (csr.col, csr.perm, *arrays.values(), *(each for merge in merges for each in merge.tensors))
         ),
-        **made,
+        **arrays,
     )
 
 

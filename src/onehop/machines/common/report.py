@@ -106,7 +106,7 @@ class Report:
         columns = (*_columns("phase", _time, "time"), Column("share", 2, lambda part: f"{100 * part:.1f} %"))
         tables = [Table(columns, [*phases, ("total", total, None)])]
         if self.bytes:
-            tables.append(Table(_columns("bytes", sizes.told), list(self.bytes.items())))
+            tables.append(Table(_columns("bytes", sizes.readable), list(self.bytes.items())))
         if self.energy_nj:
             energies = [*self.energy_nj.items(), ("total", sum(self.energy_nj.values()))]
             tables.append(Table(_columns("energy", lambda nj: f"{nj / 1e6:.4g} mJ"), energies))

@@ -46,14 +46,14 @@ class Errors:
         Raises:
             ArgumentError: There are fewer than two.
         """
-        found = list(pairs)
-        if len(found) < _LEAST:
-            raise ArgumentError(f"pairs: expected at least {_LEAST} measurements, got {len(found)}.")
-        errors = [model / time - 1 for time, model in found]
-        alike = len({model for _, model in found}) == 1
+        points = list(pairs)
+        if len(points) < _LEAST:
+            raise ArgumentError(f"pairs: expected at least {_LEAST} measurements, got {len(points)}.")
+        errors = [model / time - 1 for time, model in points]
+        alike = len({model for _, model in points}) == 1
         return cls(
-            len(found),
-            None if alike else correlation(*zip(*found, strict=True)) ** 2,
+            len(points),
+            None if alike else correlation(*zip(*points, strict=True)) ** 2,
             fmean(map(abs, errors)),
             fmean(errors),
             max(errors, key=abs),
@@ -61,7 +61,7 @@ class Errors:
 
 
 def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
-    """Time of a transfer on a machine's links, by so many cores of one rank, in one of :data:`DIRECTIONS`."""
+    """Time of a transfer on a machine's links, by cores of one rank, in one of :data:`DIRECTIONS`."""
     few = config.with_(cores=transfer.cores, ranks=1)
     if direction == DIRECTIONS[0]:
         return push_ns(few, transfer.cores * transfer.in_bytes) / 1e6
@@ -94,10 +94,10 @@ def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
         (0.68, 3.98)
     """
     links, points = config.links, []
-    for each, sent, ms in _moved(direction):
-        if each.benchmark in FITTED:
-            gbps = each.cores * sent / (ms * 1e6 - links.call_us * 1e3)
-            points.append((math.log(min(each.cores, links.full_rank_cores)), math.log(gbps)))
+    for transfer, sent, ms in _moved(direction):
+        if transfer.benchmark in FITTED:
+            gbps = transfer.cores * sent / (ms * 1e6 - links.call_us * 1e3)
+            points.append((math.log(min(transfer.cores, links.full_rank_cores)), math.log(gbps)))
     slope, one = linear_regression(*zip(*points, strict=True))
     return math.exp(one), math.exp(one + slope * math.log(links.full_rank_cores))
 
@@ -122,10 +122,10 @@ def held_out(config: PimConfig) -> dict[str, Errors]:
         >>> errors.points, round(errors.r2, 2)
         (27, 0.94)
     """
-    found = {}
+    errors = {}
     for direction in DIRECTIONS:
-        found[direction] = Errors.of(pairs(config, direction))
+        errors[direction] = Errors.of(pairs(config, direction))
         for cores in sorted({each.cores for each in TRANSFERS}):
-            own = pairs(config, direction, cores)
-            found[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(own)
-    return found
+            of_cores = pairs(config, direction, cores)
+            errors[f"{direction}, {cores} core{'' if cores == 1 else 's'}"] = Errors.of(of_cores)
+    return errors

@@ -86,5 +86,5 @@ class Network:
 
 
 def combination_energy_nj(power: Power, ranks: int, time_ns: float) -> float:
-    """Energy while the host combines: its own, and that of the ranks, always powered."""
+    """Energy while the host combines: its own, and the ranks', which are always powered."""
     return (power.host_w + power.rank_w * ranks) * time_ns

@@ -74,11 +74,11 @@ class PimConfig:
                 )
             check(costs, f"arithmetic.{dtype}", least=_MAY_BE_ZERO)
         for dtype, values in self.functions.items():
-            known = [each for each in self.arithmetic if each.startswith("float")]
-            if dtype not in known:
+            floats = [each for each in self.arithmetic if each.startswith("float")]
+            if dtype not in floats:
                 raise ConfigurationError(
                     f"functions: expected floating-point dtypes of arithmetic, which has "
-                    f"{', '.join(known) or 'none'}, got {dtype!r}."
+                    f"{', '.join(floats) or 'none'}, got {dtype!r}."
                 )
             check(values, f"functions.{dtype}")
 
@@ -111,21 +111,21 @@ class PimConfig:
         Raises:
             ConfigurationError: No field has such a name, or the value is out of range.
         """
-        own: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for name, value in changes.items():
             if name in _TOP:
-                own[name] = value
+                changed[name] = value
                 continue
             for part in _PARTS:
-                current = own.get(part, getattr(self, part))
+                current = changed.get(part, getattr(self, part))
                 if name in {each.name for each in fields(current)}:
-                    own[part] = replace(current, **{name: value})
+                    changed[part] = replace(current, **{name: value})
                     break
             else:
                 raise ConfigurationError(
                     f"{name}: a machine has no such value; there are {', '.join(settable())}."
                 )
-        return replace(self, **own)
+        return replace(self, **changed)
 
     def to_toml(self) -> str:
         """The configuration as a TOML document."""

@@ -60,12 +60,12 @@ class Kernel:
 def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
     """The curve's value; beyond its ends, the value at the end."""
     places, values = zip(*points, strict=True)
-    found: np.ndarray = np.interp(at, places, values)
-    return found
+    result: np.ndarray = np.interp(at, places, values)
+    return result
 
 
 def multiply_instructions(costs: Arithmetic, bits: float) -> float:
-    """Instructions of one multiply by a number of so many significant bits."""
+    """Instructions of one multiply by a number of ``bits`` significant bits."""
     steps = costs.significant_bits - 1
     share = min(max(bits - 1, 0), steps) / steps
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share
@@ -148,8 +148,8 @@ def tasklet_cycles(
     aside = aside + counts.core_rows * cleared
     if plan.thread_balance == "row":
         return instructions, transfers + counts.filled * row.write, aside
-    own, after = _shared_rows(config, plan, kernel, counts, width, row)
-    return instructions, transfers + own, aside + after
+    shared, after = _shared_rows(config, plan, kernel, counts, width, row)
+    return instructions, transfers + shared, aside + after
 
 
 def _shared_rows(
@@ -166,14 +166,14 @@ def _shared_rows(
     one_by_one = busy * (row.write + row.read_sums + reissue * adds)
     others = np.maximum(counts.filled - 1, 0)
     # First rows are kept aside, last rows are added to the existing sums.
-    own = others * row.write + (counts.filled > 1) * row.read_sums
+    transfers = others * row.write + (counts.filled > 1) * row.read_sums
     if plan.fold == "serial":
-        return own, one_by_one
+        return transfers, one_by_one
     # Level by level, pairs of tasklets add at the same time. Then each row, of which there are at most as
     # many as tasklets, is added to the existing sums. A level costs as much as a row (assumption).
     levels = np.ceil(np.log2(np.maximum(busy, 1)))
     level = np.maximum(reissue, busy / 2) * (config.core.row_instructions + adds)
-    return own, levels * level + busy * (row.write + row.read_sums)
+    return transfers, levels * level + busy * (row.write + row.read_sums)
 
 
 def core_cycles(

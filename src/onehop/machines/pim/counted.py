@@ -91,7 +91,7 @@ class GraphShapes:
         """Return [parts, cores, tasklets]: edges from the ``hubs`` sources of each part with most edges."""
         bounds, tasklets = self.bounds(parts, cut), self.cuts(parts, cut, rule).tasklets
         col, _ = self.columns(parts, cut, with_origin=False)
-        found = np.empty((parts, rule.cores, rule.tasklets), dtype=np.int64)
+        counts = np.empty((parts, rule.cores, rule.tasklets), dtype=np.int64)
         for part in range(parts):
             degrees = self.out_degrees[bounds[part] : bounds[part + 1]]
             marks = np.zeros(len(degrees), dtype=np.uint8)
@@ -104,9 +104,9 @@ class GraphShapes:
                 ends.ctypes.data,
                 begins.size,
                 native.threads(),
-                found[part].ctypes.data,
+                counts[part].ctypes.data,
             )
-        return found
+        return counts
 
     def cuts(self, parts: int, cut: str, rule: CutRule) -> Cuts:
         """Positions of the pieces."""
@@ -188,8 +188,8 @@ class GraphShapes:
         return Parts(bounds, positions, filled, largest_row)
 
     def _fill(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
-        graph, found = self.graph, self.parts(parts, cut)
-        part_of, first = self._part_of(found.bounds), found.bounds[:-1].astype(np.int32)
+        graph, division = self.graph, self.parts(parts, cut)
+        part_of, first = self._part_of(division.bounds), division.bounds[:-1].astype(np.int32)
         col = torch.zeros(self.num_edges + _PADDING, dtype=torch.int32, device="cpu")
         origin = torch.empty(self.num_edges, dtype=torch.int64, device="cpu") if with_origin else None
         extension.pim_fill_parts(
@@ -200,7 +200,7 @@ class GraphShapes:
             parts,
             first.ctypes.data,
             native.threads(),
-            found.positions.ctypes.data,
+            division.positions.ctypes.data,
             col.data_ptr(),
             0 if origin is None else origin.data_ptr(),
         )

@@ -87,19 +87,19 @@ class Machine:
 
     def refuse(self, dtype: torch.dtype) -> str | None:
         """Return why it cannot aggregate features of this dtype, or None if it can."""
-        return Sum.refuse(self.config, dtype, self._wanted)
+        return Sum.refuse(self.config, dtype, self._machine_dtype)
 
     @property
-    def _wanted(self) -> str | None:
-        """Dtype of features in the machine where no plan is given; None means that of the features."""
+    def _machine_dtype(self) -> str | None:
+        """Dtype of features in the machine where no plan is given; None means their own."""
         return self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
 
     def shapes(self, graph: Graph) -> GraphShapes:
         """The work of cores and tasklets for a graph, kept with the graph."""
-        found = self._shapes.get(graph)
-        if found is None:
-            found = self._shapes[graph] = GraphShapes(graph)
-        return found
+        shapes = self._shapes.get(graph)
+        if shapes is None:
+            shapes = self._shapes[graph] = GraphShapes(graph)
+        return shapes
 
     def plan(self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False) -> PimPlan:
         """The plan for a graph where none is given: the tuner's, or the default if the machine does not tune.
@@ -121,13 +121,13 @@ class Machine:
         check_integer("width", width)
         if not self._tune:
             return self._default(graph, width, kernel)
-        kept, key = self._tuned.setdefault(graph, {}), (width, kernel)
-        if key not in kept:
+        tuned, key = self._tuned.setdefault(graph, {}), (width, kernel)
+        if key not in tuned:
             plans = candidates(self.config, PimPlan())
-            found = ranked(self.config, self.shapes(graph), width, kernel, plans)
+            order = ranked(self.config, self.shapes(graph), width, kernel, plans)
             # Where nothing fits at once, the default streams.
-            kept[key] = replace(found[0][0], stream=True) if found else self._default(graph, width, kernel)
-        return kept[key]
+            tuned[key] = replace(order[0][0], stream=True) if order else self._default(graph, width, kernel)
+        return tuned[key]
 
     def _default(self, sized: Graph | Shapes, width: int, kernel: Kernel) -> PimPlan:
         size = BalancedShapes(sized.num_src, sized.num_dst, sized.num_edges)
@@ -138,7 +138,7 @@ class Machine:
     ) -> PimPlan:
         """The plan with the best grid if everything were balanced: it uses the graph's size only.
 
-        Arguments and errors are those of :meth:`plan`.
+        It takes the arguments of :meth:`plan` and raises its errors.
         """
         check_integer("width", width)
         return self._default(graph, width, self.kernel(PimPlan(), dtype, weighted))
@@ -209,7 +209,7 @@ class Machine:
             weight: [E], in the caller's edge order, of the dtype of x; None means 1.
             reduce: "sum" or "mean".
             src_scale: [num_src]; None means 1. For float features.
-            dst_scale: [num_dst], likewise.
+            dst_scale: [num_dst]; None means 1. For float features.
 
         Returns:
             [num_dst, F], of the dtype of x; for integers, sums are of the accumulator's type, and means
@@ -230,11 +230,11 @@ class Machine:
 
     def refuse_extremum(self, dtype: torch.dtype) -> str | None:
         """Return why it has no max and min of features of this dtype, or None if it has."""
-        return Extremum.refuse(self.config, dtype, self._wanted)
+        return Extremum.refuse(self.config, dtype, self._machine_dtype)
 
     def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
         """Return why it does not run such an attention over a graph, or None if it does."""
-        reason = Attention.refuse(self.config, size, self._wanted)
+        reason = Attention.refuse(self.config, size, self._machine_dtype)
         if reason is not None:
             return reason
         if self._attention_plan(graph, size) is None:
@@ -304,10 +304,10 @@ class Machine:
         return operator.execute(self.config, report.plan, shapes), report
 
     def _attention_plan(self, graph: Graph, size: AttentionSize) -> PimPlan | None:
-        kept = self._attending.setdefault(graph, {})
-        if size not in kept:
-            kept[size] = Attention(size).plan(self.config, self.shapes(graph))
-        return kept[size]
+        plans = self._attending.setdefault(graph, {})
+        if size not in plans:
+            plans[size] = Attention(size).plan(self.config, self.shapes(graph))
+        return plans[size]
 
     def _check_dtype(self, dtype: str) -> None:
         if dtype not in self.config.arithmetic:

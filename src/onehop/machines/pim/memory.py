@@ -63,22 +63,22 @@ def mram_bytes(
     """
     filled_width = stored_width(config, plan, kernel, width)
     dense = rows * filled_width * kernel.sum_item + columns * filled_width * kernel.item
-    found: np.ndarray = np.ceil(dense + matrix_bytes(config, plan, kernel, rows, edges)).astype(np.int64)
-    return found
+    total: np.ndarray = np.ceil(dense + matrix_bytes(config, plan, kernel, rows, edges)).astype(np.int64)
+    return total
 
 
 def matrix_bytes(
     config: PimConfig, plan: PimPlan, kernel: Kernel, rows: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
-    """Of :func:`mram_bytes`, those of the matrix: where rows begin, or each edge's row; sources; values."""
+    """The matrix's share of :func:`mram_bytes`: where rows begin, or each edge's row; sources; values."""
     step = max(config.core.alignment_bytes // kernel.item, 2)
     filled = np.ceil(edges / step) * step
     if plan.format == "csr":
         need = 4 * np.ceil((rows + 1) / step) * step + 4 * np.ceil(edges / 2) * 2
     else:
         need = 8 * filled
-    found: np.ndarray = np.ceil(need + kernel.item * filled * kernel.multiplies).astype(np.int64)
-    return found
+    total: np.ndarray = np.ceil(need + kernel.item * filled * kernel.multiplies).astype(np.int64)
+    return total
 
 
 def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
@@ -109,7 +109,7 @@ class Need:
     sparse_bytes: int
 
     def excess(self, core: Core) -> tuple[str, int, int] | None:
-        """Return the memory that is too small, the bytes needed, and those of a core; None if both fit."""
+        """Return the memory that is too small, the bytes needed, and a core's bytes; None if both fit."""
         for memory, needed, limit in (
             ("MRAM", self.mram_bytes, core.mram_bytes),
             ("WRAM", self.wram_bytes, core.wram_bytes),
@@ -153,11 +153,11 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
                 matrix_bytes(config, plan, kernel, rows, edges),
             )
         whole, matrix = seen[key]
-        own = slice(cluster.part * plan.block_rounds, (cluster.part + 1) * plan.block_rounds)
+        blocks = slice(cluster.part * plan.block_rounds, (cluster.part + 1) * plan.block_rounds)
         # The largest block that it holds at a time.
-        most = int(whole[own].max())
+        most = int(whole[blocks].max())
         ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
-        sparse[ranks] = np.maximum(sparse[ranks], matrix[own])
+        sparse[ranks] = np.maximum(sparse[ranks], matrix[blocks])
         if most > worst:
             worst, worst_core = most, cluster.first_core
     widest = max((key[1] for key in seen), default=1)
@@ -182,10 +182,10 @@ def check_memory(
     Raises:
         MachineMemoryError: It does not fit.
     """
-    found = need(config, plan, shapes, width, kernel)
-    excess = found.excess(config.core)
+    needed = need(config, plan, shapes, width, kernel)
+    excess = needed.excess(config.core)
     if excess is None:
-        return plan, found
+        return plan, needed
     if plan.stream:
         for more in _in_rounds(plan, width):
             if fits(config, more, shapes, width, kernel):
@@ -194,7 +194,7 @@ def check_memory(
     hint = "No plan was found that fits: use a machine with more cores or memory."
     if other is not None:
         hint = f"This plan fits: {other} (plan.to_json(): {other.to_json()})."
-    raise MachineMemoryError(found.core, *excess, other, hint)
+    raise MachineMemoryError(needed.core, *excess, other, hint)
 
 
 def plan_that_fits(

@@ -155,8 +155,8 @@ def _bit_shares(values: Tensor) -> np.ndarray:
         kind = f"u{flat.element_size()}"
         lengths = np.maximum(_lengths(flat.contiguous().numpy().view(kind).astype(np.uint64)), 1)
     counts = np.bincount(lengths.astype(np.int64), minlength=66)
-    found: np.ndarray = counts / counts.sum()
-    return found
+    bit_shares: np.ndarray = counts / counts.sum()
+    return bit_shares
 
 
 def _lengths(whole: np.ndarray) -> np.ndarray:
@@ -167,5 +167,5 @@ def _lengths(whole: np.ndarray) -> np.ndarray:
         large = rest >= np.uint64(1) << np.uint64(step)
         lengths[large] += step
         rest[large] >>= np.uint64(step)
-    found: np.ndarray = lengths + (rest > 0)
-    return found
+    lengths[rest > 0] += 1
+    return lengths

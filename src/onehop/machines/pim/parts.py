@@ -49,7 +49,7 @@ class Core:
     Attributes:
         clock_mhz: Clock.
         threads: Hardware threads.
-        reissue_cycles: A thread may issue again only after so many cycles; with at least as many busy
+        reissue_cycles: Cycles after which a thread may issue again; with at least as many busy
             threads, one instruction is issued every cycle.
         mram_bytes: Size of its bank.
         wram_bytes: Size of its working memory.

@@ -60,7 +60,7 @@ class Loads:
         item: Bytes of a number of the results.
         broadcast: Whether all cores of a rank get the same features.
         features: [ranks], bytes of features of a core.
-        own: [ranks], bytes of other data of a core.
+        others: [ranks], bytes of other data of a core.
         results: [ranks], bytes of results of a core.
         kernel_ns: [ranks], time of the slowest core.
         rows: Rows that the host merges, by their columns and by whether they are added to others.
@@ -74,7 +74,7 @@ class Loads:
     item: int
     broadcast: bool
     features: np.ndarray = field(init=False)
-    own: np.ndarray = field(init=False)
+    others: np.ndarray = field(init=False)
     results: np.ndarray = field(init=False)
     kernel_ns: np.ndarray = field(init=False)
     rows: dict[tuple[int, bool], float] = field(default_factory=dict)
@@ -84,14 +84,14 @@ class Loads:
 
     def __post_init__(self) -> None:
         """Starts with nothing."""
-        for name in ("features", "own", "results", "kernel_ns"):
+        for name in ("features", "others", "results", "kernel_ns"):
             setattr(self, name, np.zeros(self.config.ranks))
 
     def merge(self, columns: int, added: bool, rows: float) -> None:
         """Counts rows that the host merges."""
         self.rows[columns, added] = self.rows.get((columns, added), 0.0) + rows
 
-    def as_pass(self, block: int, widths: tuple[int, ...], *, barrier: bool = False) -> Pass:
+    def timed(self, block: int, widths: tuple[int, ...], *, barrier: bool = False) -> Pass:
         """The time and bytes of the phases.
 
         Args:
@@ -102,10 +102,10 @@ class Loads:
         config = self.config
         cores = np.array(config.rank_cores)
         features = self.features * cores
-        delivered, own = float(features.sum()), float((self.own * cores).sum())
+        delivered, other_bytes = float(features.sum()), float((self.others * cores).sum())
         retrieved = float((self.results * cores).sum())
         arguments = 4 * (_ARGUMENT_WORDS + 2 * self.plan.tasklets) * config.cores
-        pushed = arguments + own + (0.0 if self.broadcast else delivered)
+        pushed = arguments + other_bytes + (0.0 if self.broadcast else delivered)
         broadcast = delivered if self.broadcast else 0.0
         merge_ns, traffic = self._merged()
         phases = {
@@ -129,7 +129,7 @@ class Loads:
             "broadcast": round(broadcast),
             "retrieve": round(retrieved),
             "merge": round(traffic),
-            "padding": round(delivered + own + retrieved - self.useful),
+            "padding": round(delivered + other_bytes + retrieved - self.useful),
             "core_to_core": round(self.passed),
         }
         return Pass(block, widths, phases, moved, start, self.kernel_ns)

@@ -139,7 +139,7 @@ def best_sparsep(
 ) -> PimPlan | None:
     """SparseP's plan with the best number of ranks for a column; None if none fits.
 
-    Arguments and errors are those of :func:`pygim_search`.
+    It takes the arguments of :func:`pygim_search` and raises its errors.
     """
     plans = [
         replace(sparsep(config, width, ranks_each), merge_threads=merge_threads)

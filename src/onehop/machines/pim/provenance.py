@@ -125,17 +125,17 @@ def provenance(config: PimConfig) -> dict[str, Source]:
         >>> provenance(pim.preset("upmem_v1a"))["core.clock_mhz"].kind
         'derived'
     """
-    known = None if config.estimate else _preset(config.name)
+    origin = None if config.estimate else _preset(config.name)
     return {
         name: CONSTANTS[name]
-        if known is not None and name in CONSTANTS and _value(config, name) == _value(known, name)
+        if origin is not None and name in CONSTANTS and _value(config, name) == _value(origin, name)
         else Source(ASSUMED, "given with the machine")
         for name in names(config)
     }
 
 
 def names(config: PimConfig) -> list[str]:
-    """The constants' names: those of the parts with the part before them."""
+    """The constants' names; names of a part's constants begin with the part."""
     parts = [
         f"{part}.{each.name}"
         for part in ("core", "links", "power", "host")
@@ -151,8 +151,8 @@ def _preset(name: str) -> PimConfig | None:
 
 
 def _value(config: PimConfig, name: str) -> object:
-    part, _, own = name.partition(".")
+    part, _, field = name.partition(".")
     if part in _BY_DTYPE:
-        found: object = getattr(config, part).get(own)
-        return found
-    return getattr(getattr(config, part), own) if own else getattr(config, part)
+        value: object = getattr(config, part).get(field)
+        return value
+    return getattr(getattr(config, part), field) if field else getattr(config, part)

@@ -34,7 +34,7 @@ def predictions(config: PimConfig, shapes: Shapes, width: int) -> Mapping[PimPla
     """Milliseconds that PyGim's cost function predicts for each of the plans that its tuner looks at.
 
     Args:
-        config: The machine, of which the ranks and cores count: rates are those of the paper's machine.
+        config: The machine, of which the ranks and cores count: rates are the paper's machine's.
         shapes: The work of each core.
         width: Feature columns, of which every rank gets 4, 8, 16 or 32: the tables have no others.
 

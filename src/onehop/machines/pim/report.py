@@ -29,7 +29,7 @@ class PimReport(Report):
             cores reach on arithmetic alone (:meth:`PimConfig.peak_gops`).
         utilisation_total: The same over the whole run.
         mram_bytes_max: Bytes of a bank, in the core that needs most.
-        wram_bytes_max: Bytes of working memory, likewise.
+        wram_bytes_max: Bytes of working memory of the core that needs most.
         prepare_ns: Sending the matrix, once for a graph; not part of the total. 0 where every call sends it.
         core_busy_ns: [cores]; empty in a summary.
         tasklet_busy_ns: [cores, tasklets]: time that each would take alone; empty in a summary.
@@ -49,7 +49,7 @@ class PimReport(Report):
     output_max_abs_error: float | None = None
 
     def summary(self) -> "PimReport":
-        """The same without timeline and busy times."""
+        """A copy without timeline and busy times."""
         nothing = np.empty(0)
         return replace(self, timeline=Trace(), core_busy_ns=nothing, tasklet_busy_ns=nothing)
 
@@ -82,8 +82,8 @@ class PimReport(Report):
             f"types        {self.dtype} features, {self.accumulator} sums",
             f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "
             f"{100 * self.utilisation_total:.1f} % of the whole",
-            f"memory       {sizes.told(self.mram_bytes_max)} of a bank, "
-            f"{sizes.told(self.wram_bytes_max)} of working memory",
+            f"memory       {sizes.readable(self.mram_bytes_max)} of a bank, "
+            f"{sizes.readable(self.wram_bytes_max)} of working memory",
             f"once         {self.prepare_ns / 1e6:.4g} ms to send the matrix",
         ]
         if self.core_busy_ns.size:

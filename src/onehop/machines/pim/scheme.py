@@ -1,6 +1,6 @@
 """Schemes of near-bank machines: where the parts of the matrix and of the features of a plan are placed.
 
-A scheme is a class with a name; :data:`schemes` has ours and those of prior art; users register their own.
+A scheme is a class with a name; :data:`schemes` has ours and prior art's; users register their own.
 """
 
 import math
@@ -166,16 +166,16 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
             f"plan: tasklets must be at most {config.core.threads}, the threads of a core of {config.name}, "
             f"not {plan.tasklets}."
         )
-    found = schemes.named(plan.scheme).place(config, plan, width)
+    placement = schemes.named(plan.scheme).place(config, plan, width)
     if plan.scheme not in _OURS:
-        _check(found, config, plan, width)
-    return found
+        _check(placement, config, plan, width)
+    return placement
 
 
-def _check(found: Placement, config: PimConfig, plan: PimPlan, width: int) -> None:
+def _check(placement: Placement, config: PimConfig, plan: PimPlan, width: int) -> None:
     """Refuses clusters of a user's scheme that do not have every column of every part once."""
     taken: set[int] = set()
-    for cluster in found.clusters:
+    for cluster in placement.clusters:
         cores = set(range(cluster.first_core, cluster.first_core + cluster.cores))
         wrong = taken & cores or {core for core in cores if not 0 <= core < config.cores}
         if wrong:
@@ -185,9 +185,9 @@ def _check(found: Placement, config: PimConfig, plan: PimPlan, width: int) -> No
             )
         taken |= cores
     for part in range(plan.sp):
-        own = sorted((one.begin, one.end) for one in found.clusters if one.part == part and one.width)
+        ranges = sorted((one.begin, one.end) for one in placement.clusters if one.part == part and one.width)
         end = 0
-        for begin, last in [*own, (width, width)]:
+        for begin, last in [*ranges, (width, width)]:
             if begin != end:
                 low, high = sorted((begin, end))
                 what = "are lost" if begin > end else "are in two clusters"

@@ -55,7 +55,7 @@ class Estimator:
 
     def estimates(self, plans: Sequence[PimPlan]) -> np.ndarray:
         """Return [plans]: nanoseconds; infinite for plans that do not fit."""
-        found = np.full(len(plans), np.inf)
+        times = np.full(len(plans), np.inf)
         groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for at, plan in enumerate(plans):
             moving_ns, bank = self._transfers(plan)
@@ -64,13 +64,13 @@ class Estimator:
                 continue
             if wram_bytes(self.config, plan, self.kernel, slice_width) > self.config.core.wram_bytes:
                 continue
-            found[at] = moving_ns
+            times[at] = moving_ns
             groups[plan.format, plan.thread_balance, slice_width].append(at)
         for (_, _, slice_width), members in groups.items():
             slowest = self._kernels([plans[at] for at in members], slice_width)
-            found[members] += slowest * self.config.cycle_ns
-        found *= [plan.rounds for plan in plans]
-        return found
+            times[members] += slowest * self.config.cycle_ns
+        times *= [plan.rounds for plan in plans]
+        return times
 
     def _slice_width(self, plan: PimPlan) -> int:
         """Feature columns of a cluster in one pass."""
@@ -86,8 +86,8 @@ class Estimator:
             # The savings of hubs are counted for the finalists only.
             counts = replace(counts, hub_edges=np.zeros_like(counts.edges))
         cycles = core_cycles(self.config, plans[0], self.kernel, counts, slice_width)[0][:, 0]
-        found: np.ndarray = np.maximum.reduceat(cycles, np.concatenate([[0], np.cumsum(sizes)[:-1]]))
-        return found
+        slowest: np.ndarray = np.maximum.reduceat(cycles, np.concatenate([[0], np.cumsum(sizes)[:-1]]))
+        return slowest
 
     def _worst_parts(self, plan: PimPlan) -> np.ndarray:
         """Return [n, 3]: most edges, most rows, largest row of the parts that lead in some respect."""
@@ -221,14 +221,14 @@ def candidates(config: PimConfig, base: PimPlan, fixed: Mapping[str, Any] | None
     """
     fixed = fixed or {}
     grids = [grid for grid in suitable_grids(config, CLUSTERS_PER_RANK) if grid[0] <= _MOST_SPARSE_PARTS]
-    known = ", ".join(f"{sp}x{ds}" for sp, ds in grids)
+    shown = ", ".join(f"{sp}x{ds}" for sp, ds in grids)
     if {"sp", "ds"} <= fixed.keys():
         grids = [(fixed["sp"], fixed["ds"])]
     grids = [(sp, ds) for sp, ds in grids if (fixed.get("sp", sp), fixed.get("ds", ds)) == (sp, ds)]
     if not grids:
         (part,) = fixed.keys() & {"sp", "ds"}
         raise ArgumentError(
-            f"plan: expected {part} of a grid that is searched ({known}), got {fixed[part]}; give sp and ds."
+            f"plan: expected {part} of a grid that is searched ({shown}), got {fixed[part]}; give sp and ds."
         )
     threads = [t for t in TASKLETS if t <= config.core.threads] or [config.core.threads]
     plans = (
@@ -259,21 +259,21 @@ def _estimates(
     """Return [plans]: nanoseconds; infinite if a plan does not fit, or has far too many or few sparse parts.
 
     Counting a graph by its parts is most of the work. So numbers of parts are tried in the order of their
-    balanced times, which no graph beats by much, until these exceed the best found.
+    balanced times, which no graph beats by much, until these exceed the best time so far.
     """
     by_parts: dict[int, list[int]] = {}
     for at, plan in enumerate(plans):
         by_parts.setdefault(plan.sp, []).append(at)
     size = BalancedShapes(shapes.num_src, shapes.num_dst, shapes.num_edges)
     balanced = Estimator(config, size, width, kernel)
-    floors = {sp: balanced.estimates(_representatives(plans, own)).min() for sp, own in by_parts.items()}
+    floors = {sp: balanced.estimates(_representatives(plans, group)).min() for sp, group in by_parts.items()}
     counted = Estimator(config, shapes, width, kernel)
-    found = np.full(len(plans), np.inf)
+    times = np.full(len(plans), np.inf)
     for sp in sorted(by_parts, key=floors.__getitem__):
-        if floors[sp] > _HOPELESS * found.min():
+        if floors[sp] > _HOPELESS * times.min():
             break
-        found[by_parts[sp]] = counted.estimates([plans[at] for at in by_parts[sp]])
-    return found
+        times[by_parts[sp]] = counted.estimates([plans[at] for at in by_parts[sp]])
+    return times
 
 
 def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
@@ -281,8 +281,8 @@ def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
     first: dict[tuple[int, str, str], PimPlan] = {}
     for at in which:
         plan = plans[at]
-        known = first.setdefault((plan.ds, plan.format, plan.core_balance), plan)
-        if plan.tasklets > known.tasklets:
+        representative = first.setdefault((plan.ds, plan.format, plan.core_balance), plan)
+        if plan.tasklets > representative.tasklets:
             first[plan.ds, plan.format, plan.core_balance] = plan
     return list(first.values())
 

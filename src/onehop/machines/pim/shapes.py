@@ -148,8 +148,8 @@ class BalancedShapes:
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
         """Return [parts, cores, tasklets]: all sources are alike."""
         share = np.minimum(hubs / np.maximum(self.part_columns(parts, cut), 1), 1.0)
-        found: np.ndarray = self.counts(parts, cut, rule).edges * share[:, None, None]
-        return found
+        edges: np.ndarray = self.counts(parts, cut, rule).edges * share[:, None, None]
+        return edges
 
     def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
         """Equal numbers everywhere, fractions included."""

@@ -74,17 +74,17 @@ def tune(
     base = PimPlan(stream=False) if base is None else base
     plans = candidates(machine.config, base, fixed)
     layout(machine.config, plans[0], width)  # what is fixed may be impossible on this machine
-    found = rank(machine, graph, width, dtype, plans, weighted=weighted)
-    if not found and isinstance(graph, Graph):
+    best_first = rank(machine, graph, width, dtype, plans, weighted=weighted)
+    if not best_first and isinstance(graph, Graph):
         # Nothing fits at once; the default streams.
         plan = replace(machine.default_plan(graph, width, dtype, weighted), **(fixed or {}))
-        found = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
-    if not found or not np.isfinite(found[0][1]):
+        best_first = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
+    if not best_first or not np.isfinite(best_first[0][1]):
         raise ArgumentError(
             f"width: no plan for {width} columns of {dtype} fits {machine.name}; use one with more memory."
         )
-    best, best_ns, _ = found[0]
-    ranking = tuple((plan, estimate) for plan, _, estimate in found)
+    best, best_ns, _ = best_first[0]
+    ranking = tuple((plan, estimate) for plan, _, estimate in best_first)
     return TuningResult(best, best_ns, len(plans), time.perf_counter() - began, ranking)
 
 
@@ -97,7 +97,7 @@ def rank(
     *,
     weighted: bool = False,
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans as :func:`.search.ranked` does; the other arguments are those of :func:`tune`.
+    """Ranks given plans as :func:`.search.ranked` does; the other arguments are as of :func:`tune`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.
@@ -126,11 +126,11 @@ def exhaustive(
     shapes = machine.shapes(graph) if isinstance(graph, Graph) else graph
     base = PimPlan(stream=False) if base is None else base
     kernel = machine.kernel(base, dtype, weighted)
-    found = [
+    simulated = [
         (plan, in_full_ns(machine.config, plan, shapes, width, kernel))
         for plan in candidates(machine.config, base)
     ]
-    return sorted((each for each in found if np.isfinite(each[1])), key=lambda each: each[1])
+    return sorted((each for each in simulated if np.isfinite(each[1])), key=lambda each: each[1])
 
 
 def simulated_ns(

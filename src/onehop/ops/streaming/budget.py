@@ -55,9 +55,9 @@ def default_bytes() -> int:
     for hierarchy in _HIERARCHIES:
         root = Path(hierarchy.root)
         group = root / _own_cgroup(hierarchy.controller).lstrip("/")
-        for each in (group, *group.parents):
-            if each.is_relative_to(root):
-                free += _left(each, hierarchy)
+        for folder in (group, *group.parents):
+            if folder.is_relative_to(root):
+                free += _left(folder, hierarchy)
     for kind, now in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
         most_bytes = resource.getrlimit(kind)[0]
         if most_bytes != resource.RLIM_INFINITY:

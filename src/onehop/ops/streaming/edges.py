@@ -57,7 +57,7 @@ class _Cut(NamedTuple):
 
 
 class Edges:
-    """Reads the tiles of the first panel, then those of the next.
+    """Reads the tiles of the first panel, then the next panel's.
 
     Args:
         graph: The graph.

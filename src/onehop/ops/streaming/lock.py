@@ -93,19 +93,19 @@ def _lock(out: Path, file: IO[str]) -> None:
 def _sign(file: IO[str], path: Path) -> None:
     """Says who has the lock."""
     since = datetime.now().astimezone().isoformat(" ", "seconds")
-    told = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
+    note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     with writing("out", path):
         os.truncate(file.fileno(), 0)
         # Past Python's buffer, which would try once more, and fail once more, when the file is closed.
-        os.write(file.fileno(), told.encode())
+        os.write(file.fileno(), note.encode())
 
 
 def _holder(file: IO[str]) -> str:
     """The holder of the lock, as written in its file."""
     try:
         file.seek(0)
-        told = json.load(file)
-        return f"process {told['pid']} on {told['host']}, since {told['since']}"
+        note = json.load(file)
+        return f"process {note['pid']} on {note['host']}, since {note['since']}"
     except (ValueError, TypeError, KeyError, RecursionError):
         return f"{file.name} does not say whose"
 

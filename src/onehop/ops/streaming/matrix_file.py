@@ -20,7 +20,7 @@ _DTYPES: dict[np.dtype, torch.dtype] = {
     np.dtype(np.float64): torch.float64,
     np.dtype(np.float16): torch.float16,
 }
-WIDE = {dtype: found for dtype, found in _DTYPES.items() if dtype.itemsize > 2}
+WIDE = {dtype: of_torch for dtype, of_torch in _DTYPES.items() if dtype.itemsize > 2}
 """The dtypes in which numbers are added up, as torch has them."""
 _RAW_DTYPES: dict[str, np.dtype] = {**{dtype.name: dtype for dtype in _DTYPES}, "bfloat16": _BFLOAT16}
 
@@ -74,7 +74,7 @@ class MatrixFile:
     offset: int
 
     @classmethod
-    def open(cls, name: str, given: object) -> "MatrixFile":
+    def open(cls, name: str, source: object) -> "MatrixFile":
         """The matrix in a file, given as its path, as a memory-mapped array of all of it, or as a raw one.
 
         Raises:
@@ -83,16 +83,16 @@ class MatrixFile:
             FileFormatError: The file holds no matrix of floats, or is truncated.
             FileNotFoundError: There is no such file.
         """
-        if isinstance(given, RawMatrix):
-            return cls._raw(name, given)
-        if isinstance(given, np.memmap):
-            given = _whole_file(name, given)
-        if not isinstance(given, (str, os.PathLike)):
+        if isinstance(source, RawMatrix):
+            return cls._raw(name, source)
+        if isinstance(source, np.memmap):
+            source = _whole_file(name, source)
+        if not isinstance(source, (str, os.PathLike)):
             raise ArgumentError(
                 f"{name}: expected the path of a .npy file, a memory-mapped one or a RawMatrix, got "
-                f"{type(given).__name__}; write it with numpy.save."
+                f"{type(source).__name__}; write it with numpy.save."
             )
-        path = Path(given)
+        path = Path(source)
         if not path.is_file():
             raise FileNotFoundError(f"{path}: there is no such file.")
         with path.open("rb") as file:
@@ -117,28 +117,28 @@ class MatrixFile:
         return cls(path, rows, columns, dtype, bool(fortran) or columns == 1, offset)._whole()
 
     @classmethod
-    def _raw(cls, name: str, given: RawMatrix) -> "MatrixFile":
+    def _raw(cls, name: str, matrix: RawMatrix) -> "MatrixFile":
         try:
-            rows, columns = (integer(name, each) for each in given.shape)
-            offset = integer(name, given.offset)
+            rows, columns = (integer(name, each) for each in matrix.shape)
+            offset = integer(name, matrix.offset)
         except ArgumentError:
             offset = -1
-        if offset < 0 or given.dtype not in _RAW_DTYPES:
+        if offset < 0 or matrix.dtype not in _RAW_DTYPES:
             raise ArgumentError(
                 f"{name}: expected a RawMatrix of a shape and an offset of 0 or more and a dtype of "
-                f"{', '.join(_RAW_DTYPES)}, got {given}."
+                f"{', '.join(_RAW_DTYPES)}, got {matrix}."
             )
-        path, dtype = Path(given.path), _RAW_DTYPES[given.dtype]
+        path, dtype = Path(matrix.path), _RAW_DTYPES[matrix.dtype]
         if not path.is_file():
             raise FileNotFoundError(f"{path}: there is no such file.")
-        by_columns = given.by_columns or columns == 1
+        by_columns = matrix.by_columns or columns == 1
         return cls(path, rows, columns, dtype, by_columns, offset)._whole()
 
     def _whole(self) -> "MatrixFile":
-        wanted, found = self.offset + self.nbytes, self.path.stat().st_size
-        if found < wanted:
+        expected, size = self.offset + self.nbytes, self.path.stat().st_size
+        if size < expected:
             raise FileFormatError(
-                f"{self.path}: truncated: {found} bytes of {wanted}. Copy or write it again."
+                f"{self.path}: truncated: {size} bytes of {expected}. Copy or write it again."
             )
         return self
 
@@ -154,7 +154,7 @@ class MatrixFile:
 
     @property
     def result(self) -> np.dtype:
-        """The dtype of results in .npy files, which have no bfloat16: that of its sums is used."""
+        """The dtype of results in .npy files, which have no bfloat16: the dtype of its sums is used."""
         return self.wide if self.dtype == _BFLOAT16 else self.dtype
 
     def widened(self, numbers: np.ndarray) -> np.ndarray:
@@ -217,7 +217,7 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
 
 
 def writing(path: Path, size: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """The system's objection to writing so many bytes, as an instruction.
+    """The system's objection to writing a number of bytes, as an instruction.
 
     Raises:
         StorageError: The disk is full, the file may not be that large, or the folder cannot be written.

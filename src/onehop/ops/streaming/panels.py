@@ -78,8 +78,8 @@ class Panels:
                 room = free.get()
                 try:
                     piece = self._columns if x.by_columns else self._rows
-                    found = piece(reader, row + begin, first + column, into.shape, room)
-                    np.copyto(into, x.widened(found))
+                    numbers = piece(reader, row + begin, first + column, into.shape, room)
+                    np.copyto(into, x.widened(numbers))
                 finally:
                     free.put(room)
 
@@ -103,7 +103,7 @@ class Panels:
     def _rows(
         self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
     ) -> np.ndarray:
-        """The same of a row-major file, of which whole rows are read."""
+        """[rows, columns] of a row-major file, of which whole rows are read."""
         x, (rows, columns) = self._x, shape
         place = x.offset + row * self._cell
         reader.read(place, rows * self._cell, room, place % reader.block)

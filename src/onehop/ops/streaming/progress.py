@@ -58,8 +58,8 @@ class Unfinished:
 
     def plan(self) -> list[int] | None:
         """The numbers of the plan that an earlier run of the same followed; None without one."""
-        found = self._found()
-        return None if found is None else found.plan
+        earlier = self._earlier()
+        return None if earlier is None else earlier.plan
 
     def begin(
         self, plan: list[int], rows: int, columns: int, dtype: np.dtype, by_columns: bool
@@ -70,15 +70,15 @@ class Unfinished:
             StorageError: The disk has no room for the result, or the folder cannot be written.
         """
         self._plan = plan
-        found = self._found()
+        earlier = self._earlier()
         shape = (rows, columns, dtype)
         if (
-            found is not None
-            and found.plan == plan
-            and (found.file.rows, found.file.columns, found.file.dtype) == shape
+            earlier is not None
+            and earlier.plan == plan
+            and (earlier.file.rows, earlier.file.columns, earlier.file.dtype) == shape
         ):
-            self.done, self.read = found.done, found.read
-            return found.file
+            self.done, self.read = earlier.done, earlier.read
+            return earlier.file
         self.begin_anew()
         try:
             return create(self.path, rows, columns, dtype, by_columns)
@@ -92,7 +92,7 @@ class Unfinished:
             self._note.unlink(missing_ok=True)
         self.done, self.read = 0, Contents([], 0, 0)
 
-    def _found(self) -> _Earlier | None:
+    def _earlier(self) -> _Earlier | None:
         """The state that an earlier run left; None if there is nothing to resume."""
         try:
             note = json.loads(self._note.read_text())
@@ -104,7 +104,7 @@ class Unfinished:
             return None
 
     def note(self, done: int, read: Contents) -> None:
-        """Notes that so many tiles are on the disk, and what has been read for them."""
+        """Notes how many tiles are on the disk, and what has been read for them."""
         note = {
             "what": self._what,
             "plan": self._plan,

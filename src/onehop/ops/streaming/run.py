@@ -39,9 +39,9 @@ class Scales(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Their bytes; those of the same numbers count once."""
-        found = {each.data_ptr(): each.nbytes for each in self if each is not None}
-        return sum(found.values())
+        """The scales' bytes; shared memory counts once."""
+        sizes = {each.data_ptr(): each.nbytes for each in self if each is not None}
+        return sum(sizes.values())
 
 
 class Then(NamedTuple):
@@ -69,7 +69,7 @@ class _Inputs:
     scales: Scales
 
     def stamps(self) -> dict[str, object]:
-        """Their sizes and times of change, ready for JSON."""
+        """The files' sizes and times of change, ready for JSON."""
         return {
             "graph": self.graph.identity,
             "x": _stamp(self.x),
@@ -114,7 +114,7 @@ def aggregate(
         memory: Bytes, or None.
         scales: Factors of the rows at both ends of an edge.
         then: Changes rows before they are written; None means nothing.
-        result: The dtype of the result; None means that of the same in memory.
+        result: The dtype of the result; None means the dtype of the result in memory.
     """
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:
@@ -173,22 +173,22 @@ def _checked(name: str, scale: Tensor | None, rows: int, x: MatrixFile) -> Tenso
     """
     if scale is None:
         return None
-    wanted = WIDE[x.wide]
-    if not isinstance(scale, Tensor) or scale.shape != (rows,) or scale.dtype != wanted or not scale.is_cpu:
+    dtype = WIDE[x.wide]
+    if not isinstance(scale, Tensor) or scale.shape != (rows,) or scale.dtype != dtype or not scale.is_cpu:
         got = (
             f"{list(scale.shape)} {scale.dtype} on {scale.device}"
             if isinstance(scale, Tensor)
             else type(scale).__name__
         )
-        raise ArgumentError(f"{name}: with out, expected a tensor [{rows}] {wanted} on the CPU, got {got}.")
+        raise ArgumentError(f"{name}: with out, expected a tensor [{rows}] {dtype} on the CPU, got {got}.")
     return scale.detach().contiguous()
 
 
-def _tiling(inputs: _Inputs, taken: Beside, budget: int, own: bool, unfinished: Unfinished) -> Tiling:
-    """The plan; with ``own``, where the budget is our own choice, that of an earlier run if it fits."""
+def _tiling(inputs: _Inputs, taken: Beside, budget: int, is_default: bool, unfinished: Unfinished) -> Tiling:
+    """The plan: where the budget is the default, the one of an earlier run if it fits."""
     tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget, taken)
     earlier = unfinished.plan()
-    if own and earlier is not None and len(earlier) == len(astuple(tiles)):
+    if is_default and earlier is not None and len(earlier) == len(astuple(tiles)):
         # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
         before = Tiling(*earlier)
         if min(earlier) > 0 and before.columns * inputs.x.rows * inputs.x.wide.itemsize <= budget:
@@ -229,9 +229,9 @@ def _run(
         Waiting(tiles.waiting_bytes, partial(result.sync, written), note) as writer,
     ):
         left = ((tile, edges.graph_of(tile)) for tile in edges.tiles(begun))
-        made = _ahead(left, reader)
+        pairs = _ahead(left, reader)
         carried: Tensor | None = None
-        for tile, graph in made:
+        for tile, graph in pairs:
             block = _tile_reduced(tile, graph, features, carried, reduce, inputs.scales.dst)
             carried = None if tile.ends else block
             if not tile.ends:
@@ -300,5 +300,5 @@ def _ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> I
 
 
 def _stamp(file: MatrixFile) -> list[int | str]:
-    told = file.path.stat()
-    return [str(file.path.resolve()), told.st_size, told.st_mtime_ns]
+    status = file.path.stat()
+    return [str(file.path.resolve()), status.st_size, status.st_mtime_ns]

@@ -35,8 +35,8 @@ class Tiling:
         columns: Of a panel.
         edges: Of a tile, at most.
         rows: Of a tile, at most.
-        piece_bytes: Features are read in pieces of so many.
-        waiting_bytes: So many of the result may wait to be written, unless one tile has more.
+        piece_bytes: Bytes of a piece of features that is read.
+        waiting_bytes: Bytes of the result that may wait to be written, unless one tile has more.
     """
 
     columns: int

@@ -157,8 +157,8 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     gained: list[Row] = []
     sized: list[Row] = []
     by_clock: list[Row] = []
-    for one, graph, told in loaded([each.of_run(quick) for each in TWINS], progress):
-        told(f"{one.paper}: aggregation", 0.0)
+    for one, graph, report in loaded([each.of_run(quick) for each in TWINS], progress):
+        report(f"{one.paper}: aggregation", 0.0)
         runs += measured(one, graph)
         tiled += retiling(one, graph)
         gained += gains(one, graph) + overlapped(one, graph)
@@ -178,12 +178,12 @@ def measured(one: PaperGraph, graph: Graph) -> list[Run]:
         Run(
             one,
             case,
-            sum(layer.time_ns for layer in found),
-            sum(layer.baseline.time_ns for layer in found),
-            sum(layer.best_prior.serial_ns for layer in found),
+            sum(layer.time_ns for layer in outcomes),
+            sum(layer.baseline.time_ns for layer in outcomes),
+            sum(layer.best_prior.serial_ns for layer in outcomes),
             graph.num_dst,
         )
-        for case, found in layers.items()
+        for case, outcomes in layers.items()
     ]
 
 
@@ -217,7 +217,7 @@ def overlapped(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
-    """The same for each graph."""
+    """The speed-ups of each graph."""
     return [
         row(
             f"{title}, {one.label}",
@@ -271,7 +271,7 @@ def clock(one: PaperGraph, graph: Graph) -> list[Row]:
     """Best layer of products over the host, by clock; none for other graphs."""
     if one.paper != "products":
         return []
-    found = []
+    rows = []
     base = Machine("grande_16")
     for mhz in CLOCKS_MHZ:
         machine = base.change(module={"clock_mhz": float(mhz)})
@@ -279,8 +279,8 @@ def clock(one: PaperGraph, graph: Graph) -> list[Row]:
         figure = f"best layer over the host, units at {mhz} MHz, {one.label}"
         note = "The paper gives neither the clock nor the graph of its best figure."
         best = max(layer.baseline.time_ns / layer.time_ns for layer in layers)
-        found.append(row(figure, "x", note, best, _PAPER["host"][1]))
-    return found
+        rows.append(row(figure, "x", note, best, _PAPER["host"][1]))
+    return rows
 
 
 def held(one: PaperGraph, graph: Graph) -> list[Row]:
@@ -300,17 +300,17 @@ def shares(runs: Sequence[Run]) -> list[Row]:
         "Modelled: the host's reads, and its products at 70 % of the peak of the paper's Xeon Gold 6138 or "
         "all of it. The interval has both, and the host with and without its cache."
     )
-    found = []
+    rows = []
     for one in dict.fromkeys(run.twin for run in runs):
-        own = [run for run in runs if run.twin is one]
+        graph_runs = [run for run in runs if run.twin is one]
         values = [
             100 * run.host_ns / (run.host_ns + combination_ns(run, gflops))
-            for run in own
+            for run in graph_runs
             for gflops in (Host().combine_gflops, _PEAK_GFLOPS)
         ]
         figure = f"share of aggregation in a GCN's time, {one.label}"
-        found.append(row(figure, "%", note, values, one.aggregation_percent, headline=True))
-    return found
+        rows.append(row(figure, "%", note, values, one.aggregation_percent, headline=True))
+    return rows
 
 
 def combination_ns(run: Run, gflops: float) -> float:

@@ -32,7 +32,7 @@ class PaperGraph(Twin):
     features_mb: float
 
     def graph(self, progress: Progress) -> Graph:
-        """Its structure with self loops, as the paper counts edges."""
+        """The twin's structure with self loops, as the paper counts edges."""
         return with_self_loops(super().graph(progress))
 
     @property

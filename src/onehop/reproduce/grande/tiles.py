@@ -23,7 +23,7 @@ _OTHER_GRAPH = (
 def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
     """Reads that tiles of each size save (Figure 7), re-tiled and in index order."""
     machine = Machine("grande_16")
-    found = []
+    rows = []
     for retile, order, other in (
         ("rows", "re-tiled", "The curve of this graph could not be read."),
         ("index", "index order", "The text says less than 1 % for all graphs but arxiv."),
@@ -39,10 +39,10 @@ def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
                 note += " A part of the twin has fewer nodes and the same hubs, so tiles share more of them."
             figure = f"feature reads saved, tiles of {tile}, {order}, {one.label}"
             saved = workload.read_reduction_percent(tile)
-            found.append(
+            rows.append(
                 row(figure, "%", note, saved, paper, headline=paper is not None, otherwise=_OTHER_GRAPH)
             )
-    return found
+    return rows
 
 
 def gains(one: PaperGraph, graph: Graph) -> list[Row]:
@@ -73,7 +73,7 @@ def gains(one: PaperGraph, graph: Graph) -> list[Row]:
 
 def _terms(layers: Sequence[LayerOutcome]) -> dict[str, float]:
     """Time of the mean rank by what it does, ms, over all layers."""
-    found = dict.fromkeys(
+    terms = dict.fromkeys(
         ("features", "row pointers", "adjacency", "listing", "tile lists", "write-back", "waits"), 0.0
     )
     for layer in layers:
@@ -91,5 +91,5 @@ def _terms(layers: Sequence[LayerOutcome]) -> dict[str, float]:
             ("write-back", phases["write-back"]),
             ("waits", phases["imbalance"] + phases["host"]),
         ):
-            found[name] += ns / 1e6
-    return found
+            terms[name] += ns / 1e6
+    return terms

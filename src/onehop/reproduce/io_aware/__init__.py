@@ -19,10 +19,10 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     reason = import_reason("torch_geometric")
     if reason is None:
         progress("bytes kept for gradients", 0.5)
-        rows += layers.kept()
-        found = layers.measured(quick, part(progress, 0.6, 1.0))
-        rows += layers.rows(found)
-        charts += layers.charts(found)
+        rows += layers.memory()
+        timed = layers.measured(quick, part(progress, 0.6, 1.0))
+        rows += layers.rows(timed)
+        charts += layers.charts(timed)
     else:
         rows.append(row("layers over PyG on this processor", "x", f"Needs PyG: {reason}."))
     return Reproduction(work="io-aware", source=_SOURCE, rows=tuple(rows), charts=charts)

@@ -1,4 +1,4 @@
-"""The same layers in plain torch, with its sparse matrices kept for the graph, and in DGL.
+"""The layers in plain torch, with its sparse matrices kept for the graph, and in DGL.
 
 Each takes the parameters of a layer of PyG, so that all give the same numbers. What depends on the graph
 alone (self-loops, normalisation, the transposed matrix, DGL's formats) is made once, before any time is
@@ -86,16 +86,16 @@ def by_sparse_products(layer: Any, edges: Edges) -> Forward | None:
 
         def summed(x: Tensor) -> Tensor:
             product = _KeptProduct.apply(layer.lin(x), matrix, transposed)  # type: ignore[no-untyped-call]
-            found: Tensor = product + layer.bias
-            return found
+            out: Tensor = product + layer.bias
+            return out
 
         return summed
     if isinstance(layer, SAGEConv):
         matrix = edges.matrix()
 
         def least(x: Tensor) -> Tensor:
-            found: Tensor = layer.lin_l(torch.sparse.mm(matrix, x, "amin")) + layer.lin_r(x)
-            return found
+            out: Tensor = layer.lin_l(torch.sparse.mm(matrix, x, "amin")) + layer.lin_r(x)
+            return out
 
         return least
     return None
@@ -118,8 +118,8 @@ def by_dgl(layer: Any, edges: Edges) -> Forward:
 
     def attended(scores: Tensor, values: Tensor) -> Tensor:
         attention = dgl.ops.edge_softmax(graph, scores)
-        found: Tensor = dgl.ops.u_mul_e_sum(graph, values, attention)
-        return found.flatten(1)
+        out: Tensor = dgl.ops.u_mul_e_sum(graph, values, attention)
+        return out.flatten(1)
 
     if isinstance(layer, GCNConv):
         weight = edges.weight
@@ -132,8 +132,8 @@ def by_dgl(layer: Any, edges: Edges) -> Forward:
             with graph.local_scope():
                 graph.ndata["x"] = x
                 graph.update_all(dgl.function.copy_u("x", "m"), dgl.function.min("m", "out"))
-                found: Tensor = layer.lin_l(graph.ndata["out"]) + layer.lin_r(x)
-            return found
+                out: Tensor = layer.lin_l(graph.ndata["out"]) + layer.lin_r(x)
+            return out
 
         return least
     shape = (-1, layer.heads, layer.out_channels)
@@ -142,8 +142,8 @@ def by_dgl(layer: Any, edges: Edges) -> Forward:
         def gatv2(x: Tensor) -> Tensor:
             source, target = layer.lin_l(x).view(shape), layer.lin_r(x).view(shape)
             sums = leaky_relu(dgl.ops.u_add_v(graph, source, target), layer.negative_slope)
-            found: Tensor = attended((sums * layer.att).sum(-1, keepdim=True), source) + layer.bias
-            return found
+            out: Tensor = attended((sums * layer.att).sum(-1, keepdim=True), source) + layer.bias
+            return out
 
         return gatv2
 
@@ -152,7 +152,7 @@ def by_dgl(layer: Any, edges: Edges) -> Forward:
             each(x).view(shape) for each in (layer.lin_query, layer.lin_key, layer.lin_value)
         )
         scores = dgl.ops.u_dot_v(graph, key, query) / layer.out_channels**0.5
-        found: Tensor = attended(scores, value) + layer.lin_skip(x)
-        return found
+        out: Tensor = attended(scores, value) + layer.lin_skip(x)
+        return out
 
     return transformer

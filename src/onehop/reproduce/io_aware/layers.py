@@ -77,9 +77,9 @@ def kept_bytes(layer: Layer, x: Tensor, edge_index: Tensor) -> int:
 
     with saved_tensors_hooks(pack, lambda tensor: tensor):
         out = layer(x, edge_index)
-    found = sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
+    total = sum(tensor.untyped_storage().nbytes() for tensor in storages.values())
     del out
-    return found
+    return total
 
 
 def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
@@ -97,7 +97,7 @@ def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
     return (sizes[1] - sizes[0]) / (counts[1] - counts[0])
 
 
-def kept() -> Iterator[Row]:
+def memory() -> Iterator[Row]:
     """A row for each layer: ours, and PyG's in the note."""
     for name, make in _keeping().items():
         ours = bytes_an_edge(make, lambda: onehop.patch())
@@ -124,20 +124,20 @@ def measured(quick: bool, progress: Progress) -> list[Timed]:
     one = _TWIN.of_run(quick)
     data = one.data()
     x = torch.randn(data.num_nodes, _WIDTH, generator=torch.Generator().manual_seed(0), device="cpu")
-    found: list[Timed] = []
+    timed: list[Timed] = []
     families = _families()
     for name, make in families.items():
-        progress(name, len(found) / 2 / len(families))
+        progress(name, len(timed) / 2 / len(families))
         torch.manual_seed(0)
-        found += _layer(name, make(), one.label, x, data.edge_index, quick)
-    return found
+        timed += _layer(name, make(), one.label, x, data.edge_index, quick)
+    return timed
 
 
 def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Timed]:
     ways = _ways(layer, x, edge_index)
     # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
     contexts: dict[str, Context] = {ONEHOP.name: lambda: onehop.patch(reuse=False)}
-    found = []
+    by_step = []
     for step in ("forward", "forward and backward"):
         timed = Timed(name, step, graph)
         calls = {way: partial(_step, step, layer, forward, x) for way, forward in ways.items()}
@@ -151,22 +151,22 @@ def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, qui
                 timed.wrong[way] = f"results differ by {apart:.2g}"
         right = {way: call for way, call in calls.items() if way not in timed.wrong}
         timed.times = interleave(right, _QUICK_ROUNDS if quick else _ROUNDS, contexts=contexts)
-        found.append(timed)
-    return found
+        by_step.append(timed)
+    return by_step
 
 
 def _ways(layer: Any, x: Tensor, edge_index: Tensor) -> dict[str, baselines.Forward]:
-    """The layer as PyG and onehop run it, and those of the baselines that can be had."""
+    """The layer as PyG, onehop and the available baselines run it."""
     edges = baselines.Edges.of(layer, edge_index, x.size(0))
-    found: dict[str, baselines.Forward] = dict.fromkeys(
+    ways: dict[str, baselines.Forward] = dict.fromkeys(
         (PYG.name, ONEHOP.name), lambda rows: layer(rows, edge_index)
     )
     product = baselines.by_sparse_products(layer, edges)
     if product is not None:
-        found[baselines.SPARSE] = product
+        ways[baselines.SPARSE] = product
     if baselines.why_not_dgl() is None:
-        found[baselines.DGL] = baselines.by_dgl(layer, edges)
-    return found
+        ways[baselines.DGL] = baselines.by_dgl(layer, edges)
+    return ways
 
 
 def _step(step: str, layer: Any, forward: baselines.Forward, x: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ def _step(step: str, layer: Any, forward: baselines.Forward, x: Tensor) -> Tenso
     return leaf.grad
 
 
-def rows(found: Sequence[Timed]) -> list[Row]:
+def rows(results: Sequence[Timed]) -> list[Row]:
     """The time of each baseline over ours, with the quartiles of the rounds."""
     over = {PYG.name: "PyG", baselines.SPARSE: baselines.SPARSE, baselines.DGL: baselines.DGL}
     timed = [
@@ -192,7 +192,7 @@ def rows(found: Sequence[Timed]) -> list[Row]:
             way,
             text,
         )
-        for one in found
+        for one in results
         for way, text in over.items()
         if way == PYG.name or way in {**one.times, **one.wrong}
     ]
@@ -201,7 +201,7 @@ def rows(found: Sequence[Timed]) -> list[Row]:
     return timed
 
 
-def charts(found: Sequence[Timed]) -> tuple[Chart, ...]:
+def charts(results: Sequence[Timed]) -> tuple[Chart, ...]:
     """Milliseconds of each layer, PyG beside ours; none where nothing was timed."""
-    title = f"One layer, F = {_WIDTH}, {found[0].graph}"
-    return beside_pyg.charts("layers", title, {f"{one.name} {one.step}": one for one in found})
+    title = f"One layer, F = {_WIDTH}, {results[0].graph}"
+    return beside_pyg.charts("layers", title, {f"{one.name} {one.step}": one for one in results})

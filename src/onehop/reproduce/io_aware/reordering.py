@@ -47,12 +47,12 @@ class Hubs(Kind):
     def graph(self, progress: Progress) -> Graph:
         """Nodes and edges of web-traffic; the exponent gives its degrees their published skewness, 738."""
         nodes, pairs = round(2_890_331 * self.scale), round(12_895_369 / 2 * self.scale)
-        found = datasets.chung_lu(nodes, 2 * pairs, exponent=0.83, progress=progress)
-        return Graph.from_edge_index(found, num_nodes=nodes)
+        edge_index = datasets.chung_lu(nodes, 2 * pairs, exponent=0.83, progress=progress)
+        return Graph.from_edge_index(edge_index, num_nodes=nodes)
 
     @property
     def label(self) -> str:
-        """Its name in rows and pictures."""
+        """The graph's name in rows and pictures."""
         return f"{self.name} x {self.scale:g}"
 
 
@@ -96,7 +96,7 @@ Fetched = dict[tuple[Case, str, str], int]
 
 def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progress: Progress) -> Fetched:
     """Counts the sectors that both mappings fetch for columns of float32, in every order."""
-    found: Fetched = {}
+    counts: Fetched = {}
     for done, order in enumerate(ORDERS):
         progress(f"width {width}, order {order}", done / len(ORDERS))
         ordered = gpu.in_order(graph, order)
@@ -105,23 +105,23 @@ def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progr
             same = replace(case, load_bytes=BASE.load_bytes)
             part = replace(machine, l2_bytes=round(machine.l2_bytes * case.cache))
             for mapping in MAPPINGS:
-                if mapping == "neighbour" and (same, mapping, order) in found:
-                    found[case, mapping, order] = found[same, mapping, order]
+                if mapping == "neighbour" and (same, mapping, order) in counts:
+                    counts[case, mapping, order] = counts[same, mapping, order]
                     continue
                 kernel = Kernel(mapping, case.load_bytes, occupancy=case.occupancy, passes=case.passes)
-                found[case, mapping, order] = gpu.gather(ordered, width * _ITEM_BYTES, kernel, part).fetched
-    return found
+                counts[case, mapping, order] = gpu.gather(ordered, width * _ITEM_BYTES, kernel, part).fetched
+    return counts
 
 
-def gain(found: Fetched, case: Case, mapping: str, order: str) -> float:
-    """Sectors of the own order over those of another one; 1 for a graph without edges."""
-    counted = found[case, mapping, order]
-    return found[case, mapping, "own"] / counted if counted else 1.0
+def gain(counts: Fetched, case: Case, mapping: str, order: str) -> float:
+    """Sectors in the graph's own order over sectors in another one; 1 for a graph without edges."""
+    counted = counts[case, mapping, order]
+    return counts[case, mapping, "own"] / counted if counted else 1.0
 
 
-def apart(found: Fetched, case: Case, order: str) -> float:
-    """The gain of neighbour-parallel less that of feature-parallel, to three digits."""
-    mine, other = (gain(found, case, mapping, order) for mapping in MAPPINGS)
+def apart(counts: Fetched, case: Case, order: str) -> float:
+    """The gain of neighbour-parallel less feature-parallel's, to three digits."""
+    mine, other = (gain(counts, case, mapping, order) for mapping in MAPPINGS)
     return round(mine - other, 3) + 0.0  # no negative zero
 
 
@@ -137,22 +137,22 @@ def measured(quick: bool, progress: Progress) -> tuple[list[Row], Chart]:
     """
     machine = gpu.load("a100_80gb")
     cases, widths = (_CASES[:1], _WIDTHS[-1:]) if quick else (_CASES, _WIDTHS)
-    found: dict[tuple[Kind, int], Fetched] = {}
-    for one, graph, told in loaded([each.of_run(quick) for each in KINDS], progress):
+    by_kind: dict[tuple[Kind, int], Fetched] = {}
+    for one, graph, report in loaded([each.of_run(quick) for each in KINDS], progress):
         for width in widths:
-            found[one, width] = fetched(graph, width, machine.part(one.scale / one.whole), cases, told)
-    rows = [of_graph(one, width, cases, counts) for (one, width), counts in found.items()]
-    widest = {one: counts for (one, width), counts in found.items() if width == widths[-1]}
-    return [*rows, finding(list(found.values()), cases)], _chart(widths[-1], widest)
+            by_kind[one, width] = fetched(graph, width, machine.part(one.scale / one.whole), cases, report)
+    rows = [of_graph(one, width, cases, counts) for (one, width), counts in by_kind.items()]
+    widest = {one: counts for (one, width), counts in by_kind.items() if width == widths[-1]}
+    return [*rows, finding(list(by_kind.values()), cases)], _chart(widths[-1], widest)
 
 
-def of_graph(one: Kind, width: int, cases: Sequence[Case], found: Fetched) -> Row:
+def of_graph(one: Kind, width: int, cases: Sequence[Case], counts: Fetched) -> Row:
     """The difference of both gains in the chosen order, and in the note both in all orders."""
     gains = ", ".join(
-        f"{name} {' / '.join(number(gain(found, BASE, mapping, order)) for mapping in MAPPINGS)}"
+        f"{name} {' / '.join(number(gain(counts, BASE, mapping, order)) for mapping in MAPPINGS)}"
         for order, name in _NAMES.items()
     )
-    differences = [apart(found, case, _CHOSEN) for case in cases]
+    differences = [apart(counts, case, _CHOSEN) for case in cases]
     return row(
         f"reordering, {one.label}, F = {width}: neighbour-parallel's gain less feature-parallel's, "
         f"{_NAMES[_CHOSEN]}",
@@ -168,18 +168,18 @@ def verdict(one: Kind, differences: Sequence[float]) -> str:
 
     A quick run leaves assumptions out, so that it never differs.
     """
-    known = [sign(each) in one.signs for each in differences]
-    return "agrees" if all(known) else "open" if any(known) else _otherwise(differences)
+    matches = [sign(each) in one.signs for each in differences]
+    return "agrees" if all(matches) else "open" if any(matches) else _otherwise(differences)
 
 
 def _otherwise(of_cases: Sequence[object]) -> str:
     return "differs" if len(of_cases) == len(_CASES) else "open"
 
 
-def finding(found: Sequence[Fetched], cases: Sequence[Case]) -> Row:
+def finding(tallies: Sequence[Fetched], cases: Sequence[Case]) -> Row:
     """Counts the graphs, widths, orders and cases in which either mapping gains more."""
     signs = {
-        order: [sign(apart(counts, case, order)) for counts in found for case in cases] for order in _NAMES
+        order: [sign(apart(counts, case, order)) for counts in tallies for case in cases] for order in _NAMES
     }
     more, less = (sum(each.count(which) for each in signs.values()) for which in (1, -1))
     by_order = ", ".join(
@@ -197,16 +197,16 @@ def finding(found: Sequence[Fetched], cases: Sequence[Case]) -> Row:
     )
 
 
-def _chart(width: int, found: Mapping[Kind, Fetched]) -> Chart:
+def _chart(width: int, by_kind: Mapping[Kind, Fetched]) -> Chart:
     return Chart(
         name="reordering",
         title=f"Sums, F = {width}: sectors fetched in the own order over those in another, by mapping",
         machine="counted: the second cache of an A100, 40 MiB; parts of graphs on as large parts of it",
         unit="ratio, x",
-        groups=tuple(one.label for one in found),
+        groups=tuple(one.label for one in by_kind),
         series=plain(
             {
-                f"{name}, {mapping}": [gain(counts, BASE, mapping, order) for counts in found.values()]
+                f"{name}, {mapping}": [gain(counts, BASE, mapping, order) for counts in by_kind.values()]
                 for order, name in _NAMES.items()
                 for mapping in MAPPINGS
             }

@@ -65,22 +65,22 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     rows, charts = curve.rows(widths), curve.charts(widths)
     reason = import_reason("torch_geometric")
     if reason is None:
-        found = epochs.measured(quick, part(progress, 0.0, 0.9))
-        headlines = [headline(each, found) for each in PUBLISHED]
-        rows = [*headlines, *rows, over_isplib(found), *epochs.rows(found)]
-        charts = (*epochs.charts(found), *charts)
+        results = epochs.measured(quick, part(progress, 0.0, 0.9))
+        headlines = [headline(each, results) for each in PUBLISHED]
+        rows = [*headlines, *rows, over_isplib(results), *epochs.rows(results)]
+        charts = (*epochs.charts(results), *charts)
     else:
         note = f"Needs PyG: {reason}."
         rows += [row(each.figure, "x", note, paper=each.paper, headline=True) for each in PUBLISHED]
     return Reproduction(work="isplib", source=_SOURCE, rows=tuple(rows), charts=charts)
 
 
-def headline(published: Published, found: Sequence[ModelResult]) -> Row:
+def headline(published: Published, results: Sequence[ModelResult]) -> Row:
     """A published ratio beside the largest of ours that it may be of, and the range of all these."""
     ours = sorted(
         (
             (ratio.median, f"{one.model} over {name} on the {one.graph}")
-            for one in found
+            for one in results
             if one.model in published.models and one.graph.split(" ")[0] in published.graphs
             for name in one.times
             if name in (published.over or epochs.BASELINES) and (ratio := one.speedup(name)) is not None
@@ -94,7 +94,7 @@ def headline(published: Published, found: Sequence[ModelResult]) -> Row:
         "because the source names neither the graph nor the baseline."
     )
     values = [value for value, _ in ours]
-    absent = sorted({name for one in found for name in one.skipped} & set(epochs.BASELINES))
+    absent = sorted({name for one in results for name in one.skipped} & set(epochs.BASELINES))
     otherwise = (
         f"For {published.paper:g}, the author's processor would have to speed up iSpLib's kernels more than "
         f"the baseline's beyond {epochs.threads()}"
@@ -104,10 +104,10 @@ def headline(published: Published, found: Sequence[ModelResult]) -> Row:
     return row(published.figure, "x", note, values, published.paper, headline=True, otherwise=f"{otherwise}.")
 
 
-def over_isplib(found: Sequence[ModelResult]) -> Row:
+def over_isplib(results: Sequence[ModelResult]) -> Row:
     """ISpLib's own time over ours, where it can be imported: the only ratio that no host changes much."""
     figure = "iSpLib's training epoch over ours"
-    ratios = [ratio.median for one in found if (ratio := one.speedup(ISPLIB.name)) is not None]
+    ratios = [ratio.median for one in results if (ratio := one.speedup(ISPLIB.name)) is not None]
     if not ratios:
         return row(figure, "x", f"Needs iSpLib: {ISPLIB.available() or 'its losses differ'}.")
     ratios.sort()

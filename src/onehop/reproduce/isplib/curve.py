@@ -41,7 +41,7 @@ class Width:
 
     Attributes:
         columns: The width.
-        gains: Time of the fallback over that of "built-in" and "generated" kernels and of "torch".
+        gains: Time of the fallback over the time of "built-in" and "generated" kernels and of "torch".
         generated: What became of the generated kernels, in words.
     """
 
@@ -55,8 +55,8 @@ def measured(quick: bool, progress: Progress) -> list[Width]:
     if native.extension.selected_isa() == _FALLBACK:
         return []
     one = _TWIN.of_run(quick)
-    found = one.data(progress)
-    workload = Workload(one.label, found.edge_index, found.num_nodes)
+    data = one.data(progress)
+    workload = Workload(one.label, data.edge_index, data.num_nodes)
     with beta_warnings_ignored():
         matrix = csr_tensor(workload, torch.int32, weighted=False)
     widths = _QUICK_WIDTHS if quick else _WIDTHS
@@ -95,48 +95,48 @@ def _by_fallback(call: Callable[[], object]) -> object:
         native.extension.select_isa(best)
 
 
-def rows(found: Sequence[Width]) -> list[Row]:
+def rows(widths: Sequence[Width]) -> list[Row]:
     """The width at which generated kernels gain most, on each maker's processors; and their gain there."""
     here = next((maker for maker in _PUBLISHED if maker in processor_name()), None)
     figure = "width at which generated kernels gain most over fallback kernels"
-    made = []
+    rows = []
     for maker, paper in _PUBLISHED.items():
-        if maker != here or not found:
+        if maker != here or not widths:
             missing = (
                 f"a processor by {maker}" if maker != here else "kernels for this processor in the build"
             )
-            made.append(row(f"{figure}, {maker}", "columns", f"Needs {missing}.", paper=paper, headline=True))
+            rows.append(row(f"{figure}, {maker}", "columns", f"Needs {missing}.", paper=paper, headline=True))
             continue
-        best = max(found, key=lambda each: each.gains["generated"].median)
+        best = max(widths, key=lambda each: each.gains["generated"].median)
         gain = best.gains["generated"]
-        # Their quartiles overlap with those of the best.
+        # Their quartiles overlap with the best one's.
         alike = [
-            each.columns for each in found if each.gains["generated"].upper_quartile >= gain.lower_quartile
+            each.columns for each in widths if each.gains["generated"].upper_quartile >= gain.lower_quartile
         ]
         note = (
             f"On {_TWIN.name}, a gain of {gain.median:.2f}x there; the interval holds the widths whose "
             f"quartiles reach it. {best.generated[:1].upper()}{best.generated[1:]}."
         )
         values = [best.columns, *alike]
-        made.append(
+        rows.append(
             row(
                 f"{figure}, {maker}", "columns", note, values, paper, headline=True, otherwise=_OTHER_FALLBACK
             )
         )
-    return made
+    return rows
 
 
-def charts(found: Sequence[Width]) -> tuple[Chart, ...]:
+def charts(widths: Sequence[Width]) -> tuple[Chart, ...]:
     """The gains over the widths; none where there is no other kernel than the fallback."""
-    if not found:
+    if not widths:
         return ()
-    gains = {name: [each.gains[name] for each in found] for name in ("generated", "built-in", "torch")}
+    gains = {name: [each.gains[name] for each in widths] for name in ("generated", "built-in", "torch")}
     chart = Chart(
         name="widths",
         title="Sum of neighbours, times as fast as the fallback kernels, by width",
         machine=machine_line(),
         unit="gain",
-        groups=tuple(str(each.columns) for each in found),
+        groups=tuple(str(each.columns) for each in widths),
         series=spans(
             {
                 name: [(gain.median, gain.lower_quartile, gain.upper_quartile) for gain in each]

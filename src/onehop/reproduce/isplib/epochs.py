@@ -34,17 +34,17 @@ BASELINES = tuple(each.name for each in (PYG, TORCH_CSR, _COMPILED, SPARSE_TENSO
 def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
     """Every model on every graph, in every way that can be had; compiling takes half a minute a model."""
     ways = (ONEHOP, PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB, *(() if quick else (_COMPILED,)))
-    found: list[ModelResult] = []
+    results: list[ModelResult] = []
     total = len(TWINS) * len(MODELS)
     for one in (each.of_run(quick) for each in TWINS):
-        progress(f"{one.name}: loading", len(found) / total)
+        progress(f"{one.name}: loading", len(results) / total)
         task = replace(LearningTask.of(one.data(features=True)), name=one.label)
         workload = Workload(one.name, task.edge_index, task.x.size(0))
         for model in MODELS:
-            progress(f"{one.name}: {model}", len(found) / total)
+            progress(f"{one.name}: {model}", len(results) / total)
             case = ModelCase(task, workload, model, _HIDDEN)
-            found.append(compared(case, ways, _ROUNDS, _QUICK_BYTES if quick else None)[0])
-    return found
+            results.append(compared(case, ways, _ROUNDS, _QUICK_BYTES if quick else None)[0])
+    return results
 
 
 def threads() -> str:
@@ -53,7 +53,7 @@ def threads() -> str:
     return "one thread" if count == 1 else f"{count} threads"
 
 
-def rows(found: Sequence[ModelResult]) -> list[Row]:
+def rows(results: Sequence[ModelResult]) -> list[Row]:
     """A row for each model, graph and baseline: its time over ours, and the quartiles of the rounds."""
     return [
         beside_pyg.row(
@@ -62,12 +62,12 @@ def rows(found: Sequence[ModelResult]) -> list[Row]:
             "ms under the patch; quartiles of the rounds.",
             name,
         )
-        for one, name in product(found, BASELINES)
+        for one, name in product(results, BASELINES)
         if name in {**one.times, **one.skipped, **one.wrong}
     ]
 
 
-def charts(found: Sequence[ModelResult]) -> tuple[Chart, ...]:
+def charts(results: Sequence[ModelResult]) -> tuple[Chart, ...]:
     """Milliseconds of an epoch, PyG beside ours; none where nothing was timed."""
     title = f"A training epoch of two-layer models, hidden {_HIDDEN}"
-    return beside_pyg.charts("epochs", title, {f"{one.model} {one.graph}": one for one in found})
+    return beside_pyg.charts("epochs", title, {f"{one.model} {one.graph}": one for one in results})

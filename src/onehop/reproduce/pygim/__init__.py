@@ -21,25 +21,25 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     cases: list[comparison.Case] = []
     counted: list[Shapes] = []
     # Shapes do not keep their graphs alive.
-    kept: list[Graph] = []
+    graphs: list[Graph] = []
     shares: dict[str, utilisation.Shares] = {}
     swept: dict[str, sweeps.Times] = {}
     scaled: list[Row] = []
     pictures: list[Chart] = []
     twins = (*_TWINS, _APART)
-    for whole, (one, graph, told) in zip(
+    for whole, (one, graph, report) in zip(
         twins, loaded([each.of_run(quick) for each in twins], progress), strict=True
     ):
         shapes = Machine().shapes(graph)
-        told(f"{one.label}: choices one at a time, GPUs", 0.0)
+        report(f"{one.label}: choices one at a time, GPUs", 0.0)
         swept[one.label] = sweeps.times(shapes)
         shares[one.label] = utilisation.shares(graph, one.scale / whole.scale)
-        cases += comparison.measured(one.label, shapes, told)
+        cases += comparison.measured(one.label, shapes, report)
         by_ranks = machine.phases(shapes)
         scaled += machine.ranks(one.label, by_ranks)
         pictures.append(machine.ranks_chart(one.label, by_ranks))
         counted.append(shapes)
-        kept.append(graph)
+        graphs.append(graph)
     chosen = tuners.choices(cases, counted)
     apart = [case for case in cases if case.graph == _APART.of_run(quick).label]
     averaged = [case for case in cases if case not in apart]
@@ -54,6 +54,6 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
         *machine.memory(),
         *machine.calibration(),
     )
-    own = (utilisation.chart(cases, shares), tuners.chart(chosen), *sweeps.charts(swept))
-    charts = (*comparison.charts(cases, rows), *own, *pictures)
+    further = (utilisation.chart(cases, shares), tuners.chart(chosen), *sweeps.charts(swept))
+    charts = (*comparison.charts(cases, rows), *further, *pictures)
     return Reproduction(work="pygim", source=_SOURCE, rows=rows, charts=charts)

@@ -68,38 +68,38 @@ def machines() -> list[Assumption]:
 
 def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
     """Runs a graph under every scheme, on all machines."""
-    found = []
+    cases = []
     allowed = machines()
     for at, threads in enumerate(THREADS):
         outcomes = []
         for number, assumption in enumerate(allowed):
             progress(f"{graph}: schemes, {threads} threads", (at + number / len(allowed)) / len(THREADS))
             outcomes.append(outcome(assumption, shapes, threads))
-        found.append(Case(graph, shapes.num_dst, threads, tuple(outcomes)))
-    return found
+        cases.append(Case(graph, shapes.num_dst, threads, tuple(outcomes)))
+    return cases
 
 
 def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
     """Whole models by baseline, then aggregation by graph; the means leave out the graphs ``apart``."""
-    found: list[Row] = []
+    table: list[Row] = []
     for prior, scheme in PAIRS:
-        found += _models(cases, prior, scheme)
+        table += _models(cases, prior, scheme)
     by_graph = _by_graph([*cases, *apart])
     pairs = (*PAIRS, *product(MAPPED, (PUBLISHED,)))
-    return found + [_aggregation(each, *pair) for each in by_graph.values() for pair in pairs]
+    return table + [_aggregation(each, *pair) for each in by_graph.values() for pair in pairs]
 
 
 def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
     """The cases of each graph, by its name: one for each number of threads."""
-    found: dict[str, list[Case]] = {}
+    by_graph: dict[str, list[Case]] = {}
     for case in cases:
-        found.setdefault(case.graph, []).append(case)
-    return found
+        by_graph.setdefault(case.graph, []).append(case)
+    return by_graph
 
 
 def _models(cases: Sequence[Case], prior: str, scheme: str) -> list[Row]:
     """Mean and best over graphs and models, of time and of energy; the published code's one thread first."""
-    found: list[Row] = []
+    table: list[Row] = []
     in_time: dict[str, float] = {}
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
         collected = [
@@ -112,13 +112,13 @@ def _models(cases: Sequence[Case], prior: str, scheme: str) -> list[Row]:
             of = len(_by_graph(cases)) * len(KINDS)
             figure = f"inference, {quantity} of {prior} over {scheme}, {name} of {of}"
             if not values:
-                found.append(row(figure, "x", f"{prior} fits no core's memory."))
+                table.append(row(figure, "x", f"{prior} fits no core's memory."))
                 continue
             compared = prior == GRANDE and scheme == PUBLISHED
             note = _note(compared, values[0], in_time.get(name)) + open_winner(values)
             in_time.setdefault(name, values[0])
-            found.append(row(figure, "x", note, values, value if compared else None, headline=compared))
-    return found
+            table.append(row(figure, "x", note, values, value if compared else None, headline=compared))
+    return table
 
 
 def _collected(cases: Sequence[Case], prior: str, scheme: str, energy: bool) -> Iterator[list[float]]:
@@ -133,7 +133,7 @@ def _collected(cases: Sequence[Case], prior: str, scheme: str, energy: bool) -> 
 def _ratios(
     cases: Iterable[Case], at: int, assumption: Assumption, prior: str, scheme: str, energy: bool
 ) -> list[float]:
-    found = []
+    ratios = []
     for case in cases:
         reports = case.outcomes[at].reports
         if prior not in reports or scheme not in reports:
@@ -141,8 +141,8 @@ def _ratios(
         for kind in KINDS:
             network = Network(kind, case.nodes, WIDTH, WIDTH, WIDTH, LAYERS)
             theirs = whole(reports[prior], assumption.prior, network, energy)
-            found.append(theirs / whole(reports[scheme], assumption.config, network, energy))
-    return found
+            ratios.append(theirs / whole(reports[scheme], assumption.config, network, energy))
+    return ratios
 
 
 def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) -> float:
@@ -153,8 +153,8 @@ def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) 
     host_ns = network.time_ns(config)
     if not energy:
         return host_ns + network.layers * report.total_ns
-    own = combination_energy_nj(config.power, config.ranks, host_ns)
-    return own + network.layers * aggregation_energy_nj(report, config)
+    combination = combination_energy_nj(config.power, config.ranks, host_ns)
+    return combination + network.layers * aggregation_energy_nj(report, config)
 
 
 def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
@@ -169,7 +169,7 @@ def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
 
 def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
     ratios = [one.ratio(prior, scheme) for case in cases for one in case.outcomes]
-    known = [ratio for ratio in ratios if ratio is not None]
+    values = [ratio for ratio in ratios if ratio is not None]
     figure = f"aggregation, {prior} over {scheme}, {cases[0].graph}"
     if ratios[0] is None:
         return row(figure, "x", f"{prior} fits no core's memory.")
@@ -178,13 +178,13 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
         note = (
             "Its mapping to ranks, on whose cores rows are dealt out by number: the paper's way is not known."
         )
-    return row(figure, "x", note + open_winner(known), known)
+    return row(figure, "x", note + open_winner(values), values)
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
-    """One sentence on a ratio, which the abstract gives if it is ``compared``.
+    """Returns the note for a ratio.
 
-    ``in_time`` is the ratio of times that belongs to one of energies.
+    ``compared``: the abstract states this ratio. ``in_time``: the time ratio that goes with an energy ratio.
     """
     if not compared:
         return "Not in the abstract, which compares with works for GNNs and with their published code."
@@ -216,14 +216,14 @@ def winners(cases: Sequence[Case]) -> Iterator[Row]:
 
 
 def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
-    """Time and energy of one aggregation by graph; and those of all rows that have a paper's value."""
-    found = [
+    """Time and energy of one aggregation by graph; and a chart of all rows that have a paper's value."""
+    pictures = [
         _schemes(cases, "time", "time, ms", lambda report: report.total_ms),
         _schemes(cases, "energy", "energy, J", lambda report: report.energy_mj / 1e3),
     ]
     graphs = ", ".join(dict.fromkeys(case.graph for case in cases))
     compared = [each for each in rows if each.figure.startswith("inference, ") and each.paper is not None]
-    found.append(
+    pictures.append(
         Chart(
             name="speedups",
             title=f"Inference of two layers, width {WIDTH}, {DTYPE}, on {graphs}: published and here",
@@ -233,18 +233,18 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
             series=published(compared),
         )
     )
-    return tuple(found)
+    return tuple(pictures)
 
 
 def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimReport], float]) -> Chart:
     """One aggregation under every scheme, with an interval over the machines and the merging threads."""
     by_graph = _by_graph(cases)
 
-    def span(scheme: str, own: Sequence[Case]) -> Values:
-        outcomes = [one for case in own for one in case.outcomes]
-        known = [of(one.reports[scheme]) for one in outcomes if scheme in one.reports]
-        at_base = own[0].base.reports.get(scheme)
-        return (None, None, None) if at_base is None else (of(at_base), min(known), max(known))
+    def span(scheme: str, runs: Sequence[Case]) -> Values:
+        outcomes = [one for case in runs for one in case.outcomes]
+        values = [of(one.reports[scheme]) for one in outcomes if scheme in one.reports]
+        at_base = runs[0].base.reports.get(scheme)
+        return (None, None, None) if at_base is None else (of(at_base), min(values), max(values))
 
     return Chart(
         name=what,
@@ -252,7 +252,7 @@ def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimRepor
         machine=named(base().config),
         unit=unit,
         groups=tuple(by_graph),
-        series=spans({scheme: [span(scheme, own) for own in by_graph.values()] for scheme in SCHEMES}),
+        series=spans({scheme: [span(scheme, runs) for runs in by_graph.values()] for scheme in SCHEMES}),
         logarithmic=True,
     )
 

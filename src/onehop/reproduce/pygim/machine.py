@@ -60,10 +60,10 @@ def sum_ns(config: PimConfig, shapes: Shapes, cached: bool) -> float:
 
 def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
     """Speed-up and energy over PyTorch on the host."""
-    own = [case for case in cases if case.threads == THREADS[0]]
-    found = []
+    one_thread = [case for case in cases if case.threads == THREADS[0]]
+    rows = []
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
-        values = {cached: list(_ratios(own, shapes, cached, energy)) for cached in (False, True)}
+        values = {cached: list(_ratios(one_thread, shapes, cached, energy)) for cached in (False, True)}
         for (name, over), published in zip(SUMMARIES.items(), paper, strict=True):
             bounds = [over(ratios) for each in values.values() for ratios in each]
             note = (
@@ -73,9 +73,9 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
             if energy:
                 note += f" The host draws 70 to {_FULL_LOAD_W:g} W; the paper's is not known."
             figure = f"inference, {quantity} of PyTorch on the host over {PUBLISHED}, {name}"
-            told = note + open_winner(bounds)
-            found.append(row(figure, "x", told, bounds, published, headline=True, otherwise=_SLOWER))
-    return found
+            text = note + open_winner(bounds)
+            rows.append(row(figure, "x", text, bounds, published, headline=True, otherwise=_SLOWER))
+    return rows
 
 
 def _ratios(
@@ -88,16 +88,16 @@ def _ratios(
     powers = (config.power.host_w, _FULL_LOAD_W) if energy else (1.0,)
     for power, rate in product(powers, rates):
         hosted = config.with_(product_gflops=rate)
-        found = []
-        for case, own in zip(cases, shapes, strict=True):
+        ratios = []
+        for case, sized in zip(cases, shapes, strict=True):
             if PUBLISHED not in case.base.reports:
                 continue
             for kind in KINDS:
                 floats = Network(kind, case.nodes, WIDTH, WIDTH, WIDTH, LAYERS, quantised=False)
                 network = Network(kind, case.nodes, WIDTH, WIDTH, WIDTH, LAYERS)
-                host = floats.time_ns(hosted) + LAYERS * sum_ns(hosted, own, cached)
-                found.append(host * power / whole(case.base.reports[PUBLISHED], hosted, network, energy))
-        yield found
+                host = floats.time_ns(hosted) + LAYERS * sum_ns(hosted, sized, cached)
+                ratios.append(host * power / whole(case.base.reports[PUBLISHED], hosted, network, energy))
+        yield ratios
 
 
 def memory() -> list[Row]:
@@ -112,10 +112,10 @@ def memory() -> list[Row]:
 def _row(machine: Machine, name: str, plan: PimPlan) -> Row:
     limit = machine.config.core.mram_bytes / 2**20
     try:
-        need, told = machine.simulate(_AMAZON, WIDTH, plan, DTYPE).mram_bytes_max, "fits"
+        need, outcome = machine.simulate(_AMAZON, WIDTH, plan, DTYPE).mram_bytes_max, "fits"
     except MachineMemoryError as error:
-        need, told = error.need_bytes, "does not fit"
-    note = f"It {told}: a core has {limit:.0f} MiB; by the abstract prior schemes run out of it."
+        need, outcome = error.need_bytes, "does not fit"
+    note = f"It {outcome}: a core has {limit:.0f} MiB; by the abstract prior schemes run out of it."
     return row(f"memory of a core, whole AmazonProducts, width {WIDTH}, {name}", "MiB", note, need / 2**20)
 
 
@@ -125,14 +125,14 @@ Phases = dict[int, dict[str, float]]
 
 def phases(shapes: Shapes) -> Phases:
     """Time of each phase by ranks, for the plan that PyGim's search finds."""
-    found: Phases = {}
+    by_ranks: Phases = {}
     for ranks in RANKS:
         config = varied(base().config, "cores", base().config.cores * ranks / base().config.ranks)
         kernel = Machine(config).kernel(prior_art.PUBLISHED, DTYPE)
         plan = prior_art.pygim_search(config, shapes, WIDTH, kernel)
         times = {} if plan is None else Machine(config).simulate(shapes, WIDTH, plan, DTYPE).phases_ns
-        found[ranks] = {name: ns / 1e6 for name, ns in times.items()}
-    return found
+        by_ranks[ranks] = {name: ns / 1e6 for name, ns in times.items()}
+    return by_ranks
 
 
 def ranks(graph: str, by_ranks: Phases) -> Iterator[Row]:
@@ -181,13 +181,13 @@ def cycles_per_edge(width: int) -> float:
 
 
 def _transfers() -> Iterator[Row]:
-    for name, each in held_out(upmem_v1a()).items():
-        fit = "" if each.r2 is None else f"R2 {each.r2:.3f}, "
+    for name, errors in held_out(upmem_v1a()).items():
+        fit = "" if errors.r2 is None else f"R2 {errors.r2:.3f}, "
         note = (
             "Held out, one rank of another server (uPIMulator's data), two benchmarks; the links fit two "
-            f"others there: {fit}bias {100 * each.bias:+.0f} %."
+            f"others there: {fit}bias {100 * errors.bias:+.0f} %."
         )
-        yield row(f"mean error of {each.points} transfers {name}", "%", note, 100 * each.mean_error)
+        yield row(f"mean error of {errors.points} transfers {name}", "%", note, 100 * errors.mean_error)
 
 
 def _totals() -> Iterator[Row]:

@@ -70,7 +70,7 @@ def with_element(config: PimConfig, instructions: float) -> PimConfig:
 
 
 def with_merge(config: PimConfig, speed: float) -> PimConfig:
-    """The machine with a merge that is so many times as fast for each slice; the memory's limit stays."""
+    """The machine with a merge that is faster for each slice; the memory's limit stays."""
     links = config.links
     return config.with_(
         copy_ns=tuple((width, ns / speed) for width, ns in links.copy_ns),
@@ -100,18 +100,18 @@ class Outcome:
     Attributes:
         reports: By scheme; a scheme that does not fit is missing.
         csr_over_coo: Best time of published kernels in CSR over that in COO.
-        one_over_two: Time of one sparse part over that of two, best of CSR each.
+        one_over_two: Time of one sparse part over the time of two, best of CSR each.
     """
 
     reports: dict[str, PimReport]
     csr_over_coo: float
     one_over_two: float
 
-    def ratio(self, prior: str, own: str) -> float | None:
+    def ratio(self, prior: str, scheme: str) -> float | None:
         """Time of a prior scheme over one of Parallelism Fusion; None where one does not fit."""
-        if prior not in self.reports or own not in self.reports:
+        if prior not in self.reports or scheme not in self.reports:
             return None
-        return self.reports[prior].total_ms / self.reports[own].total_ms
+        return self.reports[prior].total_ms / self.reports[scheme].total_ms
 
 
 def improved(threads: int) -> PimPlan:
@@ -121,15 +121,15 @@ def improved(threads: int) -> PimPlan:
 
 def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
     """Runs every scheme on a graph; ``threads`` of the host merge, for all schemes."""
-    own, prior = Machine(assumption.config), Machine(assumption.prior)
-    kernel = own.kernel(prior_art.PUBLISHED, DTYPE)
+    ours, prior = Machine(assumption.config), Machine(assumption.prior)
+    kernel = ours.kernel(prior_art.PUBLISHED, DTYPE)
     plans: dict[str, tuple[Machine, PimPlan | None]] = {
         GRANDE: (prior, replace(prior_art.grande(assumption.prior), merge_threads=threads)),
         SPARSEP: (prior, prior_art.best_sparsep(assumption.prior, shapes, WIDTH, kernel, threads)),
         GNNEAR: (prior, replace(prior_art.gnnear(assumption.prior), merge_threads=threads)),
         GNMP: (prior, prior_art.gnmp(assumption.prior, shapes, WIDTH, kernel, threads)),
-        PUBLISHED: (own, prior_art.pygim_search(assumption.config, shapes, WIDTH, kernel, threads)),
-        OURS: (own, tune(own, shapes, WIDTH, DTYPE, base=improved(threads)).plan),
+        PUBLISHED: (ours, prior_art.pygim_search(assumption.config, shapes, WIDTH, kernel, threads)),
+        OURS: (ours, tune(ours, shapes, WIDTH, DTYPE, base=improved(threads)).plan),
     }
     reports = {}
     for scheme, (machine, plan) in plans.items():
@@ -140,7 +140,7 @@ def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
         except MachineMemoryError:
             # Out of memory is a result: the scheme has no time.
             continue
-    return Outcome(reports, *_winners(own, shapes, threads))
+    return Outcome(reports, *_winners(ours, shapes, threads))
 
 
 def _winners(machine: Machine, shapes: Shapes, threads: int) -> tuple[float, float]:

@@ -75,20 +75,20 @@ def times(shapes: Shapes) -> Times:
 
 def rows(by_graph: Mapping[str, Times]) -> list[Row]:
     """The effect of each choice: the slowest point's time over the fastest's."""
-    found = []
-    for sweep, (graph, each) in product(SWEEPS, by_graph.items()):
-        known = {
-            _label(p): ms for p, ms in zip(sweep.points, each[sweep.name], strict=True) if ms is not None
+    table = []
+    for sweep, (graph, by_sweep) in product(SWEEPS, by_graph.items()):
+        fitting = {
+            _label(p): ms for p, ms in zip(sweep.points, by_sweep[sweep.name], strict=True) if ms is not None
         }
         figure = f"slowest over fastest, {sweep.what}, {graph}"
-        if not known:
-            found.append(row(figure, "x", "None of the plans fits."))
+        if not fitting:
+            table.append(row(figure, "x", "None of the plans fits."))
             continue
-        fast, slow = min(known, key=known.__getitem__), max(known, key=known.__getitem__)
-        note = f"{slow}: {known[slow]:.4g} ms; {fast}: {known[fast]:.4g} ms. "
+        fast, slow = min(fitting, key=fitting.__getitem__), max(fitting, key=fitting.__getitem__)
+        note = f"{slow}: {fitting[slow]:.4g} ms; {fast}: {fitting[fast]:.4g} ms. "
         note += "The paper's figures could not be read."
-        found.append(row(figure, "x", note, known[slow] / known[fast]))
-    return found
+        table.append(row(figure, "x", note, fitting[slow] / fitting[fast]))
+    return table
 
 
 def charts(by_graph: Mapping[str, Times]) -> tuple[Chart, ...]:

@@ -37,33 +37,33 @@ class Choices:
 
 def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
     """The plans of both tuners for each graph, with its shapes, on which a published one fits."""
-    found = []
+    chosen = []
     machine = Machine(base().config)
-    for case, own in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
+    for case, sized in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
         if PUBLISHED not in case.base.reports:
             continue
-        predicted = predictions(machine.config, own, WIDTH)
+        predicted = predictions(machine.config, sized, WIDTH)
         kernel = machine.kernel(prior_art.PUBLISHED, DTYPE)
-        fitting = [plan for plan in predicted if fits(machine.config, plan, own, WIDTH, kernel)]
+        fitting = [plan for plan in predicted if fits(machine.config, plan, sized, WIDTH, kernel)]
         theirs = min(fitting, key=predicted.__getitem__)
-        tuned = tune(machine, own, WIDTH, DTYPE, base=prior_art.PUBLISHED)
-        found.append(
+        tuned = tune(machine, sized, WIDTH, DTYPE, base=prior_art.PUBLISHED)
+        chosen.append(
             Choices(
                 case.graph,
                 theirs,
                 predicted[theirs],
-                machine.simulate(own, WIDTH, theirs, DTYPE).total_ms,
+                machine.simulate(sized, WIDTH, theirs, DTYPE).total_ms,
                 case.base.reports[PUBLISHED].total_ms,
                 tuned.plan,
                 tuned.predicted_ns / 1e6,
             )
         )
-    return found
+    return chosen
 
 
-def rows(found: Sequence[Choices]) -> Iterator[Row]:
+def rows(chosen: Sequence[Choices]) -> Iterator[Row]:
     """Time of the published tuner's plan, and of the best of its four, over the best of ours."""
-    for one in found:
+    for one in chosen:
         over = f"over the best of 1,184 with its kernels, {one.graph}"
         note = "The paper's accuracy of its tuner could not be read; its search has four plans."
         yield row(f"plan of PyGim's search {over}", "x", note, one.best_of_four_ms / one.ours_ms)
@@ -74,20 +74,20 @@ def rows(found: Sequence[Choices]) -> Iterator[Row]:
         yield row(f"plan of PyGim's tuner {over}", "x", note, one.simulated_ms / one.ours_ms)
 
 
-def chart(found: Sequence[Choices]) -> Chart:
+def chart(chosen: Sequence[Choices]) -> Chart:
     """Times of the plans, by graph."""
     return Chart(
         name="tuners",
         title=f"One aggregation by the plans of both tuners, published kernels, width {WIDTH}, {DTYPE}",
         machine=named(base().config),
         unit="time, ms",
-        groups=tuple(one.graph for one in found),
+        groups=tuple(one.graph for one in chosen),
         series=plain(
             {
-                "PyGim's, predicted": [one.predicted_ms for one in found],
-                "PyGim's, simulated": [one.simulated_ms for one in found],
-                "the best of its four": [one.best_of_four_ms for one in found],
-                "ours, simulated": [one.ours_ms for one in found],
+                "PyGim's, predicted": [one.predicted_ms for one in chosen],
+                "PyGim's, simulated": [one.simulated_ms for one in chosen],
+                "the best of its four": [one.best_of_four_ms for one in chosen],
+                "ours, simulated": [one.ours_ms for one in chosen],
             }
         ),
     )

@@ -50,16 +50,16 @@ def _shares(device: gpu.Gpu, graph: Graph) -> tuple[float, float]:
 
 def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
     """The cores' shares by graph, the mean over PyTorch's on all GPUs, and on each."""
-    own = _alike(cases)
-    found = []
-    for case in own:
+    alike = _alike(cases)
+    table = []
+    for case in alike:
         figure = f"utilisation of the cores in the kernel, {PUBLISHED}, {case.graph}"
         note = "Operations over what the cores reach on arithmetic alone; "
         note += "the paper's definition could not be read."
-        found.append(row(figure, "%", note, 100 * case.base.reports[PUBLISHED].utilisation))
-    if not own:
-        return found
-    over = {name: _over(own, by_graph, name) for name in gpu.presets()}
+        table.append(row(figure, "%", note, 100 * case.base.reports[PUBLISHED].utilisation))
+    if not alike:
+        return table
+    over = {name: _over(alike, by_graph, name) for name in gpu.presets()}
     everything = [*over[_GPU], *(each for values in over.values() for each in values)]
     note = (
         "The cores' share of their peak, simulated, over the share that a GPU's memory allows at its peak, "
@@ -68,11 +68,11 @@ def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
         "misses its memory's peak reaches less."
     )
     figure = "utilisation over PyTorch's on a GPU"
-    found.append(row(figure, "x", note + open_winner(everything), everything, _PAPER, headline=True))
+    table.append(row(figure, "x", note + open_winner(everything), everything, _PAPER, headline=True))
     for name, values in over.items():
         note = "Peaks of arithmetic and memory are NVIDIA's; the GPU's file names the documents."
-        found.append(row(f"{figure}, {gpu.load(name).name}", "x", note + open_winner(values), values))
-    return found
+        table.append(row(f"{figure}, {gpu.load(name).name}", "x", note + open_winner(values), values))
+    return table
 
 
 def _alike(cases: Sequence[Case]) -> list[Case]:
@@ -82,15 +82,15 @@ def _alike(cases: Sequence[Case]) -> list[Case]:
 
 def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> list[float]:
     """Means of the cores' share over a GPU's: the kernel's with its cache, then the others."""
-    found = []
+    means = []
     for whole, cached in product((False, True), (True, False)):
         ratios = []
         for case in cases:
             report = case.base.reports[PUBLISHED]
             reached = report.utilisation_total if whole else report.utilisation
             ratios.append(reached / by_graph[case.graph][name][cached])
-        found.append(geometric_mean(ratios))
-    return found
+        means.append(geometric_mean(ratios))
+    return means
 
 
 def chart(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> Chart:

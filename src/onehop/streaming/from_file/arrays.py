@@ -70,25 +70,25 @@ def _ends(request: Request) -> tuple[np.ndarray, np.ndarray]:
     return (edges[0], edges[1]) if edges.shape[0] == 2 else (edges[:, 0], edges[:, 1])
 
 
-def _beside(given: str, edges: int, which: str, letters: str) -> np.ndarray:
-    values = _mapped(Path(given))
+def _beside(path: str, edges: int, which: str, letters: str) -> np.ndarray:
+    values = _mapped(Path(path))
     if values.dtype.kind not in letters or values.shape != (edges,):
-        wanted = "integers" if letters == "iu" else "numbers"
+        expected = "integers" if letters == "iu" else "numbers"
         raise FileFormatError(
-            f"{which}: expected {wanted} of shape [{edges}] in {given}, one for each edge, got "
+            f"{which}: expected {expected} of shape [{edges}] in {path}, one for each edge, got "
             f"{values.dtype} of shape {list(values.shape)}."
         )
     return values
 
 
-def _check_weights(request: Request, given: np.ndarray, stored: np.ndarray, begin: int) -> None:
+def _check_weights(request: Request, weights: np.ndarray, stored: np.ndarray, begin: int) -> None:
     """Refuses weights that became infinite; ``stored``, [n], are those from entry ``begin`` on."""
-    wrong = np.isinf(stored) & ~np.isinf(given[begin : begin + len(stored)])
+    wrong = np.isinf(stored) & ~np.isinf(weights[begin : begin + len(stored)])
     if wrong.any():
         entry = begin + int(wrong.argmax())
         raise FileFormatError(
             f"{request.weight}, entry {entry}: expected a number that {request.weight_dtype} holds, got "
-            f"{given[entry]}. Correct it{wider_weights(request, given[entry])}."
+            f"{weights[entry]}. Correct it{wider_weights(request, weights[entry])}."
         )
 
 

@@ -47,17 +47,17 @@ def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
     if request.header is not None:
         return request.header
     names = [field.strip() for field in fields]
-    given = [
+    named = [
         name
         for name in (request.source, request.target, request.weight, request.edge_type)
         if name is not None
     ]
-    if (given and set(given) <= set(names)) or all(_telling(which, names) for which in _NAMES):
+    if (named and set(named) <= set(names)) or all(_telling(which, names) for which in _NAMES):
         return True
     if any(re.fullmatch(DECIMAL, field) for field in fields):
         return False
     raise FileFormatError(
-        f"{request.path}, line {line}: {_told(fields)} may be an edge or the names of the columns. Give "
+        f"{request.path}, line {line}: {_text(fields)} may be an edge or the names of the columns. Give "
         "header=False (--no-header) if it is an edge; if not, name the columns of sources and destinations "
         "with source and target (--source, --target)."
     )
@@ -72,16 +72,16 @@ def choose(request: Request, names: Sequence[str]) -> Columns:
     """
     if len(names) < 2:
         raise FileFormatError(
-            f"{request.path}: expected a column of sources and one of destinations, got {_told(names)}."
+            f"{request.path}: expected a column of sources and one of destinations, got {_text(names)}."
         )
     plain = all(_UNNAMED.fullmatch(name) for name in names)
     source, target = (
-        _end(request, which, given, names, names[place] if plain else None)
-        for place, (which, given) in enumerate((("source", request.source), ("target", request.target)))
+        _end(request, which, column, names, names[place] if plain else None)
+        for place, (which, column) in enumerate((("source", request.source), ("target", request.target)))
     )
-    for which, given in (("weight", request.weight), ("edge_type", request.edge_type)):
-        if given is not None:
-            _look(request.path, which, given, names)
+    for which, column in (("weight", request.weight), ("edge_type", request.edge_type)):
+        if column is not None:
+            _look(request.path, which, column, names)
     read = (source, target, request.weight, request.edge_type)
     return Columns(*read, tuple(name for name in names if name not in read))
 
@@ -90,50 +90,50 @@ def _telling(which: str, names: Sequence[str]) -> list[str]:
     return [name for name in names if re.sub("[^a-z0-9]", "", name.lower()) in _NAMES[which]]
 
 
-def _end(request: Request, which: str, given: str | None, names: Sequence[str], plain: str | None) -> str:
-    if given is not None:
-        return _look(request.path, which, given, names)
+def _end(request: Request, which: str, column: str | None, names: Sequence[str], plain: str | None) -> str:
+    if column is not None:
+        return _look(request.path, which, column, names)
     telling = _telling(which, names)
     if len(telling) == 1:
         return telling[0]
     if plain is not None:
         return plain
-    why = "several columns could be meant" if telling else f"no column is called {_told(_NAMES[which][:3])}"
-    raise ArgumentError(f"{which}: {why} in {request.path}, which has {_told(names)}. Name one of them.")
+    why = "several columns could be meant" if telling else f"no column is called {_text(_NAMES[which][:3])}"
+    raise ArgumentError(f"{which}: {why} in {request.path}, which has {_text(names)}. Name one of them.")
 
 
-def _look(path: Path, which: str, given: str, names: Sequence[str]) -> str:
-    if list(names).count(given) != 1:
-        found = (
-            f"several columns {given!r}" if given in names else f"no column {given!r}; it has {_told(names)}"
+def _look(path: Path, which: str, name: str, names: Sequence[str]) -> str:
+    if list(names).count(name) != 1:
+        problem = (
+            f"several columns {name!r}" if name in names else f"no column {name!r}; it has {_text(names)}"
         )
-        raise ArgumentError(f"{which}: {path} has {found}.")
-    return given
+        raise ArgumentError(f"{which}: {path} has {problem}.")
+    return name
 
 
-def check_kinds(request: Request, kinds: dict[str, str], found: Columns) -> None:
+def check_kinds(request: Request, kinds: dict[str, str], roles: Columns) -> None:
     """Checks DuckDB's types of a Parquet file's columns; raises a FileFormatError if one does not serve."""
-    for which, name in (("source", found.source), ("target", found.target), ("edge_type", found.edge_type)):
+    for which, name in (("source", roles.source), ("target", roles.target), ("edge_type", roles.edge_type)):
         if name is None or (request.text_ids and which != "edge_type"):
             continue
         kind = kinds[name]
         if kind not in _INTEGERS and (kind != "VARCHAR" or request.nodes is not None):
-            wanted = "integers" if request.nodes is not None else "integers or text"
+            expected = "integers" if request.nodes is not None else "integers or text"
             advice = "" if request.nodes is not None else " Give text_ids to take ids of any kind as text."
             raise FileFormatError(
-                f"{request.path}: column {name!r} ({which}) has the type {kind}; expected {wanted}.{advice}"
+                f"{request.path}: column {name!r} ({which}) has the type {kind}; expected {expected}.{advice}"
             )
     if not request.bipartite and not request.text_ids:
-        source, target = (kinds[name] in _INTEGERS for name in (found.source, found.target))
+        source, target = (kinds[name] in _INTEGERS for name in (roles.source, roles.target))
         if source != target:
             raise FileFormatError(
-                f"{request.path}: column {found.source!r} has the type {kinds[found.source]}, and "
-                f"{found.target!r} {kinds[found.target]}. Give text_ids if both name the same nodes, "
+                f"{request.path}: column {roles.source!r} has the type {kinds[roles.source]}, and "
+                f"{roles.target!r} {kinds[roles.target]}. Give text_ids if both name the same nodes, "
                 "bipartite if they do not."
             )
-    if found.weight is not None and not _is_number(kinds[found.weight]):
+    if roles.weight is not None and not _is_number(kinds[roles.weight]):
         raise FileFormatError(
-            f"{request.path}: column {found.weight!r} (weight) has the type {kinds[found.weight]}; expected "
+            f"{request.path}: column {roles.weight!r} (weight) has the type {kinds[roles.weight]}; expected "
             "numbers."
         )
 
@@ -150,5 +150,5 @@ def _is_number(kind: str) -> bool:
     return kind in _NUMBERS or kind.startswith("DECIMAL")
 
 
-def _told(names: Sequence[str]) -> str:
+def _text(names: Sequence[str]) -> str:
     return ", ".join(map(repr, names)) if names else "none"

@@ -16,7 +16,7 @@ from onehop.errors import ArgumentError, FileFormatError, StorageError
 # Told the step that is being done, and how much of it is done, 0 to 1.
 Progress = Callable[[str, float], None]
 
-# DuckDB itself requires about as much a thread, whatever the work; with less no sort begins.
+# DuckDB itself requires about as much a thread for all work; with less no sort begins.
 LEAST_BYTES = 64 << 20
 _ASKED_EVERY_S = 0.2
 
@@ -48,13 +48,13 @@ class Database:
             # Nothing is to be fetched from the network while a file is read.
             "autoinstall_known_extensions": False,
         }
-        with self._told():
+        with self._reported():
             self._connection = duckdb.connect(str(folder / "work.duckdb"), config=settings)
             self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
 
     def run(self, query: str, what: str = "") -> None:
         """Runs a query without a result; ``what`` says what it does while it runs."""
-        with self._told(), self._watched(what):
+        with self._reported(), self._watched(what):
             self._connection.execute(query)
 
     def row(self, query: str) -> tuple[Any, ...]:
@@ -63,9 +63,9 @@ class Database:
 
     def arrays(self, query: str) -> dict[str, np.ndarray]:
         """A result as arrays, one a column."""
-        with self._told():
-            found: dict[str, np.ndarray] = self._connection.execute(query).fetchnumpy()
-        return found
+        with self._reported():
+            columns: dict[str, np.ndarray] = self._connection.execute(query).fetchnumpy()
+        return columns
 
     def kinds(self, relation: str) -> dict[str, str]:
         """The columns of a relation, and their types."""
@@ -76,13 +76,13 @@ class Database:
         return {row[0] for row in self._rows("SHOW TABLES")}
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        with self._told():
-            found: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
-        return found
+        with self._reported():
+            rows: list[tuple[Any, ...]] = self._connection.execute(query).fetchall()
+        return rows
 
     def append(self, table: str, columns: Mapping[str, np.ndarray]) -> None:
         """Appends arrays to a table, whose columns are in the same order."""
-        with self._told():
+        with self._reported():
             self._connection.register("onehop_block", dict(columns))
             # DuckDB takes NaN in an array for a missing value.
             picked = (
@@ -129,7 +129,7 @@ class Database:
         self.progress(what, 1.0)
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _reported(self) -> Iterator[None]:
         duckdb = self._duckdb
         try:
             yield

@@ -72,17 +72,17 @@ def load(database: Database, request: Request, folder: Path, block: int) -> tupl
             return _load_parquet(database, request)
     file = text.opened(request, folder)
     content = text.looked_through(file, lambda done: database.progress("checking", done))
-    found = choose(request, file.names)
+    roles = choose(request, file.names)
     try:
         with database.whole():
-            _load_text(database, request, file, content, found)
+            _load_text(database, request, file, content, roles)
     except Unreadable as error:
         if content.exact:
             raise
         LOGGER.info("%s: DuckDB cannot read it (%s); it is read record by record.", request.path, error)
         with database.whole():
-            _load_text(database, request, file, content._replace(exact=True), found)
-    return found.left_out
+            _load_text(database, request, file, content._replace(exact=True), roles)
+    return roles.left_out
 
 
 def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
@@ -95,13 +95,13 @@ def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
                 f"{_listing(other)}. Write the files of a table alike."
             )
     relation = _parquet(request.parts)
-    found = choose(request, list(kinds))
-    check_kinds(request, kinds, found)
-    names = _names(found)
+    roles = choose(request, list(kinds))
+    check_kinds(request, kinds, roles)
+    names = _names(roles)
     picked = {which: quoted(name) for which, name in names.items()}
     if request.text_ids:
         picked |= {which: f"CAST({picked[which]} AS VARCHAR)" for which in ENDS}
-    if found.weight is not None:
+    if roles.weight is not None:
         picked["weight"] = f"TRY_CAST({picked['weight']} AS {_WEIGHT_KINDS[request.weight_dtype]})"
     _create(database, picked, relation)
     fault = _fault(database)
@@ -110,7 +110,7 @@ def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
         (value,) = database.row(f"SELECT {quoted(name)} FROM {relation} LIMIT 1 OFFSET {fault.place}")
         raise _refusal(request, fault, _row(database, request, relations, fault.place), name, value)
     _check_range(database, request, lambda place: _row(database, request, relations, place))
-    return found.left_out
+    return roles.left_out
 
 
 def _parquet(paths: Sequence[Path]) -> str:
@@ -132,10 +132,10 @@ def _row(database: Database, request: Request, relations: Sequence[str], place: 
 
 
 def _load_text(
-    database: Database, request: Request, file: text.TextFile, content: text.Content, found: Columns
+    database: Database, request: Request, file: text.TextFile, content: text.Content, roles: Columns
 ) -> None:
     """Reads values as text and converts them strictly, to what the first edge says that columns hold."""
-    names = _names(found)
+    names = _names(roles)
     places = {which: file.names.index(name) for which, name in names.items()}
     first = {which: None if file.first is None else file.first[place] for which, place in places.items()}
     kinds = _kinds(request, first, file.skipped + 1)
@@ -160,9 +160,9 @@ def _load_text(
     database.run("DROP TABLE IF EXISTS records")
 
 
-def _names(found: Columns) -> dict[str, str]:
-    """The columns of ``edges`` with those of the file."""
-    names = {"source": found.source, "target": found.target, "weight": found.weight, "kind": found.edge_type}
+def _names(roles: Columns) -> dict[str, str]:
+    """The columns of ``edges``, each with the file's column."""
+    names = {"source": roles.source, "target": roles.target, "weight": roles.weight, "kind": roles.edge_type}
     return {which: name for which, name in names.items() if name is not None}
 
 
@@ -180,19 +180,19 @@ def _parsed(file: text.TextFile, content: text.Content) -> str:
 
 def _listed(database: Database, file: text.TextFile, places: Mapping[str, int]) -> str:
     """The relation of the columns that are read, made by Python record by record."""
-    wanted = sorted(set(places.values()))
-    database.run(f"CREATE TABLE records ({', '.join(f'c{place} VARCHAR' for place in wanted)})")
-    columns: list[list[str | None]] = [[] for _ in wanted]
+    numbers = sorted(set(places.values()))
+    database.run(f"CREATE TABLE records ({', '.join(f'c{place} VARCHAR' for place in numbers)})")
+    columns: list[list[str | None]] = [[] for _ in numbers]
 
     def hand_over() -> None:
         database.append(
-            "records", {f"c{p}": np.array(c, object) for p, c in zip(wanted, columns, strict=True)}
+            "records", {f"c{p}": np.array(c, object) for p, c in zip(numbers, columns, strict=True)}
         )
         for column in columns:
             column.clear()
 
     for line, fields in file.edges():
-        for place, column in zip(wanted, columns, strict=True):
+        for place, column in zip(numbers, columns, strict=True):
             field = fields[place]
             if not (field.isascii() or _is_unicode(field)):
                 raise FileFormatError(
@@ -317,12 +317,12 @@ def _refusal(request: Request, fault: Fault, where: str, name: str, value: objec
         return FileFormatError(
             f"{which}: expected a value, got none, {many}. Fill them in or remove these edges."
         )
-    wanted, advice = "an integer of at most 64 bits, as the first", ""
+    expected, advice = "an integer of at most 64 bits, as the first", ""
     if fault.which == "weight":
-        wanted, advice = f"a number that {request.weight_dtype} holds", wider_weights(request, value)
+        expected, advice = f"a number that {request.weight_dtype} holds", wider_weights(request, value)
     elif request.nodes is None:
         advice = ", or give text_ids=True (--text-ids) to take ids of any kind as text"
-    return FileFormatError(f"{which}: expected {wanted}, got {value!r}, {many}. Correct them{advice}.")
+    return FileFormatError(f"{which}: expected {expected}, got {value!r}, {many}. Correct them{advice}.")
 
 
 def _check_range(database: Database, request: Request, where: Callable[[int], str]) -> None:

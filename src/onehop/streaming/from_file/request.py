@@ -56,7 +56,7 @@ class Request:
 
     @property
     def separator(self) -> str:
-        """The delimiter of a text file: the one that was given, or that of the file's name."""
+        """The delimiter of a text file: the given one, or the one of the file's name."""
         if self.delimiter is not None:
             return (
                 "\t" if self.delimiter == r"\t" else self.delimiter
@@ -133,5 +133,5 @@ class Request:
             raise ArgumentError(f"text_ids: the ids in {self.path} are numbers; leave it out.")
 
     def as_json(self) -> dict[str, object]:
-        """The same, ready for JSON."""
+        """The request, ready for JSON."""
         return {**asdict(self), "path": str(self.path.resolve())}

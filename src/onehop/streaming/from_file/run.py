@@ -93,8 +93,8 @@ class Work:
         """The request with sizes and times of change of its files, as JSON gives them back."""
         request = self._request
         stamps = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
-        found: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
-        return found
+        stamped: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
+        return stamped
 
 
 # The files of a table of ids, and of the columns beside the sources.
@@ -119,7 +119,7 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
             for name in columns
             if name in _FILES
         }
-        reached = 0  # pointers are written up to that of this row
+        reached = 0  # pointers are written up to this row's
         for begin in range(0, edges, block):
             part = database.arrays(f"SELECT * FROM sorted WHERE rowid >= {begin} AND rowid < {begin + block}")
             reached = _put_pointers(
@@ -146,8 +146,8 @@ def _put_pointers(file: ArrayFile, first: int, end: int, targets: np.ndarray, pl
     ``place``.
     """
     for begin in range(first, end, folders.PIECE):
-        wanted = np.arange(begin, min(begin + folders.PIECE, end))
-        file.put(place + np.searchsorted(targets, wanted))
+        rows = np.arange(begin, min(begin + folders.PIECE, end))
+        file.put(place + np.searchsorted(targets, rows))
     return max(first, end)
 
 
@@ -159,12 +159,12 @@ def _size(database: Database, request: Request) -> tuple[int, int]:
     return src, dst
 
 
-def _check_room(out: Path, wanted: int) -> None:
+def _check_room(out: Path, size: int) -> None:
     free = shutil.disk_usage(out.parent).free
-    if free < wanted:
+    if free < size:
         raise StorageError(
-            f"out: {out} needs {sizes.told(wanted)} and its disk has {sizes.told(free)} left. Make room and "
-            "call again: what is done is kept."
+            f"out: {out} needs {sizes.readable(size)} and its disk has {sizes.readable(free)} left. Make "
+            "room and call again: what is done is kept."
         )
 
 
@@ -270,8 +270,8 @@ def ingest(
     least = LEAST_BYTES * native.threads()
     if for_database < least:
         raise ArgumentError(
-            f"memory: expected {sizes.told(least / _DATABASE)} or more for {native.threads()} threads, got "
-            f"{sizes.told(budget)}."
+            f"memory: expected {sizes.readable(least / _DATABASE)} or more for {native.threads()} threads, "
+            f"got {sizes.readable(budget)}."
         )
     block = min(int(budget * (1 - _DATABASE)) // _BLOCK_BYTES, _MOST_BLOCK)
     with writing("out", goal):
@@ -279,8 +279,8 @@ def ingest(
     if exists:
         raise ArgumentError(f"out: {goal} exists; remove it or give another name.")
     with alone(goal) as lock, Work(goal, request) as work:
-        told = progress or _silent
-        with Database(work.folder, request.path, for_database, native.threads(), told) as database:
+        report = progress or _silent
+        with Database(work.folder, request.path, for_database, native.threads(), report) as database:
             there = database.tables()
             work.of_use = bool(there)
             if "sorted" not in there:

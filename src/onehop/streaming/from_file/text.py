@@ -64,7 +64,7 @@ class TextFile:
                 del fields[-1]  # a delimiter ends the line
             if len(fields) != expected:
                 raise FileFormatError(
-                    f"{self.name}, line {line}: expected {expected} columns with {_told(self.delimiter)} "
+                    f"{self.name}, line {line}: expected {expected} columns with {_text(self.delimiter)} "
                     f"between them, as in the first line, got {len(fields)}. Correct the line; a field that "
                     "holds the delimiter needs quotation marks around it."
                 )
@@ -119,7 +119,7 @@ def opened(request: Request, folder: Path) -> TextFile:
         advice = "" if other is None else f"; this line has {other!r}"
         raise FileFormatError(
             f"{request.path}, line {line}: expected a column of sources and one of destinations with "
-            f"{_told(delimiter)} between them, got {fields[0]!r}. Name the delimiter (--delimiter){advice}."
+            f"{_text(delimiter)} between them, got {fields[0]!r}. Name the delimiter (--delimiter){advice}."
         )
     header = columns.is_header(request, line, fields)
     names = [name.strip() for name in fields] if header else [f"column{k}" for k in range(len(fields))]
@@ -229,7 +229,7 @@ def _split(lines: Iterator[str], name: Path, delimiter: str, before: int) -> Ite
         text = line.strip(" \t\r\n") if delimiter == BLANKS else line.rstrip("\r\n")
         if '"' in text:
             raise FileFormatError(
-                f"{name}, line {number}: expected no quotation mark with {_told(delimiter)} between columns, "
+                f"{name}, line {number}: expected no quotation mark with {_text(delimiter)} between columns, "
                 f"got {text[:80]!r}. Quoted fields need a delimiter of one character; name it (--delimiter)."
             )
         if text:
@@ -293,5 +293,5 @@ def _line_at(path: Path, offset: int) -> int:
     return line
 
 
-def _told(delimiter: str) -> str:
+def _text(delimiter: str) -> str:
     return "blanks" if delimiter == BLANKS else repr(delimiter)

@@ -148,11 +148,11 @@ class Generation:
     def _agrees(self, plan: CpuPlan) -> bool:
         if self._expected is None:
             self._expected = self.call(self.built_in).double()
-        found = self.call(plan).double()
-        scale = self._expected.abs().max().item() if found.numel() else 0.0
+        result = self.call(plan).double()
+        scale = self._expected.abs().max().item() if result.numel() else 0.0
         # 16-bit results are rounded once, sums of either order to neighbouring numbers.
         tolerance = max(_TOLERANCE, 2 * torch.finfo(self._dtype_of_result).eps) * (1 + scale)
-        return torch.allclose(found, self._expected, rtol=0, atol=tolerance)
+        return torch.allclose(result, self._expected, rtol=0, atol=tolerance)
 
 
 def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> str | None:
@@ -193,12 +193,12 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
         for factor in (None, weight):
             for ties in (False, True):
                 extremum = on(graph, Extremum, x=x, reduce=reduce, weight=factor, widen=True, with_ties=ties)
-                found, exact = (each.run(graph, extremum) for each in (ours, theirs))
-                if any(_differ(a, b) for a, b in zip(found, exact, strict=True)):
+                result, exact = (each.run(graph, extremum) for each in (ours, theirs))
+                if any(_differ(a, b) for a, b in zip(result, exact, strict=True)):
                     return f"a{'' if factor is None else ' weighted'} {reduce}"
     return None
 
 
-def _differ(found: Tensor, exact: Tensor) -> bool:
+def _differ(result: Tensor, exact: Tensor) -> bool:
     tolerance = _SMALL_TOLERANCE * (1 + exact.nan_to_num().abs().max().item()) if exact.numel() else 0.0
-    return not torch.allclose(found, exact.to(found.dtype), rtol=0, atol=tolerance, equal_nan=True)
+    return not torch.allclose(result, exact.to(result.dtype), rtol=0, atol=tolerance, equal_nan=True)

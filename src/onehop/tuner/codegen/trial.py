@@ -154,6 +154,6 @@ def main(path: str, kind: str, dtype: str) -> str | None:
 
 
 if __name__ == "__main__":
-    found = main(*sys.argv[1:])
-    if found is not None:
-        sys.exit(f"its results are wrong: {found}")
+    difference = main(*sys.argv[1:])
+    if difference is not None:
+        sys.exit(f"its results are wrong: {difference}")

@@ -50,19 +50,19 @@ def axes(
     """
     default = start(graph, operation, width, heads, dtype)
     sources = graph.num_dst if operation.transposed else graph.num_src
-    found: Axes = {}
+    choices: Axes = {}
     if graph.num_edges >= LEAST_ORDERED_EDGES and sources * width * dtype.itemsize > cache_bytes:
-        found["ordering"] = ("none", *ORDERS)
-    found["short_edges"] = tuple(sorted({0, *_round(default.short_edges, 1, _MOST_LANES), _ALL_SHORT}))
-    found["rows_per_program"] = _round(default.rows_per_program, 1, _MOST_LANES)
-    found["block_edges"] = _round(default.block_edges, 1, _MOST_LANES)
+        choices["ordering"] = ("none", *ORDERS)
+    choices["short_edges"] = tuple(sorted({0, *_round(default.short_edges, 1, _MOST_LANES), _ALL_SHORT}))
+    choices["rows_per_program"] = _round(default.rows_per_program, 1, _MOST_LANES)
+    choices["block_edges"] = _round(default.block_edges, 1, _MOST_LANES)
     narrowest = min(_LOAD_BYTES // dtype.itemsize, power_of_two(width))
-    found["block_features"] = _round(default.block_features, narrowest, power_of_two(width))
-    found["num_warps"] = tuple(sorted({*_WARPS, default.num_warps}))
-    found["num_stages"] = _STAGES
-    found["split_edges"] = tuple(sorted({*_SPLITS, default.split_edges}))
-    found["variant"] = VARIANTS
-    return {name: values for name, values in found.items() if name in operation.axes and len(values) > 1}
+    choices["block_features"] = _round(default.block_features, narrowest, power_of_two(width))
+    choices["num_warps"] = tuple(sorted({*_WARPS, default.num_warps}))
+    choices["num_stages"] = _STAGES
+    choices["split_edges"] = tuple(sorted({*_SPLITS, default.split_edges}))
+    choices["variant"] = VARIANTS
+    return {name: values for name, values in choices.items() if name in operation.axes and len(values) > 1}
 
 
 def holds(plan: TritonPlan, width: int) -> bool:

@@ -96,7 +96,7 @@ class GpuTarget:
         return None if reason is None else f"dtype: the backend triton {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """Its directions, forward first."""
+        """The operation's directions, forward first."""
         site = Site(TritonBackend, self.device, self.heads)
         return operations(self.op, self.reduce, self.backward, GPU, site)
 
@@ -117,9 +117,9 @@ class GpuTarget:
         """The plans of a task."""
         return GpuTactics(task, self.device, free)
 
-    def install(self, found: Tuned[TritonPlan], keep: bool) -> None:
+    def install(self, entry: Tuned[TritonPlan], keep: bool) -> None:
         """Installs a plan in this process, and, with ``keep``, on disk."""
-        gpu_tuned.install([found], self.machine(), keep)
+        gpu_tuned.install([entry], self.machine(), keep)
 
 
 class GpuTactics(Tactics[TritonPlan]):

@@ -21,7 +21,7 @@ from onehop.machines.pim.operators.attention_costs import (
     bank_bytes,
     granule,
     matrix_bytes,
-    share,
+    share_of,
     working_bytes,
 )
 from onehop.machines.pim.operators.base import parts_of
@@ -50,9 +50,9 @@ class Attention:
     call: calls.Attention | None = None
 
     @staticmethod
-    def refuse(config: PimConfig, size: AttentionSize, wanted: str | None) -> str | None:
+    def refuse(config: PimConfig, size: AttentionSize, machine_dtype: str | None) -> str | None:
         """Return why a machine runs such an attention over no graph, or None if it runs it over some."""
-        reason = Extremum.refuse(config, size.dtype, wanted)
+        reason = Extremum.refuse(config, size.dtype, machine_dtype)
         if reason is None and size.edge_vectors:
             return "has no attention whose edges have features: they would be a row an edge in its banks"
         return reason
@@ -93,7 +93,7 @@ class Attention:
             hint = "Use a plan with more parts or fewer tasklets, or let the machine choose."
             raise MachineMemoryError(needed.core, *excess, None, hint)
         busy = np.zeros(config.cores), np.zeros((config.cores, plan.tasklets))
-        done = [cut.as_pass(*busy)] if cut.clusters else []
+        done = [cut.timed(*busy)] if cut.clusters else []
         operations = 2.0 * shapes.num_edges * size.columns
         figures = {"operator": "attention", "rule": size.rule, "heads": size.heads}
         return report_of(config, plan, cut.kernel, Ran(done, needed, *busy, operations, figures))
@@ -113,7 +113,7 @@ class Attention:
             return out, value.new_zeros(shape[0], 2, shape[1])
         for part in parts_of(plan, shapes):
             sources = slice(part.first, part.last)
-            own = call._replace(
+            part_call = call._replace(
                 value=value[sources].contiguous(),
                 key=None if call.key is None else call.key[sources].contiguous(),
                 edge=None if call.edge is None else call.edge[part.edges],
@@ -122,7 +122,7 @@ class Attention:
                 edges=part.graph.num_edges,
                 with_weights=False,
             )
-            averages, softmax, _ = PreparedAttention(part.graph, CpuPlan(), own).run(own)
+            averages, softmax, _ = PreparedAttention(part.graph, CpuPlan(), part_call).run(part_call)
             filled = part.graph.in_degrees > 0
             top = softmax[filled, 0]
             # Both sides to the larger of the two; what has no edges yet has none to scale.
@@ -153,9 +153,9 @@ def clusters_of(config: PimConfig, plan: PimPlan, size: AttentionSize) -> list[C
         "dtype": (plan.dtype or dtype, dtype),
         "accumulator": (plan.accumulator or dtype, dtype),
     }
-    for name, (given, wanted) in wrong.items():
-        if given != wanted:
-            raise ArgumentError(f"plan: {name} of attention in {dtype} must be {wanted}, not {given}.")
+    for name, (value, required) in wrong.items():
+        if value != required:
+            raise ArgumentError(f"plan: {name} of attention in {dtype} must be {required}, not {value}.")
     step = granule(size)
     placed = layout(config, plan, size.columns // step).clusters
     scaled = (replace(each, begin=each.begin * step, end=each.end * step) for each in placed)
@@ -172,12 +172,12 @@ class _Cut:
         self.kernel = Kernel(NAMES[size.dtype], NAMES[size.dtype], True)
         self._counts: dict[int, WorkCounts] = {}
         self.counts: list[WorkCounts] = []
-        for each in self.clusters:
-            if each.cores not in self._counts:
-                rule = cut_rule(plan, self.kernel, each.cores)
-                self._counts[each.cores] = shapes.counts(plan.sp, plan.column_cut, rule)
-            self.counts.append(self._counts[each.cores])
-        self.shares: list[Share] = [share(config, size, each.begin, each.end) for each in self.clusters]
+        for cluster in self.clusters:
+            if cluster.cores not in self._counts:
+                rule = cut_rule(plan, self.kernel, cluster.cores)
+                self._counts[cluster.cores] = shapes.counts(plan.sp, plan.column_cut, rule)
+            self.counts.append(self._counts[cluster.cores])
+        self.shares: list[Share] = [share_of(config, size, each.begin, each.end) for each in self.clusters]
 
     def need(self) -> Need:
         """The memory of the core that needs most."""
@@ -185,28 +185,28 @@ class _Cut:
         # By rank: it transfers as much for each core as its fullest needs.
         sparse = np.zeros(self.config.ranks, dtype=np.int64)
         item = self.size.dtype.itemsize
-        for cluster, counts, own in zip(self.clusters, self.counts, self.shares, strict=True):
+        for cluster, counts, share in zip(self.clusters, self.counts, self.shares, strict=True):
             rows, edges = counts.core_rows[cluster.part].max(), counts.core_edges[cluster.part].max()
-            most = int(bank_bytes(own, item, self.columns[cluster.part], rows, edges))
+            most = int(bank_bytes(share, item, self.columns[cluster.part], rows, edges))
             ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
             sparse[ranks] = np.maximum(sparse[ranks], matrix_bytes(rows, edges))
-            working = max(working, working_bytes(self.config, self.plan, self.size, own))
+            working = max(working, working_bytes(self.config, self.plan, self.size, share))
             if most > worst:
                 worst, worst_core = most, cluster.first_core
         return Need(worst, working, worst_core, int(sparse @ np.array(self.config.rank_cores)))
 
-    def as_pass(self, cores_ns: np.ndarray, tasklets_ns: np.ndarray) -> Pass:
+    def timed(self, cores_ns: np.ndarray, tasklets_ns: np.ndarray) -> Pass:
         """Each phase of the one pass; busy times are added to [cores] and [cores, tasklets]."""
         config, plan, size = self.config, self.plan, self.size
         item = size.dtype.itemsize
-        # The host's cache lines are touched core by core, whatever the order of merging.
+        # The host's cache lines are touched core by core in every order of merging.
         by_core = replace(plan, merge_order="block")
         loads = Loads(config, by_core, item, broadcast=plan.sp * plan.ds <= config.ranks)
         cycles: dict[tuple[int, Share], tuple[np.ndarray, np.ndarray]] = {}
-        for cluster, counts, own in zip(self.clusters, self.counts, self.shares, strict=True):
-            part, key = cluster.part, (cluster.cores, own)
+        for cluster, counts, share in zip(self.clusters, self.counts, self.shares, strict=True):
+            part, key = cluster.part, (cluster.cores, share)
             if key not in cycles:
-                cycles[key] = attention_cycles(config, plan, size, own, counts)
+                cycles[key] = attention_cycles(config, plan, size, share, counts)
             of_cores, of_tasklets = (each[part] * config.cycle_ns for each in cycles[key])
             cores = slice(cluster.first_core, cluster.first_core + cluster.cores)
             cores_ns[cores] += of_cores
@@ -215,14 +215,15 @@ class _Cut:
             all_rows, columns = float(rows.sum()), self.columns[part]
             ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
             for of_rank, most in (
-                (loads.features, columns * (own.key + own.value)),
-                (loads.own, rows.max() * own.query + edges.max() * own.edge),
-                (loads.results, rows.max() * own.result),
+                (loads.features, columns * (share.key + share.value)),
+                (loads.others, rows.max() * share.query + edges.max() * share.edge),
+                (loads.results, rows.max() * share.result),
                 (loads.kernel_ns, of_cores.max()),
             ):
                 of_rank[ranks] = np.maximum(of_rank[ranks], most)
-            loads.useful += float(columns) * own.useful_source * cluster.cores
-            loads.useful += all_rows * (own.useful_query + own.useful_result) + float(edges.sum()) * own.edge
-            loads.merge(own.useful_result // item, part > 0, all_rows)
+            loads.useful += float(columns) * share.useful_source * cluster.cores
+            of_rows = all_rows * (share.useful_query + share.useful_result)
+            loads.useful += of_rows + float(edges.sum()) * share.edge
+            loads.merge(share.useful_result // item, part > 0, all_rows)
         # Every core waits for its queries, which come last.
-        return loads.as_pass(0, (size.columns,), barrier=True)
+        return loads.timed(0, (size.columns,), barrier=True)

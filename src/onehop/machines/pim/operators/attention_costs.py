@@ -35,7 +35,7 @@ from onehop.plans.pim import PimPlan
 
 
 def granule(size: AttentionSize) -> int:
-    """Columns that must be in one core: those of a head, where scores need them all."""
+    """Columns that must be in one core: a head's columns, where scores need them all."""
     return 1 if size.rule == "gat" else max(size.width, 1)
 
 
@@ -68,7 +68,7 @@ class Share:
     edge: int
 
 
-def share(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Share:
+def share_of(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Share:
     """The sizes for the columns from ``begin`` up to ``end`` of the values of all heads."""
     item, align = size.dtype.itemsize, config.core.alignment_bytes
     columns = end - begin
@@ -105,7 +105,7 @@ def score_instructions(config: PimConfig, size: AttentionSize) -> float:
 
 
 def attention_cycles(
-    config: PimConfig, plan: PimPlan, size: AttentionSize, own: Share, counts: WorkCounts
+    config: PimConfig, plan: PimPlan, size: AttentionSize, share: Share, counts: WorkCounts
 ) -> tuple[np.ndarray, np.ndarray]:
     """Cycles of every core's kernel, and busy cycles of each tasklet.
 
@@ -115,12 +115,12 @@ def attention_cycles(
     core, functions = config.core, config.functions[NAMES[size.dtype]]
     add, multiply, compare = _operations(config, NAMES[size.dtype])
     # First pass: score, largest. Second: less the largest, exponential, sum, mask; then the columns.
-    scored = own.heads * (score_instructions(config, size) + compare)
-    weighed = own.heads * (add + functions.exponential + add + size.masked * multiply)
-    summed = own.columns * (core.element_instructions + multiply + add)
+    scored = share.heads * (score_instructions(config, size) + compare)
+    weighed = share.heads * (add + functions.exponential + add + size.masked * multiply)
+    summed = share.columns * (core.element_instructions + multiply + add)
     edge = 2 * core.edge_instructions + scored + weighed + summed
-    row = 2 * core.row_instructions + own.columns * core.row_element_instructions
-    row += own.heads * functions.divide + own.columns * multiply
+    row = 2 * core.row_instructions + share.columns * core.row_element_instructions
+    row += share.heads * functions.divide + share.columns * multiply
     instructions = counts.edges * edge + counts.rows * row
 
     read, write = core.dma_read_cycles, core.dma_write_cycles
@@ -129,37 +129,39 @@ def attention_cycles(
     streamed = float(interpolate(read, block)) / consumed
     stored = float(interpolate(write, block)) / block
     item = size.dtype.itemsize
-    scores = own.heads * item
-    keys = own.key or own.value
+    scores = share.heads * item
+    keys = share.key or share.value
     # Twice the indices; scores once there and back; what edges have of their own once.
-    of_edge = 2 * 4 * streamed + scores * (stored + streamed) + own.edge * streamed
-    of_edge += bulk_cycles(core, read, keys) + bulk_cycles(core, read, own.value)
-    of_row = 2 * 4 * streamed + bulk_cycles(core, read, own.query) + bulk_cycles(core, write, own.result)
+    of_edge = 2 * 4 * streamed + scores * (stored + streamed) + share.edge * streamed
+    of_edge += bulk_cycles(core, read, keys) + bulk_cycles(core, read, share.value)
+    of_row = 2 * 4 * streamed + bulk_cycles(core, read, share.query) + bulk_cycles(core, write, share.result)
     transfers = counts.edges * of_edge + counts.rows * of_row
     return bottleneck(core, counts, instructions, transfers)
 
 
-def bank_bytes(own: Share, item: int, columns: np.ndarray, rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def bank_bytes(
+    share: Share, item: int, columns: np.ndarray, rows: np.ndarray, edges: np.ndarray
+) -> np.ndarray:
     """Bytes that a core's bank must hold: results, queries, keys, values, indices, scores, edges' numbers.
 
     ``item``: bytes of a number; ``columns``: sources of a part; ``rows``, ``edges``: the most of a core.
     """
-    needed = rows * (own.result + own.query) + columns * (own.key + own.value)
-    needed = needed + matrix_bytes(rows, edges) + edges * (own.heads * item + own.edge)
-    found: np.ndarray = np.ceil(needed).astype(np.int64)
-    return found
+    needed = rows * (share.result + share.query) + columns * (share.key + share.value)
+    needed = needed + matrix_bytes(rows, edges) + edges * (share.heads * item + share.edge)
+    total: np.ndarray = np.ceil(needed).astype(np.int64)
+    return total
 
 
 def matrix_bytes(rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Bytes of row bounds and indices, each padded to two of them."""
-    found: np.ndarray = 4 * np.ceil((rows + 1) / 2) * 2 + 4 * np.ceil(edges / 2) * 2
-    return found
+    total: np.ndarray = 4 * np.ceil((rows + 1) / 2) * 2 + 4 * np.ceil(edges / 2) * 2
+    return total
 
 
-def working_bytes(config: PimConfig, plan: PimPlan, size: AttentionSize, own: Share) -> int:
+def working_bytes(config: PimConfig, plan: PimPlan, size: AttentionSize, share: Share) -> int:
     """Bytes of working memory of all tasklets: a row of each kind, readers, a writer of scores, a stack."""
     streams = 4 + size.edge_scores + size.masked
-    each = own.key + own.value + own.query + own.result
+    each = share.key + share.value + share.query + share.result
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
     return plan.tasklets * each
 

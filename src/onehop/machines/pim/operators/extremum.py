@@ -31,13 +31,13 @@ class Extremum(Rows):
     call: calls.Extremum
 
     @staticmethod
-    def refuse(config: PimConfig, dtype: torch.dtype, wanted: str | None) -> str | None:
+    def refuse(config: PimConfig, dtype: torch.dtype, machine_dtype: str | None) -> str | None:
         """Return why a machine has no max and min of features of this dtype, as :meth:`.Sum.refuse` does."""
         name = NAMES.get(dtype)
         if name is None or not dtype.is_floating_point:
             return f"has max, min and attention of float32 and float64, not of {dtype}"
-        if wanted not in (None, name):
-            return f"has sums alone of {wanted}: max, min and attention run on floats as they are"
+        if machine_dtype not in (None, name):
+            return f"has sums alone of {machine_dtype}: max, min and attention run on floats as they are"
         if name not in config.functions:
             return f"has no max, min and attention of {name}: {config.name} gives no functions for it"
         return None
@@ -68,14 +68,14 @@ class Extremum(Rows):
         joined = torch.full((shapes.num_dst, self.width), none, dtype=call.x.dtype, device="cpu")
         join = torch.maximum if call.reduce == "max" else torch.minimum
         for part in parts_of(plan, shapes) if call.x.numel() else ():
-            own = call._replace(
+            part_call = call._replace(
                 x=call.x[part.first : part.last].contiguous(),
                 weight=None if call.weight is None else call.weight[part.edges],
                 graph=part.graph.number,
                 edges=part.graph.num_edges,
                 with_ties=False,
             )
-            found = PreparedExtremum(part.graph, CpuPlan(), own).run(own)[0]
+            extrema = PreparedExtremum(part.graph, CpuPlan(), part_call).run(part_call)[0]
             filled = part.graph.in_degrees > 0
-            joined[filled] = join(joined[filled], found[filled].to(joined.dtype))
+            joined[filled] = join(joined[filled], extrema[filled].to(joined.dtype))
         return joined.masked_fill_((shapes.graph.in_degrees == 0).unsqueeze(1), 0)

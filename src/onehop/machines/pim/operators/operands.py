@@ -91,10 +91,10 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
     """Features, and weights if there are any, as integers; int32 features so that sums fit 32 bits too."""
     values, weight_factor = None, 1.0
     if weight is not None:
-        # Half the bits: products have those of both.
+        # Half the bits: products have the bits of both.
         most = largest({"int8": "int8", "int64": "int32"}.get(dtype, "int16"))
-        found = quantise(weight.view(-1, 1), dtype, most, by_column=False)
-        values, weight_factor = found.values.view(-1), float(found.factor)
+        quantised = quantise(weight.view(-1, 1), dtype, most, by_column=False)
+        values, weight_factor = quantised.values.view(-1), float(quantised.factor)
     degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
     # More steps than a float64 distinguishes would be useless.
     most = min(largest(dtype), 1 << 52)

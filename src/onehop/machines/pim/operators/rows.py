@@ -74,8 +74,8 @@ class _Run:
             hubs = hub_rows(self.config, self.plan, self.kernel, width)
             if hubs:
                 rule = cut_rule(self.plan, self.kernel, cores)
-                found = self.shapes.hub_edges(self.parts, self.plan.column_cut, rule, hubs)
-                counts = replace(counts, hub_edges=found)
+                hub_edges = self.shapes.hub_edges(self.parts, self.plan.column_cut, rule, hubs)
+                counts = replace(counts, hub_edges=hub_edges)
             self._cycles[key] = core_cycles(self.config, self.plan, self.kernel, counts, width)
         return self._cycles[key]
 
@@ -105,9 +105,9 @@ class _Run:
             filled_width = stored_width(config, plan, kernel, width)
             cycles, tasklets = self.cycles(cores, width)
             busy = cycles[part] * config.cycle_ns
-            own = first[:, None] + np.arange(cores)
-            self.core_busy[own] += busy
-            self.tasklet_busy[own] += tasklets[part] * config.cycle_ns
+            core_numbers = first[:, None] + np.arange(cores)
+            self.core_busy[core_numbers] += busy
+            self.tasklet_busy[core_numbers] += tasklets[part] * config.cycle_ns
             np.maximum.at(loads.kernel_ns, rank, busy.max(axis=1)[:, None])
             np.maximum.at(loads.features, rank, (self.columns[part] * filled_width * item)[:, None])
             rows = self.counts(cores).core_rows[part]
@@ -123,7 +123,7 @@ class _Run:
                 merged = float(all_rows[(straddling | (part > 0)) == added].sum())
                 if merged:
                     loads.merge(width, added, merged)
-        return loads.as_pass(block, widths)
+        return loads.timed(block, widths)
 
 
 def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int, int], list[Cluster]]:

@@ -38,19 +38,19 @@ class Sum(Rows):
     prepared: Prepared
 
     @staticmethod
-    def refuse(config: PimConfig, dtype: torch.dtype, wanted: str | None) -> str | None:
+    def refuse(config: PimConfig, dtype: torch.dtype, machine_dtype: str | None) -> str | None:
         """Return why a machine has no sums of features of this dtype, or None if it has.
 
         Args:
             config: The machine.
             dtype: Dtype of the features.
-            wanted: Their dtype in the machine; None means the same.
+            machine_dtype: Their dtype in the machine; None means the same.
         """
         name = NAMES.get(dtype)
         if name is None:
             return f"has no {dtype}"
-        if (wanted or name) not in config.arithmetic:
-            return f"has no {wanted or name}: {config.name} computes {', '.join(config.arithmetic)}"
+        if (machine_dtype or name) not in config.arithmetic:
+            return f"has no {machine_dtype or name}: {config.name} computes {', '.join(config.arithmetic)}"
         return None
 
     @classmethod
