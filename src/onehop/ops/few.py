@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from onehop.errors import IndexRangeError
+from onehop.graph.lending import read_address
 from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
 from onehop.ops.batching import for_each
 from onehop.ops.contexts import in_memory
@@ -54,7 +55,7 @@ class FewEdges(NamedTuple):
 
     def call(self, kind: str, dtype: torch.dtype) -> Any:
         """The native call over these edges, for rows of a dtype, without their sizes."""
-        call, (row, step), begin = _call(kind, dtype), self.listed.stride(), address(self.listed)
+        call, (row, step), begin = _call(kind, dtype), self.listed.stride(), place_of(self.listed)
         sending = self.sending
         call.edges, call.sources, call.targets = self.listed.size(1), self.num_src, self.num_dst
         call.source_ends, call.target_ends = begin + 8 * row * sending, begin + 8 * row * (1 - sending)
@@ -95,7 +96,7 @@ class FewRows(NamedTuple):
         """The native call over these rows, as of :class:`FewEdges`."""
         call, count = _call(kind, dtype), self.listed.size(0)
         call.edges, call.sources, call.targets = count, count, self.num_dst
-        call.target_ends, call.stride = address(self.listed), self.listed.stride(0)
+        call.target_ends, call.stride = place_of(self.listed), self.listed.stride(0)
         return call
 
 
@@ -144,6 +145,15 @@ def _summed(edges: Few, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor
         call.weight = read(weight)
     check_range(extension.few_edges(call))
     return out
+
+
+def place_of(listed: Tensor) -> int:
+    """The place of a list of edges, for reading: as a copy that shares its memory it stays recognised.
+
+    Raises:
+        WithoutMemoryError: It has numbers, and no memory.
+    """
+    return read_address(listed) or address(listed)
 
 
 def read(operand: Tensor) -> int:

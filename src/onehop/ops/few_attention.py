@@ -15,7 +15,7 @@ _grad_is_enabled = torch.is_grad_enabled
 
 
 class Scores(NamedTuple):
-    """What attention is computed of.
+    """The operands of attention.
 
     Attributes:
         kind: "gat", whose scores are ``leaky_relu(of_source + of_target)``; "gatv2", the sum over columns of

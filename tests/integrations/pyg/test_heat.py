@@ -17,7 +17,7 @@ from tests.integrations.pyg.compiled_layers import (
     compiled as compiled,
     numbers,
 )
-from tests.integrations.same import BITS, forms, refused, same, same_error, step
+from tests.integrations.same import forms, refused, same, same_error, step
 
 FORM = "W (source, features) * softmax for each head"
 
@@ -103,7 +103,7 @@ def test_hooks_and_few_edges_stay_with_pyg(monkeypatch):
     layer.att.register_forward_hook(lambda module, args, out: 2 * out)
     refused(step(layer, *inputs), "hooks are registered on a module in it")
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
-    same(step(heat(), *inputs), **BITS)
+    same(step(heat(), *inputs))
 
 
 @pytest.mark.parametrize("wrong", ["type", "edge", "columns", "features"])

@@ -12,7 +12,7 @@ from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.integrations.pyg.leave import TOO_SMALL
 from tests.integrations.pyg.typed_nodes import edges_of, features_of
-from tests.integrations.same import BITS, HALF, SINGLE, learned, reasons, refused, same, same_error
+from tests.integrations.same import HALF, SINGLE, learned, reasons, refused, same, same_error
 
 WIDTH, OUT, HEADS = 6, 8, 2
 NODES = {"paper": 20, "author": 14, "venue": 5}
@@ -74,7 +74,7 @@ def test_edges_of_all_types_are_joined_once(x, edges, monkeypatch):
 def test_few_edges_are_left_to_pyg(kind, x, edges, monkeypatch):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     layer = kind(WIDTH, OUT, METADATA, heads=HEADS)
-    refused(lambda: learned(layer(x, edges), x, layer), TOO_SMALL, **BITS)
+    refused(lambda: learned(layer(x, edges), x, layer), TOO_SMALL, **SINGLE)
     with onehop.patch():
         assert TOO_SMALL in str(onehop.explain(layer, x, edges, verbose=True))
     assert onehop.cache_info().entries == 0

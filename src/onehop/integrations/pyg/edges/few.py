@@ -17,7 +17,7 @@ from onehop.integrations.pyg.leave import TOO_SMALL, Leave, need
 from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
 from onehop.ops import few
 from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
-from onehop.ops.few import MOST_EDGES, FewEdges
+from onehop.ops.few import MOST_EDGES, FewEdges, place_of
 from onehop.ops.few_attention import Scores, attend
 
 DTYPES = (torch.float32, torch.float64)
@@ -118,7 +118,7 @@ def _rewritten(edge_index: Tensor, removes: bool, nodes: int) -> Tensor | None:
 def _list(edge_index: Tensor) -> tuple[int, int, int, int]:
     """The list of edges as native code reads it."""
     row, step = edge_index.stride()
-    return address(edge_index), row, step, edge_index.size(1)
+    return place_of(edge_index), row, step, edge_index.size(1)
 
 
 def normalised(
