@@ -30,7 +30,7 @@ from onehop.integrations.pyg.associations.product import (
     product,
 )
 from onehop.integrations.pyg.call import begin
-from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
+from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.propagate import aggregation_of, aggregation_over
