@@ -12,6 +12,7 @@ from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.integrations.pyg import machine
 from onehop.integrations.pyg.admit import Source, Target, Weight
+from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call, Plan, begin
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_few
@@ -45,7 +46,6 @@ from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
-from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.signals import Signals, folded
 from onehop.integrations.rows import stand_in
 from onehop.ops.contexts import as_program, context_reason
