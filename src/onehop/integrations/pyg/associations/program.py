@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv import gcn_conv
 
+from onehop.compiler.modules import itself
 from onehop.integrations import session
 from onehop.integrations.pyg import programs
 from onehop.integrations.pyg.aggregation import Aggregation
@@ -41,6 +42,7 @@ def gcn(
 
     Arguments are those of :func:`.order.gcn`.
     """
+    layer = itself(layer)
     if (
         programs.forward_reason(layer, edge_index) is not None
         or type(layer).message is not GCNConv.message
@@ -53,7 +55,8 @@ def gcn(
     edges, edge_weight = _edges(layer, x, edge_index, edge_weight)
     if edges is None:
         return None
-    task, lin = programs.planned(layer, edges, {"x": x, "edge_weight": edge_weight}), layer.lin
+    task = programs.planned(layer, edges, {"x": x, "edge_weight": edge_weight})
+    lin = itself(layer.lin)
     programs.note(layer, task, task.messages)
     if _combines(layer, lin, x, edge_weight, biased=False):
         out = _linear_aggregate(task, lin.weight, own_before=False)
@@ -102,12 +105,14 @@ def rooted(
 
     Arguments are those of :func:`.order.rooted`.
     """
-    ends = (x, x) if isinstance(x, Tensor) else x
+    layer, ends = itself(layer), (x, x) if isinstance(x, Tensor) else x
     if (
         programs.forward_reason(layer, edge_index) is not None
         or not isinstance(ends, tuple)
         or not isinstance(ends[0], Tensor)
-        or not _combines(layer, getattr(layer, linear), ends[0], weights.get("edge_weight"), biased=True)
+        or not _combines(
+            layer, itself(getattr(layer, linear)), ends[0], weights.get("edge_weight"), biased=True
+        )
     ):
         return None
     task = programs.planned(

@@ -95,7 +95,7 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
         None if there is an edge that PyG has to complain about, or so many that float32 cannot count them.
     """
     num_nodes, add_self_loops, forwards, dtype = key
-    if edge_index.size(1) + num_nodes > _EXACT_DEGREES:
+    if not is_counted(edge_index, num_nodes):
         return None
     if not add_self_loops:
         graph = _graph(edge_index, (num_nodes, num_nodes), forwards)
@@ -105,6 +105,11 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
         except ArgumentError:
             return None
     return None if graph is None else Symmetric(graph, degree_scale(graph, dtype))
+
+
+def is_counted(edge_index: Tensor, num_nodes: int) -> bool:
+    """Return whether PyG's degrees of edges, [2, E], with a loop for each node, are exact."""
+    return edge_index.size(1) + num_nodes <= _EXACT_DEGREES
 
 
 @dataclass(slots=True)

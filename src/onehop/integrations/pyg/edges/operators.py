@@ -22,6 +22,7 @@ from onehop.integrations.pyg.edges.kept import (
     Derived,
     SymmetricKey,
     graph_of,
+    is_counted,
     rewritten,
     symmetric_of,
 )
@@ -84,6 +85,8 @@ def _normalise(
         symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
         if symmetric is not None:
             return handle_of(symmetric.graph), lend(symmetric.scale)
+        if is_counted(edge_index, num_nodes):
+            _checked(edge_index, num_nodes, num_nodes, forwards)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
     known: Derived | None = CACHE.find(edge_index, key)
@@ -120,11 +123,12 @@ def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
     graph = graph_of(edge_index, num_src, num_dst, forwards)
-    if graph is None:
-        # Raises what is wrong with the edges: in a program there is no way back to PyG's own code.
-        edges = edge_index if forwards else edge_index.flip(0)
-        graph = Graph.from_edge_index(edges, size=(num_src, num_dst))
-    return graph
+    return _checked(edge_index, num_src, num_dst, forwards) if graph is None else graph
+
+
+def _checked(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+    """The graph of edges, made anew; raises what is wrong with them, because PyG's code cannot run then."""
+    return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
 
 
 def _fake_handle(edge_index: Tensor, *_: object) -> Tensor:

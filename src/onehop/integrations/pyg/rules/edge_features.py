@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
 from onehop import thresholds
-from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
+from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks, itself
 from onehop.integrations.pyg.leave import is_plain, need
 from onehop.ops.contexts import compiling, lowers
 
@@ -107,7 +107,7 @@ def projected(
     """
     if features is None:
         return None
-    linear = layer.lin_edge
+    linear = itself(layer.lin_edge)
     need(isinstance(linear, torch.nn.Module))
     beside = is_plain(features) and features.device == like.device
     need(beside, "the edge features are not a plain tensor on the device of the nodes'")
