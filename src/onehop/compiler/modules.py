@@ -1,4 +1,4 @@
-"""Modules that a message calls: what keeps them from being watched on a few edges; and modules in programs."""
+"""Modules that a message calls: what keeps them from being watched on a few edges; modules in programs."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -21,7 +21,7 @@ def itself(module: Any) -> Any:
 
     It does so with all modules of a model that has one of them in two places.
     """
-    return module.get_base() if isinstance(module, _AttrProxy) else module
+    return module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[attr-defined]
 
 
 def modules_reason(modules: Iterable[Module]) -> str | None:

@@ -3,7 +3,7 @@
 Programs that run without PyG normalise so too, so this imports nothing of it.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -32,7 +32,8 @@ def normalised(edge_index: Tensor, key: Unweighted) -> Derived:
         edge_index: [2, E].
         key: The other arguments; there is a number of nodes, and a loop weighs as much as any other edge.
     """
-    noted, nodes = Noted(edge_index), key.num_nodes
+    noted = Noted(edge_index)
+    nodes: Any = key.num_nodes
     dtype = torch.get_default_dtype() if key.dtype is None else key.dtype
     edges = edge_index
     if key.add_self_loops:
