@@ -13,8 +13,6 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch_geometric.nn.dense import Linear
 
 from onehop.backends import backend_for
@@ -33,7 +31,7 @@ from onehop.integrations.pyg.layer import (
     rule_of,
     watched,
 )
-from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, Leave, need
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.table import TABLE
 from onehop.integrations.rows import replaced
@@ -45,7 +43,7 @@ _F = TypeVar("_F", bound=Function)
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
 
 # As code sees tensors that torch.compile traces, and those that torch.export does.
-_PLAIN = (Tensor, FakeTensor, FunctionalTensor)
+_PLAIN = (Tensor, *TRACED)
 _INTEGERS = (torch.int64, torch.int32)
 # Not a union, which torch 2.6 does not trace.
 _NUMBERS = (int, float)
