@@ -112,9 +112,12 @@ def test_programs_run_without_pyg(tmp_path):
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch compiles C++ with g++")
 def test_a_package_of_aotinductor_runs_without_pyg(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    save = torch._inductor.aoti_compile_and_package
+    compile_ahead = torch._inductor.aoti_compile_and_package
     printed = answered_without_pyg(
-        tmp_path, {"Mixed": made(Mixed)}, lambda program, file: save(program, package_path=file), "package"
+        tmp_path,
+        {"Mixed": made(Mixed)},
+        lambda program, file: compile_ahead(program, package_path=file),
+        "package",
     )
     assert printed.count("IndexRangeError: edge_index: ") == 2
 
