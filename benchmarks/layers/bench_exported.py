@@ -117,10 +117,16 @@ def _answers(answer: Answer, requests: list[Request], seconds: float) -> float:
 
 
 class _Timed:
-    """Onehop's native module; the time that its functions take is added up."""
+    """Onehop's native module; the time that its functions take is added up.
+
+    Attributes:
+        seconds: The time.
+        called: The names of functions that were called.
+    """
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.called: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:
         function = getattr(native.extension, name)
@@ -131,14 +137,18 @@ class _Timed:
             begin = time.perf_counter()
             found = function(*args)
             self.seconds += time.perf_counter() - begin
+            self.called.add(name)
             return found
 
         return timed
 
 
 @torch.inference_mode()
-def native_seconds(model: Module, requests: list[Request]) -> float:
-    """Seconds of an answer in onehop's native functions for few edges: the median over requests."""
+def native_seconds(model: Module, requests: list[Request]) -> float | None:
+    """Seconds of an answer in onehop's native functions for few edges: the median over requests.
+
+    None where the edges are not few: then other functions aggregate.
+    """
     timed, found = _Timed(), []
     places = (few, rewrites_of_few)
     try:
@@ -151,7 +161,7 @@ def native_seconds(model: Module, requests: list[Request]) -> float:
     finally:
         for place in places:
             place.extension = native.extension  # type: ignore[attr-defined]
-    return quantile(found[len(requests) :], 0.5)
+    return quantile(found[len(requests) :], 0.5) if "few_edges" in timed.called else None
 
 
 def product_seconds(model: Module, requests: list[Request]) -> float:
@@ -166,7 +176,7 @@ def parts_of_patched(name: str, requests: list[Request], whole: float) -> Row:
     model = _model(name)
     with onehop.patch():
         of_native, of_products = native_seconds(model, requests), product_seconds(model, requests)
-    if not of_native:
+    if of_native is None:
         return {}
     return {
         "native_s": of_native,
@@ -214,7 +224,6 @@ def _answered(way: Callable[[], AbstractContextManager[Any]], answer: Answer, re
 
 def rows(options: Options) -> Iterator[Row]:
     """Measures one model after the other."""
-    torch.set_num_threads(1)
     for name in options.models:
         order = {"model": name, "nodes": options.nodes, "ways": options.ways, "rounds": options.rounds}
         yield from harness.apart(measured, order, name)
