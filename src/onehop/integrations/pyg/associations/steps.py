@@ -1,4 +1,4 @@
-"""What comes first, A X or X W^T: whichever aggregates fewer columns, or is kept; and its first step.
+"""The first of two steps, A X or X W^T: whichever aggregates fewer columns, or is kept.
 
 Operators of programs that run without PyG choose so too, so this imports nothing of it.
 """

@@ -1,4 +1,4 @@
-"""What is made of an ``edge_index`` [2, E] and remembered: its graph, normalised or not, and other tensors.
+"""Graphs and other tensors that are made of an ``edge_index`` [2, E], and remembered.
 
 Programs that run without PyG look here too, so this imports nothing of it.
 """
