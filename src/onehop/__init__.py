@@ -72,6 +72,12 @@ _LATER = {
     "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
+# The operators of programs, which run where PyG is not installed: programs are loaded from files.
+_OPERATORS = (
+    "onehop.integrations.pyg.associations.operator",
+    "onehop.integrations.pyg.edges.operators",
+    "onehop.ops.dropout_in_programs",
+)
 _HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name in names.split()}
 
 
@@ -94,7 +100,8 @@ def __getattr__(name: str) -> Any:
 
 if not _is_command():
     importlib.import_module("onehop.torch_release")  # An older torch may lack what the others import.
-    # torch's operators among them, which programs that are loaded from files call.
     for _name in (*_HOMES, "files"):
         if _HOMES.get(_name) not in _LATER:
             __getattr__(_name)
+    for _name in _OPERATORS:
+        importlib.import_module(_name)

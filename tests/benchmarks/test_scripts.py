@@ -59,6 +59,20 @@ def test_every_layer_runs_on_the_smallest_graphs() -> None:
         assert harness.apart_by(found, expected) <= bench_small.TOLERANCE, f"{name}, {edges} edges"
 
 
+def test_exported_models(tmp_path: Path) -> None:
+    ways = "eager,eager-patched,exported-patched"
+    small = f"--models sage --nodes 10,20 --ways {ways} --rounds 1"
+    found, printed = measured(tmp_path, "layers.bench_exported", small)
+    assert [(row["nodes"], row["edges"]) for row in found["results"]] == [(10, 40), (20, 80)]
+    for row in found["results"]:
+        assert list(row["seconds"]) == ways.split(",")
+        assert not row["wrong"]
+        patched = row["seconds"]["eager-patched"]["median_s"]
+        assert 0 < row["native_s"] < patched
+        assert row["rest"] == pytest.approx(1 - (row["native_s"] + row["products_s"]) / patched)
+    assert printed.count("sage") == 2
+
+
 def test_dropout(tmp_path: Path) -> None:
     small = "--elements 1000,9000 --threads 1 --rounds 1"
     found, printed = measured(tmp_path, "layers.bench_dropout", small)

@@ -7,7 +7,7 @@ import signal
 import pytest
 import torch
 
-from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.aggregation import Aggregation
 from tests.differential import isolated
 from tests.differential.calls import CONTEXTS, Call
 from tests.differential.check import difference

@@ -16,7 +16,7 @@ from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NegativeSampl
 
 import onehop
 from onehop import Graph, NeighborSampler
-from onehop.integrations.pyg.edges.listed import graph_of
+from onehop.integrations.pyg.edges.kept import graph_of
 
 NODES, EDGES = 150, 1200
 CITES, WRITES = ("paper", "cites", "paper"), ("author", "writes", "paper")

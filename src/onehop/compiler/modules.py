@@ -1,9 +1,11 @@
-"""Modules that a message calls: what keeps them from being watched on a few edges."""
+"""Modules that a message calls: what keeps them from being watched on a few edges; modules in programs."""
 
 from collections.abc import Iterable
 from operator import attrgetter
+from typing import Any
 
 import torch
+from torch.fx.experimental.proxy_tensor import _AttrProxy
 from torch.nn import Module
 from torch.nn.modules import module as torch_module
 
@@ -12,6 +14,14 @@ MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_bac
 
 global_hooks = attrgetter(*(f"_global{name}" for name in MODULE_HOOKS))
 """Reads the hooks for every module from torch's file of modules. No function: every layer calls it."""
+
+
+def itself(module: Any) -> Any:
+    """The module that ``torch.export`` shows as an object of a class derived from the module's.
+
+    It does so with all modules of a model that has one of them in two places.
+    """
+    return module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[attr-defined]
 
 
 def modules_reason(modules: Iterable[Module]) -> str | None:

@@ -14,7 +14,7 @@ from onehop.loaders.engine import Batch
 
 def note_graph(edge_index: Tensor, graph: Graph) -> None:
     """Notes the graph of ``edge_index``, [2, E], which nobody else has had, so that layers find it."""
-    # The key under which integrations/pyg/edges/listed.py looks, in the hot path.
+    # The key under which integrations/pyg/edges/kept.py looks, in the hot path.
     CACHE.store(Noted(edge_index), ("graph", graph.num_src, graph.num_dst, True), graph)
 
 

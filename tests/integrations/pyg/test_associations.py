@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv, GraphConv, Linear, SAGEConv, SGConv, TAGConv
 
 import onehop
-from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.aggregation import Aggregation
 from tests.integrations.same import SINGLE, assert_same, noted, same, step
 
 NODES, EDGES, NARROW, WIDE = 40, 300, 5, 24

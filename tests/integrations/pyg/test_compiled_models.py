@@ -131,8 +131,9 @@ def test_exported_programs_run_on_other_graphs(strict, x, edge_index, edges):
     torch.testing.assert_close(program.module()(other, given), model(other, given))
 
 
-def test_what_does_not_fit_raises(x, edge_index):
-    layer = make(LAYERS["SAGE"])
+@pytest.mark.parametrize("name", ["SAGE", "GCN", "GCN, no loops", "GATv2"])
+def test_what_does_not_fit_raises(name, x, edge_index):
+    layer = make(LAYERS[name])
     edge_index[0, 0] = NODES
     with onehop.patch():
         compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")

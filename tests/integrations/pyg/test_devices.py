@@ -20,7 +20,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import CACHE
 from onehop.integrations import reports
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.edges.listed import can_remember, graph_of
+from onehop.integrations.pyg.edges.kept import can_remember, graph_of
 from onehop.kernels.triton import availability
 from onehop.machines import pim
 from onehop.plans import gpu_tuned

@@ -10,7 +10,7 @@ from torch_geometric.nn.conv import gcn_conv
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg.edges import rewrites
-from onehop.integrations.pyg.edges.listed import SymmetricKey, symmetric_of
+from onehop.integrations.pyg.edges.kept import SymmetricKey, symmetric_of
 from onehop.integrations.rows import replacing
 from tests.integrations.same import BITS, SINGLE, fast, same, same_after
 from tests.pairs import pairwise
@@ -62,7 +62,7 @@ def test_products_of_the_scale_are_the_weights_of_pyg(loops, forwards, add_self_
 
 
 def test_more_edges_than_float32_counts_are_left_to_pyg(monkeypatch):
-    monkeypatch.setattr("onehop.integrations.pyg.edges.listed._EXACT_DEGREES", 100)
+    monkeypatch.setattr("onehop.integrations.pyg.edges.kept._EXACT_DEGREES", 100)
     assert symmetric_of(edges(False), SymmetricKey(NODES, True, True, torch.float32)) is None
 
 

@@ -146,7 +146,7 @@ def test_graph_of_a_batch_is_built_once_and_turned_round_for_gradients_alone(gen
     turning = property(lambda graph: turned.append(graph) or transposed.fget(graph))
     monkeypatch.setattr(onehop.Graph, "transposed_csr", turning)
     spy = type("Spy", (), {"from_edge_index": build})
-    monkeypatch.setattr("onehop.integrations.pyg.edges.listed.Graph", spy)
+    monkeypatch.setattr("onehop.integrations.pyg.edges.kept.Graph", spy)
     batch = Batch.from_data_list(small_graphs(generator))
     net = model_of("SAGE")
     with onehop.patch():

@@ -13,7 +13,7 @@ from torch_geometric.sampler import NegativeSampling, NeighborSampler, NodeSampl
 
 import onehop
 from onehop.graph import Graph
-from onehop.integrations.pyg.edges.listed import graph_of
+from onehop.integrations.pyg.edges.kept import graph_of
 from tests.integrations.pyg.loader_graphs import (
     NODES,
     check_edges,

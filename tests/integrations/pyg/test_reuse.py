@@ -11,7 +11,7 @@ import onehop
 from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.aggregation import Aggregation
 from tests.integrations.same import learned, noted, same, same_after
 
 NODES, EDGES, WIDTH = 300, 8_000, 160

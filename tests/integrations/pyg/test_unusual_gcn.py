@@ -7,7 +7,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv import gcn_conv
 
 import onehop
-from onehop.integrations.pyg.rules.plain import Aggregation
+from onehop.integrations.pyg.aggregation import Aggregation
 
 NARROW, WIDE = 5, 24
 

@@ -1,1 +1,1 @@
-"""PyTorch Geometric. Imported only when PyG is to be patched."""
+"""PyTorch Geometric. It is imported only when PyG is to be patched, and not by what programs call."""

@@ -9,8 +9,6 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn import Parameter
 
 from onehop.integrations.pyg.call import Call
@@ -20,6 +18,7 @@ from onehop.integrations.pyg.leave import (
     FLOATS,
     LEFT_TO_PYG,
     SIGNALS,
+    TRACED,
     Leave,
     OfSignals,
     need,
@@ -27,8 +26,6 @@ from onehop.integrations.pyg.leave import (
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 _PLAIN = (Tensor, Parameter)
-# As torch.export traces tensors.
-_TRACED = (FakeTensor, FunctionalTensor)
 # Not a union, which torch 2.6 does not trace.
 _PAIRS = (tuple, list)
 _MATRIX, _BATCHED = 2, 3
@@ -40,7 +37,7 @@ BOTH = 2
 
 def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
     """Admits rows of features on any device: [N, F]; but over a list, [B, N, F] with ``node_dim=-2`` too."""
-    if type(x) not in _PLAIN and not (edges.is_traced and type(x) in _TRACED):
+    if type(x) not in _PLAIN and not (edges.is_traced and type(x) in TRACED):
         raise Leave(f"the features are of type {type(x).__name__}")
     if x.dtype not in FLOATS:
         raise Leave("the features are not floating-point numbers of 16, 32 or 64 bits")
@@ -83,7 +80,7 @@ def is_feature(call: Call, tensor: Any, dims: int) -> bool:
     """Return whether an operand is a dense floating-point tensor of so many dimensions, beside the edges."""
     edges = call.edges
     return (
-        (type(tensor) in _PLAIN or (edges.is_traced and type(tensor) in _TRACED))
+        (type(tensor) in _PLAIN or (edges.is_traced and type(tensor) in TRACED))
         and tensor.dtype in FLOATS
         and ((tensor.is_cpu and edges.is_cpu) or tensor.device == edges.device)
         and tensor.layout is torch.strided
@@ -163,7 +160,7 @@ class Weight:
         if weight is None:
             need(not self.required, "PyG is left to report the missing weight")
             return None
-        if type(weight) not in _PLAIN and not (edges.is_traced and type(weight) in _TRACED):
+        if type(weight) not in _PLAIN and not (edges.is_traced and type(weight) in TRACED):
             raise Leave(f"the edge weight is of type {type(weight).__name__}")
         dense = weight.dtype in FLOATS and weight.layout is torch.strided
         need(dense, "the edge weight is not a dense floating-point tensor")

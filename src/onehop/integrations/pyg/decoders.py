@@ -22,7 +22,7 @@ from onehop import thresholds
 from onehop.compiler.modules import modules_reason
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
-from onehop.integrations.pyg.edges.listed import graph_of
+from onehop.integrations.pyg.edges.kept import graph_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.functions import applies
 from onehop.integrations.pyg.leave import are_dense

@@ -8,7 +8,6 @@ from torch_geometric.nn.conv import gcn_conv, hgt_conv
 
 from onehop.integrations import session
 from onehop.integrations.pyg import (
-    associations,
     decoders,
     edge_functions,
     functions,
@@ -25,7 +24,7 @@ from onehop.integrations.pyg import (
     stand_in,
     triplets,
 )
-from onehop.integrations.pyg.associations import scores
+from onehop.integrations.pyg.associations import layers as associated, scores
 from onehop.integrations.pyg.edges import rewrites
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
 from onehop.integrations.pyg.operators import register
@@ -69,7 +68,7 @@ class Pyg(Framework):
         return [
             hook.template_row(),
             *rewriting,
-            *associations.rows(of_gcn.ours if of_gcn.applies else None),
+            *associated.rows(of_gcn.ours if of_gcn.applies else None),
             *(
                 _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()

@@ -18,11 +18,11 @@ from onehop import thresholds
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.integrations.pyg import few_rows
+from onehop.integrations.pyg.aggregation import WEIGHTED, Aggregation
 from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
-from onehop.integrations.pyg.rules.plain import WEIGHTED, Aggregation
 from onehop.integrations.rows import Row, replacing
 from onehop.integrations.torch.indexing import COST_OF_EXTREMA, cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows

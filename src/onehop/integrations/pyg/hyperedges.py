@@ -15,7 +15,7 @@ from torch_geometric.experimental import is_experimental_mode_enabled
 from torch_geometric.nn import HypergraphConv
 from torch_geometric.utils import scatter
 
-from onehop.integrations.pyg.edges.listed import graph_of, rewritten
+from onehop.integrations.pyg.edges.kept import graph_of, rewritten
 from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.layer import with_own_forward
 from onehop.integrations.pyg.leave import (

@@ -19,7 +19,7 @@ from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv import message_passing
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
-from onehop.compiler.modules import MODULE_HOOKS, global_hooks, modules_reason
+from onehop.compiler.modules import MODULE_HOOKS, global_hooks, itself, modules_reason
 from onehop.integrations import session
 from onehop.integrations.pyg.leave import EXPLAINED, Explained, Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
@@ -352,7 +352,7 @@ def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
         layer: The layer.
         traced: Whether a program is traced.
     """
-    module = layer.aggr_module if traced else layer.__dict__["_modules"].get("aggr_module")
+    module = itself(layer.aggr_module) if traced else layer.__dict__["_modules"].get("aggr_module")
     reduce = REDUCTIONS.get(type(module))
     if reduce is None:
         return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"

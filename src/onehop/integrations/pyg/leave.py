@@ -4,6 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.nn import Parameter
 
 from onehop.integrations.rows import Leave as Leave
@@ -53,6 +55,9 @@ def is_plain(value: object) -> bool:
     """Return whether a value is a tensor or a parameter, and of no class derived from these."""
     return type(value) is Tensor or type(value) is Parameter
 
+
+TRACED = (FakeTensor, FunctionalTensor)
+"""The types of tensors and parameters where ``torch.export`` runs a model to trace it."""
 
 EXACT = (torch.float32, torch.float64)
 """Dtypes of features that layers outside of ``propagate`` take."""

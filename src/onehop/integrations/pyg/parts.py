@@ -23,13 +23,13 @@ from onehop.distributed.converted import among_edges
 from onehop.distributed.graph import DistributedGraph
 from onehop.errors import ArgumentError
 from onehop.integrations import reports
+from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
 from onehop.integrations.pyg.layer import LEFT_OUT, check_layer, is_left_out, reduction_of
 from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
-from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.ops.contexts import WRAPPED, context_reason, wraps
 
 # What PyG adds to a message's arguments that has numbers of sources, or of all nodes.

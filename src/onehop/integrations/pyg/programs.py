@@ -13,12 +13,10 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
-from torch._subclasses.functional_tensor import FunctionalTensor
 from torch_geometric.nn.dense import Linear
 
 from onehop.backends import backend_for
-from onehop.compiler.modules import MODULE_HOOKS
+from onehop.compiler.modules import MODULE_HOOKS, itself
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
@@ -33,7 +31,7 @@ from onehop.integrations.pyg.layer import (
     rule_of,
     watched,
 )
-from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, Leave, need
+from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.table import TABLE
 from onehop.integrations.rows import replaced
@@ -45,7 +43,7 @@ _F = TypeVar("_F", bound=Function)
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
 
 # As code sees tensors that torch.compile traces, and those that torch.export does.
-_PLAIN = (Tensor, FakeTensor, FunctionalTensor)
+_PLAIN = (Tensor, *TRACED)
 _INTEGERS = (torch.int64, torch.int32)
 # Not a union, which torch 2.6 does not trace.
 _NUMBERS = (int, float)
@@ -174,18 +172,19 @@ def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """``propagate``: onehop's operators, or PyG's code and a note why."""
+    module = itself(layer)
     if type(edge_index) is EdgesInProgram:
-        return _attended(layer, edge_index, kwargs)
-    sentence = reason(layer, edge_index) or _message_reason(layer, args, kwargs)
+        return _attended(module, edge_index, kwargs)
+    sentence = reason(module, edge_index) or _message_reason(module, args, kwargs)
     if sentence is None:
         try:
-            plan = planned(layer, ProgramEdges(layer, edge_index, kwargs.get("size")), kwargs)
-            note(layer, plan, plan.messages)
+            plan = planned(module, ProgramEdges(module, edge_index, kwargs.get("size")), kwargs)
+            note(module, plan, plan.messages)
             return plan.computed()
         except Leave as why:
             sentence = why.sentence
     if sentence != _SAID:
-        refuse(layer, sentence)
+        refuse(module, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
@@ -215,16 +214,17 @@ def attention_forward(
     asked = _argument(args, kwargs, place, "return_attention_weights")
     edge_index = _argument(args, kwargs, 1, "edge_index")
     features = _argument(args, kwargs, 2, "edge_attr")
-    sentence = forward_reason(layer, edge_index) or _attention_reason(layer, edge_index, features, asked)
+    module = itself(layer)
+    sentence = forward_reason(module, edge_index) or _attention_reason(module, edge_index, features, asked)
     if sentence is None:
-        found = EdgesInProgram(edge_index, _attention_kind(type(layer)))
+        found = EdgesInProgram(edge_index, _attention_kind(type(module)))
         try:
             if len(args) > 1:
                 return theirs(layer, args[0], found, *args[2:], **kwargs)
             return theirs(layer, *args, **{**kwargs, "edge_index": found})
         except Leave as why:  # by the rule, which gets its operands from PyG's forward
             sentence = why.sentence
-    refuse(layer, sentence)
+    refuse(module, sentence)
     return theirs(layer, *args, **kwargs)
 
 
@@ -251,7 +251,7 @@ def _attention_reason(layer: Any, edge_index: Tensor, features: Any, asked: Any)
         return HOOKED
     if len(scores) > len(hooks):
         return f"{OVERRIDES} edge_update"
-    linear = layer.lin_edge
+    linear = itself(layer.lin_edge)
     if features is None or linear is None:
         return None
     if type(linear) is not Linear or linear.bias is not None:

@@ -10,6 +10,7 @@ from torch_geometric.nn import MessagePassing
 from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.admit import Source, Target, Weight
+from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_few
@@ -36,7 +37,6 @@ from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
-from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.signals import Signals, folded
 from onehop.ops.contexts import context_reason
 

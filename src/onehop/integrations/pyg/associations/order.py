@@ -1,11 +1,11 @@
 """The order of a layer's linear step and its aggregation: A (X W) or (A X) W, whichever costs less.
 
-The first part states the conditions and the choice, for eager layers and for programs (:mod:`.program`). The
-second runs eager layers, which state their linear steps, their edges, and which of the two orders PyG has.
+The first part states the conditions, for eager layers and for programs (:mod:`.program`); the choice is in
+:mod:`.steps`. The second part runs eager layers, which state their linear steps, their edges, and which of
+the two orders PyG has.
 """
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +19,8 @@ from torch_geometric.nn.dense.linear import Linear
 from onehop import thresholds
 from onehop.graph import Graph
 from onehop.graph.identity import remembered
-from onehop.graph.lending import is_shared, original
 from onehop.integrations import session
-from onehop.integrations.pyg import reuse
+from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.associations.few import rooted_over_few
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
@@ -29,15 +28,14 @@ from onehop.integrations.pyg.associations.product import (
     prefix_product,
     product,
 )
+from onehop.integrations.pyg.associations.steps import LINEAR, aggregates_first, first_step
 from onehop.integrations.pyg.call import begin
-from onehop.integrations.pyg.edges.listed import COUNTING, Symmetric, SymmetricKey, normalised_graph
+from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
-from onehop.integrations.pyg.rules.plain import Aggregation
 from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
 from onehop.integrations.rows import is_own
-from onehop.integrations.torch import sparse_features
-from onehop.integrations.torch.products import THEIRS, may_choose as may_choose_library
+from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 Function = Callable[..., Any]
@@ -46,11 +44,9 @@ Run = Callable[..., Tensor | None]
 _LEAVES = "rows before leaves"
 # PyG's linear step; None where another library has replaced it.
 _FORWARD = Linear.forward if is_own(Linear.forward) else None
-LINEAR = ("sum", "mean")
-"""Reductions that commute with a linear step."""
 
 
-# Conditions and choice
+# Conditions
 
 
 def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
@@ -116,68 +112,6 @@ def is_linear(task: Any) -> bool:
         and task.x.dim() == 2
         and (task.weight is None or torch.promote_types(task.x.dtype, task.weight.dtype) == task.x.dtype)
     )
-
-
-def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
-    """Return whether (A X) W aggregates fewer columns than A (X W), forward and backward.
-
-    The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
-
-    Args:
-        x: [N, K].
-        weight: [M, K].
-        own_before: Whether the layer's own order is (A X) W: the result where neither has fewer.
-    """
-    recording = torch.is_grad_enabled()
-    of_x = recording and x.requires_grad
-    of_product = of_x or (recording and weight.requires_grad)
-    after, before = weight.shape
-    before, after = before * (1 + of_x), after * (1 + of_product)
-    return before <= after if own_before else before < after
-
-
-def is_kept(x: Tensor) -> bool:
-    """Return whether A X, for X that is constant, is kept or about to be: then it costs nothing.
-
-    False where the features are nearly all 0: their product costs less than that of their aggregate.
-    """
-    if not reuse.trained_on(x):
-        return False
-    return not (session.now.settings.products and may_choose_library() and sparse_features.apply(x))
-
-
-def first_step(
-    x: Tensor, weight: Tensor, before: bool, own_before: bool, constant: bool, aggregate: Function
-) -> tuple[Tensor, bool]:
-    """Computes what comes first, A X or X W^T, and returns whether it is A X.
-
-    Where that is not finite, the layer's own order is taken: an infinite feature of a node without edges is
-    in the product, but in no aggregate, and 0 times infinity, in a gradient, is NaN.
-
-    Args:
-        x: [N, K].
-        weight: [M, K].
-        before: Whether A X comes first because it has fewer columns.
-        own_before: Whether it does in the layer's own order.
-        constant: Whether A X may be kept; then it comes first once it is.
-        aggregate: Computes A X.
-    """
-    before = before or (constant and is_kept(x))
-    noting = reuse.note_training if constant else None
-    made = aggregate() if before else product(x, weight, None, noting)
-    if before is own_before or is_finite(made):
-        return made, before
-    return (aggregate() if own_before else product(x, weight, None, noting)), own_before
-
-
-def is_finite(made: Tensor) -> bool:
-    """Return whether all entries are finite; sums that overflow count as infinite too.
-
-    For an aggregate that is kept, the result is kept with it.
-    """
-    if (made.is_cpu and not is_shared(made)) or original(made) is made:
-        return math.isfinite(float(made.detach().sum()))
-    return remembered(made, key="finite", make=lambda: math.isfinite(float(made.detach().sum())))
 
 
 # Eager layers of one aggregation

@@ -19,8 +19,8 @@ from onehop.errors import ArgumentError
 from onehop.graph.identity import remembered
 from onehop.graph.lending import readable
 from onehop.integrations import reports, session
-from onehop.integrations.pyg.associations.order import LINEAR, is_finite
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
+from onehop.integrations.pyg.associations.steps import LINEAR, is_finite
 from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
 from onehop.integrations.pyg.layer import reduction_of, with_own_forward
 from onehop.integrations.pyg.leave import (

@@ -1,40 +1,28 @@
-"""Edges in a program that ``torch.compile`` or ``torch.export`` makes; operators that find their graphs.
+"""Edges in a program that ``torch.compile`` or ``torch.export`` makes.
 
 A program is traced once, with tensors that have no data, and runs many times. So nothing that eager layers
 look up can be looked up while it is traced: not the graph, nor the normalised edges, nor kept aggregates.
-Operators look them up when the program runs, in the same caches, by the ``edge_index`` that the program gets.
+Operators (:mod:`.operators`) look them up when the program runs, in the same caches, by the ``edge_index``
+that the program gets.
 How many edges there are with self loops depends on the data; shapes do not: they allow for the most that
 there can be (:mod:`onehop.graph.handle`).
 """
 
-import weakref
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import dropout
-from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from onehop.backends import refusal
-from onehop.graph import Graph
-from onehop.graph.contents import Noted
-from onehop.graph.handle import GraphInProgram, handle_of
-from onehop.graph.identity import CACHE
-from onehop.graph.lending import lend
+from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
-from onehop.integrations.pyg.edges.listed import (
-    COUNTING,
-    Derived,
-    SymmetricKey,
-    graph_of,
-    rewritten,
-    symmetric_of,
-)
-from onehop.integrations.pyg.edges.rewrites import Unweighted, normalisation, without_weight
+from onehop.integrations.pyg.edges.normalised import Unweighted
+from onehop.integrations.pyg.edges.operators import define
+from onehop.integrations.pyg.edges.rewrites import normalisation, without_weight
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.library import LIBRARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,65 +167,6 @@ def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
     return torch.cat([values, of_loops]).index_select(0, places)
 
 
-# Operators, which run with the program
-
-
-@dataclass(slots=True)
-class _Found:
-    """A graph with self loops that was found before. The cache of graphs holds it."""
-
-    graph: "weakref.ref[Graph]"
-    nbytes: int = 0
-
-
-def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int) -> Tensor:
-    if not loops:
-        return handle_of(_graph(edge_index, num_src, num_dst, forwards))
-    rest = ("graph in a program", num_src, num_dst, forwards, loops)
-    found: _Found | None = CACHE.find(edge_index, rest)
-    graph = None if found is None else found.graph()
-    if graph is None:
-        noted = Noted(edge_index)
-        graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
-        CACHE.store(noted, rest, _Found(weakref.ref(graph)))
-    return handle_of(graph)
-
-
-def _looped(edge_index: Tensor, loops: int) -> Tensor:
-    """The edges as attention layers rewrite them, remembered where those look."""
-    (edges,) = rewritten(edge_index, ("remove_self_loops", None), lambda: remove_self_loops(edge_index)[:1])
-    (looped,) = rewritten(
-        edges, ("add_self_loops", loops), lambda: add_self_loops(edges, num_nodes=loops)[:1]
-    )
-    return looped
-
-
-def _normalise(
-    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    if dtype in COUNTING and edge_index.is_cpu:
-        symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
-        if symmetric is not None:
-            return handle_of(symmetric.graph), lend(symmetric.scale)
-    flow = "source_to_target" if forwards else "target_to_source"
-    key = Unweighted(num_nodes, False, loops, flow, dtype)
-    known: Derived | None = CACHE.find(edge_index, key)
-    graph = None if known is None or known.graph is None else known.graph()
-    scale = None if known is None else known.scale
-    if graph is None or scale is None:
-        edges, weight = without_weight(normalisation(), edge_index, key)
-        graph = _graph(edges, num_nodes, num_nodes, forwards)
-        known = CACHE.find(edge_index, key)
-        if known is not None:
-            known.graph, scale = weakref.ref(graph), known.scale
-        if scale is None:
-            # Tensors of inference mode are not remembered.
-            degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
-            scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
-            return handle_of(graph), scale
-    return handle_of(graph), lend(scale)
-
-
 def _normalised_edges(
     edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -249,40 +178,6 @@ def _normalised_edges(
     return edges.clone() if edges is edge_index else edges, weight
 
 
-def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    key = ("places of looped edges", num_nodes)
-    (places,) = rewritten(edge_index, key, lambda: (_made_places(edge_index, num_nodes),))
-    return places
-
-
-def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """[E + N]: for each edge with loops, its row among those of the E edges and the N loops; and zeros."""
-    edges = edge_index.size(1)
-    numbers = torch.arange(edges + num_nodes, device=edge_index.device)
-    kept = numbers[:edges][edge_index[0] != edge_index[1]]
-    places = torch.cat([kept, numbers[edges:]])
-    return torch.cat([places, places.new_zeros(edges - kept.size(0))])
-
-
-def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
-    graph = graph_of(edge_index, num_src, num_dst, forwards)
-    if graph is None:
-        # Raises what is wrong with the edges: in a program there is no way back to PyG's own code.
-        edges = edge_index if forwards else edge_index.flip(0)
-        graph = Graph.from_edge_index(edges, size=(num_src, num_dst))
-    return graph
-
-
-def _fake_handle(edge_index: Tensor, *_: object) -> Tensor:
-    return torch.empty(1, dtype=torch.int64, device="cpu")
-
-
-def _fake_normalised(
-    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
-
-
 def _fake_edges(
     edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
@@ -290,16 +185,4 @@ def _fake_edges(
     return edge_index.new_empty(2, count), edge_index.new_empty(count, dtype=dtype)
 
 
-def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
-
-
-for _name, _kernel, _fake in (
-    ("find_graph", _find, _fake_handle),
-    ("find_normalised_graph", _normalise, _fake_normalised),
-    ("looped_edges", _places, _fake_places),
-    ("normalised_edges", _normalised_edges, _fake_edges),
-):
-    LIBRARY.define(_name + torch.library.infer_schema(_kernel, mutates_args=()))
-    LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)
+define("normalised_edges", _normalised_edges, _fake_edges)

@@ -9,7 +9,7 @@ found again. Sparse matrices are kept with their values (:meth:`.Adjacency.deriv
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch_geometric.typing
@@ -17,12 +17,11 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
-from onehop.graph.contents import Noted
 from onehop.integrations.pyg.edges import few
-from onehop.integrations.pyg.edges.listed import Derived, can_remember, rewritten
+from onehop.integrations.pyg.edges.kept import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
+from onehop.integrations.pyg.edges.normalised import Unweighted, normalised
 from onehop.integrations.pyg.edges.processes import parts_for
-from onehop.integrations.pyg.edges.scales import note_scales, scale_of_degrees
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.known import GCN_NORM_MODULES, SELF_LOOP_NAMES
 from onehop.integrations.pyg.leave import need
@@ -48,16 +47,6 @@ def rows() -> list[Row]:
         module = torch_geometric.typing.torch_sparse
         made += [replacing(module, "set_diag", _set_diag), replacing(module, "fill_diag", _fill_diag)]
     return made
-
-
-class Unweighted(NamedTuple):
-    """The key of the normalised edges, and their weights, of edges without weight."""
-
-    num_nodes: int | None
-    improved: bool
-    add_self_loops: bool
-    flow: str
-    dtype: torch.dtype | None
 
 
 def normalisation() -> Function:
@@ -113,37 +102,13 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
     """
 
     def make() -> Derived:
-        noted = Noted(edge_index)
-        made = _normalised(edge_index, key)
-        if made is None:
-            return Derived(theirs(edge_index, None, *key))
-        edges, weight, scale = made
-        note_scales(weight, noted if edges is edge_index else Noted(edges), scale)
-        return Derived((edges, weight), scale)
+        # Of loops that weigh 2, weights are no such products. What PyG refuses, it is left to refuse.
+        fits = key.num_nodes is not None and not (key.improved and key.add_self_loops)
+        if fits and edge_index.dtype is torch.int64:
+            return normalised(edge_index, key)
+        return Derived(theirs(edge_index, None, *key))
 
     return rewritten(edge_index, key, make)
-
-
-def _normalised(edge_index: Tensor, key: Unweighted) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The normalised edges, their weights, and [N]: deg ** -1/2; None where weights are no such products.
-
-    The formula is PyG's, for edges of weight 1, in its order, so that the weights agree bit for bit.
-    """
-    nodes = key.num_nodes
-    dtype = torch.get_default_dtype() if key.dtype is None else key.dtype
-    if nodes is None or (key.improved and key.add_self_loops) or edge_index.dtype is not torch.int64:
-        return None
-    edges = edge_index
-    if key.add_self_loops:
-        # A loop for every node comes last and replaces the loops that are there.
-        keep = edge_index[0] != edge_index[1]
-        loops = torch.arange(nodes, device=edge_index.device).expand(2, -1)
-        edges = torch.cat([edge_index if bool(keep.all()) else edge_index[:, keep], loops], dim=1)
-    source, target = edges[0], edges[1]
-    counted = target if key.flow == "source_to_target" else source
-    ones = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
-    scale = scale_of_degrees(ones.new_zeros(nodes).scatter_add_(0, counted, ones))
-    return edges, scale[source] * scale[target], scale
 
 
 def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: bool) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ from torch.nn import Parameter
 from torch_geometric.nn.dense import Linear
 
 from onehop import thresholds
-from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks
-from onehop.integrations.pyg.leave import is_plain, need
+from onehop.compiler.modules import MODULE_HOOKS, has_global_hooks, itself
+from onehop.integrations.pyg.leave import TRACED, is_plain, need
 from onehop.ops.contexts import compiling, lowers
 
 Projection = Tensor | tuple[Tensor, Tensor]
@@ -107,9 +107,9 @@ def projected(
     """
     if features is None:
         return None
-    linear = layer.lin_edge
+    linear = itself(layer.lin_edge)
     need(isinstance(linear, torch.nn.Module))
-    beside = is_plain(features) and features.device == like.device
+    beside = (is_plain(features) or _is_traced(features)) and features.device == like.device
     need(beside, "the edge features are not a plain tensor on the device of the nodes'")
     dtype = like.dtype
     lowered = lowers(like)
@@ -129,6 +129,11 @@ def projected(
     return lambda: (given.to(dtype), weight.to(dtype, copy=True))
 
 
+def _is_traced(tensor: Any) -> bool:
+    """Return whether a tensor stands for a plain one in a program."""
+    return type(tensor) in TRACED and compiling()
+
+
 def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
     """Return whether a tensor is of a dtype, or autocast converts it at will."""
     return tensor.dtype is dtype or (lowered and lowers(tensor))
@@ -136,7 +141,9 @@ def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
 
 def is_product(linear: Any) -> bool:
     """Return whether a module is a product with ``weight`` and nothing else."""
-    if type(linear) is not Linear or linear.bias is not None or type(linear.weight) is not Parameter:
+    if type(linear) is not Linear or linear.bias is not None:
+        return False
+    if type(linear.weight) is not Parameter and not _is_traced(linear.weight):
         return False
     state = linear.__dict__
     if "forward" in state or any(state[name] for name in MODULE_HOOKS):

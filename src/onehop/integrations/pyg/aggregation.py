@@ -1,0 +1,139 @@
+"""A plan of one aggregation.
+
+Operators of programs that run without PyG make such plans too, so this imports nothing of it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop import thresholds
+from onehop.backends import backend_for
+from onehop.graph import Graph
+from onehop.graph.lending import original
+from onehop.integrations import reports, session, tuning
+from onehop.integrations.pyg import machine, reuse
+from onehop.integrations.pyg.edges.writes import watch
+from onehop.ops.aggregate import reduce_rows
+from onehop.ops.arg_extremum import arg_extremum
+
+SOURCE = "source"
+WEIGHTED = "source * weight"
+DIFFERENCE = "(source - destination) * weight"
+
+
+@dataclass(slots=True)
+class Aggregation:
+    """A plan of one aggregation, or of two where messages are differences.
+
+    Attributes:
+        form: The messages, as ``explain`` shows them.
+        reduce: How they are reduced.
+        graph: Over which edges.
+        x: [num_src, F], or [B, num_src, F].
+        weight: [E] or None.
+        scale: [N], multiplies sources and destinations; None means 1.
+        subtrahend: [num_dst, F], what every message has subtracted, or None.
+        backend: Who runs it, by name; empty means the best there is.
+        first: Whether the gradient of a max or min goes to the first of the edges that tie.
+        edge_index: The edges, as PyG would save them for the backward pass; None where their owner watches
+            them, or only PyG has them.
+    """
+
+    form: str
+    reduce: str
+    graph: Graph
+    x: Tensor
+    weight: Tensor | None = None
+    scale: Tensor | None = None
+    subtrahend: Tensor | None = None
+    backend: str = ""
+    first: bool = False
+    edge_index: Any = None
+
+    @property
+    def aside(self) -> str:
+        """The sentence why a simulated machine does not run it."""
+        if self.first:
+            return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
+        return str(machine.reduction_refusal(self.x, self.reduce))
+
+    @property
+    def messages(self) -> str:
+        """The messages with these factors, as ``explain`` shows them."""
+        if self.weight is not None:
+            return self.form
+        return (
+            self.form.removesuffix(" * weight") if self.scale is None else "scaled source, scaled destination"
+        )
+
+    def is_constant(self) -> bool:
+        """Return whether the result may be kept, because the features need no gradient."""
+        # Small graphs, where a call would show, end here.
+        if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
+            return False
+        factor = self.scale if self.weight is None else self.weight
+        return reuse.constant(self.x, factor, self.graph.num_edges)
+
+    def run(self) -> Tensor:
+        """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
+        x, keep, constant = self.x, None, self.is_constant()
+        if constant:
+            # Kernels take an address, which makes a lent tensor one of its own.
+            x, factor = original(x), self.scale if self.weight is None else self.weight
+            kept = reuse.find(x, factor, self.graph, self.reduce)
+            if kept is not None:
+                return kept
+            keep = reuse.place_for(x, factor, self.graph, self.reduce)
+        else:
+            self.graph.derived[reuse.OVER] = True
+        if session.now.settings.tune == "auto" and x.is_cpu and x.dim() == 2 and self.backend in ("", "cpu"):
+            backward = x.requires_grad and torch.is_grad_enabled()
+            tuning.saw(self.graph, self.reduce, x.size(1), x.dtype, backward)
+        out = self.computed()
+        if keep is not None:
+            keep(out)
+        if self.edge_index is not None:
+            watch(self.edge_index, out)
+        return out
+
+    def computed(self) -> Tensor:
+        """As :meth:`run`, with nothing looked up, kept or tuned: what a program that is traced runs."""
+        x, batched = self.x, self.x.dim() == 3
+        if batched:
+            # Batches become columns: each edge is read once for all of them.
+            x = x.transpose(0, 1)
+        if self.first:
+            found = arg_extremum(self.graph, x, self.weight, self.reduce)[0]
+            return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
+        out = self._reduced(x)
+        if batched:
+            # A copy even of one batch: autograd refuses writes to views that PyG's results are not.
+            return out.transpose(0, 1).clone(memory_format=torch.contiguous_format)
+        if self.subtrahend is None:
+            return out
+        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
+        return out - self.subtrahend * self._reduced(x.new_ones(x.size(0), 1))
+
+    def _reduced(self, x: Tensor) -> Tensor:
+        return reduce_rows(
+            self.graph,
+            x,
+            weight=self.weight,
+            reduce=self.reduce,
+            src_scale=self.scale,
+            dst_scale=self.scale,
+            backend=self.backend,
+        )
+
+    def described(self, layer: Any) -> reports.Call:
+        """The row of ``explain``."""
+        backend = backend_for(self.x.device, self.x.dtype, self.backend)
+        width = self.x.numel() // max(self.graph.num_src, 1)
+        plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)
+        form = self.messages
+        if self.is_constant():
+            form += ", kept while the features do not change"
+        return reports.Call(layer, None, form, self.reduce, backend.name, plan)

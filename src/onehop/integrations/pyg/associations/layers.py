@@ -1,0 +1,28 @@
+"""The layers whose forward is replaced, and what replaces it."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from torch_geometric.nn import FastRGCNConv, GCNConv, GraphConv, RGCNConv, SAGEConv, SGConv, TAGConv
+
+from onehop.integrations.pyg.associations import hops, order, program, relational
+from onehop.integrations.rows import Row, replacing
+
+
+def rows(gcn_norm: Callable[..., Any] | None) -> list[Row]:
+    """The patch table's rows of the layers' forwards.
+
+    Args:
+        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
+    """
+    return [
+        replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(program.gcn, gcn_norm)),
+        *(
+            replacing(kind, "forward", partial(body, order.rooted), partial(body, program.rooted))
+            for kind, body in ((SAGEConv, order.sage), (GraphConv, order.graph_conv))
+        ),
+        replacing(SGConv, "forward", hops.sg),
+        replacing(TAGConv, "forward", hops.tag),
+        *(replacing(kind, "forward", relational.forward) for kind in (RGCNConv, FastRGCNConv)),
+    ]

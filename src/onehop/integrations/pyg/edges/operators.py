@@ -1,0 +1,153 @@
+"""Operators that find graphs, and what else follows from edges, when a program runs.
+
+A program that was exported calls them where PyG is not installed, so this imports nothing of it. What they
+find they remember where eager layers look.
+"""
+
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.graph import Graph
+from onehop.graph.contents import Noted
+from onehop.graph.handle import handle_of
+from onehop.graph.identity import CACHE
+from onehop.graph.lending import lend
+from onehop.integrations.pyg.edges.kept import (
+    COUNTING,
+    Derived,
+    SymmetricKey,
+    graph_of,
+    is_counted,
+    rewritten,
+    symmetric_of,
+)
+from onehop.integrations.pyg.edges.normalised import Unweighted, normalised
+from onehop.ops.library import LIBRARY
+
+
+def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
+    """Registers an operator of edges that has no gradient.
+
+    Args:
+        name: Its name.
+        kernel: What runs; its annotations are the operator's schema.
+        fake: Returns results of the same shapes and dtypes without data.
+    """
+    LIBRARY.define(name + torch.library.infer_schema(kernel, mutates_args=()))
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
+
+
+@dataclass(slots=True)
+class _Found:
+    """A graph with self loops that was found before. The cache of graphs holds it."""
+
+    graph: "weakref.ref[Graph]"
+    nbytes: int = 0
+
+
+def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops: int) -> Tensor:
+    if not loops:
+        return handle_of(_graph(edge_index, num_src, num_dst, forwards))
+    rest = ("graph in a program", num_src, num_dst, forwards, loops)
+    found: _Found | None = CACHE.find(edge_index, rest)
+    graph = None if found is None else found.graph()
+    if graph is None:
+        noted = Noted(edge_index)
+        graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
+        CACHE.store(noted, rest, _Found(weakref.ref(graph)))
+    return handle_of(graph)
+
+
+def _looped(edge_index: Tensor, loops: int) -> Tensor:
+    """The edges as attention layers rewrite them, remembered where those look."""
+    (edges,) = rewritten(
+        edge_index, ("remove_self_loops", None), lambda: (edge_index[:, edge_index[0] != edge_index[1]],)
+    )
+    (looped,) = rewritten(edges, ("add_self_loops", loops), lambda: (_with_last(edges, loops),))
+    return looped
+
+
+def _with_last(edges: Tensor, nodes: int) -> Tensor:
+    """[2, E + N]: the edges, and a loop for each node behind them."""
+    return torch.cat([edges, torch.arange(nodes, device=edges.device).expand(2, -1)], dim=1)
+
+
+def _normalise(
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    if dtype in COUNTING and edge_index.is_cpu:
+        symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
+        if symmetric is not None:
+            return handle_of(symmetric.graph), lend(symmetric.scale)
+        if is_counted(edge_index, num_nodes):
+            _checked(edge_index, num_nodes, num_nodes, forwards)
+    flow = "source_to_target" if forwards else "target_to_source"
+    key = Unweighted(num_nodes, False, loops, flow, dtype)
+    known: Derived | None = CACHE.find(edge_index, key)
+    graph = None if known is None or known.graph is None else known.graph()
+    scale = None if known is None else known.scale
+    if graph is None or scale is None:
+        edges, weight = rewritten(edge_index, key, lambda: normalised(edge_index, key))
+        graph = _graph(edges, num_nodes, num_nodes, forwards)
+        known = CACHE.find(edge_index, key)
+        if known is not None:
+            known.graph, scale = weakref.ref(graph), known.scale
+        if scale is None:
+            # Tensors of inference mode are not remembered.
+            degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
+            scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
+            return handle_of(graph), scale
+    return handle_of(graph), lend(scale)
+
+
+def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
+    key = ("places of looped edges", num_nodes)
+    (places,) = rewritten(edge_index, key, lambda: (_made_places(edge_index, num_nodes),))
+    return places
+
+
+def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """[E + N]: for each edge with loops, its row among those of the E edges and the N loops; and zeros."""
+    edges = edge_index.size(1)
+    numbers = torch.arange(edges + num_nodes, device=edge_index.device)
+    kept = numbers[:edges][edge_index[0] != edge_index[1]]
+    places = torch.cat([kept, numbers[edges:]])
+    return torch.cat([places, places.new_zeros(edges - kept.size(0))])
+
+
+def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+    graph = graph_of(edge_index, num_src, num_dst, forwards)
+    return _checked(edge_index, num_src, num_dst, forwards) if graph is None else graph
+
+
+def _checked(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+    """The graph of edges, made anew; raises what is wrong with them, because PyG's code cannot run then."""
+    return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
+
+
+def _fake_handle(edge_index: Tensor, *_: object) -> Tensor:
+    return torch.empty(1, dtype=torch.int64, device="cpu")
+
+
+def _fake_normalised(
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
+
+
+def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
+    return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
+
+
+for _name, _kernel, _fake in (
+    ("find_graph", _find, _fake_handle),
+    ("find_normalised_graph", _normalise, _fake_normalised),
+    ("looped_edges", _places, _fake_places),
+):
+    define(_name, _kernel, _fake)
