@@ -10,12 +10,14 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram
 
+# Not a union, which torch 2.9 does not trace.
+_GRAPHS = (Graph, GraphInProgram)
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_graph(graph: object) -> None:
     """Raises unless ``graph`` is a Graph, or stands for one in a program."""
-    if not isinstance(graph, Graph | GraphInProgram):
+    if not isinstance(graph, _GRAPHS):
         raise ArgumentError(
             f"graph: expected an onehop.Graph, got {type(graph).__name__}; "
             f"make one with Graph.from_edge_index."

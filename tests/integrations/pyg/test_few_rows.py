@@ -15,7 +15,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations.rows import counted
 from onehop.ops.few import MOST_EDGES
-from tests.integrations.same import SINGLE, learned, same, same_error
+from tests.integrations.same import SINGLE, learned, outcome, same, same_error
 
 GROUPS, ROWS = 9, 40
 REDUCTIONS = ["sum", "add", "mean", "max", "min", "amax", "amin"]
@@ -122,11 +122,14 @@ class Mine(Tensor):
     pass
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("name", LEFT)
 def test_what_is_left_to_pyg(name: str) -> None:
     index, x = some_index(), some(ROWS, 3)
-    same(lambda: LEFT[name](x, index))
-    assert not served(lambda: LEFT[name](x, index))
+    # Some torch releases have no scatter by int32.
+    calls = same(lambda: LEFT[name](x, index), errors=True)
+    assert not calls
+    assert not served(lambda: outcome(lambda: LEFT[name](x, index)))
 
 
 def test_contexts() -> None:

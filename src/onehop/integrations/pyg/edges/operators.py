@@ -79,8 +79,9 @@ def _with_last(edges: Tensor, nodes: int) -> Tensor:
 
 
 def _normalise(
-    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype_name: str
 ) -> tuple[Tensor, Tensor]:
+    dtype: torch.dtype = getattr(torch, dtype_name)
     if dtype in COUNTING and edge_index.is_cpu:
         symmetric = symmetric_of(edge_index, SymmetricKey(num_nodes, loops, forwards, dtype))
         if symmetric is not None:
@@ -136,9 +137,9 @@ def _fake_handle(edge_index: Tensor, *_: object) -> Tensor:
 
 
 def _fake_normalised(
-    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype: torch.dtype
+    edge_index: Tensor, num_nodes: int, loops: bool, forwards: bool, dtype_name: str
 ) -> tuple[Tensor, Tensor]:
-    return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=dtype)
+    return _fake_handle(edge_index), edge_index.new_empty(num_nodes, dtype=getattr(torch, dtype_name))
 
 
 def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -47,6 +47,12 @@ def _constant_refusal(backend: str, device: str, dtype: torch.dtype) -> str:
     return refusal(backend, torch.device(device), dtype) or ""
 
 
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _name_of(dtype: torch.dtype) -> str:
+    """Return the name of a dtype in torch, for operators: packages of torch 2.9 pass another dtype on."""
+    return str(dtype).removeprefix("torch.")
+
+
 class ProgramEdges(Edges):
     """The edges of an ``edge_index`` that is traced.
 
@@ -123,7 +129,7 @@ class NormalisedEdges(ProgramEdges):
         """The graph with its loops, the weight with theirs, and the scale of the nodes."""
         nodes, loops = self.counts()[0], self._loops
         handle, scale = torch.ops.onehop.find_normalised_graph(
-            self.index, nodes, loops != 0, self.forwards, x.dtype
+            self.index, nodes, loops != 0, self.forwards, _name_of(x.dtype)
         )
         graph: Any = GraphInProgram(handle, nodes, nodes, self.count + loops)
         if weight is None:
@@ -147,7 +153,7 @@ class NormalisedEdges(ProgramEdges):
     def listed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """[2, M] and [M]: edges and weights to be kept in a layer; M is known when the program runs."""
         edges, weight = torch.ops.onehop.normalised_edges(
-            self.index, self.counts()[0], self._filled != 1, self._loops != 0, self.forwards, dtype
+            self.index, self.counts()[0], self._filled != 1, self._loops != 0, self.forwards, _name_of(dtype)
         )
         return edges, weight
 
@@ -168,9 +174,9 @@ def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
 
 
 def _normalised_edges(
-    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
+    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype_name: str
 ) -> tuple[Tensor, Tensor]:
-    flow = "source_to_target" if forwards else "target_to_source"
+    flow, dtype = "source_to_target" if forwards else "target_to_source", getattr(torch, dtype_name)
     edges, weight = without_weight(
         normalisation(), edge_index, Unweighted(num_nodes, improved, loops, flow, dtype)
     )
@@ -179,10 +185,10 @@ def _normalised_edges(
 
 
 def _fake_edges(
-    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype: torch.dtype
+    edge_index: Tensor, num_nodes: int, improved: bool, loops: bool, forwards: bool, dtype_name: str
 ) -> tuple[Tensor, Tensor]:
     count = torch.library.get_ctx().new_dynamic_size()
-    return edge_index.new_empty(2, count), edge_index.new_empty(count, dtype=dtype)
+    return edge_index.new_empty(2, count), edge_index.new_empty(count, dtype=getattr(torch, dtype_name))
 
 
 define("normalised_edges", _normalised_edges, _fake_edges)
