@@ -65,8 +65,11 @@ def is_small(call: Call) -> bool:
 def over_few(call: Call) -> Any:
     """The result over few edges, of which no graph is made; None if PyG's code has to run."""
     layer = call.layer
-    left = not are_few(call.edge_index) or not session.now.pyg or context_reason() is not None
-    if left or not call.record.holds(type(layer)):
+    # What refuses most layers comes first, without an exception.
+    served = type(layer._modules.get("aggr_module")) in REDUCTIONS and are_few(call.edge_index)
+    if not served or not session.now.pyg or context_reason() is not None:
+        return None
+    if not call.record.holds(type(layer)):
         return None
     try:
         plan = by_rule(call, FewListedEdges)
