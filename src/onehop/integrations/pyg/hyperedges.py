@@ -57,6 +57,7 @@ def forward(
     entries, weight, attributes = hyperedge_index, hyperedge_weight, hyperedge_attr
     if are_tiny(entries):
         return None
+    need(not is_too_small(entries, None, layer.heads * layer.out_channels), TOO_SMALL)
     record = with_own_forward(layer, HypergraphConv, "message", "aggregate")
     leave_if(record.block_reason)
     # PyG requires the number of hyperedges then.
@@ -64,7 +65,6 @@ def forward(
     need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2 and entries.size(1) > 0)
     for each in (x, attributes) if layer.use_attention else (x,):
         need(are_features(each, *layer.parameters()) and each.size(1) == layer.in_channels)
-    need(not is_too_small(entries, None, layer.heads * layer.out_channels), TOO_SMALL)
     count = int(entries[1].max()) + 1 if num_edges is None else num_edges
     need(type(count) is int and not (layer.use_attention and attributes.size(0) < count))
     need(weight is None or (are_dense(weight, dtype=x.dtype) and weight.shape == (count,)))
