@@ -27,8 +27,9 @@ from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.call import Plan, begin
+from onehop.integrations.pyg.conditions import has_hooks, reduction_of
 from onehop.integrations.pyg.edges.kept import can_remember
-from onehop.integrations.pyg.layer import has_hooks, is_left_out, reduction_of, with_own_forward
+from onehop.integrations.pyg.layer import is_left_out, with_own_forward
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, TOO_SMALL, Leave, are_features, is_plain, need
 from onehop.ops.contexts import autocasts, context_reason, wraps
 from onehop.ops.typed import side_by_side, typed_product

@@ -1,4 +1,4 @@
-"""Layers: the record of a class, and whether a layer as it is now can leave PyG's own code.
+"""The record of a class of layers: the rule of its messages, and what keeps them from leaving PyG's own code.
 
 PyG has two kinds of ``propagate``. When the first layer of a class is made, it renders one for the arguments
 of the class's functions: it reads their annotations and the source of the class, and keeps the result by the
@@ -9,48 +9,28 @@ where there is no source.
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Set
 from operator import attrgetter
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
-from torch.nn.modules import module as torch_module
 from torch_geometric.nn import MessagePassing
 from torch_geometric.nn.conv import message_passing
-from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
-from onehop.compiler.modules import MODULE_HOOKS, global_hooks, itself, modules_reason
 from onehop.integrations import session
-from onehop.integrations.pyg.leave import EXPLAINED, Explained, Leave, leave_if, need
+from onehop.integrations.pyg.conditions import PLAIN_STEPS, STEPS, check_layer
+from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
-from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
 from onehop.integrations.rows import is_own, replaced
 from onehop.ops.contexts import context_reason
 
 Propagate = Callable[..., Any]
 
-# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
-STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
-PLAIN_STEPS = ("_collect", "_lift")
-
 LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
-OVERRIDES = "this instance overrides"
-HOOKED = "message passing hooks are registered on it"
 # The functions whose arguments PyG collects, and how many others come before these.
 _FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
-# Functions that an instance may have of its own, and dictionaries of hooks on the way.
-OVERRIDDEN = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
-MESSAGE_HOOKS = tuple(
-    f"_{function}_forward_{when}hooks"
-    for function in ("propagate", "message", "aggregate", "message_and_aggregate")
-    for when in ("pre_", "")
-)
-
-_WATCHED = ("_explain", "_decomposed_layers", *OVERRIDDEN)
-_OF_AGGREGATION = ("forward", "reduce")
-
 _functions = attrgetter("message", *STEPS)
 _all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
 
@@ -298,98 +278,6 @@ def record_of(layer: Any) -> ClassRecord | None:
         return None
     record = records.get(kind)
     return record if record is not None and record.holds(kind) else records.made(kind)
-
-
-# The layer as it is now: the same conditions eagerly and while a program is traced
-
-
-def layer_reason(layer: Any, fuses: bool, traced: bool = False, explained: bool = False) -> str | None:
-    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
-
-    Args:
-        layer: The layer.
-        fuses: Whether its class has a fused path of PyG's own.
-        traced: Whether a program is traced.
-        explained: Whether an explainer may be at work on it.
-    """
-    state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
-    if state.get("_explain") and not explained:
-        return EXPLAINED
-    if state.get("_decomposed_layers", 1) != 1:
-        return "decomposed_layers is not 1"
-    # The quickest test of all names at once, which torch does not trace.
-    if traced or not state.keys().isdisjoint(OVERRIDDEN):
-        for name in OVERRIDDEN:
-            if name in state:
-                return f"{OVERRIDES} {name}"
-    if any(map(state.get, MESSAGE_HOOKS)):
-        return HOOKED
-    if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
-        return "its fuse switch is off"
-    return None
-
-
-def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
-    """Leaves a layer that, as it is set up now, has no fast path, whatever its class.
-
-    Args:
-        layer: The layer.
-        fuses: Whether its class has a fused path of PyG's own.
-        explained: Whether an explainer may be at work on it.
-
-    Raises:
-        Explained: An explainer is at work on it.
-        Leave: For any other reason.
-    """
-    need(explained or not layer.__dict__.get("_explain"), EXPLAINED, Explained)
-    leave_if(layer_reason(layer, fuses, explained=True))
-
-
-def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
-    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path.
-
-    Args:
-        layer: The layer.
-        traced: Whether a program is traced.
-    """
-    module = itself(layer.aggr_module) if traced else layer.__dict__["_modules"].get("aggr_module")
-    reduce = REDUCTIONS.get(type(module))
-    if reduce is None:
-        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
-    state = watched(module, _OF_AGGREGATION, MODULE_HOOKS) if traced else module.__dict__
-    if any(map(state.get, MODULE_HOOKS)):
-        return "", "hooks are registered on its aggregation module"
-    if "forward" in state or "reduce" in state:
-        return "", "its aggregation module is overridden"
-    if type(module).forward is not FORWARDS[reduce]:
-        return "", f"another library replaced {type(module).__name__}.forward"
-    if not traced and any(global_hooks(torch_module)):
-        return "", "global module hooks are registered"
-    return reduce, None
-
-
-def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str, Any]:
-    """The attributes that a module's ``__dict__`` has, of some, and the lengths of dictionaries of hooks.
-
-    Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
-    read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.
-    """
-    state: dict[str, Any] = {name: len(getattr(module, name)) for name in hooks}
-    for name in names:
-        value = getattr(module, name, None)
-        if name in module.__dict__:
-            state[name] = value
-    return state
-
-
-def module_reason(layer: Any) -> str | None:
-    """Return why the modules in a layer keep it from running its own message; None if they do not."""
-    return modules_reason(module for module in layer.modules() if module is not layer)
-
-
-def has_hooks(module: Any) -> bool:
-    """Return whether a module has hooks of its own."""
-    return any(map(module.__dict__.get, MODULE_HOOKS))
 
 
 def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = False) -> ClassRecord:

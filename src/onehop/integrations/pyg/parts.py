@@ -25,8 +25,9 @@ from onehop.errors import ArgumentError
 from onehop.integrations import reports
 from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call
+from onehop.integrations.pyg.conditions import check_layer, reduction_of
 from onehop.integrations.pyg.edges.part import PartEdges, PartWeights
-from onehop.integrations.pyg.layer import LEFT_OUT, check_layer, is_left_out, reduction_of
+from onehop.integrations.pyg.layer import LEFT_OUT, is_left_out
 from onehop.integrations.pyg.leave import Leave, is_plain, leave_if, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of

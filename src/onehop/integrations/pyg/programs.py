@@ -19,18 +19,10 @@ from onehop.backends import backend_for
 from onehop.compiler.modules import MODULE_HOOKS, itself
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.call import Call
+from onehop.integrations.pyg.conditions import HOOKED, OVERRIDES, layer_reason, reduction_of, watched
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
 from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
-from onehop.integrations.pyg.layer import (
-    HOOKED,
-    OVERRIDES,
-    block_class_reason,
-    layer_reason,
-    reduction_of,
-    rendering_reason,
-    rule_of,
-    watched,
-)
+from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.table import TABLE

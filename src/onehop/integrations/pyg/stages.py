@@ -12,12 +12,13 @@ from onehop.integrations import reports, session
 from onehop.integrations.pyg.admit import Source, Target, Weight
 from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call, Plan
+from onehop.integrations.pyg.conditions import check_layer, module_reason, reduction_of
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.few import NOT_SERVED, FewListedEdges, are_few
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, is_adjacency, with_values
 from onehop.integrations.pyg.edges.sizes import are_tiny, has_small_messages, is_too_small
-from onehop.integrations.pyg.layer import check_layer, module_reason, record_of, reduction_of
+from onehop.integrations.pyg.layer import record_of
 from onehop.integrations.pyg.leave import (
     EXPLAINED,
     LEFT_TO_PYG,

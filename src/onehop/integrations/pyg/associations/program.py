@@ -18,8 +18,8 @@ from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.operator import LINEAR_AGGREGATE
 from onehop.integrations.pyg.associations.steps import LINEAR, aggregates_first
+from onehop.integrations.pyg.conditions import reduction_of
 from onehop.integrations.pyg.edges.program import NormalisedEdges, ProgramEdges
-from onehop.integrations.pyg.layer import reduction_of
 from onehop.integrations.torch.products import is_torchs
 
 # Of features for which the operator runs: sums of 16 bits are rounded before a product, and after it.

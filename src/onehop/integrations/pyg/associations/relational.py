@@ -21,8 +21,9 @@ from onehop.graph.lending import readable
 from onehop.integrations import reports, session
 from onehop.integrations.pyg.associations.product import may_run_elsewhere
 from onehop.integrations.pyg.associations.steps import LINEAR, is_finite
+from onehop.integrations.pyg.conditions import reduction_of
 from onehop.integrations.pyg.edges.sizes import are_tiny, is_too_small
-from onehop.integrations.pyg.layer import reduction_of, with_own_forward
+from onehop.integrations.pyg.layer import with_own_forward
 from onehop.integrations.pyg.leave import (
     OUT_OF_RANGE,
     TOO_SMALL,

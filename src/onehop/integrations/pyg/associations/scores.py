@@ -13,7 +13,8 @@ from torch_geometric.nn import GATConv
 from onehop.integrations.pyg.associations.order import may_choose
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.associations.steps import is_finite
-from onehop.integrations.pyg.layer import reduction_of, with_own_forward
+from onehop.integrations.pyg.conditions import reduction_of
+from onehop.integrations.pyg.layer import with_own_forward
 from onehop.integrations.pyg.leave import are_features, is_plain, need
 from onehop.integrations.rows import replaced
 

@@ -1,0 +1,117 @@
+"""Conditions of a layer as it is set up now, whatever its class: eagerly, and while a program is traced."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.nn.modules import module as torch_module
+from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
+
+from onehop.compiler.modules import MODULE_HOOKS, global_hooks, itself, modules_reason
+from onehop.integrations.pyg.leave import EXPLAINED, Explained, leave_if, need
+from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
+
+# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
+STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
+PLAIN_STEPS = ("_collect", "_lift")
+
+OVERRIDES = "this instance overrides"
+HOOKED = "message passing hooks are registered on it"
+# Functions that an instance may have of its own, and dictionaries of hooks on the way.
+OVERRIDDEN = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
+MESSAGE_HOOKS = tuple(
+    f"_{function}_forward_{when}hooks"
+    for function in ("propagate", "message", "aggregate", "message_and_aggregate")
+    for when in ("pre_", "")
+)
+
+_WATCHED = ("_explain", "_decomposed_layers", *OVERRIDDEN)
+_OF_AGGREGATION = ("forward", "reduce")
+
+
+def layer_reason(layer: Any, fuses: bool, traced: bool = False, explained: bool = False) -> str | None:
+    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
+
+    Args:
+        layer: The layer.
+        fuses: Whether its class has a fused path of PyG's own.
+        traced: Whether a program is traced.
+        explained: Whether an explainer may be at work on it.
+    """
+    state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
+    if state.get("_explain") and not explained:
+        return EXPLAINED
+    if state.get("_decomposed_layers", 1) != 1:
+        return "decomposed_layers is not 1"
+    # The quickest test of all names at once, which torch does not trace.
+    if traced or not state.keys().isdisjoint(OVERRIDDEN):
+        for name in OVERRIDDEN:
+            if name in state:
+                return f"{OVERRIDES} {name}"
+    if any(map(state.get, MESSAGE_HOOKS)):
+        return HOOKED
+    if fuses and not state["fuse"] and isinstance(state["aggr"], str) and state["aggr"] in FUSE_AGGRS:
+        return "its fuse switch is off"
+    return None
+
+
+def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
+    """Leaves a layer that, as it is set up now, has no fast path, whatever its class.
+
+    Args:
+        layer: The layer.
+        fuses: Whether its class has a fused path of PyG's own.
+        explained: Whether an explainer may be at work on it.
+
+    Raises:
+        Explained: An explainer is at work on it.
+        Leave: For any other reason.
+    """
+    need(explained or not layer.__dict__.get("_explain"), EXPLAINED, Explained)
+    leave_if(layer_reason(layer, fuses, explained=True))
+
+
+def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
+    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path.
+
+    Args:
+        layer: The layer.
+        traced: Whether a program is traced.
+    """
+    module = itself(layer.aggr_module) if traced else layer.__dict__["_modules"].get("aggr_module")
+    reduce = REDUCTIONS.get(type(module))
+    if reduce is None:
+        return "", f"its aggregation is {type(module).__name__}, not sum, mean, max or min"
+    state = watched(module, _OF_AGGREGATION, MODULE_HOOKS) if traced else module.__dict__
+    if any(map(state.get, MODULE_HOOKS)):
+        return "", "hooks are registered on its aggregation module"
+    if "forward" in state or "reduce" in state:
+        return "", "its aggregation module is overridden"
+    if type(module).forward is not FORWARDS[reduce]:
+        return "", f"another library replaced {type(module).__name__}.forward"
+    if not traced and any(global_hooks(torch_module)):
+        return "", "global module hooks are registered"
+    return reduce, None
+
+
+def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str, Any]:
+    """The attributes that a module's ``__dict__`` has, of some, and the lengths of dictionaries of hooks.
+
+    Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
+    read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.
+    """
+    state: dict[str, Any] = {name: len(getattr(module, name)) for name in hooks}
+    for name in names:
+        value = getattr(module, name, None)
+        if name in module.__dict__:
+            state[name] = value
+    return state
+
+
+def module_reason(layer: Any) -> str | None:
+    """Return why the modules in a layer keep it from running its own message; None if they do not."""
+    return modules_reason(module for module in layer.modules() if module is not layer)
+
+
+def has_hooks(module: Any) -> bool:
+    """Return whether a module has hooks of its own."""
+    return any(map(module.__dict__.get, MODULE_HOOKS))
