@@ -11,6 +11,8 @@ from onehop.reference.arg_extremum import (
     ArgExtremumGradients as ArgExtremumGradients,
 )
 from onehop.reference.attention import (
+    OPERATORS as OPERATORS,
+    RULES as RULES,
     Attention as Attention,
     AttentionGrad as AttentionGrad,
     AttentionGradients as AttentionGradients,

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from onehop.calls import (
+    OPERATORS,
+    RULES,
     Aggregate,
     ArgExtremum,
     ArgExtremumGrad,
@@ -31,8 +33,6 @@ from onehop.plans.table import Found
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import default_attention_plan, default_triton_plan
 
-# What the attention of each rule is called where plans are tuned.
-_ATTENTIONS = {"gat": "gat", "gatv2": "gatv2", "dot": "attention"}
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
@@ -100,7 +100,7 @@ class TritonBackend:
         graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype
     ) -> TritonPlan:
         """The plan of an operation where nothing was tuned."""
-        if operation.removesuffix("_grad") in _ATTENTIONS.values():
+        if operation.removesuffix("_grad") in RULES:
             return default_attention_plan(heads, width // heads, dtype.itemsize, False)
         rows = graph.num_src if transposed else graph.num_dst
         return default_triton_plan(width, dtype.itemsize, rows, graph.num_edges)
@@ -256,7 +256,7 @@ class TritonBackend:
         if self._plan is None and call.edge is not None:
             # Edge features take registers too: what was tuned without them does not suit.
             return default_attention_plan(heads, width, value.dtype.itemsize, True)
-        operation = _ATTENTIONS[call.rule] + direction
+        operation = OPERATORS[call.rule] + direction
         return self.plan_for(graph, operation, False, heads * width, heads, value.dtype, value.device)
 
 

@@ -14,6 +14,7 @@ from onehop import thresholds
 from onehop.backends import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.triton import TritonBackend
+from onehop.calls import RULES
 from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.kernels.cpu import generated
@@ -32,8 +33,6 @@ SLICE_S = 0.05
 
 _Key = tuple[str, int, torch.dtype]
 _CPU = torch.device("cpu")
-# Attention that one kernel runs.
-_FUSED = ("gat", "gatv2", "attention")
 
 
 class _Stopwatch:
@@ -198,7 +197,7 @@ def plan_text(
         device: The device of the features.
         heads: Number of heads.
     """
-    fused = what in _FUSED
+    fused = what in RULES
     if isinstance(backend, CpuBackend):
         operation = "attention" if fused else _operation(what)
         columns = heads * width if fused else width

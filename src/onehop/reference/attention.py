@@ -14,6 +14,10 @@ from onehop.reference.edge_softmax import edge_softmax
 
 Edge = Tensor | tuple[Tensor, Tensor]
 Rule = Literal["gat", "gatv2", "dot"]
+RULES: dict[str, Rule] = {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}
+"""The rule of each operator of attention."""
+OPERATORS: dict[str, str] = {rule: operator for operator, rule in RULES.items()}
+"""The operator of each rule: plans that are tuned have its name."""
 
 
 class Attention(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import Rule
+from onehop.calls import RULES
 from onehop.errors import check_choice
 from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
@@ -23,7 +23,6 @@ _GPU_FIELDS = (
     "ordering", "short_edges", "rows_per_program", "block_edges", "block_features", "num_warps", "num_stages",
     "split_edges",
 )  # fmt: skip
-_RULES: dict[str, Rule] = {"attention": "dot", "gat": "gat", "gatv2": "gatv2"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +102,12 @@ def operations(
         forward = Operation("sddmm", False, kernels.others, False, calls.sddmm(site))
     elif op == "edge_softmax":
         forward = Operation("edge_softmax", False, kernels.edge_softmax, False, calls.edge_softmax(site))
-    elif op in _RULES:
+    elif op in RULES:
         also = backward and not kernels.grads_of_attention
-        once = calls.attention(site, _RULES[op], forward=True, backward=also)
+        once = calls.attention(site, RULES[op], forward=True, backward=also)
         forward = Operation(op, False, kernels.others, True, once)
         if kernels.grads_of_attention:
-            again = calls.attention(site, _RULES[op], forward=False, backward=True)
+            again = calls.attention(site, RULES[op], forward=False, backward=True)
             gradient = Operation(f"{op}_grad", False, kernels.others, True, again)
     elif reduce in ("sum", "mean"):
         mean = reduce == "mean"

@@ -5,6 +5,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+from onehop.calls import Rule
 from onehop.integrations.rows import is_own
 
 # Layers of PyG whose messages treat each edge on its own, and so run compiled or in blocks.
@@ -68,20 +69,22 @@ SELF_LOOP_NAMES = (
     ),
 )
 
-# Layers that compute weights before propagate, in edge_update, and how.
-_EDGE_UPDATES = {"GATConv": "gat", "GATv2Conv": "gatv2"}
+# The rule of the scores of layers of attention, and those of them that compute weights before propagate, in
+# edge_update.
+ATTENTION: dict[str, Rule] = {"GATConv": "gat", "GATv2Conv": "gatv2", "TransformerConv": "dot"}
+_EDGE_UPDATES = ("GATConv", "GATv2Conv")
 
 
 @functools.cache
 def edge_updates() -> dict[Callable[..., Any], str]:
     """The functions that compute attention weights before ``propagate``, and the kind of each."""
-    functions = ((layer_class(name).edge_update, kind) for name, kind in _EDGE_UPDATES.items())
+    functions = ((layer_class(name).edge_update, ATTENTION[name]) for name in _EDGE_UPDATES)
     return {function: kind for function, kind in functions if is_own(function)}
 
 
 def classes_returning_weights() -> list[Any]:
     """The classes whose ``forward`` returns attention weights on demand, and computes them without it too."""
-    return [layer_class(name) for name in ("GATConv", "GATv2Conv", "TransformerConv")]
+    return [layer_class(name) for name in ATTENTION]
 
 
 def layer_class(name: str) -> Any:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends import ledger_of, machine_of, refusal
+from onehop.calls import RULES
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.machines.base import AttentionSize, OperatorMachine
@@ -16,8 +17,6 @@ SEVERAL_OPERATORS = (
 OWN_MESSAGES = "machines run reductions of rows of features and fused attention, and its messages are neither"
 
 _SUMS = ("sum", "mean")
-# The rules of fused operators.
-_RULES = {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}
 
 
 def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
@@ -56,7 +55,7 @@ def place_attention(
     runs = machine_of(now.machine)
     if not isinstance(runs, OperatorMachine):
         return "this machine computes sums and means, and this is attention", now.backend
-    rule, width = _RULES[operator], x.size(-1)
+    rule, width = RULES[operator], x.size(-1)
     size = AttentionSize(
         rule=rule,
         heads=x.size(1) if x.dim() == 3 else 1,

@@ -21,7 +21,7 @@ from onehop.integrations import reports, session
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.conditions import HOOKED, OVERRIDES, layer_reason, reduction_of, watched
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
-from onehop.integrations.pyg.known import classes_returning_weights, edge_updates
+from onehop.integrations.pyg.known import ATTENTION, classes_returning_weights, edge_updates
 from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
@@ -112,10 +112,10 @@ def _rule_name(kind: Any) -> str:
 
 @_constant
 def _attention_kind(kind: Any) -> str:
-    """The scores of a class: "gat" or "gatv2" of its ``edge_update``, or "dot"; empty for others."""
+    """The rule of the scores of a class of attention; empty for others."""
     rule = rule_of(kind)
     if rule is TABLE["TransformerConv"]:
-        return "dot"
+        return ATTENTION["TransformerConv"]
     pends = rule is TABLE["GATConv"] and replaced(kind.edge_updater) is not None
     return edge_updates().get(kind.edge_update, "") if pends else ""
 
