@@ -93,7 +93,7 @@ def waits():
     time.sleep(0.5)
 
 
-x, index = torch.randn(1000, 100), torch.arange(30_000) % 1000
+x, index = torch.randn(1000, 100), torch.arange(50_000) % 1000
 for _ in range(3):
     scatter(x.index_select(0, index), index)
 x[:10]

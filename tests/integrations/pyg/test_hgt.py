@@ -285,7 +285,7 @@ def test_rows_of_relations_are_not_kept(bounds):
 @pytest.mark.parametrize("types", ["sorted", "unsorted", "one", "none"])
 @pytest.mark.usefixtures("ordinary_bounds")  # another library rounds otherwise
 def test_products_by_type_are_those_of_pyg(types, bias):
-    layer = HeteroLinear(WIDTH, OUT, 5, bias=bias)
+    layer = HeteroLinear(WIDTH, OUT, 9, bias=bias)
     rows = 0 if types == "none" else 40
     of_rows = torch.full((rows,), 3) if types == "one" else torch.randint(4, (rows,))
     if types == "sorted":
@@ -296,7 +296,7 @@ def test_products_by_type_are_those_of_pyg(types, bias):
 
 def test_products_are_put_together_once():
     """PyG's graph has a node for each type's write."""
-    layer, x = HeteroLinear(WIDTH, OUT, 5, bias=False), torch.randn(40, WIDTH, requires_grad=True)
+    layer, x = HeteroLinear(WIDTH, OUT, 9, bias=False), torch.randn(40, WIDTH, requires_grad=True)
     of_rows = torch.randint(5, (40,)).sort().values
     assert "CopySlices" in type(layer(x, of_rows).grad_fn).__name__
     with onehop.patch():
@@ -304,7 +304,7 @@ def test_products_are_put_together_once():
 
 
 def test_second_derivatives_of_products():
-    layer, x = HeteroLinear(WIDTH, OUT, 5), torch.randn(40, WIDTH, requires_grad=True)
+    layer, x = HeteroLinear(WIDTH, OUT, 9), torch.randn(40, WIDTH, requires_grad=True)
     of_rows = torch.randint(4, (40,)).sort().values
     with onehop.patch():
         assert torch.autograd.gradgradcheck(lambda x, *_: layer(x, of_rows).pow(2), (x, layer.weight))
@@ -312,7 +312,7 @@ def test_second_derivatives_of_products():
 
 @pytest.mark.parametrize("options", [{"only": ["GCNConv"]}, {}])
 def test_products_that_are_left_to_pyg(options):
-    layer, x = HeteroLinear(WIDTH, OUT, 5, bias=False), torch.randn(40, WIDTH, requires_grad=True)
+    layer, x = HeteroLinear(WIDTH, OUT, 9, bias=False), torch.randn(40, WIDTH, requires_grad=True)
     layer.weight.data = layer.weight.data if options else layer.weight.data.float()
     of_rows = torch.randint(5, (40,)).sort().values
     x = x if options else x.detach().bfloat16()

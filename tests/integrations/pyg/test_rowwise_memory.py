@@ -16,7 +16,7 @@ import onehop
 from onehop.compiler.blocks import blocks_of
 from onehop.graph import Graph
 from onehop.graph.held import bytes_held
-from onehop.integrations.pyg import propagate
+from onehop.integrations.pyg import stages
 from onehop.integrations.pyg.leave import Leave
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
@@ -47,14 +47,14 @@ def entries_of(
     The patch does nothing while a dispatch mode is at work, so the plan is taken out and run under it.
     """
     tasks: list[Any] = []
-    planned = propagate.planned
+    planned = stages.planned
 
     def keep(*given: Any) -> None:
         tasks.append(planned(*given))
         raise Leave("kept for the test")
 
     with monkeypatch.context() as patch, onehop.patch():
-        patch.setattr(propagate, "planned", keep)
+        patch.setattr(stages, "planned", keep)
         layer(*args, **kwargs)
     (task,) = tasks
     with Largest() as ours:

@@ -7,7 +7,7 @@ from torch.nn.modules import module as torch_module
 from torch_geometric.nn.conv.message_passing import FUSE_AGGRS
 
 from onehop.compiler.modules import MODULE_HOOKS, global_hooks, itself, modules_reason
-from onehop.integrations.pyg.leave import EXPLAINED, Explained, leave_if, need
+from onehop.integrations.pyg.leave import EXPLAINED, Explained, Leave
 from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
 
 # Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
@@ -66,8 +66,12 @@ def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
         Explained: An explainer is at work on it.
         Leave: For any other reason.
     """
-    need(explained or not layer.__dict__.get("_explain"), EXPLAINED, Explained)
-    leave_if(layer_reason(layer, fuses, explained=True))
+    # Without further calls: this is the hot path.
+    if not explained and layer.__dict__.get("_explain"):
+        raise Explained(EXPLAINED)
+    reason = layer_reason(layer, fuses, explained=True)
+    if reason is not None:
+        raise Leave(reason)
 
 
 def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:

@@ -116,7 +116,7 @@ def planned(call: Call) -> Plan | Aggregation:
         try:
             if call.is_small:
                 # What is wrong at every size is told first.
-                _reduction(call)
+                _reduction(call.layer, call.record.fuses)
                 raise Leave(TOO_SMALL)
             plan: Plan | Aggregation = by_rule(call)
             return plan
@@ -143,7 +143,7 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
     rule, names = record.rule, record.names
     if rule is None:
         raise Leave(LEFT_TO_PYG)
-    reduce = _reduction(call)
+    reduce = _reduction(layer, record.fuses)
     if call.args or (operands.keys() != names and operands.keys() - _SIZE != names):
         raise OtherOperands(OTHER_OPERANDS)
     edges: Edges
@@ -163,11 +163,12 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
     return call.lowered(rule, edges, reduce, session.now.backend)
 
 
-def _reduction(call: Call) -> str:
+def _reduction(layer: Any, fuses: bool) -> str:
     """The reduction of a layer that has a fast path, as it is set up now."""
-    check_layer(call.layer, call.record.fuses)
-    reduce, reason = reduction_of(call.layer)
-    leave_if(reason)
+    check_layer(layer, fuses)
+    reduce, reason = reduction_of(layer)
+    if reason is not None:
+        raise Leave(reason)
     return reduce
 
 
@@ -255,7 +256,8 @@ def aggregation_of(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any
         Leave: There is none, or the layer's ``propagate`` is its own.
     """
     record = record_of(layer)
-    need(record is not None, _ELSEWHERE)
+    if record is None:
+        raise Leave(_ELSEWHERE)
     plan = by_rule(Call(layer, record, edge_index, operands))
     if isinstance(plan, Aggregation):
         plan.edge_index = edge_index
@@ -280,5 +282,4 @@ def aggregation_over(
     record = record_of(layer)
     if record is None or record.rule is None or record.rule.attends:
         raise Leave(_ELSEWHERE)
-    reduce = _reduction(Call(layer, record, None, {}))
-    return Aggregation(record.rule.name, reduce, graph, x, weight, scale)
+    return Aggregation(record.rule.name, _reduction(layer, record.fuses), graph, x, weight, scale)

@@ -44,7 +44,8 @@ def normalised(edge_index: Tensor, key: Unweighted) -> Derived:
     source, target = edges[0], edges[1]
     counted = target if key.flow == "source_to_target" else source
     ones = torch.ones(edges.size(1), dtype=dtype, device=edges.device)
-    scale = scale_of_degrees(ones.new_zeros(nodes).index_add_(0, counted, ones))
+    # torch 2.6 has no scatter by int32.
+    scale = scale_of_degrees(ones.new_zeros(nodes).scatter_add_(0, counted.long(), ones))
     weight = scale[source] * scale[target]
     note_scales(weight, noted if edges is edge_index else Noted(edges), scale)
     return Derived((edges, weight), scale)
