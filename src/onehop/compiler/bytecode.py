@@ -204,7 +204,7 @@ class _Part:
         return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
 
     def _write(self, at: int, keys: int) -> None:
-        """Reads a write to elements of the object that lies below ``keys`` keys on the stack."""
+        """Reads a write to elements of an object, which is below ``keys`` keys on the stack."""
         line, key = self._all[at].line, self._start(at, keys)
         owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):

@@ -290,7 +290,7 @@ class FunctionCode:
         return _reduced(rows, self.reductions)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["FunctionCode", set[int]]:
-        """A copy with other tensors in place of leaves."""
+        """Copies it, with other tensors instead of the leaves."""
         return FunctionCode(self.fn, self.reductions, tuple(others.items())), set(others)
 
 

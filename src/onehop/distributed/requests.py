@@ -38,7 +38,7 @@ class RowRequest:
         >>> dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)  # without torchrun
         >>> graph = DistributedGraph.from_edge_index(torch.tensor([[0, 0, 1], [1, 2, 2]]))
         >>> x = torch.tensor([[1.0], [10.0], [5.0]])[graph.owned_nodes]
-        >>> RowRequest(graph, torch.tensor([2, 0, 2])).rows(x)  # of any nodes, whoever owns them
+        >>> RowRequest(graph, torch.tensor([2, 0, 2])).rows(x)  # rows of nodes that any process owns
         tensor([[5.],
                 [1.],
                 [5.]])

@@ -2,10 +2,7 @@
 
 import contextlib
 import functools
-import importlib
-import importlib.util
 import inspect
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -13,20 +10,17 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from onehop import config
-from onehop.backends import backends, register_machine
-from onehop.backends.machine import MachineBackend
+from onehop.backends import register_machine
 from onehop.errors import ArgumentError, ConfigurationError
-from onehop.integrations import in_force, memory, releases, reports, session, tuning
+from onehop.integrations import in_force, memory, reports, session, tuning
 from onehop.integrations.in_force import Entry
-from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection, Session
+from onehop.integrations.selection import check_runner, select
+from onehop.integrations.session import Session
 from onehop.machines.base import Machine
 from onehop.machines.common.ledger import Ledger
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_frameworks: dict[str, Framework] = {}
-"""The frameworks that were ever patched in this process, by name."""
 
 
 class Patch:
@@ -215,8 +209,8 @@ def patch(
         if config.disabled():
             reports.LOGGER.info("ONEHOP_DISABLE=1: onehop.patch() does nothing.")
             return Patch(None)
-        selection = _select(only)
-        _check_runner(selection, machine, backend)
+        selection = select(only)
+        check_runner(selection, machine, backend)
         runner, ledger = before.runner if before.selection is not None else None, None
         if machine is not None:
             ledger = Ledger()
@@ -239,31 +233,6 @@ def held() -> Patch:
     """A handle on the patch in place, which stays for its block whoever else leaves; else a new patch."""
     with session.lock:
         return patch() if session.now.selection is None else Patch(session.now)
-
-
-def _check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:
-    """Raises unless the machine or the backend can run the selection."""
-    if machine is not None and (isinstance(machine, type) or not isinstance(machine, Machine)):
-        raise ArgumentError(
-            f"machine: expected a simulated machine, got {machine!r:.60}; "
-            "give one such as onehop.machines.pim.Machine()."
-        )
-    for name, runner, what in (
-        ("machine", machine, "simulated machines run"),
-        ("backend", backend, "a named backend runs"),
-    ):
-        if runner is not None and all(each.name != PYG for each in selection.frameworks):
-            raise ArgumentError(f"{name}: {what} PyG's layers alone; omit {name}.")
-    if machine is not None and backend is not None:
-        raise ArgumentError("machine, backend: the machine is a backend; give one of them.")
-    if backend is None:
-        return
-    if backend not in backends():
-        raise ArgumentError(f"backend: {backend!r} is unknown; there are {', '.join(backends())}.")
-    if isinstance(backends()[backend], MachineBackend):
-        raise ArgumentError(
-            f"backend: {backend!r} is a machine; give machine=onehop.machines.{backend}.Machine()."
-        )
 
 
 session.patches[:] = [patch]
@@ -368,88 +337,3 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
             return function(*args, **kwargs)
 
     return patched_inside
-
-
-def _select(only: str | Iterable[str] | None) -> Selection:
-    """The frameworks and layers that ``patch(only=...)`` names.
-
-    Args:
-        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named: PyG if it
-            is installed, and DGL if it has been imported. Torch's functions are included if "torch" is named
-            or ``only`` is None.
-
-    Raises:
-        ArgumentError: A layer has no fast path in these frameworks.
-        ConfigurationError: There is no framework, or a named one cannot be used.
-    """
-    names = frozenset([only] if isinstance(only, str) else () if only is None else only)
-    torch = (_framework(TORCH),) if only is None or TORCH in names else ()
-    layers = names - {PYG, DGL, TORCH}
-    named = [name for name in (PYG, DGL) if name in names]
-    if torch and only is not None and not named and not layers:
-        return Selection(torch, frozenset())
-    frameworks = tuple(_framework(name) for name in named or _present())
-    if not layers:
-        return Selection(frameworks + torch, None)
-    known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
-    unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
-    if unknown:
-        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
-    having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
-    return Selection(having + torch, layers)
-
-
-def _present() -> list[str]:
-    present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
-    # DGL is not imported for this: that takes seconds, and its layers are not in use.
-    if "dgl" in sys.modules:
-        present.append(DGL)
-    if not present:
-        raise ConfigurationError(
-            "onehop.patch() found nothing to patch: torch_geometric is not installed, and DGL has not been "
-            "imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl first."
-        )
-    return present
-
-
-def _framework(name: str) -> Framework:
-    if name not in _frameworks:
-        _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
-        releases.warn_of_newer(name)
-    return _frameworks[name]
-
-
-def _torch() -> Framework:
-    from onehop.integrations.torch.framework import Torch
-
-    return Torch()
-
-
-def _pyg() -> Framework:
-    if importlib.util.find_spec("torch_geometric") is None:
-        raise ConfigurationError(
-            "onehop.patch(): torch_geometric is not installed. Install it with: pip install 'onehop[pyg]'"
-        )
-    with releases.supported(PYG):
-        from onehop.integrations.pyg.framework import Pyg
-
-        return Pyg()
-
-
-def _dgl() -> Framework:
-    if "dgl" not in sys.modules:
-        if importlib.util.find_spec("dgl") is None:
-            raise ConfigurationError(
-                "onehop.patch(): dgl is not installed. Install it with: pip install 'onehop[dgl]'"
-            )
-        try:
-            importlib.import_module("dgl")
-        except (ImportError, OSError) as error:
-            raise ConfigurationError(
-                f"onehop.patch(): dgl is installed and cannot be imported ({error}). Its wheels are each "
-                f"made for some releases of torch: install one made for yours, until 'import dgl' works."
-            ) from error
-    with releases.supported(DGL):
-        from onehop.integrations.dgl.framework import Dgl
-
-        return Dgl()

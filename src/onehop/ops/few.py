@@ -177,8 +177,8 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
         out, is_extremum = _summed(edges, x, weight, reduce), reduce in EXTREMA
         *_, to_x, to_weight = ctx.needs_input_grad
         # What a gradient does not read may be written to, and is not kept alive.
-        kept_x, kept_weight = (x if is_extremum or to_weight else None), (weight if to_x else None)
-        ctx.save_for_backward(index, kept_x, kept_weight, out if is_extremum else None)
+        saved_x, saved_weight = (x if is_extremum or to_weight else None), (weight if to_x else None)
+        ctx.save_for_backward(index, saved_x, saved_weight, out if is_extremum else None)
         ctx.of = edges, reduce
         ctx.set_materialize_grads(False)
         return out
@@ -188,19 +188,19 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
         if grad is None:
             return (None,) * 5
         (edges, reduce), (index, x, weight, out) = ctx.of, ctx.saved_tensors
-        wanted, edges = ctx.needs_input_grad[3:], edges._replace(listed=index)
+        needs, edges = ctx.needs_input_grad[3:], edges._replace(listed=index)
         if torch.is_grad_enabled():
             if out is not None:
                 return None, None, None, _extremum_again(edges, x, out, grad), None
-            return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, wanted))
-        gradients = iter(for_each(partial(_sum_gradients, edges, reduce, wanted, x, weight, out), grad))
-        return None, None, None, *(next(gradients) if wants else None for wants in wanted)
+            return (None, None, None, *_sum_again(edges, reduce, x, weight, grad, needs))
+        gradients = iter(for_each(partial(_sum_gradients, edges, reduce, needs, x, weight, out), grad))
+        return None, None, None, *(next(gradients) if wants else None for wants in needs)
 
 
 def _sum_gradients(
     edges: Few,
     reduce: str,
-    wanted: tuple[bool, bool],
+    needs: tuple[bool, bool],
     x: Tensor | None,
     weight: Tensor | None,
     out: Tensor | None,
@@ -208,7 +208,7 @@ def _sum_gradients(
 ) -> tuple[Tensor, ...]:
     """The gradients that are wanted, to ``x`` and ``weight``; operands that they do not read may be None."""
     grad = in_memory(grad).contiguous()
-    call, made = _rows_call(edges, reduce, grad), []
+    call, gradients = _rows_call(edges, reduce, grad), []
     if x is not None:
         call.values = x.data_ptr()
     call.grad = grad.data_ptr()
@@ -216,14 +216,14 @@ def _sum_gradients(
         call.out = out.data_ptr()
     if weight is not None:
         call.weight = weight.data_ptr()
-    if wanted[0]:
-        made.append(torch.empty(edges.num_src, grad.size(1), dtype=grad.dtype, device="cpu"))
-        call.grad_values = made[-1].data_ptr()
-    if wanted[1]:
-        made.append(torch.empty(edges.num_edges, dtype=grad.dtype, device="cpu"))
-        call.grad_weight = made[-1].data_ptr()
+    if needs[0]:
+        gradients.append(torch.empty(edges.num_src, grad.size(1), dtype=grad.dtype, device="cpu"))
+        call.grad_values = gradients[-1].data_ptr()
+    if needs[1]:
+        gradients.append(torch.empty(edges.num_edges, dtype=grad.dtype, device="cpu"))
+        call.grad_weight = gradients[-1].data_ptr()
     check_range(extension.few_edges_grad(call))
-    return tuple(made)
+    return tuple(gradients)
 
 
 # Gradients of gradients, by torch's own operators: what they need is recorded.
@@ -235,17 +235,17 @@ def _sum_again(
     x: Tensor | None,
     weight: Tensor | None,
     grad: Tensor,
-    wanted: tuple[bool, bool],
+    needs: tuple[bool, bool],
 ) -> tuple[Tensor | None, ...]:
     source, target = edges.ends()
     if reduce == "mean":
         counts = torch.bincount(target, minlength=edges.num_dst).clamp(min=1)
         grad = grad / counts.to(grad.dtype).unsqueeze(1)
     rows, of_x, of_weight = grad.index_select(0, target), None, None
-    if wanted[0]:
+    if needs[0]:
         messages = rows if weight is None else rows * weight.unsqueeze(1)
         of_x = grad.new_zeros(edges.num_src, grad.size(1)).index_add(0, source, messages)
-    if wanted[1]:
+    if needs[1]:
         assert x is not None
         of_weight = (rows * x.index_select(0, source)).sum(1)
     return of_x, of_weight

@@ -105,14 +105,14 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
         if grad is None:
             return (None,) * 8
         (edges, kind, factor), (index, alpha, *tensors) = ctx.of, ctx.saved_tensors
-        edges, wanted = edges._replace(listed=index), ctx.needs_input_grad[4:]
+        edges, needs = edges._replace(listed=index), ctx.needs_input_grad[4:]
         if torch.is_grad_enabled():
-            again = _attention_again(edges, Scores(kind, factor, *tensors), grad, wanted)
+            again = _attention_again(edges, Scores(kind, factor, *tensors), grad, needs)
             return None, None, None, None, *again
         function = partial(_attention_gradients, edges, Scores(kind, factor, *tensors), alpha)
         gradients = iter(for_each(function, grad))
         there = [None if each is None else next(gradients) for each in tensors]
-        return None, None, None, None, *(g if wants else None for g, wants in zip(there, wanted, strict=True))
+        return None, None, None, None, *(g if wants else None for g, wants in zip(there, needs, strict=True))
 
 
 def _attention_gradients(edges: Few, scores: Scores, alpha: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
@@ -130,7 +130,7 @@ def _attention_gradients(edges: Few, scores: Scores, alpha: Tensor, grad: Tensor
 
 
 def _attention_again(
-    edges: Few, scores: Scores, grad: Tensor, wanted: tuple[bool, ...]
+    edges: Few, scores: Scores, grad: Tensor, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
     """The gradients by torch's own operators, which record what gradients of gradients need."""
     # As objects of their own: one operand may be another, or made of another, and each gets its own part.
@@ -153,9 +153,9 @@ def _attention_again(
     alpha = power / total.index_select(0, target)
     messages = alpha.unsqueeze(-1) * values.index_select(0, source)
     out = messages.new_zeros(edges.num_dst, *values.shape[1:]).index_add(0, target, messages)
-    needed = [each for each, wants in zip(operands, wanted, strict=True) if wants and each is not None]
+    needed = [each for each, wants in zip(operands, needs, strict=True) if wants and each is not None]
     gradients = iter(torch.autograd.grad(out, needed, grad, create_graph=True, allow_unused=True))
-    return tuple(next(gradients) if wants else None for wants in wanted)
+    return tuple(next(gradients) if wants else None for wants in needs)
 
 
 def softmax(rows: FewRows, scores: Tensor) -> Tensor:

@@ -118,7 +118,7 @@ def test_machine_needs_pyg():
 
 def test_old_dgl(monkeypatch):
     monkeypatch.setattr(dgl, "__version__", "1.1.3")
-    monkeypatch.delitem(sys.modules["onehop.integrations.patch"]._frameworks, "dgl", raising=False)
+    monkeypatch.delitem(sys.modules["onehop.integrations.selection"]._frameworks, "dgl", raising=False)
     with pytest.raises(onehop.ConfigurationError, match=r"dgl 1\.1\.3 is too old .* which works with 2\.1"):
         onehop.patch(only="dgl")
 

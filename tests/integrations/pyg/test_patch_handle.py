@@ -307,7 +307,7 @@ def test_patch_without_pyg_says_what_to_install():
 
 def _frameworks() -> dict[str, object]:
     # onehop.integrations.patch is the module, and onehop.patch the function.
-    return sys.modules["onehop.integrations.patch"]._frameworks
+    return sys.modules["onehop.integrations.selection"]._frameworks
 
 
 @pytest.fixture

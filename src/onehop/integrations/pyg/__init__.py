@@ -1,1 +1,1 @@
-"""PyTorch Geometric. It is imported only when PyG is to be patched, and not by what programs call."""
+"""The patch of PyTorch Geometric. Programs that were exported import none of it that needs PyG."""

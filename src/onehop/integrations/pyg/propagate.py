@@ -32,13 +32,13 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     records = Records(theirs)
     ours, in_program = _propagate, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
-    known, in_force, tiny, listener = records.get, session, are_tiny, reports.listener
+    record_for, in_force, tiny, listener = records.get, session, are_tiny, reports.listener
     promised, modules, converted = Pending, sys.modules, _CONVERTED
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
-        record = known(type(self))
+        record = record_for(type(self))
         # What was left to PyG once, because it is too small, is again before anything is made.
         if (
             record is not None

@@ -122,8 +122,8 @@ def planned(call: Call) -> Plan | Aggregation:
             return plan
         except Leave as why:
             # Further operands, which a rule does not expect, are not the message's.
-            known = type(call.layer.aggr_module) in REDUCTIONS and not isinstance(why, OtherOperands)
-            if known and (call.is_small or not rule.compiles):
+            is_reduction = type(call.layer.aggr_module) in REDUCTIONS and not isinstance(why, OtherOperands)
+            if is_reduction and (call.is_small or not rule.compiles):
                 raise
         is_short = is_short or has_small_messages(call.edge_index, call.operands.values())
     return with_own_message(replace(call, operands=settled(call.operands), is_small=is_short))
@@ -172,20 +172,20 @@ def _reduction(layer: Any, fuses: bool) -> str:
     return reduce
 
 
-def with_own_message(call: Call, signals: Signals | None = None, own: OwnMessage | None = None) -> Plan:
+def with_own_message(call: Call, signals: Signals | None = None, message: OwnMessage | None = None) -> Plan:
     """The plan of a call that runs the layer's message on each edge.
 
     Args:
         call: The call, without weights that are pending.
         signals: The signals of which the call is; None for one.
-        own: The message, where it is not the class's.
+        message: The message, where it is not the class's.
 
     Raises:
         Leave: As :func:`planned`.
     """
     record, layer, edge_index = call.record, call.layer, call.edge_index
     leave_if(record.block_reason)
-    check_layer(layer, record.fuses, explained=own is record.explained)
+    check_layer(layer, record.fuses, explained=message is record.explained)
     leave_if((None if record.own.reduces else aggregator_reason(layer.aggr_module)) or module_reason(layer))
     need(not call.is_small, TOO_SMALL)
     need(not call.args, _NAMELESS)
@@ -195,7 +195,7 @@ def with_own_message(call: Call, signals: Signals | None = None, own: OwnMessage
         edges = MatrixEdges(layer, edge_index, None)
     else:
         edges = ListedEdges(layer, edge_index, call.operands.get("size"), record.fuses)
-    return own_message.planned(own or record.own, layer, edges, call.operands, signals)
+    return own_message.planned(message or record.own, layer, edges, call.operands, signals)
 
 
 def _of_signals(call: Call) -> Plan:
@@ -205,9 +205,9 @@ def _of_signals(call: Call) -> Plan:
         Leave: As :func:`planned`.
     """
     need(not call.args, _NAMELESS)
-    record, layer, own = call.record, call.layer, call.record.own
-    need(type(layer.aggr_module) in REDUCTIONS and own.update is None and not own.reduces, SIGNALS)
-    signals = folded(layer, own.message, call.edge_index, call.operands)
+    record, layer, message = call.record, call.layer, call.record.own
+    need(type(layer.aggr_module) in REDUCTIONS and message.update is None and not message.reduces, SIGNALS)
+    signals = folded(layer, message.message, call.edge_index, call.operands)
     of_one = Call(layer, record, signals.edge_index, signals.operands)
     rule = record.rule
     if rule is not None and all(isinstance(spec, _OF_ANY_ROWS) for spec in rule.operands.values()):
@@ -224,8 +224,8 @@ def _explained(call: Call) -> Plan:
         Leave: As :func:`planned`.
     """
     record, layer, edge_index = call.record, call.layer, call.edge_index
-    own = type(layer).explain_message is MessagePassing.explain_message
-    need(own and "explain_message" not in vars(layer), "its explain_message is its own")
+    is_pygs = type(layer).explain_message is MessagePassing.explain_message
+    need(is_pygs and "explain_message" not in vars(layer), "its explain_message is its own")
     need(not record.own.reduces, EXPLAINED)
     need(not call.is_small, TOO_SMALL)
     need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
@@ -241,7 +241,7 @@ def _explained(call: Call) -> Plan:
         need(loops > 0, EXPLAINED)
         mask = torch.cat([mask, mask.new_ones(loops)])
     weighed = replace(call, operands=settled({**call.operands, MASK: mask}))
-    plan = with_own_message(weighed, own=record.explained)
+    plan = with_own_message(weighed, message=record.explained)
     need(loops in (0, plan.graph.num_dst), EXPLAINED)
     return plan
 

@@ -17,22 +17,22 @@ _FORWARD = Linear.forward if is_own(Linear.forward) else None
 
 
 def rooted_over_few(
-    layer: Any, linear: str, own: str, edge_index: Any, operands: dict[str, Any]
+    layer: Any, linear: str, root: str, edge_index: Any, operands: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T in the layer's own order; None if PyG's code has to run.
 
-    torch's functions are called in place of the modules, because calls of modules would show.
+    It calls torch's functions and not the modules, because a call of a module takes as long as the sums.
 
     Args:
         layer: The layer.
         linear: The name of the linear step of what it aggregates.
-        own: The name of the linear step of the destinations' own features T; empty for none.
+        root: The name of the linear step of the destinations' own features T; empty for none.
         edge_index: [2, E], few edges.
         operands: What its ``propagate`` gets, by name; "x" is a pair.
     """
     modules, target = layer._modules, operands["x"][1]
-    lin, root, adds_root = modules.get(linear), modules.get(own), bool(own) and target is not None
-    if _calls_more(lin) or (adds_root and _calls_more(root)) or F.linear is not THEIRS:
+    lin, lin_root, adds_root = modules.get(linear), modules.get(root), bool(root) and target is not None
+    if _calls_more(lin) or (adds_root and _calls_more(lin_root)) or F.linear is not THEIRS:
         return None
     reduced = aggregated_over_few(layer, edge_index, operands)
     if reduced is None:
@@ -41,8 +41,8 @@ def rooted_over_few(
     out: Tensor = torch._C._nn.linear(reduced, lin.weight, lin.bias)
     if not adds_root:
         return out
-    assert root is not None
-    return out + torch._C._nn.linear(target, root.weight, root.bias)
+    assert lin_root is not None
+    return out + torch._C._nn.linear(target, lin_root.weight, lin_root.bias)
 
 
 def _calls_more(lin: Any) -> bool:

@@ -92,11 +92,11 @@ def _forward(
     *choices: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     step = _Step(x, weight, edge_weight, scale, graph, *choices)
-    made, first = first_step(x, weight, step.before, step.own_before, step.is_constant(), step.aggregated)
-    out = product(made, weight, None) if first else step.sum_of(made)
+    inner, first = first_step(x, weight, step.before, step.own_before, step.is_constant(), step.aggregated)
+    out = product(inner, weight, None) if first else step.sum_of(inner)
     # As many numbers as were planned for, read only if A X came first.
-    kept = made if step.before and first else x.new_zeros((rows, x.size(1)) if step.before else 0)
-    return out, kept, torch.tensor([first], device="cpu")
+    summed = inner if step.before and first else x.new_zeros((rows, x.size(1)) if step.before else 0)
+    return out, summed, torch.tensor([first], device="cpu")
 
 
 @torch.no_grad()
@@ -143,13 +143,15 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
-    wanted = list(ctx.needs_input_grad[:2])
-    given: list[Tensor | None] = [None] * (len(_Step._fields) + 1)  # and one for the rows
-    if grad is not None and any(wanted):
+    needs = list(ctx.needs_input_grad[:2])
+    gradients: list[Tensor | None] = [None] * (len(_Step._fields) + 1)  # and one for the rows
+    if grad is not None and any(needs):
         *operands, summed, first = ctx.saved_tensors
-        found = torch.ops.onehop.linear_aggregate_grad(*operands, *ctx.choices, summed, first, grad, wanted)
-        given[:2] = (each if want else None for each, want in zip(found, wanted, strict=True))
-    return tuple(given)
+        of_operands = torch.ops.onehop.linear_aggregate_grad(
+            *operands, *ctx.choices, summed, first, grad, needs
+        )
+        gradients[:2] = (each if wants else None for each, wants in zip(of_operands, needs, strict=True))
+    return tuple(gradients)
 
 
 for _name, _kernel, _fake in (

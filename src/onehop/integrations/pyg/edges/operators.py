@@ -1,4 +1,4 @@
-"""Operators that find graphs, and what else follows from edges, when a program runs.
+"""Operators with which a program finds graphs, normalised graphs and self loops when it runs.
 
 A program that was exported calls them where PyG is not installed, so this imports nothing of it. What they
 find they remember where eager layers look.

@@ -130,7 +130,7 @@ def projected(
 
 
 def _is_traced(tensor: Any) -> bool:
-    """Return whether a tensor stands for a plain one in a program."""
+    """Return whether a tensor represents a plain one while a program is traced."""
     return type(tensor) in TRACED and compiling()
 
 
