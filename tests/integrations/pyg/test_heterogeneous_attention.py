@@ -74,7 +74,7 @@ def test_edges_of_all_types_are_joined_once(x, edges, monkeypatch):
 def test_few_edges_are_left_to_pyg(kind, x, edges, monkeypatch):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     layer = kind(WIDTH, OUT, METADATA, heads=HEADS)
-    refused(lambda: learned(layer(x, edges), x, layer), TOO_SMALL, **SINGLE)
+    refused(lambda: learned(layer(x, edges), x, layer), TOO_SMALL)
     with onehop.patch():
         assert TOO_SMALL in str(onehop.explain(layer, x, edges, verbose=True))
     assert onehop.cache_info().entries == 0

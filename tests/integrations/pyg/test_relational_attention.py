@@ -11,7 +11,6 @@ from onehop import thresholds
 from onehop.integrations.pyg.rules import relational
 from tests.integrations.pyg import small_blocks
 from tests.integrations.same import (
-    SINGLE,
     fast,
     learned,
     refused,
@@ -206,7 +205,7 @@ def test_errors_are_pygs(wrong, edges):
 def test_few_edges_are_pygs(edges, monkeypatch):
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     layer, x = layer_of(), torch.randn(NODES, WIDTH).requires_grad_()
-    refused(lambda: results(layer, x, edges), "", **SINGLE)
+    refused(lambda: results(layer, x, edges), "")
 
 
 def test_no_edges():
