@@ -3,13 +3,14 @@
     python -m benchmarks.layers.bench_small [--layers GCNConv,policy-gcn] [--edges 60,1500,10000,30000]
                                             [--threads 1,2] [--width 32] [--rounds 5] [--json FILE]
 
-All of PyG's layers are measured (``convs.py``), and models of three layers as they choose an action or answer
-a request (``policy-``: 64 wide, 160 edges, fresh, inference). An ``edge_index`` is "fresh" where every call
-gets a new copy of it, as mini-batches do, and "repeated" where all calls share one. Inference runs under
-``torch.no_grad()``; training is a forward and a backward pass. Both ways take turns; a ratio is the median of
-the rounds' ratios, PyG's time over the patched one's. PyG has two turns a round: the second over the first is
-a control, which tells how far from 1 two measurements of the same code are. Results and the gradients of
-features are compared before anything is timed. All of it takes more than an hour.
+All of PyG's layers are measured (``convs.py``); models of three layers as they choose an action or answer a
+request (``policy-``: 64 wide, 160 edges, fresh, inference); and PyG's functions of the rows of edges, after
+the gather of these rows (``rows-``). An ``edge_index`` is "fresh" where every call gets a new copy of it,
+as mini-batches do, and "repeated" where all calls share one. Inference runs under ``torch.no_grad()``;
+training is a forward and a backward pass. Both ways take turns; a ratio is the median of the rounds'
+ratios, PyG's time over the patched one's. PyG has two turns a round: the second over the first is a
+control, which tells how far from 1 two measurements of the same code are. Results and the gradients of
+features are compared before anything is timed. All of it takes about 25 minutes.
 """
 
 import itertools
@@ -20,7 +21,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch_geometric import nn
+from torch_geometric import nn, utils
 
 import onehop
 from benchmarks import harness
@@ -48,11 +49,33 @@ def _over_edges(make: Callable[[int], torch.nn.Module]) -> Conv:
     return Conv(lambda width, _: make(width), lambda layer, on: layer(on.x, on.edges))
 
 
+class _Rows(torch.nn.Module):
+    """PyG's softmax of the rows of edges over each destination, or their reduction."""
+
+    def __init__(self, reduce: str) -> None:
+        super().__init__()
+        self.reduce = reduce
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        (source, target), nodes = edge_index, x.size(0)
+        rows = x.index_select(0, source)
+        # By their module, in which the patch replaces them.
+        if self.reduce == "softmax":
+            return utils.softmax(rows, target, num_nodes=nodes)
+        return utils.scatter(rows, target, 0, nodes, self.reduce)
+
+
+def _rows(reduce: str) -> Conv:
+    return _over_edges(lambda _: _Rows(reduce))
+
+
+FUNCTIONS = {f"rows-{reduce}": _rows(reduce) for reduce in ("softmax", "max", "mean")}
 POLICIES = {f"policy-{name}": _over_edges(make) for name, make in SERVED.items()}
 LAYERS = {
     **CONVS,
     "SAGEConv-max": _over_edges(lambda width: nn.SAGEConv(width, width, aggr="max")),
     "SAGEConv-median": _over_edges(lambda width: nn.SAGEConv(width, width, aggr="median")),
+    **FUNCTIONS,
     **POLICIES,
 }
 
