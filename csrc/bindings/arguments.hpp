@@ -54,3 +54,4 @@ void bind_reorder(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);
 void bind_torch_kernels(nanobind::module_& m);
+void bind_torch_scatter_kernels(nanobind::module_& m);

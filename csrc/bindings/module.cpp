@@ -163,6 +163,7 @@ NB_MODULE(_native, m) {
   bind_sampling(m);
   bind_sddmm(m);
   bind_torch_kernels(m);
+  bind_torch_scatter_kernels(m);
   bind_reorder(m);
 
   m.def(

@@ -13,35 +13,19 @@
 #include <utility>
 #include <vector>
 
-#include "torch_served.hpp"
+#include "torch_table.hpp"
 
 namespace nb = nanobind;
 using namespace onehop::torch_side;
 
 namespace {
 
-// Calls below these are torch's: see onehop.thresholds.
-struct Bounds {
-  std::atomic<int64_t> entries, numbers, work, sparse, sorted;
-} bounds;
-
 // Whether products of these are made through float32.
 std::atomic<bool> widens_bfloat16, widens_float16;
-
-// How many numbers are gathered or scattered by an index of whole rows.
-bool is_large(int64_t entries, int64_t numbers, double cost) {
-  return entries >= bounds.entries.load(std::memory_order_relaxed) &&
-         static_cast<double>(numbers) * cost >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed));
-}
 
 bool is_index(const Tensor& index) {
   const Kind of = kind(index);
   return of == Kind::int64 || of == Kind::int32;
-}
-
-int64_t row_numbers(const Tensor& x, int64_t dim) {
-  const int64_t extent = size(x, dim);
-  return extent > 0 ? numel(x) / extent : 0;
 }
 
 // What torch spends on a number, beside a number of a sum. A subscript pays from 65,000 numbers with an index of 4,096
@@ -279,37 +263,11 @@ struct IsIn : Served<IsIn, Tensor(const Tensor&, const Tensor&, bool, bool)> {
   }
 };
 
-template <class... Ops>
-struct All {
-  static void prepare(const nb::list& functions) {
-    size_t next = 0;
-    (Ops::prepare(nb::borrow(functions[next++])), ...);
-  }
-  static void install() { (Ops::install(), ...); }
-  static void remove() { (Ops::remove(), ...); }
-  static std::vector<std::string> names() { return {Ops::kName...}; }
-  static std::vector<std::string> installed() {
-    std::vector<std::string> found;
-    ((Ops::is_installed() ? found.push_back(Ops::kName) : void()), ...);
-    return found;
-  }
-};
-
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                      IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
                      BagsGrad, SegmentReduce, Unique, UniqueDim, Sort, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
-
-template <class Kernels>
-void bind(nb::module_& m, const char* name) {
-  nb::class_<Kernels>(m, name)
-      .def_static("names", &Kernels::names)
-      .def_static("prepare", &Kernels::prepare)
-      .def_static("installed", &Kernels::installed)
-      .def_static("install", &Kernels::install)
-      .def_static("remove", &Kernels::remove);
-}
 
 }  // namespace
 
@@ -317,13 +275,18 @@ void bind_torch_kernels(nb::module_& m) {
   m.def("load_torch",
         [](const std::string& cpu, const std::string& python) { return load_interface(cpu.c_str(), python.c_str()); });
   m.def("find_kernels", [](nb::callable trace, int cpu) { return find_place([&] { trace(); }, cpu); });
+  m.def("find_autograd_kernels", [](nb::callable trace) { return find_autograd_place([&] { trace(); }); });
+  m.def("learn_boxed", [](nb::callable run, uint64_t self, uint64_t index) {
+    return learn_boxed([&] { run(); }, reinterpret_cast<void*>(self), reinterpret_cast<void*>(index));
+  });
+  m.def("learn_boxed_texts", [](nb::callable run) { return learn_boxed_texts([&] { run(); }); });
   m.def("learn_lists",
         [](nb::callable run, uint64_t index) { return learn_lists([&] { run(); }, reinterpret_cast<void*>(index)); });
   m.def("learn_scalars", [](nb::callable run) { return learn_scalars([&] { run(); }); });
   m.def("learn_sizes", [](nb::callable run) { return learn_sizes([&] { run(); }); });
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
-  bind<Indexing>(m, "IndexingKernels");
-  bind<Products>(m, "ProductKernels");
+  bind_kernels<Indexing>(m, "IndexingKernels");
+  bind_kernels<Products>(m, "ProductKernels");
   // What this thread calls is torch's between these.
   m.def("leave_to_torch", [](bool left) { return std::exchange(leaves_to_torch, left); });
   m.def("widen_products", [](bool of_bfloat16, bool of_float16) {

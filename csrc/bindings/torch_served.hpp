@@ -7,8 +7,10 @@
 #include <atomic>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "../torch/operators.hpp"
 
@@ -22,21 +24,32 @@ inline thread_local bool leaves_to_torch = false;
 // Python's lock, for a thread that may be any.
 class Locked {
  public:
-  Locked() : state_(PyGILState_Ensure()), recorded_(interface().grad_is_enabled()) {
-    interface().enable_grad(false);
-    leaves_to_torch = true;
-  }
-  ~Locked() {
-    leaves_to_torch = false;
-    interface().enable_grad(recorded_);
-    PyGILState_Release(state_);
-  }
+  Locked() : state_(PyGILState_Ensure()) {}
+  ~Locked() { PyGILState_Release(state_); }
   Locked(const Locked&) = delete;
 
  private:
   PyGILState_STATE state_;
-  bool recorded_;  // gradients are recorded above these kernels
 };
+
+// A thread that runs a function in the place of a kernel: what it calls is torch's, and not recorded.
+class BelowAutograd {
+ public:
+  BelowAutograd() : recorded_(interface().grad_is_enabled()) {
+    interface().enable_grad(false);
+    leaves_to_torch = true;
+  }
+  ~BelowAutograd() {
+    leaves_to_torch = false;
+    interface().enable_grad(recorded_);
+  }
+  BelowAutograd(const BelowAutograd&) = delete;
+
+ private:
+  bool recorded_;
+};
+// A thread that runs one in the place of a whole operator, whose gradients are recorded as they are.
+struct AboveAutograd {};
 
 // A tensor of torch's as an argument for Python, and others.
 inline nb::object argument(const Tensor& tensor) {
@@ -48,6 +61,7 @@ inline nb::object argument(const MaybeTensor& tensor) {
   return tensor.is_there ? argument(reinterpret_cast<const Tensor&>(tensor)) : nb::none();
 }
 inline nb::object argument(int64_t number) { return nb::int_(number); }
+inline nb::object argument(const MaybeInteger& number) { return number.is_there ? argument(number.value) : nb::none(); }
 inline nb::object argument(bool value) { return nb::bool_(value); }
 inline nb::object argument(const Text& text) {
   const std::string_view characters = characters_of(text);
@@ -73,15 +87,14 @@ nb::object call(PyObject* function, const Args&... args) {
 template <int kCount>
 struct Several {
   void* objects[kCount];
-  Several(const Several&) = delete;
   explicit Several(const nb::tuple& tensors) {
-    for (int i = 0; i < kCount; ++i) place(i) = share(nb::cast<uint64_t>(tensors[i].attr("_cdata")));
+    for (int i = 0; i < kCount; ++i) (*this)[i] = share(nb::cast<uint64_t>(tensors[i].attr("_cdata")));
   }
-  explicit Several(void* const* given) { std::copy_n(given, kCount, objects); }
+  // Hands on what the other one holds.
+  Several(Several& other) { std::copy_n(other.objects, kCount, objects); }
   ~Several() {}  // NOLINT: what is held is torch's, which is handed over
 
- private:
-  void*& place(int i) {
+  void*& operator[](int i) {
 #if defined(_LIBCPP_VERSION)
     return objects[i];
 #else
@@ -95,42 +108,96 @@ inline constexpr int kTensors = 1;
 template <int kCount>
 inline constexpr int kTensors<Several<kCount>> = kCount;
 
-// One operator of torch's. `Op` has its names, and `run`, which takes its arguments and calls `answer` with those that
-// Python gets, or returns null: then torch's kernel runs.
-template <class Op, class Signature, Form kForm = Form::numbers>
-class Served;
+// What an operator has in common wherever it is served. `Op` has its names, and `run`, which takes its arguments and
+// calls `answer` with those that Python gets, or returns null: then the replaced kernel runs.
+template <class Op, class Signature, class State>
+class Answers;
 
-template <class Op, class Result, class... Args, Form kForm>
-class Served<Op, Result(Args...), kForm> {
+template <class Op, class Result, class... Args, class State>
+class Answers<Op, Result(Args...), State> {
  public:
   // Keeps the Python function.
   static void prepare(nb::object serving) {
     Py_XDECREF(function);
     function = serving.release().ptr();
   }
+
+ protected:
+  // The object of the tensor that Python returns, with an owner more; or anything but null of a tensor that was written
+  // to. Null where the replaced kernel has to run.
+  template <class... Given>
+  static void* answer(const Given&... given) {
+    if (leaves_to_torch || Py_IsInitialized() == 0) return nullptr;
+    const Locked locked;
+    [[maybe_unused]] const State state;
+    const nb::object out = call(function, given...);
+    if (out.is_none()) return nullptr;
+    if constexpr (std::is_reference_v<Result>) return function;
+    if constexpr (kTensors<Result> > 1) return new Result(nb::cast<nb::tuple>(out));
+    return share(nb::cast<uint64_t>(out.attr("_cdata")));
+  }
+
+  static constexpr bool kIsOnStack = (IsOnStack<Args> && ...);
+
+  // The kernel whose arguments are on a stack.
+  static void boxed(void* functor, const void* operation, Keys keys, Stack* stack) {
+    Value* first = stack->end - sizeof...(Args);
+    void* object = run(first, std::index_sequence_for<Args...>{});
+    if (object == nullptr) return their_boxed.load(std::memory_order_relaxed)(functor, operation, keys, stack);
+    // A tensor that was written to stays the first value, and others take its place.
+    constexpr int kStays = std::is_reference_v<Result> ? 1 : 0;
+    for (Value* value = first + kStays; value != stack->end; ++value) release(*value);
+    stack->end = first + kTensors<Result>;
+    if constexpr (kTensors<Result> > 1) {
+      const std::unique_ptr<Result> answered(static_cast<Result*>(object));
+      for (int i = 0; i < kTensors<Result>; ++i) first[i] = {(*answered)[i], tags().tensor, 0};
+    } else if constexpr (kStays == 0) {
+      *first = {object, tags().tensor, 0};
+    }
+  }
+
+  static inline std::atomic<Boxed*> their_boxed{nullptr};
+
+ private:
+  template <size_t... i>
+  static void* run(Value* first, std::index_sequence<i...>) {
+    static_assert(kTensors<Result> <= sizeof...(Args));
+    if (!(FromStack<Args>::suits(first[i]) && ...)) return nullptr;
+    return Op::run(FromStack<Args>::get(first[i])...);
+  }
+
+  static inline PyObject* function = nullptr;
+};
+
+// One operator of torch's, whose CPU kernel is replaced.
+template <class Op, class Signature, Form kForm = Form::numbers>
+class Served;
+
+template <class Op, class Result, class... Args, Form kForm>
+class Served<Op, Result(Args...), kForm> : public Answers<Op, Result(Args...), BelowAutograd> {
+  using Base = Answers<Op, Result(Args...), BelowAutograd>;
+
+ public:
   // An operator that this torch has not, or whose kernel is another library's, stays as it is.
   static void install() {
     if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload, kForm);
     if (!is_torchs_code(place.now())) return;
     theirs = reinterpret_cast<Kernel*>(place.now());
     place.replace(place.now(), reinterpret_cast<void*>(&ours));
+    if constexpr (Base::kIsOnStack) {
+      if (on_stack.in_table == nullptr) on_stack = place_of(Op::kName, Op::kOverload, Form::boxed);
+      if (!is_torchs_code(on_stack.now())) return;
+      Base::their_boxed = reinterpret_cast<Boxed*>(on_stack.now());
+      on_stack.replace(on_stack.now(), reinterpret_cast<void*>(&Base::boxed));
+    }
   }
   static bool is_installed() { return place.now() == reinterpret_cast<void*>(&ours); }
   // Puts torch's back, unless another library has registered a kernel since.
-  static void remove() { place.replace(reinterpret_cast<void*>(&ours), reinterpret_cast<void*>(theirs.load())); }
-
- protected:
-  // The object of the tensor that Python returns, with an owner more; or anything but null of a tensor that was written
-  // to. Null where torch's kernel has to run.
-  template <class... Given>
-  static void* answer(const Given&... given) {
-    if (leaves_to_torch || Py_IsInitialized() == 0) return nullptr;
-    const Locked locked;
-    const nb::object out = call(function, given...);
-    if (out.is_none()) return nullptr;
-    if constexpr (std::is_reference_v<Result>) return function;
-    if constexpr (kTensors<Result> > 1) return new Result(nb::cast<nb::tuple>(out));
-    return share(nb::cast<uint64_t>(out.attr("_cdata")));
+  static void remove() {
+    place.replace(reinterpret_cast<void*>(&ours), reinterpret_cast<void*>(theirs.load()));
+    if constexpr (Base::kIsOnStack) {
+      on_stack.replace(reinterpret_cast<void*>(&Base::boxed), reinterpret_cast<void*>(Base::their_boxed.load()));
+    }
   }
 
  private:
@@ -146,15 +213,42 @@ class Served<Op, Result(Args...), kForm> {
       return first;
     } else if constexpr (kTensors<Result> > 1) {
       const std::unique_ptr<Result> answered(static_cast<Result*>(object));
-      return Result(answered->objects);
+      return Result(*answered);
     } else {
       return Tensor(object);
     }
   }
 
-  static inline Place place;
+  static inline Place place, on_stack;
   static inline std::atomic<Kernel*> theirs{nullptr};
-  static inline PyObject* function = nullptr;
+};
+
+// One operator of another library that records its gradients itself. Python and TorchScript call it by the stack.
+template <class Op, class Signature>
+class ServedOfLibrary : public Answers<Op, Signature, AboveAutograd> {
+  using Base = Answers<Op, Signature, AboveAutograd>;
+
+ public:
+  // `library` is a part of the path of the library, whose operator stays as it is where another one has registered it.
+  static void install(const std::string& library) {
+    if (is_installed()) return;
+    places = places_of_library(Op::kName, library.c_str());
+    if (places.cpu.in_table == nullptr) return;
+    Base::their_boxed = reinterpret_cast<Boxed*>(places.cpu.now());
+    replace(reinterpret_cast<void*>(Base::their_boxed.load()), reinterpret_cast<void*>(&Base::boxed));
+  }
+  static bool is_installed() { return places.autograd.now() == reinterpret_cast<void*>(&Base::boxed); }
+  static void remove() {
+    replace(reinterpret_cast<void*>(&Base::boxed), reinterpret_cast<void*>(Base::their_boxed.load()));
+  }
+
+ private:
+  static void replace(void* before, void* after) {
+    places.cpu.replace(before, after);
+    places.autograd.replace(before, after);
+  }
+
+  static inline Places places;
 };
 
 }  // namespace onehop::torch_side

@@ -37,6 +37,12 @@ struct MaybeBool {
   bool value, is_there;
 };
 
+// std::optional<int64_t>.
+struct MaybeInteger {
+  int64_t value;
+  bool is_there;
+};
+
 // c10::SymInt: a number; a negative value is a symbol. Because it has a destructor, C++ passes its address.
 struct Size {
   int64_t value;
@@ -46,6 +52,24 @@ struct Size {
 struct Scalar;
 struct MaybeScalar;
 struct Tensors;  // c10::List<std::optional<at::Tensor>>
+
+// A Scalar of an integer, which operators.hpp writes.
+class IntegerScalar {
+ public:
+  explicit IntegerScalar(int64_t value);
+  operator const Scalar&() const { return reinterpret_cast<const Scalar&>(bytes_); }
+
+ private:
+  alignas(16) char bytes_[48] = {};
+};
+// A MaybeScalar that is none.
+class NoScalar {
+ public:
+  operator const MaybeScalar&() const { return reinterpret_cast<const MaybeScalar&>(bytes_); }
+
+ private:
+  alignas(16) char bytes_[48] = {};
+};
 
 // A Python object.
 struct Object;

@@ -24,8 +24,8 @@ struct Handle {
 constexpr int64_t kNode = 2 * sizeof(void*);
 constexpr int64_t kWord = sizeof(void*);
 
-// Where the address is in a description, and in a kernel that was registered.
-int64_t in_description = -1, in_kernel = -1;
+// Where the address is in a description, there for autograd's kernel, and in a kernel that was registered.
+int64_t in_description = -1, in_autograd = -1, in_kernel = -1;
 // Words of a registered kernel that are looked through.
 constexpr int kWords = 6;
 uint16_t cpu_key = 0;
@@ -82,17 +82,10 @@ Tensor trace(void* functor, Keys keys, const Tensor& self) {
   return their_trace(functor, keys, self);
 }
 
-// What was learned of lists: c10::List points to an object that has, at `vector`, the begin and the end of elements of
-// 16 bytes, each a payload and a tag.
-struct Element {
-  void* payload;
-  uint32_t tag;
-  uint32_t padding;
-};
-struct {
-  int64_t vector = -1;
-  uint32_t none = 0, tensor = 0;
-} lists;
+// What was learned of values, and of lists: c10::List points to an object that has, at `in_list`, the begin and the end
+// of its values.
+Tags known_tags;
+int64_t in_list = -1;
 
 using Index = Tensor(void*, Keys, const Tensor&, const Tensors&);
 Index* their_index;
@@ -101,15 +94,52 @@ void* known_index;
 Tensor index(void* functor, Keys keys, const Tensor& self, const Tensors& indices) {
   char* object = *reinterpret_cast<char* const*>(&indices);
   const int64_t bytes = bytes_of(object);
-  for (int64_t at = kWord; lists.vector < 0 && at + 2 * kWord <= bytes; at += kWord) {
-    auto* const* bounds = reinterpret_cast<Element* const*>(object + at);
+  for (int64_t at = kWord; in_list < 0 && at + 2 * kWord <= bytes; at += kWord) {
+    auto* const* bounds = reinterpret_cast<Value* const*>(object + at);
     if (reinterpret_cast<uintptr_t>(bounds[0]) > 4096 &&
-        reinterpret_cast<uintptr_t>(bounds[1]) - reinterpret_cast<uintptr_t>(bounds[0]) == 2 * sizeof(Element) &&
+        reinterpret_cast<uintptr_t>(bounds[1]) - reinterpret_cast<uintptr_t>(bounds[0]) == 2 * sizeof(Value) &&
         bounds[0][1].payload == known_index && bounds[0][0].tag != bounds[0][1].tag) {
-      lists = {at, bounds[0][0].tag, bounds[0][1].tag};
+      in_list = at;
+      known_tags.none = bounds[0][0].tag;
+      known_tags.tensor = bounds[0][1].tag;
     }
   }
   return their_index(functor, keys, self, indices);
+}
+
+// aten::gather of a tensor along dimension 1, with a boolean.
+Boxed* their_gather;
+void* known_self;
+bool values_are_known = false;
+
+void gather(void* functor, const void* operation, Keys keys, Stack* stack) {
+  const Value* value = stack->end - 4;
+  const bool tensors =
+      value[0].payload == known_self && value[2].payload == known_index && is_tensor(value[0]) && is_tensor(value[2]);
+  if (stack->end - stack->begin >= 4 && tensors && integer(value[1]) == 1 && !boolean(value[3])) {
+    known_tags.integer = value[1].tag;
+    known_tags.boolean = value[3].tag;
+    values_are_known = value[1].tag != value[3].tag && !is_tensor(value[1]) && !is_none(value[1]);
+  }
+  their_gather(functor, operation, keys, stack);
+}
+
+// aten::scatter_reduce(self, dim, index, source, "mean", include_self): a text is an object that has, at `in_text`, the
+// address of its characters and their number.
+Boxed* their_boxed_reduce;
+int64_t in_text = -1;
+
+void boxed_reduce(void* functor, const void* operation, Keys keys, Stack* stack) {
+  const char* object = static_cast<const char*>(stack->end[-2].payload);
+  const int64_t bytes = bytes_of(object);
+  for (int64_t at = kWord; in_text < 0 && at + 2 * kWord <= bytes; at += kWord) {
+    const auto* words = reinterpret_cast<const uintptr_t*>(object + at);
+    // A text that is this short is part of the object.
+    const bool inside = words[0] >= reinterpret_cast<uintptr_t>(object) &&
+                        words[0] + 4 <= reinterpret_cast<uintptr_t>(object) + static_cast<uintptr_t>(bytes);
+    if (inside && words[1] == 4 && std::memcmp(reinterpret_cast<const char*>(words[0]), "mean", 4) == 0) in_text = at;
+  }
+  their_boxed_reduce(functor, operation, keys, stack);
 }
 
 // Of a Scalar: a tag, and the place of its value.
@@ -166,11 +196,28 @@ Tensor embedding_grad(void* functor, Keys keys, const Tensor& grad, const Tensor
 
 }  // namespace
 
-bool is_torchs_code(const void* address) {
+bool is_code_of(const void* address, const char* library) {
   Dl_info info;
   return reinterpret_cast<uintptr_t>(address) > 4096 && dladdr(const_cast<void*>(address), &info) != 0 &&
-         info.dli_fname != nullptr && std::strstr(info.dli_fname, "libtorch_cpu") != nullptr;
+         info.dli_fname != nullptr && std::strstr(info.dli_fname, library) != nullptr;
 }
+
+namespace {
+
+// The place in aten::trace's description of the function that `run` calls, which is not the one that is known.
+int64_t place_of_trace(const Run& run) {
+  char* description = description_of("aten::trace", "");
+  for (int64_t at = 0; at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
+    auto** word = reinterpret_cast<void**>(description + at);
+    if (at == in_description || !is_torchs_code(*word)) continue;
+    trace_ran = false;
+    run_with({word, nullptr}, &trace, their_trace, run);
+    if (trace_ran) return at;
+  }
+  return -1;
+}
+
+}  // namespace
 
 bool find_place(const Run& run, int cpu) {
   if (in_kernel >= 0) return true;
@@ -178,18 +225,16 @@ bool find_place(const Run& run, int cpu) {
   char* description = description_of("aten::trace", "");
   const char* kernel = description == nullptr ? nullptr : registered_of(description);
   if (kernel == nullptr) return false;
-  in_description = -1;
-  for (int64_t at = 0; in_description < 0 && at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
-    auto** word = reinterpret_cast<void**>(description + at);
-    if (!is_torchs_code(*word)) continue;
-    trace_ran = false;
-    run_with({word, nullptr}, &trace, their_trace, run);
-    if (trace_ran) in_description = at;
-  }
+  in_description = place_of_trace(run);
   for (int word = 0; in_description >= 0 && in_kernel < 0 && word < kWords; ++word) {
     if (reinterpret_cast<void* const*>(kernel)[word] == reinterpret_cast<void*>(their_trace)) in_kernel = word * kWord;
   }
   return in_kernel >= 0;
+}
+
+bool find_autograd_place(const Run& run) {
+  if (in_autograd < 0) in_autograd = place_of_trace(run);
+  return in_autograd >= 0;
 }
 
 void Place::replace(void* before, void* after) const {
@@ -207,7 +252,7 @@ Place found_place(const char* name, const char* overload, Form form) {
   char* description = in_kernel < 0 ? nullptr : description_of(name, overload);
   const char* kernel = description == nullptr ? nullptr : registered_of(description);
   if (kernel == nullptr) return {};
-  const int64_t behind = form == Form::symbols ? kWord : 0;
+  const int64_t behind = form == Form::symbols ? kWord : form == Form::boxed ? -kWord : 0;
   const Place place{reinterpret_cast<void**>(description + in_description + behind),
                     reinterpret_cast<void**>(const_cast<char*>(kernel) + in_kernel + behind)};
   return is_torchs_code(place.now()) && *place.registered == place.now() ? place : Place{};
@@ -216,13 +261,46 @@ Place found_place(const char* name, const char* overload, Form form) {
 }  // namespace
 
 Place place_of(const char* name, const char* overload, Form form) {
-  return form == Form::numbers || sizes_are_known ? found_place(name, overload, form) : Place{};
+  const bool is_known = form == Form::symbols ? sizes_are_known : form == Form::boxed ? values_are_known : true;
+  return is_known ? found_place(name, overload, form) : Place{};
+}
+
+Places places_of_library(const char* name, const char* library) {
+  char* description = values_are_known && in_autograd >= 0 ? description_of(name, "") : nullptr;
+  if (description == nullptr) return {};
+  const Places places{{reinterpret_cast<void**>(description + in_description - kWord), nullptr},
+                      {reinterpret_cast<void**>(description + in_autograd - kWord), nullptr}};
+  const bool same = places.cpu.now() == places.autograd.now();
+  return same && is_code_of(places.cpu.now(), library) ? places : Places{};
 }
 
 bool learn_lists(const Run& run, void* index_of_run) {
   known_index = index_of_run;
-  return lists.vector >= 0 ||
-         (run_with(place_of("aten::index", "Tensor"), &index, their_index, run) && lists.vector >= 0);
+  return in_list >= 0 || (run_with(place_of("aten::index", "Tensor"), &index, their_index, run) && in_list >= 0);
+}
+
+bool learn_boxed(const Run& run, void* self, void* index_of_run) {
+  known_self = self;
+  known_index = index_of_run;
+  const Place place = found_place("aten::gather", "", Form::boxed);
+  return values_are_known || (run_with(place, &gather, their_gather, run) && values_are_known);
+}
+
+bool learn_boxed_texts(const Run& run) {
+  const Place place = found_place("aten::scatter_reduce", "two", Form::boxed);
+  return in_text >= 0 || (run_with(place, &boxed_reduce, their_boxed_reduce, run) && in_text >= 0);
+}
+
+const Tags& tags() { return known_tags; }
+
+bool texts_are_known() { return in_text >= 0; }
+
+Text text(const Value& value) {
+  const auto* words = reinterpret_cast<const uint64_t*>(static_cast<const char*>(value.payload) + in_text);
+  Text text{};
+  text.words[length_word] = words[1];
+  text.words[1 - length_word] = words[0];
+  return text;
 }
 
 bool learn_scalars(const Run& run) {
@@ -249,11 +327,11 @@ bool learn_sizes(const Run& run) {
 
 const Tensor* only_tensor(const Tensors& list, int64_t& place) {
   const char* object = *reinterpret_cast<char* const*>(&list);
-  auto* const* bounds = reinterpret_cast<Element* const*>(object + lists.vector);
-  const Element* only = nullptr;
-  for (const Element* each = bounds[0]; each != bounds[1]; ++each) {
-    if (each->tag == lists.none || each->payload == interface().undefined) continue;
-    if (each->tag != lists.tensor || only != nullptr) return nullptr;
+  auto* const* bounds = reinterpret_cast<Value* const*>(object + in_list);
+  const Value* only = nullptr;
+  for (const Value* each = bounds[0]; each != bounds[1]; ++each) {
+    if (is_none(*each) || each->payload == interface().undefined) continue;
+    if (!is_tensor(*each) || only != nullptr) return nullptr;
     only = each;
     place = each - bounds[0];
   }
@@ -266,6 +344,11 @@ bool is_integer(const Scalar& scalar, int64_t& value) {
   std::memcpy(&tag, bytes, sizeof tag);
   std::memcpy(&value, bytes + scalars.value, sizeof value);
   return tag == scalars.integer;
+}
+
+IntegerScalar::IntegerScalar(int64_t value) {
+  std::memcpy(bytes_, &scalars.integer, sizeof scalars.integer);
+  std::memcpy(bytes_ + scalars.value, &value, sizeof value);
 }
 
 bool is_there(const MaybeScalar& scalar) {

@@ -13,7 +13,7 @@
 #include <functional>
 #include <string_view>
 
-#include "interface.hpp"
+#include "stack.hpp"
 
 namespace onehop::torch_side {
 
@@ -24,7 +24,10 @@ using Run = std::function<void()>;
 // is not found.
 bool find_place(const Run& run, int cpu);
 
-// The words with the address of an operator's CPU kernel.
+// Finds the place of autograd's kernel for the CPU likewise: `run` calls aten::trace of an ordinary tensor.
+bool find_autograd_place(const Run& run);
+
+// The words with an address of an operator's CPU kernel.
 struct Place {
   void** in_table = nullptr;
   void** registered = nullptr;
@@ -34,15 +37,24 @@ struct Place {
   void replace(void* before, void* after) const;
 };
 
-// Which of a kernel's functions: one whose sizes are numbers, or the one behind it, whose sizes may be symbols.
-enum class Form { numbers, symbols };
+// Which of a kernel's functions: one whose sizes are numbers, the one behind it, whose sizes may be symbols, or the one
+// before it, whose arguments are on a stack.
+enum class Form { numbers, symbols, boxed };
 
 // Null if there is no such operator, or its kernel is not torch's own: another library has registered one. Of a form
-// with symbols, only after learn_sizes().
+// with symbols, only after learn_sizes(); of one whose arguments are on a stack, only after learn_boxed().
 Place place_of(const char* name, const char* overload, Form form = Form::numbers);
 
-// Whether an address is of a function of torch's.
-bool is_torchs_code(const void* address);
+// The words with the boxed functions of an operator that is one kernel for the CPU and for autograd: another library's,
+// whose own formula records gradients. Null if they differ, or are not of the library whose path has this part.
+struct Places {
+  Place cpu, autograd;
+};
+Places places_of_library(const char* name, const char* library);
+
+// Whether an address is of a function of a library whose path has this part; of torch's.
+bool is_code_of(const void* address, const char* library);
+inline bool is_torchs_code(const void* address) { return is_code_of(address, "libtorch_cpu"); }
 
 // Finds how a list of optional tensors is laid out: `run` calls aten::index of a tensor by [None, index], and `index`
 // is the object of that index. Likewise how a Scalar is: `run` calls aten::index_add with an alpha of 1, then of 7;
@@ -50,6 +62,11 @@ bool is_torchs_code(const void* address);
 bool learn_lists(const Run& run, void* index);
 bool learn_scalars(const Run& run);
 bool learn_texts(const Run& run);
+// Finds how values on a stack are tagged: `run` calls torch.ops.aten.gather of a tensor along dimension 1, whose
+// arguments torch keeps on a stack in inference mode. `self` and `index` are the objects of its tensors.
+bool learn_boxed(const Run& run, void* self, void* index);
+// Finds where a text on a stack has its characters: `run` calls torch.ops.aten.scatter_reduce with "mean" likewise.
+bool learn_boxed_texts(const Run& run);
 // Whether sizes that may be symbols are passed as is expected: `run` calls aten::embedding_dense_backward of 5 rows.
 bool learn_sizes(const Run& run);
 

@@ -27,7 +27,7 @@ __all__ = [
     "torch_decides",
 ]
 
-# Releases of torch before 2.9 have no such setting.
+# Releases of torch before 2.9 have one setting for all devices. Later ones warn where it is read.
 _precision_of = getattr(torch._C, "_get_fp32_precision_getter", None)
 _FULL_PRECISION = ("none", "ieee")
 
@@ -38,12 +38,11 @@ def torch_decides() -> bool:
     This is a lower precision, one library less, or the same bits in every process, where a choice by time may
     be another.
     """
-    return (
-        not torch._C._get_mkldnn_enabled()
-        or torch._C._get_deterministic_algorithms()
-        or torch._C._get_float32_matmul_precision() != "highest"
-        or (_precision_of is not None and _precision_of("mkldnn", "matmul") not in _FULL_PRECISION)
-    )
+    if not torch._C._get_mkldnn_enabled() or torch._C._get_deterministic_algorithms():
+        return True
+    if _precision_of is None:
+        return torch._C._get_float32_matmul_precision() != "highest"
+    return _precision_of("mkldnn", "matmul") not in _FULL_PRECISION
 
 
 def is_large(kind: str, left: Tensor, right: Tensor) -> bool:

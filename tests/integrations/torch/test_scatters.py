@@ -1,5 +1,6 @@
-"""torch_scatter's functions under the patch: its results, gradients, rules and errors."""
+"""torch_scatter's functions and operators under the patch: its results, gradients, rules and errors."""
 
+import importlib
 import sys
 from typing import Any
 
@@ -10,9 +11,9 @@ from torch.func import vmap
 
 import onehop
 from onehop import thresholds
+from onehop.integrations import rows
 from onehop.integrations.torch import scatters, segments
 from tests.integrations.same import assert_same, learned, noted, outcome
-from tests.integrations.torch import like_torch_scatter
 from tests.pairs import pairwise
 
 ROWS, ENTRIES = 11, 60
@@ -42,20 +43,22 @@ def _forgets():
 def package(monkeypatch):
     """torch_scatter, or a replacement if it is not installed."""
     try:
-        import torch_scatter
+        return importlib.import_module("torch_scatter")
     except ImportError:
-        monkeypatch.setitem(sys.modules, "torch_scatter", like_torch_scatter)
-        return like_torch_scatter
-    return torch_scatter
+        # Imported here, because it registers operators.
+        replacement = importlib.import_module("tests.integrations.torch.like_torch_scatter")
+        monkeypatch.setitem(sys.modules, "torch_scatter", replacement)
+        monkeypatch.setattr(scatters, "library", lambda: replacement.LIBRARY)
+        return replacement
 
 
 @pytest.fixture
 def served(monkeypatch):
-    """Has an entry for each call that onehop runs."""
-    found = []
+    """Has an entry for each call of onehop that runs in the place of an operator of torch_scatter."""
+    calls = []
     for name in ("gathered", "scattered", "arg_extremum"):
-        noted(monkeypatch, scatters, name, lambda *_, name=name, **__: found.append(name))
-    return found
+        noted(monkeypatch, scatters, name, lambda *_, name=name, **__: calls.append(name))
+    return calls
 
 
 def numbers(*shape: int) -> Tensor:
@@ -66,29 +69,33 @@ def numbers(*shape: int) -> Tensor:
 
 def same(found: Any, expected: Any) -> None:
     for ours, theirs in zip(found, expected, strict=True):
-        assert ours.stride() == theirs.stride()
+        assert ours.is_contiguous() == theirs.is_contiguous()
         assert_same(ours, theirs, 1e-12, 1e-12)
 
 
 def check(call, x: Tensor, served: list[str], expected_calls: list[str]) -> None:
     """The results and gradients under the patch are those of the package."""
 
-    def run() -> list[Tensor]:
+    def run() -> tuple[list[Tensor], Any]:
         leaf = x.detach().clone().requires_grad_()
-        found = call(leaf)
-        results = [*found] if isinstance(found, tuple) else [found]
-        return [*results, *learned(results[0], leaf)[1:]]
+        out = call(leaf)
+        results = [*out] if isinstance(out, tuple) else [out]
+        return results, learned(results[0], leaf)[1:]
 
-    expected = run()
+    expected, expected_gradients = run()
     with onehop.patch(), thresholds.lifted():
-        same(run(), expected)
+        results, gradients = run()
+    same(results, expected)
+    assert_same(gradients, expected_gradients, 1e-12, 1e-12)
     assert served == expected_calls
 
 
-SCATTERS = {
+SUMS = {
     "scatter": lambda package, *args: package.scatter(*args),
     "scatter_add": lambda package, *args: package.scatter_add(*args),
     "scatter, mean": lambda package, *args: package.scatter(*args, reduce="mean"),
+}
+EXTREMA = {
     "scatter, max": lambda package, *args: package.scatter(*args, reduce="max"),
     "scatter_max": lambda package, *args: package.scatter_max(*args),
     "scatter_min": lambda package, *args: package.scatter_min(*args),
@@ -96,7 +103,7 @@ SCATTERS = {
 
 
 @pairwise(
-    name=list(SCATTERS),
+    name=[*SUMS, *EXTREMA],
     index=list(INDICES),
     shape=list(SHAPES),
     counted=[True, False],
@@ -105,8 +112,50 @@ SCATTERS = {
 def test_scatters(name, index, shape, counted, size, package, served):
     x, i = numbers(ENTRIES, *SHAPES[shape]), INDICES[index](SHAPES[shape])
     dim = -x.dim() if counted else 0
-    call = "arg_extremum" if "m" in name and "mean" not in name else "scattered"
-    check(lambda x: SCATTERS[name](package, x, i, dim, None, size), x, served, [call])
+    function = (SUMS | EXTREMA)[name]
+    # Sums and means are made of torch's operators, which are served below autograd.
+    calls = ["arg_extremum"] if name in EXTREMA else []
+    with rows.counted(everywhere=True) as counts:
+        check(lambda x: function(package, x, i, dim, None, size), x, served, calls)
+    assert name in EXTREMA or counts["scatter_add", True]
+
+
+@pytest.mark.parametrize("index", ["a vector", "expanded"])
+@pytest.mark.parametrize("dim", [1, 2, -1])
+@pytest.mark.parametrize("name", EXTREMA)
+def test_extrema_along_other_dimensions(name, dim, index, package, served):
+    x = numbers(2, 3, 5).transpose(0, dim).repeat_interleave(ENTRIES // 2, dim=dim)
+    assert x.size(dim) == ENTRIES
+    shape = [1] * x.dim()
+    shape[dim] = ENTRIES
+    i = ANY if index == "a vector" else ANY.view(shape).expand(x.shape)
+    check(lambda x: EXTREMA[name](package, x, i, dim, None, ROWS), x, served, ["arg_extremum"])
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_torchscript_is_served(inference, package, served):
+    def function(x: Tensor, i: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.ops.torch_scatter.scatter_max(x, i, 0, None, None)
+
+    x, scripted = numbers(ENTRIES, 4), torch.jit.script(function)
+    with torch.inference_mode(inference):
+        expected = scripted(x, ANY)
+        with onehop.patch(), thresholds.lifted():
+            same(scripted(x, ANY), expected)
+    assert served == ["arg_extremum"]
+
+
+def test_operators_own_what_they_return(package):
+    x, names = numbers(ENTRIES, 4), ["scatter_max", "segment_sum_csr"]
+    owners = x._use_count(), ANY._use_count(), BOUNDS._use_count()
+    with onehop.patch(), thresholds.lifted():
+        assert {f"torch.ops.torch_scatter.{name}" for name in names} <= set(onehop.patched())
+        for _ in range(3):
+            results = [*package.scatter_max(x, ANY, 0), package.segment_csr(x, BOUNDS)]
+            assert [result._use_count() for result in results] == [1, 1, 1]
+    del results
+    onehop.clear_cache()
+    assert (x._use_count(), ANY._use_count(), BOUNDS._use_count()) == owners
 
 
 SEGMENTS = {
@@ -161,7 +210,7 @@ def test_what_nothing_beats_is_no_entry(name, dtype, package, served):
 LEFT = {
     "out": lambda package, x: package.scatter_sum(x, ANY, 0, torch.ones(ROWS, 4).double()),
     "columns": lambda package, x: package.scatter_sum(x[:4], torch.tensor([1, 0, 0, 1])),
-    "maxima of columns": lambda package, x: package.scatter_max(x[:4], torch.tensor([1, 0, 0, 1]))[0],
+    "maxima of entries": lambda package, x: package.scatter_max(x, x.long().abs(), 0)[0],
     "an index for each column": lambda package, x: package.scatter_sum(x, x.long().abs(), 0),
     "an index without columns": lambda package, x: package.scatter_sum(x, ANY.view(-1, 1)[:, :0], 0),
     "numbers": lambda package, x: package.scatter_mean(x[:, 0], ANY),
@@ -195,27 +244,31 @@ def test_few_numbers_are_left_to_the_package(package, served):
     assert served == []
 
 
-def test_the_patch_is_in_every_module_of_the_package_and_leaves_with_it(package):
-    held = {
-        name: {each: function for each, function in vars(module).items() if each in scatters._FUNCTIONS}
-        for name, module in sys.modules.items()
-        if name.split(".")[0] == "torch_scatter"
-    }
-    names = [
-        f"{module.__name__}.scatter_sum"
-        for module in map(sys.modules.get, held)
-        if hasattr(module, "scatter_sum")
-    ]
-    with onehop.patch():
-        assert set(names) <= set(onehop.patched())
+def test_functions_keep_their_identity_and_operators_come_back(package, served):
+    before = dict(vars(package))
+    x = numbers(ENTRIES, 4)
+    with onehop.patch(), thresholds.lifted():
+        assert dict(vars(package)) == before
         with onehop.patch(indexing=False):
-            assert not set(names) & set(onehop.patched())
-    for name, functions in held.items():
-        for each, function in functions.items():
-            assert getattr(sys.modules[name], each) is function
+            assert not [name for name in onehop.patched() if "torch_scatter" in name]
+            package.scatter_max(x, ANY, 0)
+            assert served == []
+        package.scatter_max(x, ANY, 0)
+        assert served == ["arg_extremum"]
+    package.scatter_max(x, ANY, 0)
+    assert served == ["arg_extremum"]
+
+
+def test_an_operator_of_another_library_stays_its_own(package, served, monkeypatch):
+    monkeypatch.setattr(scatters, "library", lambda: "/a folder of no code")
+    with onehop.patch(), thresholds.lifted():
+        package.scatter_max(numbers(ENTRIES, 4), ANY, 0)
+        assert not [name for name in onehop.patched() if "torch_scatter" in name]
+    assert served == []
 
 
 def test_without_the_package_nothing_is_replaced(monkeypatch):
     for name in [name for name in sys.modules if name.split(".")[0] == "torch_scatter"]:
         monkeypatch.delitem(sys.modules, name)
-    assert scatters.rows() == []
+    with onehop.patch():
+        assert not [name for name in onehop.patched() if "torch_scatter" in name]

@@ -7,8 +7,8 @@ function itself. So callers that imported it by name earlier are included. What 
 rows that replace ``torch.nn.functional.dropout`` itself, such as those for divided graphs, can be installed
 and restored in any order. ``torch.dropout``, the same function by another name, is not replaced.
 
-Gathers, scatters and products are operators, whose kernels are replaced (:mod:`.kernels`); the functions of
-torch_scatter are in :mod:`.scatters`.
+Gathers, scatters and products are operators, whose kernels are replaced (:mod:`.kernels`), and so are
+those of torch_scatter.
 """
 
 from typing import Any, cast
@@ -18,15 +18,15 @@ import torch.compiler.config
 from torch import Tensor
 from torch.jit import _builtins
 
-from onehop.integrations.rows import Part, Row, building, count, counting
+from onehop.integrations.rows import Part, Row, count, counting
 from onehop.integrations.session import OFF, TORCH, Framework, Settings
-from onehop.integrations.torch import kernels, scatters
+from onehop.integrations.torch import kernels
 from onehop.ops.dropout import dropped, factors, serves
 from onehop.ops.dropout_in_programs import applies, dropout as in_program
 
 # torch's own, whatever other libraries have put in their places.
 _theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
-_DROPOUT, _INDEXING = Part(), Part()
+_DROPOUT = Part()
 _TAG = "cache_key_tag"
 # Older releases of torch have none; their programs keep torch's dropout.
 _has_tag = hasattr(torch.compiler.config, _TAG)
@@ -43,10 +43,7 @@ class Torch(Framework):
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table for these settings."""
-        return [
-            *(_rows_of_dropout() if settings.dropout else ()),
-            *(_rows_of_scatters() if settings.indexing else ()),
-        ]
+        return _rows_of_dropout() if settings.dropout else []
 
     def install(self, settings: Settings) -> None:
         """Installs the rows for these settings instead of those for others."""
@@ -54,12 +51,12 @@ class Torch(Framework):
             self.remove()
             self._settings = settings
             super().install(settings)
-            _DROPOUT.on, _INDEXING.on = settings.dropout, settings.indexing
+            _DROPOUT.on = settings.dropout
             kernels.install(settings)
 
     def remove(self) -> None:
         """Restores what the rows replaced."""
-        _DROPOUT.on = _INDEXING.on = False
+        _DROPOUT.on = False
         kernels.remove()
         super().remove()
         self._settings = OFF
@@ -67,11 +64,6 @@ class Torch(Framework):
     def replaced(self) -> list[str]:
         """The dotted names of everything that is replaced now."""
         return [*super().replaced(), *kernels.replaced()]
-
-
-def _rows_of_scatters() -> list[Row]:
-    with building.set(_INDEXING):
-        return scatters.rows()
 
 
 class _Tagged(Row):

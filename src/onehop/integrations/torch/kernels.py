@@ -19,16 +19,17 @@ from onehop import native, thresholds
 from onehop.integrations import session
 from onehop.integrations.rows import count, counting
 from onehop.integrations.session import Settings
-from onehop.integrations.torch import dense, indexing, sorts
+from onehop.integrations.torch import dense, indexing, scatters, sorts
 
 # The number of the CPU's dispatch key.
 _CPU: Any = int(torch._C.DispatchKey.CPU)  # type: ignore[call-overload]
-SERVED = {**indexing.SERVED, **sorts.SERVED, **dense.SERVED}
+SERVED = {**indexing.SERVED, **sorts.SERVED, **dense.SERVED, **scatters.SERVED}
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
 _without_torch_functions = torch._C.DisableTorchFunction
 _KERNELS = (_extension.IndexingKernels, _extension.ProductKernels)
+_SCATTER: Any = _extension.TorchScatterKernels
 
 
 def install(settings: Settings) -> None:
@@ -43,17 +44,23 @@ def install(settings: Settings) -> None:
         return
     for kernels in _KERNELS:
         kernels.install() if kernels in chosen else kernels.remove()
+    library = scatters.library() if settings.indexing else None
+    _SCATTER.remove() if library is None else _SCATTER.install(library)
 
 
 def remove() -> None:
-    """Puts torch's kernels back."""
-    for kernels in _KERNELS:
+    """Puts torch's kernels back, and those of torch_scatter."""
+    for kernels in (*_KERNELS, _SCATTER):
         kernels.remove()
 
 
 def replaced() -> list[str]:
     """The operators whose kernels are replaced now."""
-    return [f"torch.ops.{name.replace('::', '.')}" for kernels in _KERNELS for name in kernels.installed()]
+    return [
+        f"torch.ops.{name.replace('::', '.')}"
+        for kernels in (*_KERNELS, _SCATTER)
+        for name in kernels.installed()
+    ]
 
 
 _known: bool | None = None
@@ -93,6 +100,10 @@ def _find() -> bool:
         with torch.inference_mode():
             torch.trace(x.clone())
 
+    # In inference mode no kernel of autograd's takes the arguments off the stack.
+    gather = torch.inference_mode()(lambda: aten.gather(x, 1, entries))
+    reduce = torch.inference_mode()(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
+
     def add_twice() -> None:
         for alpha in (1, 7):
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
@@ -103,11 +114,15 @@ def _find() -> bool:
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
     )
-    # Without it, gradients of embeddings are torch's.
     if found:
+        # Without it, gradients of embeddings are torch's.
         _extension.learn_sizes(lambda: aten.embedding_dense_backward(x, index.expand(2), 5, -1, False))
-    for each in _KERNELS if found else ():
-        each.prepare([_counted(name) for name in each.names()])
+        # Without these, calls by the stack are torch's, and torch_scatter's operators its own.
+        _extension.learn_boxed(gather, x._cdata, entries._cdata)
+        _extension.learn_boxed_texts(reduce)
+        _extension.find_autograd_kernels(lambda: torch.trace(x))
+        for kernels in (*_KERNELS, _SCATTER):
+            kernels.prepare([_counted(name) for name in kernels.names()])
     return found
 
 

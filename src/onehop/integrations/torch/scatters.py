@@ -1,26 +1,32 @@
-"""torch_scatter's functions along the first dimension: rows by an index or between bounds, and back.
+"""torch_scatter's operators where torch dispatches them: rows by an index or between bounds, and back.
 
-Served are ``scatter_sum``, ``scatter_mean``, ``scatter_max``, ``scatter_min``, the sums and means of
-``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, and what calls these in torch_scatter,
-such as ``scatter`` and ``scatter_softmax``. They are replaced where torch_scatter has been imported when the
-patch is made; PyG imports it. Everything else is torch_scatter's: tensors of one dimension, ``out``, an index
-that differs between columns, and extrema of segments, whose entries it leaves undefined where all are NaN.
+Served are ``scatter_max`` and ``scatter_min`` along any dimension, the sums and means of ``segment_coo`` and
+``segment_csr``, ``gather_coo`` and ``gather_csr``, whether Python or TorchScript calls them. The other
+functions of torch_scatter are made of torch's operators, which are served themselves. Everything else is
+torch_scatter's: tensors of one dimension, ``out``, an index that differs between columns, and extrema of
+segments, whose entries it leaves undefined where all are NaN.
+
+Each function has the arguments that the operator has, and returns None where torch_scatter's has to run. It
+runs above autograd, which records it.
 """
 
+import functools
 import sys
 from collections.abc import Callable
 from functools import partial
-from types import FunctionType
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.parameter import Parameter
 
+from onehop.errors import IndexRangeError
 from onehop.graph import Graph
-from onehop.integrations.rows import Row, everywhere, replacing
 from onehop.integrations.torch.indexing import COST, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
+from onehop.integrations.torch.served import Body, Served
+from onehop.native import WithoutMemoryError
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
@@ -30,74 +36,59 @@ _PACKAGE = "torch_scatter"
 _PLAIN = (Tensor, Parameter)
 _EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
-_OF_SEGMENTS = {"sum": "sum", "add": "sum", "mean": "mean"}
 
 
-def rows() -> list[Row]:
-    """The rows of the patch table; none where torch_scatter has not been imported."""
+def library() -> str | None:
+    """The folder of torch_scatter, which registers the operators; None where it has not been imported."""
     package: Any = sys.modules.get(_PACKAGE)
-    return everywhere(
-        replacing(package, name, body, told=f"{_PACKAGE}.{name}")
-        for name, body in _FUNCTIONS.items()
-        # Functions that TorchScript compiled, as in older releases, stay.
-        if type(getattr(package, name, None)) is FunctionType
-    )
-
-
-# The functions: the replaced one comes first, and runs where the result is None
-
-
-def _scatter(
-    reduce: str, _: Any, src: Any, index: Any, dim: Any = -1, out: Any = None, dim_size: Any = None
-) -> Tensor | None:
-    # Without a size, torch_scatter looks for the largest entry of an index of all numbers, which costs more.
-    if out is not None or not _suits(src, costly=dim_size is None):
-        return None
-    graph = _graph_of_entries(src, index, dim, dim_size)
-    return None if graph is None else scattered(graph, src, reduce)
+    return None if package is None else str(Path(package.__file__).parent)
 
 
 def _extremum(
-    reduce: str, _: Any, src: Any, index: Any, dim: Any = -1, out: Any = None, dim_size: Any = None
+    reduce: str, src: Tensor, index: Tensor, dim: int, dim_size: int | None
 ) -> tuple[Tensor, Tensor] | None:
-    if out is not None or not _suits(src, costly=True) or src.dtype not in _EXACT:
+    if not _suits(src, costly=True) or src.dtype not in _EXACT or not -src.dim() <= dim < src.dim():
         return None
-    graph = _graph_of_entries(src, index, dim, dim_size)
+    dim %= src.dim()
+    rows = src.movedim(dim, 0)
+    if index.dim() > 1:
+        # Dimensions that the index lacks are the last ones.
+        index = index.reshape(*index.shape, *[1] * (src.dim() - index.dim())).movedim(dim, 0)
+    graph = _graph_of_entries(rows, index, dim_size)
     if graph is None:
         return None
-    found, winner = arg_extremum(graph, src, reduce=reduce)
+    extrema, winner = arg_extremum(graph, rows.contiguous(), reduce=reduce)
     # Where torch_scatter begins: what is no better counts as no entry.
     bound = torch.finfo(src.dtype)
-    is_empty = found <= bound.min if reduce == "max" else found >= bound.max
-    entry = graph.col.index_select(0, winner.clamp(min=0).view(-1)).long().view(found.shape)
-    return torch.where(is_empty, 0, found), torch.where(is_empty, src.size(0), entry)
+    is_empty = extrema <= bound.min if reduce == "max" else extrema >= bound.max
+    entry = graph.col.index_select(0, winner.clamp(min=0).view(-1)).long().view(extrema.shape)
+    results = torch.where(is_empty, 0, extrema), torch.where(is_empty, rows.size(0), entry)
+    return tuple(result.movedim(0, dim).contiguous() for result in results)  # type: ignore[return-value]
 
 
-def _segment_coo(
-    reduce: str, _: Any, src: Any, index: Any, out: Any = None, dim_size: Any = None
-) -> Tensor | None:
-    if out is not None or not _suits(src) or not _is_vector(index):
+def _segment_coo(reduce: str, src: Tensor, index: Tensor, dim_size: int | None) -> Tensor | None:
+    if not _suits(src) or not _is_vector(index):
         return None
-    graph = _graph_of_entries(src, index, 0, dim_size, graph_of_ascending)
+    graph = _graph_of_entries(src, index, dim_size, graph_of_ascending)
     return None if graph is None else scattered(graph, src, reduce)
 
 
-def _segment_csr(reduce: str, _: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _suits(src) or not _is_vector(indptr):
+def _segment_csr(reduce: str, src: Tensor, indptr: Tensor) -> Tensor | None:
+    if not _suits(src) or not _is_vector(indptr):
         return None
     graph = graph_of_bounds(indptr, src.size(0))
     return None if graph is None else scattered(graph, src, reduce)
 
 
-def _gather_coo(_: Any, src: Any, index: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _is_vector(index) or not _suits(src, entries=index.numel()):
+def _gather_coo(src: Tensor, index: Tensor) -> Tensor | None:
+    if not _is_vector(index) or not _suits(src, entries=index.numel()):
         return None
     graph = graph_of_ascending(index, src.size(0))
     return None if graph is None else gathered(graph, src)
 
 
-def _gather_csr(_: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None:
-    if out is not None or not _is_vector(indptr) or not indptr.numel():
+def _gather_csr(src: Tensor, indptr: Tensor) -> Tensor | None:
+    if not _is_vector(indptr) or not indptr.numel():
         return None
     entries = int(indptr[-1])
     if not _suits(src, entries=entries) or src.size(0) != indptr.numel() - 1:
@@ -106,17 +97,34 @@ def _gather_csr(_: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None
     return None if graph is None else gathered(graph, src)
 
 
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"scatter_{each}": partial(_scatter, each) for each in ("sum", "mean")},
-    **{f"scatter_{each}": partial(_extremum, each) for each in ("max", "min")},
-    **{f"segment_{name}_coo": partial(_segment_coo, reduce) for name, reduce in _OF_SEGMENTS.items()},
-    **{f"segment_{name}_csr": partial(_segment_csr, reduce) for name, reduce in _OF_SEGMENTS.items()},
+def _left_to_package(body: Body) -> Body:
+    """A function that returns None too where a number is out of range, or a tensor has no memory."""
+
+    @functools.wraps(body)
+    def function(*args: Any) -> Any:
+        try:
+            return body(*args)
+        except (IndexRangeError, WithoutMemoryError):
+            return None
+
+    return function
+
+
+_BODIES: dict[str, Callable[..., Any]] = {
+    **{f"scatter_{reduce}": partial(_extremum, reduce) for reduce in ("max", "min")},
+    **{f"segment_{reduce}_coo": partial(_segment_coo, reduce) for reduce in ("sum", "mean")},
+    **{f"segment_{reduce}_csr": partial(_segment_csr, reduce) for reduce in ("sum", "mean")},
     "gather_coo": _gather_coo,
     "gather_csr": _gather_csr,
 }
+SERVED = {
+    f"{_PACKAGE}::{name}": Served(_left_to_package(body), f"{_PACKAGE}.{name}")
+    for name, body in _BODIES.items()
+}
+"""By the operator's name."""
 
 
-def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
+def _suits(src: Tensor, costly: bool = False, entries: int | None = None) -> bool:
     """Return whether rows of several numbers are in memory, enough of them, and nothing observes their use.
 
     Args:
@@ -139,15 +147,14 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
     )
 
 
-def _is_vector(index: Any) -> bool:
+def _is_vector(index: Tensor) -> bool:
     return type(index) is Tensor and index.dim() == 1 and index.dtype is torch.int64 and is_memory(index)
 
 
 def _graph_of_entries(
     src: Tensor,
-    index: Any,
-    dim: Any,
-    num_rows: Any,
+    index: Tensor,
+    num_rows: int | None,
     graph_of: Callable[[Tensor, int | None], Graph | None] = graph_of_rows,
 ) -> Graph | None:
     """The graph of an index that torch_scatter repeats for each number of a row; None if it is another."""
@@ -158,5 +165,4 @@ def _graph_of_entries(
         return None
     while index.dim() > 1:
         index = index.select(1, 0)
-    fits = dim in (0, -src.dim()) and (num_rows is None or type(num_rows) is int) and _is_vector(index)
-    return graph_of(index, num_rows) if fits else None
+    return graph_of(index, num_rows) if _is_vector(index) else None
