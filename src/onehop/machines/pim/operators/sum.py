@@ -120,7 +120,7 @@ class Sum(Rows):
 
 
 def _cores(cuts: Cuts, part: int) -> extension.PimCores:
-    """Where the cores and tasklets of one part begin and end, for the native code."""
+    """The cores and tasklets of one part, as the native code reads them."""
     cores = extension.PimCores()
     cores.core_rows, cores.tasklets = cuts.core_rows[part].ctypes.data, cuts.tasklets[part].ctypes.data
     cores.cores, cores.threads = cuts.tasklets.shape[2:]
