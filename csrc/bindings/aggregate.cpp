@@ -1,4 +1,5 @@
 // Sum, mean, max and min over rows, and the gradients of max and min.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace nb = nanobind;

@@ -1,4 +1,5 @@
 // Max and min with the winner of every entry, and the gradient that goes to the winners.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace {

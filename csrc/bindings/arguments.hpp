@@ -1,4 +1,4 @@
-// Common parts of the bindings: tensors as arguments, and memory for the pieces of cut rows.
+// Common parts of the bindings: types of elements, and memory for the pieces of cut rows.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -6,12 +6,8 @@
 #include <cstdint>
 #include <new>
 
+#include "addresses.hpp"
 #include "onehop/kernels.hpp"
-
-using Address = uintptr_t;  // of a tensor's first element; 0 = omitted
-using Released = nanobind::call_guard<nanobind::gil_scoped_release>;
-
-inline void* at(Address address) { return reinterpret_cast<void*>(address); }
 
 inline int64_t bytes_of(onehop::DType dtype) {
   switch (dtype) {

@@ -1,4 +1,5 @@
 // Attention, its weights, and the two sweeps of its gradient: one structure for all four.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace {

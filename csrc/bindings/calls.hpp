@@ -1,10 +1,12 @@
-// Calls of kernels as Python fills them in: one structure a kernel, each field by its name.
+// Calls of native code as Python fills them in: one structure a call, each field by its name.
 #pragma once
 
+#include <cstdint>
+#include <new>
 #include <type_traits>
 #include <utility>
 
-#include "arguments.hpp"
+#include "addresses.hpp"
 
 // An array from so many bytes further on; a null pointer stays one.
 template <class T>

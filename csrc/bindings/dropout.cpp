@@ -1,6 +1,7 @@
 // Dropout with the numbers of torch's CPU generator.
 #include "onehop/dropout.hpp"
 
+#include "arguments.hpp"
 #include "calls.hpp"
 
 void bind_dropout(nanobind::module_& m) {

@@ -1,4 +1,5 @@
 // Softmax over edges, and its gradient.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace {

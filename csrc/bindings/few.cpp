@@ -1,4 +1,5 @@
 // Layers over few edges, without a graph.
+#include "arguments.hpp"
 #include "calls.hpp"
 #include "onehop/few_edges.hpp"
 

@@ -1,4 +1,5 @@
 // Sums over edges that are weighed by their two ends.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace {

@@ -3,6 +3,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace nb = nanobind;

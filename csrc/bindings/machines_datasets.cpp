@@ -9,18 +9,12 @@
 
 #include "../datasets/block_model.hpp"
 #include "../datasets/implicit_graph.hpp"
+#include "calls.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace {
-
-using Released = nb::call_guard<nb::gil_scoped_release>;
-
-template <class T>
-T* at(uintptr_t address) {
-  return reinterpret_cast<T*>(address);
-}
 
 // A NumPy array that keeps the vector's memory.
 template <class T>
@@ -35,32 +29,37 @@ nb::object array_of(std::vector<T>&& values) {
 }  // namespace
 
 void bind_datasets(nb::module_& m) {
+  using onehop::BetweenCall;
+  using onehop::InsideCall;
   m.attr("DRAWS_PER_TASK") = onehop::kDrawsPerTask;
-  m.def(
-      "block_inside",
-      [](uintptr_t starts, uintptr_t demand, int64_t first, int64_t last, uint64_t seed, uintptr_t pairs,
-         int64_t capacity, uintptr_t degrees, int threads) {
-        return onehop::draw_inside({at<const int64_t>(starts), at<const double>(demand), first, last, seed,
-                                    at<onehop::NodePair>(pairs), capacity, at<double>(degrees), threads});
-      },
-      "starts"_a, "demand"_a, "first"_a, "last"_a, "seed"_a, "pairs"_a, "capacity"_a, "degrees"_a, "threads"_a,
-      Released());
+  Call<InsideCall>(m, "BlockInsideCall")
+      .field<&InsideCall::starts>("starts")
+      .field<&InsideCall::demand>("demand")
+      .field<&InsideCall::first>("first")
+      .field<&InsideCall::last>("last")
+      .field<&InsideCall::seed>("seed")
+      .field<&InsideCall::pairs>("pairs")
+      .field<&InsideCall::capacity>("capacity")
+      .field<&InsideCall::degrees>("degrees")
+      .field<&InsideCall::threads>("threads");
+  m.def("block_inside", &onehop::draw_inside, Released());
   m.def(
       "block_alias",
       [](uintptr_t weights, int64_t count, uintptr_t threshold, uintptr_t alias) {
         return onehop::build_alias(at<const double>(weights), count, at<uint32_t>(threshold), at<int32_t>(alias));
       },
       "weights"_a, "count"_a, "threshold"_a, "alias"_a, Released());
-  m.def(
-      "block_between",
-      [](uintptr_t threshold, uintptr_t alias, uintptr_t community, int64_t nodes, int64_t draws, uint64_t seed,
-         uint64_t first_stream, uintptr_t pairs, int threads) {
-        return onehop::draw_between({at<const uint32_t>(threshold), at<const int32_t>(alias),
-                                     at<const int32_t>(community), nodes, draws, seed, first_stream,
-                                     at<onehop::NodePair>(pairs), threads});
-      },
-      "threshold"_a, "alias"_a, "community"_a, "nodes"_a, "draws"_a, "seed"_a, "first_stream"_a, "pairs"_a, "threads"_a,
-      Released());
+  Call<BetweenCall>(m, "BlockBetweenCall")
+      .field<&BetweenCall::threshold>("threshold")
+      .field<&BetweenCall::alias>("alias")
+      .field<&BetweenCall::community>("community")
+      .field<&BetweenCall::nodes>("nodes")
+      .field<&BetweenCall::draws>("draws")
+      .field<&BetweenCall::seed>("seed")
+      .field<&BetweenCall::first_stream>("first_stream")
+      .field<&BetweenCall::pairs>("pairs")
+      .field<&BetweenCall::threads>("threads");
+  m.def("block_between", &onehop::draw_between, Released());
   m.def(
       "block_rows",
       [](uintptr_t pairs, int64_t count, uintptr_t number, int64_t nodes, uintptr_t rowptr, uintptr_t col,
@@ -79,8 +78,8 @@ void bind_datasets(nb::module_& m) {
             new (self) onehop::ImplicitGraph({nodes, seed, offset, shape, beyond, inside, most_of_community},
                                              at<const int64_t>(starts), communities, threads);
           },
-          "nodes"_a, "seed"_a, "offset"_a, "shape"_a, "beyond"_a, "inside"_a, "most_of_community"_a, "starts"_a,
-          "communities"_a, "threads"_a)
+          nb::kw_only(), "nodes"_a, "seed"_a, "offset"_a, "shape"_a, "beyond"_a, "inside"_a, "most_of_community"_a,
+          "starts"_a, "communities"_a, "threads"_a)
       .def_prop_ro("bytes", &onehop::ImplicitGraph::bytes)
       .def(
           "rows",

@@ -43,6 +43,6 @@ void bind_dram(nb::module_& m) {
       .def("copy_to", [](const CommandLog& log, uintptr_t address) {
         std::copy(log.commands.begin(), log.commands.end(), reinterpret_cast<dram::Issued*>(address));
       });
-  m.def("dram_simulate", &simulate, "timing"_a, "slices"_a, "slice_count"_a, "widths"_a, "xor_column"_a, "controller"_a,
-        "bursts"_a, "writes"_a, "requests"_a, "counts"_a, "log"_a.none());
+  m.def("dram_simulate", &simulate, nb::kw_only(), "timing"_a, "slices"_a, "slice_count"_a, "widths"_a, "xor_column"_a,
+        "controller"_a, "bursts"_a, "writes"_a, "requests"_a, "counts"_a, "log"_a.none());
 }

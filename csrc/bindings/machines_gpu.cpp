@@ -2,17 +2,24 @@
 #include <nanobind/nanobind.h>
 
 #include "../machines/gpu_gather.hpp"
+#include "calls.hpp"
 
 namespace nb = nanobind;
 
 void bind_gpu(nb::module_& m) {
+  using onehop::gpu::Kernel;
+  Call<Kernel>(m, "GpuKernel")
+      .field<&Kernel::resident>("resident")
+      .field<&Kernel::block_warps>("block_warps")
+      .field<&Kernel::sectors>("sectors")
+      .field<&Kernel::tile>("tile")
+      .field<&Kernel::lanes>("lanes")
+      .field<&Kernel::passes>("passes");
   m.def(
       "gpu_missing_sectors",
-      [](uintptr_t rowptr, uintptr_t col, int64_t rows, int64_t resident, int32_t block_warps, int32_t sectors,
-         int32_t tile, int32_t lanes, int32_t passes, int64_t sets, int32_t ways) {
-        return onehop::gpu::missing_sectors(
-            {reinterpret_cast<const int64_t*>(rowptr), reinterpret_cast<const int32_t*>(col), rows},
-            {resident, block_warps, sectors, tile, lanes, passes}, sets, ways);
+      [](Address rowptr, Address col, int64_t rows, const Kernel& kernel, int64_t sets, int32_t ways) {
+        return onehop::gpu::missing_sectors({at<const int64_t>(rowptr), at<const int32_t>(col), rows}, kernel, sets,
+                                            ways);
       },
-      nb::call_guard<nb::gil_scoped_release>());
+      Released());
 }

@@ -1,25 +1,16 @@
 // The near-rank machine's loops. Addresses come from onehop.machines.ndp, which has checked every array.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/tuple.h>
 
 #include <new>
-#include <tuple>
 
 #include "../machines/ndp.hpp"
+#include "calls.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 namespace ndp = onehop::ndp;
 
 namespace {
-
-using Address = uintptr_t;  // of an array's first element; 0 = omitted
-using Released = nb::call_guard<nb::gil_scoped_release>;
-
-template <class T>
-T* at(Address address) {
-  return reinterpret_cast<T*>(address);
-}
 
 void need(bool done) {
   if (!done) throw std::bad_alloc();
@@ -39,16 +30,21 @@ void bind_ndp(nb::module_& m) {
                              at<const uint8_t>(owner),
                              ranks};
       });
+  Call<ndp::Counts>(m, "NdpCounts")
+      .field<&ndp::Counts::tile>("tile")
+      .field<&ndp::Counts::block>("block")
+      .field<&ndp::Counts::entry_bytes>("entry_bytes")
+      .field<&ndp::Counts::burst_bytes>("burst_bytes")
+      .field<&ndp::Counts::pod>("pod")
+      .field<&ndp::Counts::levels>("levels")
+      .field<&ndp::Counts::edges>("edges")
+      .field<&ndp::Counts::reads>("reads")
+      .field<&ndp::Counts::row_bursts>("row_bursts")
+      .field<&ndp::Counts::touched>("touched")
+      .field<&ndp::Counts::touched_stride>("touched_stride");
   m.def(
       "ndp_count",
-      [](const ndp::Work& work, int64_t tile, int64_t block, int64_t entry_bytes, int64_t burst_bytes, Address pod,
-         int32_t levels, Address edges, Address reads, Address row_bursts, Address touched, int64_t touched_stride,
-         int threads) {
-        need(ndp::count(work,
-                        {tile, block, entry_bytes, burst_bytes, at<const int32_t>(pod), levels, at<int64_t>(edges),
-                         at<int64_t>(reads), at<int64_t>(row_bursts), at<int64_t>(touched), touched_stride},
-                        threads));
-      },
+      [](const ndp::Work& work, const ndp::Counts& counts, int threads) { need(ndp::count(work, counts, threads)); },
       Released());
   m.def(
       "ndp_retile",
@@ -61,61 +57,58 @@ void bind_ndp(nb::module_& m) {
       "ndp_cache_misses",
       [](const ndp::Work& work, int64_t entries, int32_t ways) { return ndp::cache_misses(work, entries, ways); },
       Released());
+  Call<ndp::Aggregate>(m, "NdpAggregate")
+      .field<&ndp::Aggregate::pod>("pod")
+      .field<&ndp::Aggregate::slice>("slice")
+      .field<&ndp::Aggregate::row_list>("row_list")
+      .field<&ndp::Aggregate::listed>("listed")
+      .field<&ndp::Aggregate::x>("x")
+      .field<&ndp::Aggregate::x_stride>("x_stride")
+      .field<&ndp::Aggregate::weight>("weight")
+      .field<&ndp::Aggregate::out>("out")
+      .field<&ndp::Aggregate::out_stride>("out_stride");
   m.def(
       "ndp_aggregate",
-      [](const ndp::Work& work, int32_t pod, Address slice, Address row_list, int64_t listed, Address x,
-         int64_t x_stride, Address weight, Address out, int64_t out_stride, int threads) {
-        need(ndp::aggregate(work,
-                            {pod, at<const int64_t>(slice), at<const int64_t>(row_list), listed, at<const float>(x),
-                             x_stride, at<const float>(weight), at<float>(out), out_stride},
-                            threads));
-      },
+      [](const ndp::Work& work, const ndp::Aggregate& args, int threads) { need(ndp::aggregate(work, args, threads)); },
       Released());
+  Call<ndp::Windows>(m, "NdpWindows")
+      .field<&ndp::Windows::windows>("windows")
+      .field<&ndp::Windows::ranks>("ranks")
+      .field<&ndp::Windows::channels>("channels")
+      .field<&ndp::Windows::pod>("pod")
+      .field<&ndp::Windows::transfer>("transfer")
+      .field<&ndp::Windows::order>("order")
+      .field<&ndp::Windows::lag>("lag")
+      .field<&ndp::Windows::record>("record")
+      .field<&ndp::Windows::pieces>("pieces")
+      .field<&ndp::Windows::adjacency_ns>("adjacency_ns")
+      .field<&ndp::Windows::reads>("reads")
+      .field<&ndp::Windows::edges>("edges")
+      .field<&ndp::Windows::read_ns>("read_ns")
+      .field<&ndp::Windows::unit_ns>("unit_ns")
+      .field<&ndp::Windows::fill_ns>("fill_ns")
+      .field<&ndp::Windows::bundle_out_ns>("bundle_out_ns")
+      .field<&ndp::Windows::bundle_in_ns>("bundle_in_ns")
+      .field<&ndp::Windows::outputs_ns>("outputs_ns")
+      .field<&ndp::Windows::reduce_ns>("reduce_ns")
+      .field<&ndp::Windows::finals_ns>("finals_ns")
+      .field<&ndp::Windows::write_ns>("write_ns")
+      .field<&ndp::Windows::poll_ns>("poll_ns")
+      .field<&ndp::Windows::again_ns>("again_ns")
+      .field<&ndp::Windows::scan_ns>("scan_ns")
+      .field<&ndp::Windows::lists_ns>("lists_ns")
+      .field<&ndp::Windows::merge_ns>("merge_ns")
+      .field<&ndp::Windows::tiles_ns>("tiles_ns");
+  Call<ndp::WindowTimes>(m, "NdpWindowTimes")
+      .field<&ndp::WindowTimes::rank_busy>("rank_busy")
+      .field<&ndp::WindowTimes::channel_busy>("channel_busy")
+      .field<&ndp::WindowTimes::window>("window")
+      .field<&ndp::WindowTimes::event_what>("event_what")
+      .field<&ndp::WindowTimes::event_time>("event_time")
+      .field<&ndp::WindowTimes::most_events>("most_events")
+      .field<&ndp::WindowTimes::events>("events")
+      .field<&ndp::WindowTimes::total_ns>("total_ns");
   m.def(
-      "ndp_windows",
-      [](int64_t windows, int32_t ranks, int32_t channels, int32_t pod, int transfer, int order, int32_t lag,
-         int64_t record, Address pieces, Address adjacency_ns, Address reads, Address edges, Address read_ns,
-         Address unit_ns, double fill_ns, Address bundle_out_ns, Address bundle_in_ns, Address outputs_ns,
-         Address reduce_ns, Address finals_ns, Address write_ns, double poll_ns, double again_ns, Address scan_ns,
-         Address lists_ns, Address merge_ns, Address tiles_ns, Address rank_busy, Address channel_busy, Address window,
-         Address event_what, Address event_time, int64_t most_events) {
-        ndp::WindowTimes times{at<double>(rank_busy),
-                               at<double>(channel_busy),
-                               at<double>(window),
-                               at<int32_t>(event_what),
-                               at<double>(event_time),
-                               most_events,
-                               0,
-                               0};
-        need(ndp::run_windows({windows,
-                               ranks,
-                               channels,
-                               pod,
-                               static_cast<ndp::Transfer>(transfer),
-                               static_cast<ndp::HostOrder>(order),
-                               lag,
-                               record,
-                               at<const int64_t>(pieces),
-                               at<const double>(adjacency_ns),
-                               at<const double>(reads),
-                               at<const double>(edges),
-                               at<const double>(read_ns),
-                               at<const double>(unit_ns),
-                               fill_ns,
-                               at<const double>(bundle_out_ns),
-                               at<const double>(bundle_in_ns),
-                               at<const double>(outputs_ns),
-                               at<const double>(reduce_ns),
-                               at<const double>(finals_ns),
-                               at<const double>(write_ns),
-                               poll_ns,
-                               again_ns,
-                               at<const double>(scan_ns),
-                               at<const double>(lists_ns),
-                               at<const double>(merge_ns),
-                               at<const double>(tiles_ns)},
-                              &times));
-        return std::make_tuple(times.total_ns, times.events);
-      },
+      "ndp_windows", [](const ndp::Windows& layer, ndp::WindowTimes& times) { need(ndp::run_windows(layer, &times)); },
       Released());
 }

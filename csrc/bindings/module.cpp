@@ -110,8 +110,8 @@ NB_MODULE(_native, m) {
         if (result.error == onehop::BuildError::out_of_memory) throw std::bad_alloc();
         return nb::make_tuple(result.csr, static_cast<int>(result.error), result.bad_edge);
       },
-      "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a, "wide_perm"_a,
-      "threads"_a, "loops"_a = 0);
+      nb::kw_only(), "row"_a, "col"_a, "row_stride"_a, "col_stride"_a, "edges"_a, "wide_index"_a, "rows"_a, "cols"_a,
+      "wide_perm"_a, "threads"_a, "loops"_a = 0);
 
   // The same of rows that are compressed already.
   m.def(

@@ -1,6 +1,7 @@
 // Negative edges with the numbers of Python's generator.
 #include "onehop/negatives.hpp"
 
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace nb = nanobind;

@@ -1,6 +1,7 @@
 // Searches among points.
 #include "onehop/points.hpp"
 
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace nb = nanobind;

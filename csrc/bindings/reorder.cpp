@@ -4,6 +4,7 @@
 
 #include <new>
 
+#include "arguments.hpp"
 #include "calls.hpp"
 #include "onehop/communities.hpp"
 #include "onehop/csr.hpp"

@@ -1,4 +1,5 @@
 // Rows by their numbers, rows of chosen graphs, and rows under a mask.
+#include "arguments.hpp"
 #include "calls.hpp"
 #include "onehop/joining.hpp"
 #include "onehop/mapped_rows.hpp"

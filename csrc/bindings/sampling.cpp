@@ -4,6 +4,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include "arguments.hpp"
 #include "calls.hpp"
 #include "onehop/walks.hpp"
 

@@ -1,4 +1,5 @@
 // A dot product for every edge and head.
+#include "arguments.hpp"
 #include "calls.hpp"
 
 namespace {

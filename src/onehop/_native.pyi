@@ -17,6 +17,7 @@ class Csr:
     def transpose(self, wide_perm: bool, threads: int) -> Csr: ...
 
 def csr_from_coo(
+    *,
     row: int,
     col: int,
     row_stride: int,

@@ -46,7 +46,8 @@ def test_reading_a_block_after_it_went_back_to_the_pool_is_found() -> None:
 def test_undefined_behaviour_is_found() -> None:
     code = (
         "t = torch.zeros(9, dtype=torch.int64); i = t.data_ptr() + 4; "
-        "extension.csr_from_coo(i, i, 1, 1, 8, True, 1, 1, False, 1)"
+        "extension.csr_from_coo(row=i, col=i, row_stride=1, col_stride=1, edges=8, wide_index=True, "
+        "rows=1, cols=1, wide_perm=False, threads=1)"
     )
     assert "runtime error: load of misaligned address" in found(code)
 

@@ -1,7 +1,6 @@
 """Every operator of the table against its naive twin, in every way in which torch may call it."""
 
 import concurrent.futures
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ import onehop
 from onehop import Graph, native
 from onehop.backends import registry
 from onehop.graph import by_number
+from onehop.ops import narrow_batches
 from onehop.ops.library import Context, Operator
 from onehop.plans import CpuPlan
 from tests.ops.checking import (
@@ -178,7 +178,7 @@ def test_batches_of_batches(name, outer, inner):
 @every_case
 @pairwise(way=WAYS, dtype=[torch.float32, torch.bfloat16, torch.float16])
 def test_batches_have_the_bits_of_one_by_one(name, way, dtype, monkeypatch):
-    monkeypatch.setattr(sys.modules["onehop.ops.aggregate"], "_FOLDED_WIDTH", 0)
+    monkeypatch.setattr(narrow_batches, "_FOLDED_WIDTH", 0)
     on = On(name, "bipartite_tall", dtype if dtype in CASES[name].dtypes else torch.float32)
     pulled = on.pulled(3)
     assert same_bits(batched(way, on.fast, on.leaves, pulled), one_by_one(on.fast, on.leaves, pulled))

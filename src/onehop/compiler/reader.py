@@ -11,7 +11,7 @@ from onehop import thresholds
 from onehop.compiler.arguments import position
 from onehop.compiler.aten import Place, name_of, named
 from onehop.compiler.terms import Columns, EarlyProduct, Fixed
-from onehop.compiler.tracing import Returned, Watched
+from onehop.compiler.tracing import Watched
 from onehop.compiler.values import (
     Behind,
     Draft,
@@ -25,6 +25,7 @@ from onehop.compiler.values import (
     Unread,
     Zeros,
 )
+from onehop.compiler.watches import Returned
 from onehop.messages import APART, EDGES, OF_ROWS, End, Step
 
 # Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.

@@ -11,7 +11,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from onehop.compiler.arguments import PAIRS, SIZES, Argument, Kind
 from onehop.compiler.history import Refused
 from onehop.compiler.lines import at_line, line_of_error
-from onehop.compiler.tracing import Run, Watched, few_edges, trace
+from onehop.compiler.tracing import Watched, few_edges, trace
+from onehop.compiler.watches import Run
 from onehop.ops.checks import FLOATS
 
 _COUNTS = ("size_i", "dim_size")

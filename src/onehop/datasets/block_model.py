@@ -149,19 +149,14 @@ class BlockModel:
         # Equal work a step: a community's work is its size squared.
         work = np.cumsum(sizes.astype(np.float64) ** 2)
         cuts = np.searchsorted(work, np.linspace(0, work[-1], _STEPS + 1)[1:])
+        call = extension.BlockInsideCall()
+        call.starts, call.demand, call.degrees = starts.ctypes.data, demand.ctypes.data, degrees.ctypes.data
+        call.seed, call.threads = seed, threads()
         first = 0
         for step, last in enumerate(np.minimum(cuts + 1, len(sizes)).tolist(), start=1):
-            count = extension.block_inside(
-                starts.ctypes.data,
-                demand.ctypes.data,
-                first,
-                last,
-                seed,
-                pairs[found:].ctypes.data,
-                len(pairs) - found,
-                degrees.ctypes.data,
-                threads(),
-            )
+            call.first, call.last = first, last
+            call.pairs, call.capacity = pairs[found:].ctypes.data, len(pairs) - found
+            count = extension.block_inside(call)
             assert count >= 0, "more pairs inside communities than ten standard deviations above the mean"
             found, first = found + count, last
             progress("drawing edges inside communities", 0.4 * step / _STEPS)
@@ -180,23 +175,18 @@ def _between(
     num_nodes = len(weights)
     threshold, alias = np.empty(num_nodes, dtype=np.uint32), np.empty(num_nodes, dtype=np.int32)
     extension.block_alias(weights.ctypes.data, num_nodes, threshold.ctypes.data, alias.ctypes.data)
+    call = extension.BlockBetweenCall()
+    call.threshold, call.alias = threshold.ctypes.data, alias.ctypes.data
+    call.community, call.nodes = community.ctypes.data, num_nodes
+    call.seed, call.threads = seed, threads()
     next_stream = 0
 
     def draw(count: int) -> tuple[np.ndarray, np.ndarray]:
         nonlocal next_stream
         tasks = -(-count // extension.DRAWS_PER_TASK)
         drawn = np.empty(tasks * extension.DRAWS_PER_TASK, dtype=np.uint64)
-        kept = extension.block_between(
-            threshold.ctypes.data,
-            alias.ctypes.data,
-            community.ctypes.data,
-            num_nodes,
-            len(drawn),
-            seed,
-            next_stream,
-            drawn.ctypes.data,
-            threads(),
-        )
+        call.first_stream, call.draws, call.pairs = next_stream, len(drawn), drawn.ctypes.data
+        kept = extension.block_between(call)
         next_stream += tasks
         return _unpacked(drawn[: min(kept, count)])
 

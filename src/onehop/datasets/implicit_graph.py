@@ -39,16 +39,16 @@ class ImplicitGraph:
             2 * model.num_pairs / model.num_nodes, model.tail, min(model.largest_degree, model.num_nodes // 2)
         )
         self._graph = extension.ImplicitGraph(
-            model.num_nodes,
-            int(rng.integers(2**63)),
-            offset,
-            shape,
-            beyond,
-            model.inside,
-            MOST_OF_COMMUNITY,
-            starts.ctypes.data,
-            len(starts) - 1,
-            threads(),
+            nodes=model.num_nodes,
+            seed=int(rng.integers(2**63)),
+            offset=offset,
+            shape=shape,
+            beyond=beyond,
+            inside=model.inside,
+            most_of_community=MOST_OF_COMMUNITY,
+            starts=starts.ctypes.data,
+            communities=len(starts) - 1,
+            threads=threads(),
         )
 
     @property

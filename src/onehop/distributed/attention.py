@@ -1,13 +1,17 @@
 """Attention over several processes: rows without halo sources first, then the rest."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from onehop.distributed.aggregate import split_by_row
 from onehop.distributed.checks import check_part, check_rows, check_sources
 from onehop.distributed.graph import DistributedGraph
-from onehop.distributed.splits import EdgeSplit
 from onehop.errors import ArgumentError
+from onehop.graph import Graph
 from onehop.ops import attention as attention_here, gat as gat_here, gatv2 as gatv2_here
 from onehop.ops.attention_checks import Edge, check_edge, check_tensor
 from onehop.reference.dropout import dropout_mask
@@ -60,7 +64,6 @@ def gat(
     check_part(graph)
     check_sources("x", x, graph)
     heads = _heads("x", x)
-    width = x.size(2)
     check_sources("score_src", score_src, graph)
     check_rows("score_dst", score_dst, graph)
     for name, score in (("score_src", score_src), ("score_dst", score_dst)):
@@ -70,26 +73,10 @@ def gat(
             )
     if edge_score is not None:
         check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[e, H]", x)
-    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    of_near, of_far = split_by_row(split, edge_score)
+    of_edges = split_by_row(graph.splits.by_row(graph.loops), edge_score)
     mask = _mask(graph, heads, dropout, edge_mask, seed, x.dtype)
-    first, second = split_by_row(split, mask)
-    # One message a node: its row and its scores.
-    pending = graph.exchange.begin(torch.cat([x.flatten(1), score_src], 1))
-    near = gat_here(
-        split.first, x, score_src, score_dst[:inner], negative_slope, edge_score=of_near, edge_mask=first
-    )
-    halo = pending.end()
-    far = gat_here(
-        split.second,
-        torch.cat([x, halo[:, : heads * width].unflatten(1, (heads, width))]),
-        torch.cat([score_src, halo[:, heads * width :]]),
-        score_dst[inner:],
-        negative_slope,
-        edge_score=of_far,
-        edge_mask=second,
-    )
-    return torch.cat([near, far])
+    run = partial(gat_here, negative_slope=negative_slope)
+    return _by_rows(graph, run, (x, score_src), score_dst, mask, edge_score=of_edges)
 
 
 def gatv2(
@@ -141,15 +128,10 @@ def gatv2(
     check_rows("x_dst", x_dst, graph)
     heads = _heads("x_src", x_src)
     _heads("x_dst", x_dst, heads)
-    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    of_near, of_far = _edges_by_row(graph, split, edge, x_src)
+    of_edges = _edges_by_row(graph, edge, x_src)
     mask = _mask(graph, heads, dropout, edge_mask, seed, x_src.dtype)
-    first, second = split_by_row(split, mask)
-    pending = graph.exchange.begin(x_src.flatten(1))
-    near = gatv2_here(split.first, x_src, x_dst[:inner], att, negative_slope, edge=of_near, edge_mask=first)
-    sources = torch.cat([x_src, pending.end().unflatten(1, tuple(x_src.shape[1:]))])
-    far = gatv2_here(split.second, sources, x_dst[inner:], att, negative_slope, edge=of_far, edge_mask=second)
-    return torch.cat([near, far])
+    run = partial(gatv2_here, att=att, negative_slope=negative_slope)
+    return _by_rows(graph, run, (x_src,), x_dst, mask, edge=of_edges)
 
 
 def attention(
@@ -205,19 +187,44 @@ def attention(
     _heads("value", value, heads)
     if key.dtype != value.dtype:
         raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
-    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    of_near, of_far = _edges_by_row(graph, split, edge, key)
+    of_edges = _edges_by_row(graph, edge, key)
     mask = _mask(graph, heads, dropout, edge_mask, seed, query.dtype)
-    first, second = split_by_row(split, mask)
-    columns = key[0].numel() if len(key) else key.size(1) * key.size(2)
-    # One message a node: its key and its value.
-    pending = graph.exchange.begin(torch.cat([key.flatten(1), value.flatten(1)], 1))
-    near = attention_here(split.first, query[:inner], key, value, scale, edge=of_near, edge_mask=first)
-    halo = pending.end()
-    keys = torch.cat([key, halo[:, :columns].unflatten(1, tuple(key.shape[1:]))])
-    values = torch.cat([value, halo[:, columns:].unflatten(1, tuple(value.shape[1:]))])
-    far = attention_here(split.second, query[inner:], keys, values, scale, edge=of_far, edge_mask=second)
-    return torch.cat([near, far])
+
+    def run(part: Graph, key: Tensor, value: Tensor, query: Tensor, **edges: Any) -> Tensor:
+        out: Tensor = attention_here(part, query, key, value, scale, **edges)
+        return out
+
+    return _by_rows(graph, run, (key, value), query, mask, edge=of_edges)
+
+
+def _by_rows(
+    graph: DistributedGraph,
+    run: Callable[..., Tensor],
+    sources: Sequence[Tensor],
+    targets: Tensor,
+    mask: Tensor | None,
+    **edges: tuple[Edge | None, Edge | None],
+) -> Tensor:
+    """The rows without halo sources, computed while the halo rows are in transit; then the other rows.
+
+    Args:
+        graph: This process's part.
+        run: Attention in one process: of a graph, ``sources``, ``targets``, and by name what edges have.
+        sources: For each operand of sources, [m, ...]. One message a node has its rows of all of them.
+        targets: [n, ...].
+        mask: [e, H], or None.
+        **edges: By name, what the edges of either graph have.
+    """
+    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
+    edges["edge_mask"] = split_by_row(split, mask)
+    first, second = ({name: halves[at] for name, halves in edges.items()} for at in (0, 1))
+    rows = [each.flatten(1) for each in sources]
+    pending = graph.exchange.begin(rows[0] if len(rows) == 1 else torch.cat(rows, 1))
+    near = run(split.first, *sources, targets[:inner], **first)
+    halo = pending.end().split([each.size(1) for each in rows], 1)
+    ends = zip(sources, halo, strict=True)
+    everywhere = [torch.cat([here, there.unflatten(1, tuple(here.shape[1:]))]) for here, there in ends]
+    return torch.cat([near, run(split.second, *everywhere, targets[inner:], **second)])
 
 
 def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
@@ -230,13 +237,13 @@ def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
 
 
 def _edges_by_row(
-    graph: DistributedGraph, split: EdgeSplit, edge: Edge | None, like: Tensor
+    graph: DistributedGraph, edge: Edge | None, like: Tensor
 ) -> tuple[Edge | None, Edge | None]:
     """The features of the edges of either graph, which :meth:`Splits.by_row` made, checked."""
     if edge is None:
         return None, None
     features, weight = check_edge(edge, graph.num_edges, like.size(1), like.size(2), like)
-    first, second = split_by_row(split, features)
+    first, second = split_by_row(graph.splits.by_row(graph.loops), features)
     if weight is None:
         return first, second
     assert first is not None

@@ -133,17 +133,17 @@ def from_scipy(matrix: Any) -> Any:
 def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
     """Builds a native graph of edges, of rows and columns [E] each, followed by ``loops`` self loops."""
     csr, wrong, edge = native.extension.csr_from_coo(
-        native.address(row),
-        native.address(col),
-        row.stride(0),
-        col.stride(0),
-        row.numel(),
-        row.dtype == torch.int64,
-        rows,
-        cols,
-        row.numel() + loops > thresholds.now.wide_edges,
-        native.threads(),
-        loops,
+        row=native.address(row),
+        col=native.address(col),
+        row_stride=row.stride(0),
+        col_stride=col.stride(0),
+        edges=row.numel(),
+        wide_index=row.dtype == torch.int64,
+        rows=rows,
+        cols=cols,
+        wide_perm=row.numel() + loops > thresholds.now.wide_edges,
+        threads=native.threads(),
+        loops=loops,
     )
     if wrong:
         kind, tensor, count = ("destination", row, rows) if wrong == 1 else ("source", col, cols)

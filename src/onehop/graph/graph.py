@@ -4,7 +4,6 @@ import itertools
 import math
 import os
 import threading
-import time
 import weakref
 from collections.abc import Hashable
 from functools import cached_property
@@ -16,11 +15,10 @@ from torch import Tensor
 
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
-from onehop.graph import build, dgl_edges, edges, folder as folders, reading
-from onehop.graph.held import bytes_held
+from onehop.graph import build, dgl_edges, edges, folder as folders, placed, reading
+from onehop.graph.held import bytes_of_graph
 from onehop.graph.index import IndexRows, from_index
-from onehop.graph.orders import Orders, Reordering, renumbered
-from onehop.graph.placed import PlacedCsr
+from onehop.graph.orders import Orders, Reordering, reordered
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
 from onehop.points.search import neighbours
@@ -28,7 +26,6 @@ from onehop.points.search import neighbours
 if TYPE_CHECKING:
     import scipy.sparse
 
-_HOST = torch.device("cpu")
 _numbers = itertools.count()
 _by_number: "weakref.WeakValueDictionary[int, Graph]" = weakref.WeakValueDictionary()
 
@@ -65,7 +62,7 @@ class Graph:
         """Number of edges, repeated ones included."""
         self.index: IndexRows | None = csr if isinstance(csr, IndexRows) else None
         """The index that the graph was made from; None if from edges."""
-        self._csr: Any = None if isinstance(csr, PlacedCsr | IndexRows) else csr
+        self._csr: Any = None if isinstance(csr, placed.PlacedCsr | IndexRows) else csr
         self._transpose: Any = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
         self.lock = threading.RLock()
@@ -74,9 +71,9 @@ class Graph:
         self.orders: dict[str, Orders] = {}
         # Data that backends derived from this graph, by keys of their own.
         self.derived: dict[Hashable, Any] = {}
-        if isinstance(csr, PlacedCsr):
-            self.derived[_key(csr.device, False)] = csr
-        self.made_on: torch.device | None = csr.device if isinstance(csr, PlacedCsr) else None
+        if isinstance(csr, placed.PlacedCsr):
+            self.derived[placed.key(csr.device, False)] = csr
+        self.made_on: torch.device | None = csr.device if isinstance(csr, placed.PlacedCsr) else None
         """The device that the graph was made on; None for the host."""
         # Of the CPU backend: calls that are bound to this graph, for each a key of the call.
         self.prepared: dict[Hashable, Any] = {}
@@ -244,26 +241,14 @@ class Graph:
                     self._transpose = self.csr.transpose(wide, native.threads())
         return self._transpose
 
-    def on(self, device: torch.device, transposed: bool = False) -> PlacedCsr:
+    def on(self, device: torch.device, transposed: bool = False) -> placed.PlacedCsr:
         """The rows on a device, for kernels there; made on first use, then kept.
 
         Args:
             device: The device, with its number.
             transposed: Whether rows are sources.
         """
-        key = _key(device, transposed)
-        csr: PlacedCsr | None = self.derived.get(key)
-        if csr is None:
-            with self.lock:
-                csr = self.derived.get(key)
-                if csr is None:
-                    if device == self.made_on:
-                        csr = self.on(device).transpose()
-                    else:
-                        csr = PlacedCsr.of(self.transposed_csr if transposed else self.csr, device)
-                    self.keep(key, csr, device)
-        csr.streams.meet()
-        return csr
+        return placed.rows_of(self, device, transposed)
 
     def keep(self, key: Hashable, value: Any, device: torch.device) -> None:
         """Keeps data on a device that were made from this graph, in :attr:`derived`.
@@ -277,7 +262,7 @@ class Graph:
         """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
         if self.made_on is not None:
             turned = Graph(self.on(self.made_on, transposed=True))
-            turned.derived[_key(self.made_on, True)] = self.on(self.made_on)
+            turned.derived[placed.key(self.made_on, True)] = self.on(self.made_on)
             return turned
         turned = Graph(self.transposed_csr)
         turned._transpose = self.csr
@@ -325,10 +310,7 @@ class Graph:
             >>> reordered.graph.edge_index().tolist()  # node 3, which has most edges, is node 0 now
             [[1, 2, 3], [0, 0, 0]]
         """
-        begin = time.perf_counter()
-        edge_index, dst_order, src_order = renumbered(self.csr, method)
-        again = Graph.from_edge_index(edge_index, size=(self.num_src, self.num_dst))
-        return Reordering(method, again, dst_order, src_order, time.perf_counter() - begin)
+        return reordered(self.csr, method, Graph.from_edge_index)
 
     def edge_index(self) -> Tensor:
         """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
@@ -365,12 +347,8 @@ class Graph:
     @property
     def nbytes_by_device(self) -> dict[torch.device, int]:
         """The bytes on each device."""
-        native_graphs = [self._csr, self._transpose, *self.ordered.values()]
-        sizes = bytes_held(self.derived)
-        host_bytes = sum(int(each.bytes) for each in native_graphs if each is not None)
-        host_bytes += 0 if self.index is None else self.index.numbers.nbytes
-        sizes[_HOST] = sizes.get(_HOST, 0) + host_bytes
-        return sizes
+        index = None if self.index is None else self.index.numbers
+        return bytes_of_graph([self._csr, self._transpose, *self.ordered.values()], index, self.derived)
 
     def __repr__(self) -> str:
         nodes = f"num_nodes={self.num_dst}"
@@ -420,7 +398,3 @@ def by_number(number: int) -> Graph:
             f"graph: number {number} was freed; keep the Graph alive while a program that uses it runs."
         )
     return graph
-
-
-def _key(device: torch.device, transposed: bool) -> Hashable:
-    return "rows", transposed, device

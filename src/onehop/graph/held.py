@@ -1,5 +1,6 @@
 """Counts the bytes of what is kept."""
 
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import torch
@@ -7,6 +8,23 @@ import torch
 _HOST = torch.device("cpu")
 # What most fields are; left out first.
 _BARE = (int, float, bool, str, torch.dtype, type(None))
+
+
+def bytes_of_graph(
+    natives: Iterable[Any], index: torch.Tensor | None, derived: dict[Hashable, Any]
+) -> dict[torch.device, int]:
+    """Count the bytes of a graph on each device; on the host also where there are none.
+
+    Args:
+        natives: Its native graphs; None for those that are not there.
+        index: The index that it was made from, or None.
+        derived: What was made from it.
+    """
+    totals = bytes_held(derived)
+    host_bytes = sum(int(each.bytes) for each in natives if each is not None)
+    host_bytes += 0 if index is None else index.nbytes
+    totals[_HOST] = totals.get(_HOST, 0) + host_bytes
+    return totals
 
 
 def bytes_held(value: Any) -> dict[torch.device, int]:

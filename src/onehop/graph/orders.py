@@ -68,15 +68,17 @@ class Reordering(Generic[G]):
         return torch.empty_like(out).index_copy(0, self.dst_order, out)
 
 
-def renumbered(csr: Any, method: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The edges of a native graph with new numbers, [2, E], and the orders of a :class:`Reordering`."""
+def reordered(csr: Any, method: str, from_edge_index: Callable[..., G]) -> Reordering[G]:
+    """A native graph with new numbers of nodes, made by ``from_edge_index`` of its edges and ``size``."""
+    begin = time.perf_counter()
     orders = node_orders(csr, method)
     # If the sides are equal there is one numbering: a node is both.
     dst_order = orders.dst.long()
     src_order = dst_order if csr.cols == csr.rows else orders.src.long()
     source, target = edges.edge_index_of(csr)
     edge_index = torch.stack([_inverse(src_order)[source], _inverse(dst_order)[target]])
-    return edge_index, dst_order, src_order
+    graph = from_edge_index(edge_index, size=(csr.cols, csr.rows))
+    return Reordering(method, graph, dst_order, src_order, time.perf_counter() - begin)
 
 
 def _inverse(order: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ The arrays are those of the native builder (``csrc/runtime/csr_build.cpp``), bit
 there is always a permutation, because nothing tests whether the edges came in the order of their rows.
 """
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,6 +97,28 @@ class PlacedCsr:
     @classmethod
     def _streamed(cls, rows: int, cols: int, rowptr: Tensor, col: Tensor, perm: Tensor) -> "PlacedCsr":
         return cls(rows, cols, col.numel(), rowptr, col, perm, Streams((rowptr, col, perm)))
+
+
+def key(device: torch.device, transposed: bool) -> Hashable:
+    """The key, in a graph's derived data, of its rows on a device, or of its transpose's."""
+    return "rows", transposed, device
+
+
+def rows_of(graph: Any, device: torch.device, transposed: bool) -> PlacedCsr:
+    """A graph's rows on a device, or its transpose's; made on first use, then kept with the graph."""
+    of_device = key(device, transposed)
+    csr: PlacedCsr | None = graph.derived.get(of_device)
+    if csr is None:
+        with graph.lock:
+            csr = graph.derived.get(of_device)
+            if csr is None:
+                if device == graph.made_on:
+                    csr = rows_of(graph, device, False).transpose()
+                else:
+                    csr = PlacedCsr.of(graph.transposed_csr if transposed else graph.csr, device)
+                graph.keep(of_device, csr, device)
+    csr.streams.meet()
+    return csr
 
 
 def _sorted(row: Tensor, rows: int) -> tuple[Tensor, Tensor]:

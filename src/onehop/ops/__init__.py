@@ -1,7 +1,8 @@
 """The differentiable operators that users call, registered with torch.library."""
 
 from onehop.ops.aggregate import aggregate
-from onehop.ops.attention import AttentionOptions, attention, gat, gatv2
+from onehop.ops.attention import attention, gat, gatv2
+from onehop.ops.attention_checks import AttentionOptions
 from onehop.ops.dropout import dropout
 from onehop.ops.edge_softmax import edge_softmax
 from onehop.ops.extremum import extremum

@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from onehop.calls import Attention, AttentionGrad, AttentionGradients, Rule, acc
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
 from onehop.ops.attention_checks import (
+    OPTIONS,
+    AttentionOptions,
     Edge,
     check_edge,
     check_heads,
@@ -24,37 +26,6 @@ from onehop.ops.gradients import GradientOperator, by_formula
 from onehop.ops.held_edges import with_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.reference.attention import attention_formula
-
-
-class AttentionOptions(TypedDict, total=False):
-    """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
-
-    Attributes:
-        edge_mask: [E, H], in the caller's edge order, multiplies the softmaxed weights; None means 1. It is a
-            dropout drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
-        seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
-            dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
-            not stored, and does not depend on threads and instruction sets.
-        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
-            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
-        backend: Name of the backend; None means the best that can.
-
-    Examples:
-        >>> import onehop, torch
-        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
-        >>> x = torch.tensor([2.0, 4.0, 9.0]).reshape(3, 1, 1)
-        >>> options = onehop.ops.AttentionOptions(edge_mask=torch.tensor([[2.0], [0.0]]))  # drops edge 1
-        >>> onehop.gat(graph, x, torch.zeros(3, 1), torch.zeros(3, 1), **options)[2].item()
-        2.0
-    """
-
-    edge_mask: Tensor | None
-    seed: int | None
-    return_attention_weights: bool
-    backend: str | None
-
-
-_OPTIONS = frozenset(AttentionOptions.__annotations__)
 
 
 def gat(
@@ -143,9 +114,8 @@ def gatv2(
     ``score[e] = att . leaky_relu(x_src[j] + x_dst[i] + edge[e])`` for every edge e = (j -> i) and head,
     ``weight`` is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * x_src[j]``.
 
-    Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
-    one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each edge.
+    What :func:`gat` says of memory, rows without edges, infinite scores and second derivatives holds here
+    too; but the gradient of an ``edge`` of shape [E, H, D] has that size itself.
 
     Args:
         graph: The graph.
@@ -153,7 +123,7 @@ def gatv2(
         x_dst: [num_dst, H, D]. Differentiable.
         att: [H, D]. Differentiable.
         negative_slope: Slope of the leaky relu.
-        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout.
+        dropout: As in :func:`gat`.
         edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
             weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
             Differentiable.
@@ -217,9 +187,8 @@ def attention(
     is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * (value[j] + edge[e])``.
     Weights are returned before dropout and mask, as PyG's TransformerConv returns them.
 
-    Nothing of size edges times width is made, forward or backward (but the gradient of an ``edge`` that is
-    one itself). Destinations without edges get 0. A score of -inf has weight 0; where all are -inf, or one is
-    NaN or inf, the row is NaN, as with torch's own softmax. Second derivatives take a row for each edge.
+    What :func:`gat` says of memory, rows without edges, infinite scores and second derivatives holds here
+    too; but the gradient of an ``edge`` of shape [E, H, D] has that size itself.
 
     Args:
         graph: The graph.
@@ -227,10 +196,8 @@ def attention(
         key: [num_src, H, D]. Differentiable.
         value: [num_src, H, V]; V must be D where there are edge features. Differentiable.
         scale: None means 1 / sqrt(D).
-        dropout: Probability, in [0, 1), of setting a weight to 0; the others are divided by 1 - dropout.
-        edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
-            weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
-            Differentiable.
+        dropout: As in :func:`gat`.
+        edge: As in :func:`gatv2`.
         **options: See :class:`AttentionOptions`.
 
     Returns:
@@ -302,9 +269,9 @@ def _attend(
         TypeError: There is no such option.
     """
     for name in options:
-        if name not in _OPTIONS:
+        if name not in OPTIONS:
             raise TypeError(
-                f"got an unexpected keyword argument {name!r}; the options are {', '.join(sorted(_OPTIONS))}."
+                f"got an unexpected keyword argument {name!r}; the options are {', '.join(sorted(OPTIONS))}."
             )
     edge_mask, seed = options.get("edge_mask"), options.get("seed")
     with_weights = options.get("return_attention_weights", False)

@@ -1,7 +1,7 @@
-"""Checks of what gat, gatv2 and attention are given."""
+"""Options of gat, gatv2 and attention, and checks of what they are given."""
 
 import operator
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
@@ -13,6 +13,37 @@ from onehop.ops.checks import FLOATS, check_features, elsewhere, not_dense
 Edge = Tensor | tuple[Tensor, Tensor]
 
 _ROWS_OF_HEADS = 3
+
+
+class AttentionOptions(TypedDict, total=False):
+    """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
+
+    Attributes:
+        edge_mask: [E, H], in the caller's edge order, multiplies the softmaxed weights; None means 1. It is a
+            dropout drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
+        seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
+            dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
+            not stored, and does not depend on threads and instruction sets.
+        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
+            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
+        backend: Name of the backend; None means the best that can.
+
+    Examples:
+        >>> import onehop, torch
+        >>> graph = onehop.Graph.from_edge_index(torch.tensor([[0, 1], [2, 2]]))  # 0->2, 1->2
+        >>> x = torch.tensor([2.0, 4.0, 9.0]).reshape(3, 1, 1)
+        >>> options = onehop.ops.AttentionOptions(edge_mask=torch.tensor([[2.0], [0.0]]))  # drops edge 1
+        >>> onehop.gat(graph, x, torch.zeros(3, 1), torch.zeros(3, 1), **options)[2].item()
+        2.0
+    """
+
+    edge_mask: Tensor | None
+    seed: int | None
+    return_attention_weights: bool
+    backend: str | None
+
+
+OPTIONS = frozenset(AttentionOptions.__annotations__)
 
 
 def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what: str, like: Tensor) -> None:

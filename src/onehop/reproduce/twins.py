@@ -28,11 +28,13 @@ class Twin:
         name: The twin's name, one of :func:`onehop.datasets.names`.
         quick_scale: Part of its nodes and edges that a quick run uses.
         scale: Part that is used.
+        seed: Seed of the generator.
     """
 
     name: str
     quick_scale: float
     scale: float = field(default=1.0, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
 
     def of_run(self, quick: bool) -> Self:
         """The twin that a run uses."""
@@ -45,7 +47,9 @@ class Twin:
 
     def data(self, progress: Progress = silent, *, features: bool = False) -> datasets.Dataset:
         """The twin's edges, labels and split; its features only with ``features``."""
-        return datasets.load(f"twin:{self.name}", scale=self.scale, progress=progress, features=features)
+        return datasets.load(
+            f"twin:{self.name}", self.seed, scale=self.scale, progress=progress, features=features
+        )
 
     def graph(self, progress: Progress) -> Graph:
         """The twin's structure."""

@@ -10,7 +10,8 @@ from torch_geometric import nn as gnn
 from onehop.compiler import trials
 from onehop.compiler.aten import Mixes, Place
 from onehop.compiler.edge_dims import _matmul
-from onehop.compiler.tracing import Run, few_edges, trace
+from onehop.compiler.tracing import few_edges, trace
+from onehop.compiler.watches import Run
 from tests.integrations.pyg import own_messages, small_blocks
 from tests.integrations.same import SINGLE, fast, noted, reasons, same
 

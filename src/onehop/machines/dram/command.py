@@ -150,17 +150,17 @@ def serve(dram: Dram, layout: Layout, requests: Requests, controller: Controller
     found = np.zeros(len(fields(CommandCounts)) + len(fields(Accepted)), dtype=np.int64)
     kept = extension.DramCommandLog() if log else None
     extension.dram_simulate(
-        timing.ctypes.data,
-        slices.ctypes.data,
-        len(slices),
-        widths.ctypes.data,
-        layout.xor_column,
-        numbers.ctypes.data,
-        requests.bursts.ctypes.data,
-        requests.writes.ctypes.data,
-        len(requests),
-        found.ctypes.data,
-        kept,
+        timing=timing.ctypes.data,
+        slices=slices.ctypes.data,
+        slice_count=len(slices),
+        widths=widths.ctypes.data,
+        xor_column=layout.xor_column,
+        controller=numbers.ctypes.data,
+        bursts=requests.bursts.ctypes.data,
+        writes=requests.writes.ctypes.data,
+        requests=len(requests),
+        counts=found.ctypes.data,
+        log=kept,
     )
     *counts, cycles, served = found.tolist()
     return CommandRun(

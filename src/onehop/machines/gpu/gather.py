@@ -124,17 +124,11 @@ def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
         )
     room = gpu.l2_bytes // gpu.sector_bytes
     ways = min(gpu.l2_ways, max(room, 1))
-    fetched = extension.gpu_missing_sectors(
-        graph.rowptr.data_ptr(),
-        graph.col.data_ptr(),
-        graph.num_dst,
-        max(int(gpu.warps * kernel.occupancy) // kernel.block_warps, 1),
-        kernel.block_warps,
-        sectors,
-        tile_bytes // gpu.sector_bytes,
-        kernel.lanes,
-        kernel.passes,
-        room // ways,
-        ways,
-    )
+    gathers = extension.GpuKernel()
+    gathers.resident = max(int(gpu.warps * kernel.occupancy) // kernel.block_warps, 1)
+    gathers.block_warps = kernel.block_warps
+    gathers.sectors, gathers.tile = sectors, tile_bytes // gpu.sector_bytes
+    gathers.lanes, gathers.passes = kernel.lanes, kernel.passes
+    rowptr, col = graph.rowptr.data_ptr(), graph.col.data_ptr()
+    fetched = extension.gpu_missing_sectors(rowptr, col, graph.num_dst, gathers, room // ways, ways)
     return Gathered(fetched, graph.num_edges * sectors * kernel.passes, len(graph.col.unique()) * sectors)

@@ -117,21 +117,14 @@ def count(
     columns = [ranks // size for size in sizes.pods]
     edges, reads, row_bursts = (np.zeros((blocks, ranks), dtype=np.int64) for _ in range(3))
     touched = np.zeros((blocks, sum(columns)), dtype=np.int64)
-    extension.ndp_count(
-        work,
-        tile,
-        block,
-        sizes.entry_bytes,
-        sizes.burst_bytes,
-        pod_sizes.ctypes.data,
-        len(pod_sizes),
-        edges.ctypes.data,
-        reads.ctypes.data,
-        row_bursts.ctypes.data,
-        touched.ctypes.data,
-        touched.shape[1],
-        threads,
-    )
+    counts = extension.NdpCounts()
+    counts.tile, counts.block = tile, block
+    counts.entry_bytes, counts.burst_bytes = sizes.entry_bytes, sizes.burst_bytes
+    counts.pod, counts.levels = pod_sizes.ctypes.data, len(pod_sizes)
+    counts.edges, counts.reads = edges.ctypes.data, reads.ctypes.data
+    counts.row_bursts = row_bursts.ctypes.data
+    counts.touched, counts.touched_stride = touched.ctypes.data, touched.shape[1]
+    extension.ndp_count(work, counts, threads)
     parts = np.split(touched, np.cumsum(columns)[:-1], axis=1)
     return WindowCounts(rows, edges, reads, row_bursts, dict(zip(sizes.pods, parts, strict=True)))
 

@@ -55,17 +55,11 @@ def aggregate(
             raise ArgumentError(f"rows: expected destinations below {graph.num_dst}.")
     first, last = (0, x.size(1)) if columns is None else columns
     slices = pods.slices(x.size(1) if width is None else width).clip(first, last) - first
-    extension.ndp_aggregate(
-        workload.native(),
-        pods.size,
-        slices.ctypes.data,
-        0 if rows is None else rows.ctypes.data,
-        count,
-        native.address(x),
-        x.stride(0),
-        0 if weight is None else native.address(weight),
-        out.data_ptr(),
-        out.stride(0),
-        native.threads(),
-    )
+    args = extension.NdpAggregate()
+    args.pod, args.slice = pods.size, slices.ctypes.data
+    args.row_list, args.listed = 0 if rows is None else rows.ctypes.data, count
+    args.x, args.x_stride = native.address(x), x.stride(0)
+    args.weight = 0 if weight is None else native.address(weight)
+    args.out, args.out_stride = out.data_ptr(), out.stride(0)
+    extension.ndp_aggregate(workload.native(), args, native.threads())
     return out

@@ -126,44 +126,36 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
         read.append(np.ascontiguousarray(values, dtype=dtype))
         return read[-1].ctypes.data
 
-    listing = times.listing
-    total, events = extension.ndp_windows(
-        windows,
-        ranks,
-        channels,
-        times.pod,
-        ("none", "link", "host").index(times.transfer),
-        HOST_ORDERS.index(order),
-        times.lag,
-        record,
-        address(times.pieces, np.int64),
-        address(times.adjacency),
-        address(times.reads),
-        address(times.edges),
+    layer = extension.NdpWindows()
+    layer.windows, layer.ranks, layer.channels, layer.pod = windows, ranks, channels, times.pod
+    layer.transfer = ("none", "link", "host").index(times.transfer)
+    layer.order = HOST_ORDERS.index(order)
+    layer.lag, layer.record = times.lag, record
+    layer.pieces = address(times.pieces, np.int64)
+    layer.adjacency_ns = address(times.adjacency)
+    layer.reads, layer.edges = address(times.reads), address(times.edges)
+    layer.read_ns, layer.unit_ns, layer.fill_ns = (
         address(times.read_ns),
         address(times.unit_ns),
         times.fill_ns,
-        address(times.bundle_out),
-        address(times.bundle_in),
-        address(times.outputs),
-        address(times.reduce),
-        address(times.finals),
-        address(times.write_back),
-        times.poll_ns,
-        times.again_ns,
-        0 if listing is None else address(listing.scan),
-        0 if listing is None else address(listing.lists),
-        0 if listing is None else address(listing.merge),
-        0 if listing is None else address(listing.tiles),
-        rank_busy.ctypes.data,
-        channel_busy.ctypes.data,
-        of_windows.ctypes.data,
-        event_what.ctypes.data,
-        event_time.ctypes.data,
-        most,
     )
+    layer.bundle_out_ns, layer.bundle_in_ns = address(times.bundle_out), address(times.bundle_in)
+    layer.outputs_ns, layer.reduce_ns = address(times.outputs), address(times.reduce)
+    layer.finals_ns, layer.write_ns = address(times.finals), address(times.write_back)
+    layer.poll_ns, layer.again_ns = times.poll_ns, times.again_ns
+    if times.listing is not None:
+        layer.scan_ns, layer.lists_ns = address(times.listing.scan), address(times.listing.lists)
+        layer.merge_ns, layer.tiles_ns = address(times.listing.merge), address(times.listing.tiles)
+    found = extension.NdpWindowTimes()
+    found.rank_busy, found.channel_busy = rank_busy.ctypes.data, channel_busy.ctypes.data
+    found.window = of_windows.ctypes.data
+    found.event_what, found.event_time = event_what.ctypes.data, event_time.ctypes.data
+    found.most_events = most
+    extension.ndp_windows(layer, found)
     recorded = [
         Event(EVENTS[what], int(window), int(where), float(start), float(end))
-        for (what, window, where), (start, end) in zip(event_what[:events], event_time[:events], strict=True)
+        for (what, window, where), (start, end) in zip(
+            event_what[: found.events], event_time[: found.events], strict=True
+        )
     ]
-    return Schedule(total, rank_busy, channel_busy, of_windows[:, 0], of_windows[:, 1:], recorded)
+    return Schedule(found.total_ns, rank_busy, channel_busy, of_windows[:, 0], of_windows[:, 1:], recorded)

@@ -193,16 +193,16 @@ class GraphShapes:
         col = torch.zeros(self.num_edges + _PADDING, dtype=torch.int32, device="cpu")
         origin = torch.empty(self.num_edges, dtype=torch.int64, device="cpu") if with_origin else None
         extension.pim_fill_parts(
-            graph.rowptr.data_ptr(),
-            graph.col.data_ptr(),
-            self.num_dst,
-            part_of.ctypes.data,
-            parts,
-            first.ctypes.data,
-            native.threads(),
-            division.positions.ctypes.data,
-            col.data_ptr(),
-            0 if origin is None else origin.data_ptr(),
+            rowptr=graph.rowptr.data_ptr(),
+            col=graph.col.data_ptr(),
+            rows=self.num_dst,
+            part_of=part_of.ctypes.data,
+            parts=parts,
+            first_column=first.ctypes.data,
+            threads=native.threads(),
+            positions=division.positions.ctypes.data,
+            part_col=col.data_ptr(),
+            origin=0 if origin is None else origin.data_ptr(),
         )
         return col, origin
 
@@ -212,17 +212,16 @@ def cut_parts(parts: Parts, rows: int, rule: CutRule) -> Cuts:
     number = len(parts.bounds) - 1
     core_rows = np.empty((number, 2, rule.cores), dtype=np.int64)
     tasklets = np.empty((number, 5, rule.cores, rule.tasklets), dtype=np.int64)
+    cut = extension.PimCut()
+    cut.cores, cut.tasklets, cut.coo = rule.cores, rule.tasklets, rule.coo
+    cut.cores_by_edge, cut.threads_by_edge = rule.cores_by_edge, rule.threads_by_edge
+    cut.row_granule = rule.row_granule
     for part in range(number):
         extension.pim_cut_part(
+            cut,
             parts.positions[part].ctypes.data,
             parts.filled[part].ctypes.data,
             rows,
-            rule.cores,
-            rule.tasklets,
-            rule.coo,
-            rule.cores_by_edge,
-            rule.threads_by_edge,
-            rule.row_granule,
             core_rows[part].ctypes.data,
             tasklets[part].ctypes.data,
         )

@@ -13,7 +13,7 @@ from onehop.machines.common.operands import Operands
 from onehop.machines.native import extension
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.costs import Kernel
-from onehop.machines.pim.counted import GraphShapes
+from onehop.machines.pim.counted import Cuts, GraphShapes
 from onehop.machines.pim.memory import cut_rule
 from onehop.machines.pim.numbers import NAMES, TORCH_TYPES, multiply_bits
 from onehop.machines.pim.operators.operands import Prepared, finish, prepare
@@ -101,26 +101,30 @@ class Sum(Rows):
             first, last = int(parts.bounds[part]), int(parts.bounds[part + 1])
             if not len(chunks) or first == last:
                 continue
+            operands = extension.PimPart()
+            operands.positions, operands.col = parts.positions[part].ctypes.data, col.data_ptr()
+            operands.weight = 0 if ordered is None else ordered.data_ptr()
+            operands.x, operands.x_stride = x[first:last].data_ptr(), x.stride(0)
+            operands.columns = last - first
+            operands.out, operands.out_stride = out.data_ptr(), out.stride(0)
             extension.pim_execute(
                 _CODES[self.kernel.dtype],
                 _CODES[self.kernel.sums],
-                parts.positions[part].ctypes.data,
-                col.data_ptr(),
-                0 if ordered is None else ordered.data_ptr(),
-                x[first:last].data_ptr(),
-                last - first,
-                x.stride(0),
-                out.data_ptr(),
-                out.stride(0),
-                [cut.core_rows[part].ctypes.data for cut in cuts],
-                [cut.tasklets[part].ctypes.data for cut in cuts],
-                sizes,
-                plan.tasklets,
+                operands,
+                [_cores(cut, part) for cut in cuts],
                 chunks.ctypes.data,
                 len(chunks),
                 native.threads(),
             )
         return out
+
+
+def _cores(cuts: Cuts, part: int) -> extension.PimCores:
+    """The cores and tasklets of one part, as the native code reads them."""
+    cores = extension.PimCores()
+    cores.core_rows, cores.tasklets = cuts.core_rows[part].ctypes.data, cuts.tasklets[part].ctypes.data
+    cores.cores, cores.threads = cuts.tasklets.shape[2:]
+    return cores
 
 
 def _chunks(clusters: list[Cluster], sizes: list[int], most: int) -> np.ndarray:
