@@ -23,6 +23,9 @@ from tests.integrations.torch.dispatched import (
 from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS
 
 _aten: Any = torch.ops.aten
+# torch 2.6 was built with older texts, which are not read from a stack.
+READS_TEXTS = torch.__version__ >= (2, 7)
+BY_TEXT = ("scatter_reduce", "segment_reduce")
 NUMBERS = torch.randint(0, 50, (300,), generator=torch.Generator().manual_seed(3))
 
 
@@ -47,7 +50,7 @@ def test_under_a_mode(name: str) -> None:
     both(run)
     with served() as names, Passing():
         CASES[name](*operands("none", torch.float32))
-    assert COUNTED[name] in names
+    assert COUNTED[name] in names or (name.startswith(BY_TEXT) and not READS_TEXTS)
 
 
 # Of x [ROWS, 4] and v [ENTRIES, 4]: what each operator's schema takes.
@@ -102,7 +105,8 @@ def test_in_inference_mode(name: str) -> None:
     both(run, raises=None, rtol=1e-6, atol=1e-6)
     with served() as names:
         outcome(run)
-    assert bool(names) == (name in OPERATORS)
+    if READS_TEXTS or not name.startswith(BY_TEXT):
+        assert bool(names) == (name in OPERATORS)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
