@@ -55,28 +55,28 @@ def from_environment() -> Settings:
     )
 
 
-def settled(before: Settings, *, with_machine: bool = False, **given: Any) -> Settings:
+def settled(before: Settings, *, with_machine: bool = False, **choices: Any) -> Settings:
     """The settings after a call of ``patch()``.
 
     Args:
         before: The settings before.
         with_machine: Whether the patch has a machine. Then ``reuse`` and ``associate`` are off unless given,
             so that the machine runs every aggregation at the model's width.
-        **given: New values by name; None leaves a setting as it was.
+        **choices: New values by name; None leaves a setting as it was.
 
     Raises:
-        ArgumentError: ``tune`` is no such mode, or ``reuse`` is set with a machine.
+        ArgumentError: ``tune`` is not a mode, or ``reuse`` is set with a machine.
     """
-    tune = given.get("tune")
+    tune = choices.get("tune")
     if tune is not None:
         check_choice("tune", tune, TUNE_MODES)
     if with_machine:
-        if given.get("reuse"):
+        if choices.get("reuse"):
             raise ArgumentError(
                 "reuse: aggregates that are kept would not be counted on the machine; omit reuse."
             )
         before = replace(before, reuse=False, associate=False)
-    return replace(before, **{name: value for name, value in given.items() if value is not None})
+    return replace(before, **{name: value for name, value in choices.items() if value is not None})
 
 
 class Framework(ABC):
@@ -104,7 +104,7 @@ class Framework(ABC):
             self.part.on = True
 
     def add(self, rows: list[Row]) -> None:
-        """Installs more rows, but none over what another library has put in a function's place."""
+        """Installs more rows, except over functions that another library has replaced."""
         for row in rows:
             if row.applies:
                 self._rows.append(row)
@@ -171,7 +171,7 @@ class Session:
     def __post_init__(self) -> None:
         """Derives the attributes that every call of a patched layer reads."""
         chosen, backend = self.selection, self.settings.backend
-        frameworks = () if chosen is None else tuple(each.name for each in chosen.frameworks)
+        frameworks = () if chosen is None else tuple(framework.name for framework in chosen.frameworks)
         on_machine = is_machine(backend)
         derived = {
             "pyg": PYG in frameworks,

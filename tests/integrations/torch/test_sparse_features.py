@@ -293,10 +293,10 @@ from onehop.integrations.torch import sparse_features
 x = torch.zeros(2048, 8192)
 x[:, ::100] = 1
 small = x[:8].clone()
-sparse_features._made(small)
+sparse_features._convert(small)
 before = native.extension.resident_bytes()
 Path("/proc/self/clear_refs").write_text("5")
-made = sparse_features._made(x)
+made = sparse_features._convert(x)
 assert made.values.numel() == 2048 * 82
 print((native.extension.peak_resident_bytes() - before) / x.nbytes)
 """

@@ -31,8 +31,8 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     Raises:
         Leave: DGL's code has to run.
     """
-    known = op in ("copy_lhs", "mul", "div") and reduce_op in ("sum", "mean", "max", "min")
-    need(known, f"messages of {op} and {reduce_op} have no kernel of onehop's")
+    has_kernel = op in ("copy_lhs", "mul", "div") and reduce_op in ("sum", "mean", "max", "min")
+    need(has_kernel, f"messages of {op} and {reduce_op} have no kernel of onehop's")
     structure = structure_for(g._graph)
     graph = structure.graph
     check_tensor("nodes' features", lhs_data, graph.num_src, structure)

@@ -22,7 +22,7 @@ def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Te
     """Reduces rows by an index; None where PyG's code has to run.
 
     Sums and means whose gradients are recorded are left to PyG, and so are sums of one column or of several
-    dimensions: they take it about as long.
+    dimensions, because PyG takes about as long for them.
     """
     is_matrix = src.dim() == _MATRIX
     # A result that is another view has a version of its own: autograd would not see that it was written to.

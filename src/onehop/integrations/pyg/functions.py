@@ -23,7 +23,7 @@ from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
-from onehop.integrations.rows import Row, replacing
+from onehop.integrations.rows import Function, Row, replacing
 from onehop.integrations.torch.indexing import COST_OF_EXTREMA, cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
@@ -44,8 +44,14 @@ _COST = 8
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    bodies = (scatter, segment, softmax, spmm)
-    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
+    return replacing_utils(scatter, segment, softmax, spmm)
+
+
+def replacing_utils(*bodies: Function) -> list[Row]:
+    """The rows of functions of ``torch_geometric.utils``, which have the names of their bodies."""
+    return [
+        replacing(torch_geometric.utils, body.__name__, body, counted_as=body.__name__) for body in bodies
+    ]
 
 
 def scatter(
@@ -54,7 +60,7 @@ def scatter(
     """Reduces the rows of an index; None where PyG's code has to run."""
     if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    # At most this many times the cost of a sum.
+    # No reduction costs more than this many times a sum.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
         return few_rows.reduced(src, index, dim, dim_size, _OF_SCATTER[reduce])
     # PyG's mean is a sum, divided.
@@ -84,7 +90,7 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
         return None
     is_extremum = reduce in ("max", "min")
-    # Its gradient differs from that of scatter where entries tie at 0.
+    # The gradient of its extrema differs from scatter's where entries tie at 0.
     if (is_extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
     graph = graph_of_bounds(ptr, src.size(0))
@@ -109,7 +115,7 @@ def softmax(
     if ptr is None:
         graph = graph_of_ascending(index, num_nodes) if _has_index(src, index, num_nodes) else None
     else:
-        # PyG takes infinite extrema of segments for 0.
+        # PyG replaces infinite extrema of segments with 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
         graph = graph_of_bounds(ptr, src.size(0)) if suits else None
     if graph is None:
@@ -162,7 +168,7 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
 
 
 def applies(x: Tensor, index: Any = None) -> bool:
-    """Return whether the patch, the context, the features and an index, if given, allow it."""
+    """Return whether patch and context let ours run, and it takes the features, and the index if any."""
     return serves_functions() and are_features(x, dims=None) and (index is None or are_numbers(index))
 
 

@@ -142,7 +142,7 @@ def propagate_messages(
         if used:
             lifted[name] = _ends(layer, graph, name, value, used)
         else:
-            passed[name] = value.made() if type(value) is PartWeights else value
+            passed[name] = value.materialised() if type(value) is PartWeights else value
             _check_passed(graph, name, passed[name], name in of_message)
     sent = {name: ends[0] for name, ends in lifted.items() if ends[0] is not None and f"{name}_j" in names}
     received = _received(graph, sent)

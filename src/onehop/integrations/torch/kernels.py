@@ -97,18 +97,18 @@ def _find() -> bool:
         for alpha in (1, 7):
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
-    found: bool = (
+    is_ready: bool = (
         _extension.find_kernels(trace, _CPU)
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
     )
-    # Without it, gradients of embeddings are torch's.
-    if found:
+    # If this is not learnt, torch computes the gradients of embeddings.
+    if is_ready:
         _extension.learn_sizes(lambda: aten.embedding_dense_backward(x, index.expand(2), 5, -1, False))
-    for each in _KERNELS if found else ():
-        each.prepare([_counted(name) for name in each.names()])
-    return found
+    for kernels in _KERNELS if is_ready else ():
+        kernels.prepare([_counted(name) for name in kernels.names()])
+    return is_ready
 
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
@@ -128,7 +128,7 @@ def _counted(name: str) -> Callable[..., Any]:
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
-        # A mode of the user's sees what the user called, and not what this is made of.
+        # A mode of the user sees the operator that was called, and not those that are called here.
         with _without_torch_functions():
             out = served.body(*args)
         if counting.live:

@@ -1,9 +1,9 @@
 """torch_scatter's functions along the first dimension: rows by an index or between bounds, and back.
 
-Served are ``scatter_sum``, ``scatter_mean``, ``scatter_max``, ``scatter_min``, the sums and means of
-``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, and what calls these in torch_scatter,
+The patch serves ``scatter_sum``, ``scatter_mean``, ``scatter_max``, ``scatter_min``, the sums and means of
+``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, and their callers in torch_scatter,
 such as ``scatter`` and ``scatter_softmax``. They are replaced where torch_scatter has been imported when the
-patch is made; PyG imports it. Everything else is torch_scatter's: tensors of one dimension, ``out``, an index
+patch is made; PyG imports it. torch_scatter runs everything else: tensors of one dimension, ``out``, an index
 that differs between columns, and extrema of segments, whose entries it leaves undefined where all are NaN.
 """
 
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
     """The rows of the patch table; none where torch_scatter has not been imported."""
     package: Any = sys.modules.get(_PACKAGE)
     return everywhere(
-        replacing(package, name, body, told=f"{_PACKAGE}.{name}")
+        replacing(package, name, body, counted_as=f"{_PACKAGE}.{name}")
         for name, body in _FUNCTIONS.items()
         # Functions that TorchScript compiled, as in older releases, stay.
         if type(getattr(package, name, None)) is FunctionType
@@ -65,12 +65,12 @@ def _extremum(
     graph = _graph_of_entries(src, index, dim, dim_size)
     if graph is None:
         return None
-    found, winner = arg_extremum(graph, src, reduce=reduce)
-    # Where torch_scatter begins: what is no better counts as no entry.
+    extreme, winner = arg_extremum(graph, src, reduce=reduce)
+    # torch_scatter starts from this bound: entries that are no better count as none.
     bound = torch.finfo(src.dtype)
-    is_empty = found <= bound.min if reduce == "max" else found >= bound.max
-    entry = graph.col.index_select(0, winner.clamp(min=0).view(-1)).long().view(found.shape)
-    return torch.where(is_empty, 0, found), torch.where(is_empty, src.size(0), entry)
+    is_empty = extreme <= bound.min if reduce == "max" else extreme >= bound.max
+    entry = graph.col.index_select(0, winner.clamp(min=0).view(-1)).long().view(extreme.shape)
+    return torch.where(is_empty, 0, extreme), torch.where(is_empty, src.size(0), entry)
 
 
 def _segment_coo(
@@ -107,8 +107,8 @@ def _gather_csr(_: Any, src: Any, indptr: Any, out: Any = None) -> Tensor | None
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{f"scatter_{each}": partial(_scatter, each) for each in ("sum", "mean")},
-    **{f"scatter_{each}": partial(_extremum, each) for each in ("max", "min")},
+    **{f"scatter_{reduce}": partial(_scatter, reduce) for reduce in ("sum", "mean")},
+    **{f"scatter_{reduce}": partial(_extremum, reduce) for reduce in ("max", "min")},
     **{f"segment_{name}_coo": partial(_segment_coo, reduce) for name, reduce in _OF_SEGMENTS.items()},
     **{f"segment_{name}_csr": partial(_segment_csr, reduce) for name, reduce in _OF_SEGMENTS.items()},
     "gather_coo": _gather_coo,
@@ -117,12 +117,12 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
-    """Return whether rows of several numbers are in memory, enough of them, and nothing observes their use.
+    """Return whether rows of several numbers are in memory, large enough, and nothing observes their use.
 
     Args:
         src: The rows.
-        costly: Whether it costs torch_scatter as much as torch's gradients do, though none is wanted.
-        entries: How many are gathered; None means that all are scattered.
+        costly: Whether torch_scatter takes as long as for a gradient, even if none is computed.
+        entries: How many rows are gathered; None means that all are scattered.
     """
     return (
         type(src) in _PLAIN
@@ -150,7 +150,7 @@ def _graph_of_entries(
     num_rows: Any,
     graph_of: Callable[[Tensor, int | None], Graph | None] = graph_of_rows,
 ) -> Graph | None:
-    """The graph of an index that torch_scatter repeats for each number of a row; None if it is another."""
+    """The graph of an index that is repeated for each number of a row; None for any other index."""
     if type(index) is not Tensor or not 1 <= index.dim() <= src.dim() or index.size(0) != src.size(0):
         return None
     repeats = zip(index.shape[1:], index.stride()[1:], src.shape[1:], strict=False)

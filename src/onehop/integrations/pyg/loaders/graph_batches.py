@@ -38,7 +38,7 @@ _COLLATE = Collater.__call__
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    return [replacing(_MapDatasetFetcher, "fetch", fetch, told="DataLoader")]
+    return [replacing(_MapDatasetFetcher, "fetch", fetch, counted_as="DataLoader")]
 
 
 def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
