@@ -57,7 +57,7 @@ class Pyg(Framework):
         return known_layers()
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table, whatever the settings."""
+        """The rows of the patch table; no setting changes them."""
         register(products.OPERATORS)
         # Both read PyG's functions, which are not replaced yet.
         rules()
@@ -70,7 +70,9 @@ class Pyg(Framework):
             *rewriting,
             *associated.rows(of_gcn.ours if of_gcn.applies else None),
             *(
-                _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
+                _row_made_by(
+                    kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None)
+                )
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
@@ -130,8 +132,8 @@ class Pyg(Framework):
         return "it propagated nothing"
 
 
-def _made(owner: Any, attribute: str, maker: Function) -> Row:
-    """The row of a function that is replaced by what ``maker`` makes of it."""
+def _row_made_by(owner: Any, attribute: str, maker: Function) -> Row:
+    """The row of a function that ``maker`` turns into its replacement."""
     theirs = host_function(owner, attribute)
     if not is_own(theirs):
         return Row(owner, attribute, theirs, theirs)

@@ -22,8 +22,8 @@ _SUMS = ("sum", "mean")
 def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
     """The backend for a layer's sum, mean, max or min of these features; empty means the first that can.
 
-    The machine knows the layer by its class and a number. It gets the data through the host's memory,
-    whatever their device. What it does not take runs as without it.
+    The machine knows the layer by its class and a number. It gets the data through the host's memory, also
+    from other devices. Reductions that it refuses run as without it.
     """
     now = session.now
     if not now.machine or reduction_refusal(x, reduce) is not None:
