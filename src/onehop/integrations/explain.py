@@ -75,7 +75,7 @@ class LayerReport:
         return "in blocks" if self.form == reports.IN_BLOCKS else "fast"
 
     @property
-    def summary(self) -> str:
+    def text(self) -> str:
         """The path, with what is fused or why it is not fast."""
         if self.reason is not None:
             return f"{self.path}: {self.reason}"
@@ -105,7 +105,7 @@ class FunctionReport:
     left: int
 
     @property
-    def summary(self) -> str:
+    def text(self) -> str:
         """The calls, such as "3 of 4 calls fast"."""
         calls = self.served + self.left
         return f"{self.served:,} of {calls:,} call{'' if calls == 1 else 's'} fast"
@@ -149,9 +149,7 @@ class Explanation:
         if not self.layers:
             return "\n".join(["The model has no layers of PyG or DGL.", *self._functions()])
         longest = None if self.verbose else _LONGEST_NAME
-        rows = [
-            (_shortened(_named(row), longest), row.kind, str(row.calls), row.summary) for row in self.layers
-        ]
+        rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.text) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
         if not self.verbose:
@@ -163,11 +161,7 @@ class Explanation:
         return ["", *line] if (line := reasons_line(self.layers)) else []
 
     def _functions(self) -> list[str]:
-        shown = [
-            f"{function.name}: {function.summary}"
-            for function in self.functions
-            if function.served or self.verbose
-        ]
+        shown = [f"{row.name}: {row.text}" for row in self.functions if row.served or self.verbose]
         return ["", *shown] if shown else []
 
     def _details(self) -> list[str]:
@@ -183,7 +177,7 @@ class Explanation:
         """The table as notebooks show it."""
         if not self.layers:
             return f"<p>{html.escape(str(self))}</p>"
-        cells = [(_named(row), row.kind, str(row.calls), row.summary) for row in self.layers]
+        cells = [(_named(row), row.kind, str(row.calls), row.text) for row in self.layers]
         table = Table(titled(_HEADINGS, len(_HEADINGS)), cells)
         return table._repr_html_() + "".join(
             f"<pre>{html.escape(line)}</pre>"

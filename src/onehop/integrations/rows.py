@@ -242,7 +242,7 @@ def replacing_in(
     """
     first = replacing(modules[0], attribute, body, traced, where=where, counted_as=counted_as)
     return [
-        replace(first, owner=module) for module in modules if host_function(module, attribute) is first.theirs
+        replace(first, owner=owner) for owner in modules if host_function(owner, attribute) is first.theirs
     ]
 
 

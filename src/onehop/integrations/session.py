@@ -154,6 +154,8 @@ class Session:
         layers: The names of the layer classes that are patched; None means all.
         machine: The backend of the machine that runs sums and means; empty means none.
         backend: The backend that runs everything; empty means the first that takes the tensors.
+        serves_functions: PyG's functions run ours: PyG is patched as a whole, and no machine or backend is
+            chosen.
     """
 
     selection: Selection | None = None
@@ -167,18 +169,20 @@ class Session:
     layers: frozenset[str] | None = field(init=False)
     machine: str = field(init=False)
     backend: str = field(init=False)
+    serves_functions: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Derives the attributes that every call of a patched layer reads."""
         chosen, backend = self.selection, self.settings.backend
         frameworks = () if chosen is None else tuple(framework.name for framework in chosen.frameworks)
-        on_machine = is_machine(backend)
+        on_machine, layers = is_machine(backend), None if chosen is None else chosen.layers
         derived = {
             "pyg": PYG in frameworks,
             "dgl": DGL in frameworks,
-            "layers": None if chosen is None else chosen.layers,
+            "layers": layers,
             "machine": backend if on_machine else "",
             "backend": "" if on_machine else backend,
+            "serves_functions": PYG in frameworks and layers is None and not backend,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

@@ -61,13 +61,7 @@ class _Tuning:
         self.graph = graph
         self.watch = _Stopwatch()
         self.steps: Steps[TuningResult] = tuning_steps(
-            graph,
-            width,
-            reduce=reduce,
-            dtype=dtype,
-            backward=backward,
-            budget_s=BUDGET_S,
-            clock=self.watch,
+            graph, width, reduce=reduce, dtype=dtype, backward=backward, budget_s=BUDGET_S, clock=self.watch
         )
 
     def advance(self) -> bool:

@@ -65,12 +65,9 @@ def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> Non
     """Leaves operands that are on several devices, or where no backend runs."""
     on_cpu = edges.is_cpu  # which takes less time than the device
     for operand in (x, *others):
-        if operand is not None and (
-            operand.is_cpu is not on_cpu or not (on_cpu or operand.device == edges.device)
-        ):
+        if operand is not None and not (operand.is_cpu if on_cpu else operand.device == edges.device):
             if edges.is_part:
-                where = edges.device
-                raise Leave(f"the features or the edge weight are not on {where}, where its part is")
+                raise Leave(f"the features or the edge weight are not on {edges.device}, where its part is")
             raise Leave(
                 f"edge_index is on {edges.device} and an operand on {operand.device}; "
                 f"PyG is left to report what does not fit"

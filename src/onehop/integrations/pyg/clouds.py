@@ -80,8 +80,8 @@ def _check(_: Any, batch: Any, size: Any = None) -> None:
         IndexRangeError: As :meth:`_Side.check`.
     """
     # The variables of the function of PyG that calls the replaced one.
-    variables = sys._getframe(2).f_locals
-    sides = _sides(variables, batch)
+    local = sys._getframe(2).f_locals
+    sides = _sides(local, batch)
     if any(not _is_served(side.batch) for side in sides if side.batch is not None):
         return  # errors are PyG's
     for side in sides:
@@ -90,7 +90,7 @@ def _check(_: Any, batch: Any, size: Any = None) -> None:
     if len({side.clouds for side in sides}) > 1 and size is None:
         first, last = sides
         names = first.name if first.name == last.name else f"{first.name}, {last.name}"
-        advice = " Give batch_size if clouds have no points of one side." if "batch_size" in variables else ""
+        advice = " Give batch_size if clouds have no points of one side." if "batch_size" in local else ""
         raise ArgumentError(
             f"{names}: expected as many clouds of {first.points_name} as of {last.points_name}, got "
             f"{first.clouds} and {last.clouds}.{advice}"
@@ -101,20 +101,18 @@ def _is_served(batch: Any) -> bool:
     return isinstance(batch, Tensor) and batch.dim() == 1 and batch.dtype in _INTEGERS and batch.is_cpu
 
 
-def _sides(variables: Mapping[str, Any], batch: Any) -> list[_Side]:
+def _sides(local: Mapping[str, Any], batch: Any) -> list[_Side]:
     """The sides of a search, from the variables of PyG's function."""
-    if "batch_x" in variables:
-        return [
-            _Side(f"batch_{end}", variables[f"batch_{end}"], end, variables.get(end)) for end in ("x", "y")
-        ]
-    if "b" in variables:  # of a layer's two sets of points
-        places = ("[0]", "[1]") if isinstance(variables["batch"], tuple) else ("", "")
+    if "batch_x" in local:
+        return [_Side(f"batch_{end}", local[f"batch_{end}"], end, local.get(end)) for end in ("x", "y")]
+    if "b" in local:  # of a layer's two sets of points
+        places = ("[0]", "[1]") if isinstance(local["batch"], tuple) else ("", "")
         return [
             _Side(f"batch{place}", of, f"x{place}", points)
-            for place, of, points in zip(places, variables["b"], variables["x"], strict=True)
+            for place, of, points in zip(places, local["b"], local["x"], strict=True)
         ]
-    name = "pos" if "pos" in variables else "x"
-    return [_Side("batch", batch, name, variables.get(name))]
+    name = "pos" if "pos" in local else "x"
+    return [_Side("batch", batch, name, local.get(name))]
 
 
 def _assert(_: Any, batch: Any, size: Any = None) -> None:

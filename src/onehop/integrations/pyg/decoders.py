@@ -99,9 +99,7 @@ def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail
     return (
         all(map(_is_plain, embeddings))
         and applies(embeddings[0].weight)
-        and are_dense(
-            *(embedding.weight for embedding in embeddings), dtype=embeddings[0].weight.dtype, dims=2
-        )
+        and are_dense(*(module.weight for module in embeddings), dtype=embeddings[0].weight.dtype, dims=2)
         and are_dense(head_index, rel_type, tail_index, dtype=torch.int64, dims=1)
         and head_index.shape == rel_type.shape == tail_index.shape
         and head_index.stride() == rel_type.stride() == (0,)

@@ -213,13 +213,7 @@ def _serves(numbers: Any, dims: int) -> bool:
         return False
     if numbers.size(-1) < max(thresholds.now.sorted_edges, 1) or numbers.dtype not in _INTEGERS:
         return False
-    now = session.now
-    return (
-        now.pyg
-        and now.layers is None
-        and not (now.backend or now.machine)
-        and are_dense(numbers, dtype=numbers.dtype)
-    )
+    return session.now.serves_functions and are_dense(numbers, dtype=numbers.dtype)
 
 
 def _suits(edge_index: Any, num_nodes: Any) -> bool:
@@ -264,12 +258,12 @@ def _gathered(values: Any, numbers: Tensor) -> Any:
 
 def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool = False) -> Any:
     if mirrored:
-        edge_attr = _of_values(edge_attr, lambda each: torch.cat([each, each], dim=0))
+        edge_attr = _of_values(edge_attr, lambda value: torch.cat([value, value], dim=0))
     ordered = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
     edge_index, edge_attr = ordered.edge_index(once=True), _in_order(ordered, edge_attr)
     if ordered.has_duplicates and _has_values(edge_attr):
         count = edge_index.size(1)
-        edge_attr = _of_values(edge_attr, lambda each: scatter(each, ordered.groups, 0, count, reduce))
+        edge_attr = _of_values(edge_attr, lambda value: scatter(value, ordered.groups, 0, count, reduce))
     return _with_values(edge_index, edge_attr)
 
 

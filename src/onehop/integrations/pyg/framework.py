@@ -70,9 +70,7 @@ class Pyg(Framework):
             *rewriting,
             *associated.rows(of_gcn.ours if of_gcn.applies else None),
             *(
-                _row_made_by(
-                    kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None)
-                )
+                _row(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
@@ -80,14 +78,7 @@ class Pyg(Framework):
             replacing(hgt_conv, "construct_bipartite_edge_index", hgt.joined),
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
-            *everywhere(
-                [
-                    *functions.rows(),
-                    *negatives.rows(),
-                    *edge_functions.rows(),
-                    *triplets.rows(),
-                ]
-            ),
+            *everywhere([*functions.rows(), *negatives.rows(), *edge_functions.rows(), *triplets.rows()]),
             *decoders.rows(),
             *skip_gram.rows(),
             *loaders.rows(),
@@ -132,7 +123,7 @@ class Pyg(Framework):
         return "it propagated nothing"
 
 
-def _row_made_by(owner: Any, attribute: str, maker: Function) -> Row:
+def _row(owner: Any, attribute: str, maker: Function) -> Row:
     """The row of a function that ``maker`` turns into its replacement."""
     theirs = host_function(owner, attribute)
     if not is_own(theirs):

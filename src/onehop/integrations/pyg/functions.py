@@ -12,7 +12,6 @@ import torch
 import torch_geometric.typing
 import torch_geometric.utils
 from torch import Tensor
-from torch.nn import Parameter
 
 from onehop import thresholds
 from onehop.graph import Graph
@@ -24,14 +23,13 @@ from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
 from onehop.integrations.rows import Function, Row, replacing
-from onehop.integrations.torch.indexing import COST_OF_EXTREMA, cost_of, is_recorded, pays
+from onehop.integrations.torch.indexing import COST_OF_EXTREMA, PLAIN, cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.by_index import Along, added, extremum, segmented
 from onehop.ops.contexts import context_reason
 
-_PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
 _OF_SEGMENTS = ("sum", "mean", "max", "min")
 _OF_SCATTER = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
@@ -58,7 +56,7 @@ def scatter(
     _: Any, src: Any, index: Any, dim: Any = 0, dim_size: Any = None, reduce: Any = "sum"
 ) -> Tensor | None:
     """Reduces the rows of an index; None where PyG's code has to run."""
-    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
+    if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
     # No reduction costs more than this many times a sum.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
@@ -85,7 +83,7 @@ def scatter(
 
 def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     """Reduces the rows between bounds; None where PyG's code has to run."""
-    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
+    if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
         return None
@@ -106,7 +104,7 @@ def softmax(
     _: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: Any = 0
 ) -> Tensor | None:
     """Normalises the rows of a sorted index, or between bounds; None where PyG's code has to run."""
-    if type(src) not in _PLAIN:
+    if type(src) not in PLAIN:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers:
         return few_rows.softmax(src, index, ptr, num_nodes, dim)
@@ -127,7 +125,7 @@ def softmax(
 
 def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
     """Multiplies a sparse matrix, as a layer with a fused path does; None where PyG's code has to run."""
-    if type(other) not in _PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
+    if type(other) not in PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
         return None
     adjacency = adjacency_of(src)
     if adjacency is None or other.dim() != _MATRIX or other.size(0) != src.size(1):
@@ -174,5 +172,4 @@ def applies(x: Tensor, index: Any = None) -> bool:
 
 def serves_functions() -> bool:
     """Return whether the patch and the context allow functions of PyG to run ours."""
-    now = session.now
-    return now.pyg and now.layers is None and not (now.backend or now.machine) and context_reason() is None
+    return session.now.serves_functions and context_reason() is None

@@ -18,12 +18,7 @@ _DIVIDED = "GCNConv, SAGEConv and GraphConv are divided"
 
 
 def infer(
-    model: nn.Module,
-    graph: StoredGraph,
-    x: object,
-    out: str | os.PathLike[str],
-    *,
-    memory: int | None = None,
+    model: nn.Module, graph: StoredGraph, x: object, out: str | os.PathLike[str], *, memory: int | None = None
 ) -> Path:
     """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
 

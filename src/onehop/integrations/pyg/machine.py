@@ -32,13 +32,7 @@ def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
 
 
 def place_attention(
-    layer: Any,
-    graph: Graph,
-    operator: str,
-    x: Tensor,
-    dtype: torch.dtype,
-    has_edges: bool,
-    masked: bool,
+    layer: Any, graph: Graph, operator: str, x: Tensor, dtype: torch.dtype, has_edges: bool, masked: bool
 ) -> tuple[str, str]:
     """Return why the machine does not run a layer's attention, or "", and the backend that runs it.
 

@@ -243,10 +243,7 @@ def _structured_agrees(theirs: Function) -> bool:
 
 def _are_own(*functions: Any) -> bool:
     """Return whether these are functions of PyG's module, without replacements or wrappers."""
-    return all(
-        type(function) is FunctionType and function.__globals__ is vars(theirs_module)
-        for function in functions
-    )
+    return all(type(f) is FunctionType and f.__globals__ is vars(theirs_module) for f in functions)
 
 
 def _within(names: dict[str, Any], function: Function) -> Function:

@@ -132,9 +132,7 @@ def folded(
     """
     need(is_plain(edge_index) and edge_index.dim() == _PAIR and edge_index.layout is torch.strided, SIGNALS)
     dim, edges = layer.node_dim, edge_index.size(1)
-    lifted = {
-        parameter.name[:-2] for parameter in message if parameter.name.endswith(("_i", "_j"))
-    } & kwargs.keys()
+    lifted = {p.name[:-2] for p in message if p.name.endswith(("_i", "_j"))} & kwargs.keys()
     places = {id(t): _place(t, dim) for name in lifted for t in _tensors(kwargs[name])}
     # A tensor without dimensions in front of the nodes is the same for all signals.
     several = [t for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]]

@@ -151,9 +151,7 @@ _OPERATORS = {
     ),
     "WITH_NEAREST": Operator(f"nearest({_OF_POINTS}) -> Tensor", nearest, fake=_each),
     "WITH_FPS": Operator(
-        "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor",
-        _fps,
-        fake=_some,
+        "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor", _fps, fake=_some
     ),
     "WITH_GRACLUS": Operator(
         "graclus_cluster(Tensor rowptr, Tensor col, Tensor? weight=None) -> Tensor",

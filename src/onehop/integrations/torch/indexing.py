@@ -32,7 +32,7 @@ PLAIN = (Tensor, Parameter)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 _INTEGERS = (torch.int64, torch.int32)
-_EXACT = (torch.float32, torch.float64)
+EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
 # torch's codes for the reduction of a bag.
 _BAGS = {"sum": 0, "mean": 1}
@@ -138,7 +138,7 @@ def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
         return None
     if values.shape != (*first, values.size(dim), *last):
         return None
-    if not first and math.prod(last) >= _WIDE and x.dtype in _EXACT:
+    if not first and math.prod(last) >= _WIDE and x.dtype in EXACT:
         index = mask.clone().flatten().nonzero().squeeze(1)  # of the mask at one moment: see below
         if len(index) == len(values):
             add_rows(x.view(-1, *values.shape[1:]), index, values)
@@ -180,13 +180,7 @@ def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | No
 
 @_left_to_torch
 def scatter_reduce(
-    x: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    reduce: str,
-    include_self: bool,
-    in_place: bool = False,
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
 ) -> Tensor | None:
     """``x.scatter_reduce(dim, index, src, reduce)``, for an index of rows that is expanded.
 
@@ -249,7 +243,7 @@ def bags_grad(
     """
     if (
         mode not in _BAGS.values()
-        or grad.dtype not in _EXACT
+        or grad.dtype not in EXACT
         or grad.dim() != _MATRIX
         or bags.dtype is not index.dtype
     ):

@@ -30,11 +30,7 @@ def is_torchs() -> bool:
 
 
 def linear_step(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    fastest: bool,
-    noting: Noting | None = None,
+    x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, noting: Noting | None = None
 ) -> Tensor:
     """Computes X W^T + b, recorded by autograd as one step.
 

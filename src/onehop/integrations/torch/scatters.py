@@ -15,11 +15,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import Parameter
 
 from onehop.graph import Graph
 from onehop.integrations.rows import Row, everywhere, replacing
-from onehop.integrations.torch.indexing import COST, cost_of, pays
+from onehop.integrations.torch.indexing import COST, EXACT, PLAIN, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
@@ -27,8 +26,6 @@ from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, scattered
 
 _PACKAGE = "torch_scatter"
-_PLAIN = (Tensor, Parameter)
-_EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
 _OF_SEGMENTS = {"sum": "sum", "add": "sum", "mean": "mean"}
 
@@ -60,7 +57,7 @@ def _scatter(
 def _extremum(
     reduce: str, _: Any, src: Any, index: Any, dim: Any = -1, out: Any = None, dim_size: Any = None
 ) -> tuple[Tensor, Tensor] | None:
-    if out is not None or not _suits(src, costly=True) or src.dtype not in _EXACT:
+    if out is not None or not _suits(src, costly=True) or src.dtype not in EXACT:
         return None
     graph = _graph_of_entries(src, index, dim, dim_size)
     if graph is None:
@@ -125,7 +122,7 @@ def _suits(src: Any, costly: bool = False, entries: int | None = None) -> bool:
         entries: How many rows are gathered; None means that all are scattered.
     """
     return (
-        type(src) in _PLAIN
+        type(src) in PLAIN
         # Before sizes, which a trace would see.
         and context_reason() is None
         and src.dim() >= _MATRIX

@@ -82,8 +82,8 @@ def aggregated(
     need(x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
     need(weight is None or reduce not in few.EXTREMA, TOO_SMALL)
     need(weight is None or (weight.dtype is x.dtype and weight.is_cpu), TOO_SMALL)
-    listed: Any = edges.graph()
-    return listed, lambda: few.aggregate(listed, x, weight, reduce)
+    edge_list: Any = edges.graph()
+    return edge_list, lambda: few.aggregate(edge_list, x, weight, reduce)
 
 
 # Rewritten lists of edges

@@ -29,13 +29,7 @@ from onehop.integrations.pyg.edges import drawn
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, with_values
 from onehop.integrations.pyg.known import messages_with_softmax
-from onehop.integrations.pyg.leave import (
-    FITS_CACHE,
-    LEFT_TO_PYG,
-    VALUES_ELSEWHERE,
-    Leave,
-    need,
-)
+from onehop.integrations.pyg.leave import FITS_CACHE, LEFT_TO_PYG, VALUES_ELSEWHERE, Leave, need
 from onehop.integrations.pyg.machine import OWN_MESSAGES
 from onehop.integrations.pyg.rules.aggregators import (
     is_constant,
@@ -80,10 +74,8 @@ class OwnMessage:
         self._of_aggregate: tuple[inspect.Parameter, ...] = ()
         if self.reduces:
             self._of_aggregate = _parameters(kind.aggregate, 2)
-            taken = {parameter.name for parameter in self.message}
-            self.message += tuple(
-                parameter for parameter in self._of_aggregate if parameter.name not in taken
-            )
+            taken = {p.name for p in self.message}
+            self.message += tuple(p for p in self._of_aggregate if p.name not in taken)
         overrides = kind.update is not MessagePassing.update
         self.update = _parameters(kind.update, 2) if overrides else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
@@ -92,12 +84,10 @@ class OwnMessage:
         """Runs the message of a layer of the class, and its own aggregate behind it."""
         if not self.reduces:
             return layer.message(**arguments)
-        of_message = {parameter.name for parameter in _parameters(type(layer).message, 1)}
-        of_aggregate = {parameter.name for parameter in self._of_aggregate}
-        inputs = layer.message(**{name: value for name, value in arguments.items() if name in of_message})
-        return layer.aggregate(
-            inputs, **{name: value for name, value in arguments.items() if name in of_aggregate}
-        )
+        names = {p.name for p in _parameters(type(layer).message, 1)}
+        inputs = layer.message(**{name: value for name, value in arguments.items() if name in names})
+        names = {p.name for p in self._of_aggregate}
+        return layer.aggregate(inputs, **{name: value for name, value in arguments.items() if name in names})
 
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
         """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
@@ -262,14 +252,8 @@ def _compiled(
 
     # The functions do not refer to the plan, which would then keep itself and all its tensors alive.
     x = _largest(operands)
-    options = {
-        "aside": OWN_MESSAGES,
-        "shown": shown,
-        "message": message,
-        "tensors": tensors,
-        "module": module,
-    }
-    return CompiledPlan(_COMPILED, reduced, graph, x, run, **options)
+    rest = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
+    return CompiledPlan(_COMPILED, reduced, graph, x, run, **rest)
 
 
 def _traced(
@@ -299,14 +283,14 @@ def _traced(
         message.reduces,
     )
     linear = linear_reduction(module) is not None
-    found = way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
-    if signals is None or isinstance(found.way, str):
-        return found
-    if found.counts:
+    result = way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
+    if signals is None or isinstance(result.way, str):
+        return result
+    if result.counts:
         refusal: str | None = "its message looks at the number of edges or nodes"
     else:
         refusal = signals.refusal(message.run, arguments, operands)
-    return found if refusal is None else Found(refusal, [], {}, lasts=False, counts=False)
+    return result if refusal is None else Found(refusal, [], {}, lasts=False, counts=False)
 
 
 def _refusal_of(message: Read, module: Any) -> str | None:
