@@ -153,8 +153,8 @@ def patch(
             None means the machine of a patch in place, or none.
         backend: The backend that PyG's layers run on, by its name in ``onehop info``, such as "triton" with
             Triton's interpreter on CPU tensors, or "reference" for comparison. Layers whose tensors it
-            refuses run PyG's code. None means that of a patch in place, or the first that takes the tensors:
-            the C++ kernels on the CPU, Triton's on GPUs.
+            refuses run PyG's code. None keeps the backend of a patch in place. Without one, it means the
+            first that takes the tensors: the C++ kernels on the CPU, Triton's on GPUs.
         dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
             ``ONEHOP_DROPOUT`` has the initial value (default: yes).
         products: Whether large float32 products of torch on the CPU, and of linear steps, run in the fastest

@@ -111,7 +111,7 @@ class Framework(ABC):
                 row.install()
 
     def remove(self) -> None:
-        """Restores what the rows replaced."""
+        """Restores the replaced attributes."""
         self.part.on = False
         for row in reversed(self._rows):
             row.restore()

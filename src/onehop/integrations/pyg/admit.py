@@ -1,4 +1,4 @@
-"""Specs of operands: each admits what a rule takes, and says what is wrong with everything else.
+"""Specs of operands: each admits the operands that a rule takes, and says why it refuses others.
 
 In a pair of operands, PyG takes the first for the sources and the second for the destinations, in either
 flow. Operands that PyG would refuse are left to PyG, so that its own error appears.

@@ -102,7 +102,7 @@ class Pyg(Framework):
                     self.add(divided.rows())
 
     def remove(self) -> None:
-        """Restores what the rows replaced, and the functions of all classes."""
+        """Restores the replaced attributes, and the functions of all classes."""
         super().remove()
         hook.unwrap_all()
 

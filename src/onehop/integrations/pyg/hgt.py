@@ -36,7 +36,7 @@ from onehop.ops.typed_attention import RowGroups, row_groups, typed_attention
 
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
-# Narrow heads are multiplied together up to this width: products of 16 columns take as long as those of 64.
+# Narrow heads are multiplied together up to this width, because products of 16 and 64 columns take as long.
 _WIDEST = 64
 # From this many types on, products of few rows pay, because PyG writes type by type: over 160 edges HEATConv,
 # with 2 types, ran at 0.89 times PyG's speed in training, and HGTConv, with 20 products, at 1.19.
@@ -66,7 +66,7 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     keys, queries, values = [], [], []
     for projected in layer.kqv_lin(x_dict).values():
         key, query, value = projected.chunk(3, 1)
-        # Copies, so that products run in any library, and what they are copied from can be freed.
+        # Copies, so that products run in any library, and the joint tensor can be freed.
         keys.append(key.contiguous())
         values.append(value.contiguous())
         queries.append(query)
@@ -140,10 +140,10 @@ def _check_features(layer: Any, x_dict: Any) -> None:
 
 
 def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> list[int]:
-    """The number of each type of edges among those of the layer."""
+    """The number of each type of edges in the layer's own order."""
     need(all(type(relation) is tuple and len(relation) == 3 for relation in edge_index_dict))
     numbers = [layer.edge_types_map.get(relation, -1) for relation in edge_index_dict]
-    # PyG assumes that the relations' rows are in the layer's own order, which may not be that of the edges.
+    # PyG assumes that the relations' rows are in the layer's own order, also if the edges are not.
     need(numbers and numbers[0] >= 0 and all(a < b for a, b in itertools.pairwise(numbers)))
     need(all(relation[0] in x_dict and relation[-1] in x_dict for relation in edge_index_dict))
     return numbers

@@ -28,7 +28,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 class OfSignals(Leave):
-    """The operands are those of several signals over one graph."""
+    """The operands belong to several signals over one graph."""
 
 
 class Explained(Leave):
@@ -36,7 +36,7 @@ class Explained(Leave):
 
 
 class OtherOperands(Leave):
-    """The operands are not those of the rule."""
+    """The operands are other ones than the rule's."""
 
 
 def need(condition: object, sentence: str = LEFT_TO_PYG, kind: type[Leave] = Leave) -> None:

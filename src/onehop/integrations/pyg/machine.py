@@ -1,4 +1,4 @@
-"""Layers on a simulated machine: what it runs, and why it does not run the rest."""
+"""Layers on a simulated machine: the operations that it runs, and why it does not run others."""
 
 from typing import Any
 

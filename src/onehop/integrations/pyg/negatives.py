@@ -205,7 +205,7 @@ def _parts(theirs: Function) -> tuple[Any, ...]:
 
 @lru_cache
 def _agrees(theirs: Function, *parts: Any) -> bool:
-    """Return whether ours draws what PyG's function draws; tested once for these parts of it."""
+    """Return whether ours draws the same as PyG's function; tested once for these parts of it."""
     if not _are_own(theirs, *parts[: len(_HELPERS)]):
         return False
     one, other = random.Random(_SEED), random.Random(_SEED)
@@ -222,7 +222,7 @@ def _agrees(theirs: Function, *parts: Any) -> bool:
 
 @lru_cache
 def _structured_agrees(theirs: Function) -> bool:
-    """Return whether ours draws what PyG's function draws; tested once."""
+    """Return whether ours draws the same as PyG's function; tested once."""
     if not _are_own(theirs):
         return False
     one, other = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))

@@ -44,7 +44,7 @@ def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[...
 
     Args:
         theirs: PyG's ``propagate``.
-        call: The call, whose edges are those of this process.
+        call: The call, over the edges of this process.
         wrapped: The layer's wrapped ``propagate``, for a plain graph.
 
     Raises:
@@ -95,7 +95,7 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
     rule, (reduce, unknown) = call.record.rule, reduction_of(call.layer)
     if rule is None or not rule.divides or unknown is not None:
         return None
-    # Attention takes features of any shape; other rules those of two dimensions, or what PyG does not gather.
+    # Attention takes features of any shape; other rules need tensors of two.
     x = operands.get(rule.first)
     source = x[0] if isinstance(x, tuple | list) and x else x
     if not rule.attends and isinstance(source, Tensor) and source.dim() != 2:
@@ -116,7 +116,7 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
 def propagate_messages(
     layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
 ) -> Any:
-    """Return what the layer's ``propagate`` gives for the owned rows.
+    """Return the result of the layer's ``propagate`` for the owned rows.
 
     All operands are checked before anything is sent.
 
@@ -189,7 +189,7 @@ def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool
 
 
 def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The owned rows of each tensor, followed by those of the halo. There is one exchange for each dtype."""
+    """The owned rows of each tensor, then the halo's rows. There is one exchange for each dtype."""
     by_dtype: dict[torch.dtype, list[str]] = {}
     for name in sorted(sources):
         by_dtype.setdefault(sources[name].dtype, []).append(name)

@@ -35,7 +35,7 @@ _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggreg
 
 
 class _Aggregate(NamedTuple):
-    """A cached aggregate, and what it was made from.
+    """A cached aggregate, and the operands that it was made from.
 
     Attributes:
         out: The aggregate, which only the cache has.

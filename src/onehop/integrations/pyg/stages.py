@@ -1,4 +1,4 @@
-"""The stages of a call of ``propagate``, from what a layer is to a plan: by its rule, or with its message."""
+"""The stages of a call of ``propagate``, from the layer to a plan: by its rule, or with its message."""
 
 from dataclasses import replace
 from typing import Any

@@ -58,7 +58,7 @@ class Torch(Framework):
             kernels.install(settings)
 
     def remove(self) -> None:
-        """Restores what the rows replaced."""
+        """Restores the replaced attributes and kernels."""
         _DROPOUT.on = _INDEXING.on = False
         kernels.remove()
         super().remove()

@@ -74,7 +74,7 @@ def is_known() -> bool:
 
 @contextlib.contextmanager
 def _usually() -> Iterator[None]:
-    """Lets calls inside the block reach kernels in torch's usual way, whatever the context is."""
+    """Lets calls inside the block reach kernels in torch's usual way, in any context."""
     with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
         yield
 

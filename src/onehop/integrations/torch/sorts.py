@@ -116,7 +116,7 @@ def _pays(integers: Integers, places: bool) -> bool:
 def _sorts_by_radix() -> bool:
     """Return whether torch sorts many integers by radix here, so that equal ones keep their order.
 
-    Sorted by comparison, some of so many equal integers would change their order.
+    A sort by comparison would change the order of some of these many equal integers.
     """
     x = torch.arange(_BY_RADIX, device="cpu") % 7
     with torchs_kernels():

@@ -19,7 +19,7 @@ SOURCE, TARGET = 0, 1
 
 
 class Factors(NamedTuple):
-    """The graph of an aggregation, and what its messages are multiplied by.
+    """The graph of an aggregation, and the factors of its messages.
 
     Attributes:
         graph: The edges: a :class:`onehop.Graph`, a part of a divided graph, or a graph in a program.

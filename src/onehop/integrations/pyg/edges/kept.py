@@ -92,7 +92,7 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
             (``flow="source_to_target"``) or the other way round; and a dtype among :data:`COUNTING`.
 
     Returns:
-        None if there is an edge that PyG has to report, or so many that float32 cannot count them.
+        None if there is an edge that PyG has to report, or too many edges for float32 to count.
     """
     num_nodes, add_self_loops, forwards, dtype = key
     if not is_counted(edge_index, num_nodes):

@@ -140,7 +140,7 @@ def rewritten_loops(
             end in its node are reduced, such as "mean"; None means 1.
 
     Raises:
-        ArgumentError: The features are not those of the part's edges, or sources are other nodes.
+        ArgumentError: The features do not belong to the part's edges, or sources are other nodes.
     """
     graph = edge_index.graph
     if edge_attr is not None:

@@ -102,7 +102,7 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
     """
 
     def make() -> Derived:
-        # With loops that weigh 2, weights are no such products. PyG is left to refuse what it refuses.
+        # With loops that weigh 2, weights are no such products. PyG refuses invalid arguments itself.
         fits = key.num_nodes is not None and not (key.improved and key.add_self_loops)
         if fits and edge_index.dtype is torch.int64:
             return normalised(edge_index, key)

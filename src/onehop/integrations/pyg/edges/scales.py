@@ -22,7 +22,7 @@ def scale_of_degrees(degree: Tensor) -> Tensor:
 def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
     """Notes that a cached weight is ``weight[e] == scale[source] * scale[destination]``.
 
-    The edges are those of an ``edge_index`` that was noted before both were computed from it.
+    The edges come from an ``edge_index`` that was noted before both were computed from it.
     """
     CACHE.store(Noted(weight).and_of(edges), "scales", scale)
 

@@ -101,7 +101,7 @@ def is_sparse_tensor(edge_index: Any) -> bool:
 
 
 def _has_rows(graph: Graph, storage: Any) -> bool:
-    """Return whether a SparseTensor's rows are those of a graph; each array is compared once.
+    """Return whether a SparseTensor has the rows of a graph; each array is compared once.
 
     It may have them as pointers, as numbers, or both; PyG reads either.
     """

@@ -112,7 +112,7 @@ def neighbor_sample(
         edge_time: [E], int64: no edge is drawn that is later than its seed; None without times.
         seed_time: [n], int64; None: the times of the nodes.
         edge_weight: [E], the weights by which edges are drawn; None: all are equally likely.
-        csc: Whether the rows are those of destinations.
+        csc: Whether the rows belong to destinations.
         replace: Whether an edge can be drawn again from the same row.
         directed: Has to be True: the edges of the result are those that were drawn.
         disjoint: Whether every seed has nodes of its own.

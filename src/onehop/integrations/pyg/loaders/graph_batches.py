@@ -76,7 +76,7 @@ def _of_subset(dataset: Any, chosen: Any) -> tuple[Any, list[int]]:
 
 
 def _is_ordinary(dataset: Any) -> bool:
-    """Return whether nothing but the data set's own slices decides what its graphs are."""
+    """Return whether the data set's own slices alone define its graphs."""
     kind = type(dataset)
     return (
         isinstance(dataset, InMemoryDataset)

@@ -1,7 +1,7 @@
 """Reduction of messages: PyG's aggregation modules, on the rows of a block's graph.
 
 A block holds complete destination rows, so reducing block by block gives the same result. The formulas are
-those of PyG's modules, on onehop's reductions.
+PyG's, on onehop's reductions.
 """
 
 from collections.abc import Callable

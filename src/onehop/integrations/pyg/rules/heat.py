@@ -84,7 +84,7 @@ def _weighted(graph: Graph, end: End, rows: Tensor, alpha: Tensor, reduce: str) 
 
     Args:
         graph: The edges.
-        end: Whether the rows are those of sources or of edges.
+        end: Whether the rows belong to sources or to edges.
         rows: [N, width] or [E, width].
         alpha: [E, H].
         reduce: "sum" or "mean".

@@ -344,7 +344,7 @@ class LayerCode:
         return reduce(rows, self.layer.aggr_module)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
-        """The same code with other tensors instead of parameters."""
+        """Return a copy of the code with other tensors instead of parameters, and what was replaced."""
         copied = Snapshot(self.layer)
         renamed = copied.renamed(others)
         return LayerCode(copied.layer, self.own_message), renamed
