@@ -14,7 +14,7 @@ import torch
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import held, patched, silence
+from onehop.integrations.patch import holding, patched, silence
 from onehop.integrations.rows import counted
 from onehop.ops.contexts import as_in_program
 from onehop.tables import Table, titled
@@ -230,7 +230,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
             id(module): ".".join(part for part in name.split(".") if part != _COMPILED)
             for name, module in duplicate.named_modules()
         }
-        with held(), reports.recorded() as calls, counted() as functions:
+        with holding(), reports.recorded() as calls, counted() as functions:
             duplicate(*inputs, **kwargs)
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]

@@ -229,7 +229,7 @@ def patch(
         return handle
 
 
-def held() -> Patch:
+def holding() -> Patch:
     """Returns a handle that keeps the patch in place during its block; makes a patch if there is none."""
     with session.lock:
         return patch() if session.now.selection is None else Patch(session.now)

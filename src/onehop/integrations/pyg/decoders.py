@@ -77,7 +77,7 @@ def dist_mult(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: An
     if not _has_one_row((nodes, relations), head_index, rel_type, tail_index):
         return None
     row = nodes(head_index[:1]) * relations(rel_type[:1])
-    return _against(tail_index, (row, nodes.weight))
+    return _scores(tail_index, (row, nodes.weight))
 
 
 def compl_ex(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: Any) -> Tensor | None:
@@ -91,7 +91,7 @@ def compl_ex(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: Any
     head, head_im = (embedding(head_index[:1]) for embedding in nodes)
     rel, rel_im = (embedding(rel_type[:1]) for embedding in relations)
     real, imaginary = head * rel - head_im * rel_im, head_im * rel + head * rel_im
-    return _against(tail_index, (real, nodes[0].weight), (imaginary, nodes[1].weight))
+    return _scores(tail_index, (real, nodes[0].weight), (imaginary, nodes[1].weight))
 
 
 def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail_index: Any) -> bool:
@@ -119,7 +119,7 @@ def _is_plain(module: Any) -> bool:
     )
 
 
-def _against(tails: Tensor, *pairs: tuple[Tensor, Tensor]) -> Tensor | None:
+def _scores(tails: Tensor, *pairs: tuple[Tensor, Tensor]) -> Tensor | None:
     """The sum over pairs of the products, [E], of a row, [1, F], with the tails' rows of [N, F]."""
     bounds = torch.tensor([0, tails.numel()], device="cpu")
     try:

@@ -258,25 +258,25 @@ def _gathered(values: Any, numbers: Tensor) -> Any:
 
 def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool = False) -> Any:
     if mirrored:
-        edge_attr = _of_values(edge_attr, lambda value: torch.cat([value, value], dim=0))
+        edge_attr = _map_values(edge_attr, lambda value: torch.cat([value, value], dim=0))
     ordered = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
     edge_index, edge_attr = ordered.edge_index(once=True), _in_order(ordered, edge_attr)
     if ordered.has_duplicates and _has_values(edge_attr):
         count = edge_index.size(1)
-        edge_attr = _of_values(edge_attr, lambda value: scatter(value, ordered.groups, 0, count, reduce))
+        edge_attr = _map_values(edge_attr, lambda value: scatter(value, ordered.groups, 0, count, reduce))
     return _with_values(edge_index, edge_attr)
 
 
 def _in_order(ordered: SortedEdges, edge_attr: Any) -> Any:
     """The attributes of sorted edges."""
-    return _of_values(edge_attr, lambda value: _gathered(value, ordered.numbers))
+    return _map_values(edge_attr, lambda value: _gathered(value, ordered.numbers))
 
 
 def _has_values(edge_attr: Any) -> bool:
     return isinstance(edge_attr, Tensor) or (isinstance(edge_attr, list | tuple) and len(edge_attr) > 0)
 
 
-def _of_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
+def _map_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
     """Applies a function to a tensor, or to each value of a list; other values stay."""
     if isinstance(edge_attr, Tensor):
         return function(edge_attr)

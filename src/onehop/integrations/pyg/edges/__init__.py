@@ -108,8 +108,10 @@ class Edges:
         """
         sending = self.sending
         num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
-        num_src = num_dst if num_src is None else num_src
-        num_dst = num_src if num_dst is None else num_dst
+        if num_src is None:
+            num_src = num_dst
+        if num_dst is None:
+            num_dst = num_src
         if type(num_src) is not int or type(num_dst) is not int:
             raise Leave(sentence)
         return num_src, num_dst

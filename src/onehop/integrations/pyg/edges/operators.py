@@ -87,7 +87,7 @@ def _normalise(
         if symmetric is not None:
             return handle_of(symmetric.graph), lend(symmetric.scale)
         if is_counted(edge_index, num_nodes):
-            _checked(edge_index, num_nodes, num_nodes, forwards)
+            _graph_or_error(edge_index, num_nodes, num_nodes, forwards)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
     derived: Derived | None = CACHE.find(edge_index, key)
@@ -124,10 +124,10 @@ def _compute_places(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
     graph = graph_of(edge_index, num_src, num_dst, forwards)
-    return _checked(edge_index, num_src, num_dst, forwards) if graph is None else graph
+    return _graph_or_error(edge_index, num_src, num_dst, forwards) if graph is None else graph
 
 
-def _checked(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+def _graph_or_error(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
     """Makes the graph of edges anew, and raises for invalid ones, because PyG's code does not run here."""
     return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
 

@@ -135,9 +135,9 @@ def neighbor_sample(
         rowptrs={None: rowptr},
         cols={None: col},
         fan_outs={None: num_neighbors},
-        node_time=_by(None, node_time),
-        edge_time=_by(None, edge_time),
-        edge_weight=_by(None, edge_weight),
+        node_time=_by_kind(None, node_time),
+        edge_time=_by_kind(None, edge_time),
+        edge_weight=_by_kind(None, edge_weight),
     )
     choices = _choices(replace, directed, disjoint, temporal_strategy)
     batch = graph.drawn({None: seed}, None if seed_time is None else {None: seed_time}, choices)
@@ -260,9 +260,9 @@ def dist_neighbor_sample(
         rowptrs={"edges": rowptr},
         cols={"edges": col},
         fan_outs={"edges": [num_neighbors]},
-        node_time=_by("neighbours", node_time),
-        edge_time=_by("edges", edge_time),
-        edge_weight=_by("edges", edge_weight),
+        node_time=_by_kind("neighbours", node_time),
+        edge_time=_by_kind("edges", edge_time),
+        edge_weight=_by_kind("edges", edge_weight),
     )
     # Each seed has nodes of its own, so that what is drawn for a seed given twice is independent.
     choices = _choices(replace, directed, True, temporal_strategy)
@@ -276,7 +276,7 @@ def dist_neighbor_sample(
     return nodes.to(rowptr.dtype), edges.to(rowptr.dtype), bounds.tolist()
 
 
-def _by(kind: Any, tensor: Tensor | None) -> dict[Any, Tensor]:
+def _by_kind(kind: Any, tensor: Tensor | None) -> dict[Any, Tensor]:
     return {} if tensor is None else {kind: tensor}
 
 

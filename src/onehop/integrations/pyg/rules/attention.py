@@ -146,9 +146,8 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
         layer._alpha = weights
 
     form = "dot-product attention, fused"
-    keeps = not (call.edges.is_part or call.edges.is_traced or unasked(layer))
-    extras = {} if edge is None else {"edge": edge}
-    return call.fused("attention", form, value, dtype, operands, extras, keep if keeps else None)
+    note = None if call.edges.is_part or call.edges.is_traced or unasked(layer) else keep
+    return call.fused("attention", form, value, dtype, operands, {} if edge is None else {"edge": edge}, note)
 
 
 @rule("AGNNConv", x=Rows(2, BOTH), x_norm=GIVEN)
