@@ -86,7 +86,7 @@ class Row:
 
     @property
     def applies(self) -> bool:
-        """Return whether it replaces a function of the host, and not one of another library."""
+        """Return whether it changes anything, and does not replace a function of another library."""
         theirs = getattr(self.theirs, "__func__", self.theirs)
         return self.ours is not self.theirs and (not isinstance(theirs, types.FunctionType) or is_own(theirs))
 

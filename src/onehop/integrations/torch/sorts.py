@@ -125,7 +125,7 @@ def _sorts_by_radix() -> bool:
 
 @functools.cache
 def _tells_apart_by_sorting() -> bool:
-    """Return whether torch's distinct numbers ascend where they need not, so that it has no hash table."""
+    """Return whether torch's distinct numbers ascend where they need not; in a hash table they do not."""
     x = torch.arange(999, device="cpu") * 7919 % 1009
     with torchs_kernels():
         distinct = torch.ops.aten._unique2(x, False)[0]
