@@ -172,7 +172,7 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
 
 
 def test_loops_are_made_once(at, values, monkeypatch):
-    adjacency, made = matrix("csr", at, values), noted(monkeypatch, Adjacency, "_made")
+    adjacency, made = matrix("csr", at, values), noted(monkeypatch, Adjacency, "_copied")
     with onehop.patch():
         for _ in range(3):
             gat_conv.add_self_loops(adjacency, None, 1.0, NODES)
