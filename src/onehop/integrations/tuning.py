@@ -197,7 +197,7 @@ def plan_text(
         columns = heads * width if fused else width
         choice = tuned.find(graph, operation, False, columns, dtype)
         if choice is not None:
-            return str(choice[1]) + _generated_reason(choice[1], columns)
+            return str(choice[1]) + _generated_note(choice[1], columns)
         return str(backend.plan_for(graph, operation, False, columns, dtype))
     if isinstance(backend, TritonBackend):
         operation, shared_by = (what, heads) if fused else (_operation(what), 1)
@@ -208,7 +208,7 @@ def plan_text(
     return "which has no plans" if plan is None else str(plan)
 
 
-def _generated_reason(entry: tuned.Tuned[CpuPlan], width: int) -> str:
+def _generated_note(entry: tuned.Tuned[CpuPlan], width: int) -> str:
     """Return why the plan's generated kernel does not run; empty if it runs or there is none."""
     name = entry.plan.generated
     if not name:
