@@ -210,7 +210,7 @@ def test_arrays_stay_shared_when_their_graph_is_made_anew(at, values):
         onehop.clear_cache()
         x = torch.randn(NODES, WIDTH).double()
         torch.testing.assert_close(conv(x, kept), kept.to_dense() @ x)
-    assert edges.made  # what is kept has lived all the time
+    assert edges.derived  # what is kept has lived all the time
     assert is_shared(kept.col_indices())
 
 
