@@ -33,9 +33,9 @@ def measured(order: Row) -> Row:
         return {"missing": str(missing)}
     row = harness.beside_pyg(one_pass(case), order["rounds"])
     explained = onehop.explain(case.module, *case.operands)
-    told = [re.sub(r"\d+ signals", "all signals", each.told) for each in explained.layers]
+    told = [re.sub(r"\d+ signals", "all signals", each.text) for each in explained.layers]
     # A model without layers of PyG's calls functions of torch.
-    told = told or [f"{each.name}: {each.told}" for each in explained.functions if each.served]
+    told = told or [f"{each.name}: {each.text}" for each in explained.functions if each.served]
     return {**row, "path": "; ".join(dict.fromkeys(told))}
 
 

@@ -107,7 +107,7 @@ def explain(
     path = None if json is None else json.absolute()
 
     def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
-        functions = [Text(f"{each.name}: {each.told}") for each in seen.functions]
+        functions = [Text(f"{each.name}: {each.text}") for each in seen.functions]
         conclude(
             *functions, *[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True
         )
@@ -161,11 +161,11 @@ def _table(what: str, rows: Sequence[tuple[str, int | None, float | None, str]])
 
 
 def _tables(layers: list[Watched], seen: Seen) -> Iterator[Table]:
-    rows = [(each.row.kind, each.row.calls, each.share, each.row.told) for each in layers]
+    rows = [(each.row.kind, each.row.calls, each.share, each.row.text) for each in layers]
     yield _table("layer", rows or [("none", None, None, _NO_LAYERS)])
     if seen.functions:
         functions = seen.functions
-        yield _table("function", [(f.name, f.served + f.left, seen.share(f.name), f.told) for f in functions])
+        yield _table("function", [(f.name, f.served + f.left, seen.share(f.name), f.text) for f in functions])
 
 
 def _largest(seen: Seen) -> list[str]:
@@ -175,7 +175,7 @@ def _largest(seen: Seen) -> list[str]:
 
 
 def _explained(row: LayerReport) -> str:
-    lines = [f"{row.kind}, {row.calls:,} call{'' if row.calls == 1 else 's'}, {row.told}"]
+    lines = [f"{row.kind}, {row.calls:,} call{'' if row.calls == 1 else 's'}, {row.text}"]
     if row.fast:
         lines.append(f"    on {row.backend}: {row.plan}")
     if row.program:

@@ -190,8 +190,8 @@ def _layer_of(frame: FrameType | None, codes: dict[CodeType, str | None]) -> str
 def _function_of(frame: FrameType | None) -> str | None:
     """The function that the patch replaces, and that is running outside of layers."""
     while frame is not None:
-        if frame.f_code.co_filename in _REPLACING and (told := frame.f_locals.get("told")):
-            return str(told)
+        if frame.f_code.co_filename in _REPLACING and (name := frame.f_locals.get("counted_as")):
+            return str(name)
         frame = frame.f_back
     return None
 

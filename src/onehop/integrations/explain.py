@@ -14,7 +14,7 @@ import torch
 from onehop import config
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
-from onehop.integrations.patch import held, patched, silence
+from onehop.integrations.patch import holding, patched, silence
 from onehop.integrations.rows import counted
 from onehop.ops.contexts import as_in_program
 from onehop.tables import Table, titled
@@ -28,9 +28,9 @@ _CUT = "…"
 
 @functools.cache
 def reasons_page() -> str:
-    """The place of the page that explains every reason: its address, or its file in a checkout."""
+    """Return where the page is that explains every reason: its address, or its file in a checkout."""
     urls = importlib.metadata.metadata("onehop").get_all("Project-URL") or []
-    named: dict[str, str] = dict(each.split(", ", 1) for each in urls)
+    named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
     return named.get("Reasons", "docs/reference/reasons.md")
 
 
@@ -75,7 +75,7 @@ class LayerReport:
         return "in blocks" if self.form == reports.IN_BLOCKS else "fast"
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The path, with what is fused or why it is not fast."""
         if self.reason is not None:
             return f"{self.path}: {self.reason}"
@@ -85,9 +85,9 @@ class LayerReport:
 
 
 def reasons_line(rows: Iterable[LayerReport]) -> list[str]:
-    """A line that says where the reasons of rows are explained; none where all are fast."""
-    given = any(row.path != "fast" for row in rows)
-    return [f"Each reason, and what can be done: {reasons_page()}"] if given else []
+    """Return the line that says where reasons are explained; no line if all rows are fast."""
+    any_left = any(row.path != "fast" for row in rows)
+    return [f"Each reason, and what can be done: {reasons_page()}"] if any_left else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class FunctionReport:
     left: int
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """The calls, such as "3 of 4 calls fast"."""
         calls = self.served + self.left
         return f"{self.served:,} of {calls:,} call{'' if calls == 1 else 's'} fast"
@@ -149,7 +149,7 @@ class Explanation:
         if not self.layers:
             return "\n".join(["The model has no layers of PyG or DGL.", *self._functions()])
         longest = None if self.verbose else _LONGEST_NAME
-        rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.told) for row in self.layers]
+        rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.text) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
         lines = [_line(row, widths) for row in (_HEADINGS, *rows)]
         if not self.verbose:
@@ -161,7 +161,7 @@ class Explanation:
         return ["", *line] if (line := reasons_line(self.layers)) else []
 
     def _functions(self) -> list[str]:
-        shown = [f"{each.name}: {each.told}" for each in self.functions if each.served or self.verbose]
+        shown = [f"{row.name}: {row.text}" for row in self.functions if row.served or self.verbose]
         return ["", *shown] if shown else []
 
     def _details(self) -> list[str]:
@@ -177,7 +177,7 @@ class Explanation:
         """The table as notebooks show it."""
         if not self.layers:
             return f"<p>{html.escape(str(self))}</p>"
-        cells = [(_named(row), row.kind, str(row.calls), row.told) for row in self.layers]
+        cells = [(_named(row), row.kind, str(row.calls), row.text) for row in self.layers]
         table = Table(titled(_HEADINGS, len(_HEADINGS)), cells)
         return table._repr_html_() + "".join(
             f"<pre>{html.escape(line)}</pre>"
@@ -230,7 +230,7 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
             id(module): ".".join(part for part in name.split(".") if part != _COMPILED)
             for name, module in duplicate.named_modules()
         }
-        with held(), reports.recorded() as calls, counted() as functions:
+        with holding(), reports.recorded() as calls, counted() as functions:
             duplicate(*inputs, **kwargs)
             heard = {id(call.layer) for call in calls}
             silent = [(m, silence(m)) for m in duplicate.modules() if id(m) not in heard]
@@ -252,7 +252,7 @@ class _InProgram(torch.nn.Module):
 
 
 def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
-    """The duplicate, with those modules replaced that are compiled in the model."""
+    """Return the duplicate, in which modules that the model has compiled run as in a program."""
     if "torch._dynamo" not in sys.modules:  # Its import takes a second, and nothing is compiled.
         return duplicate
     from torch._dynamo import OptimizedModule
@@ -268,8 +268,8 @@ def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Modu
         opened = _InProgram(module._orig_mod if isinstance(module, OptimizedModule) else module)
         if not name:
             return opened
-        parent, _, own = name.rpartition(".")
-        setattr(duplicate.get_submodule(parent), own, opened)
+        parent, _, child = name.rpartition(".")
+        setattr(duplicate.get_submodule(parent), child, opened)
     return duplicate
 
 

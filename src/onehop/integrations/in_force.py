@@ -1,7 +1,7 @@
-"""The entries of the patch: who has patched or paused, and that the last of them is in force.
+"""The stack of patches and pauses, of which the latest is in force.
 
-Each handle and each pause has an entry. Whoever leaves removes its own entry, in any order and in any thread,
-and what is in force then is the last one that remains.
+Each handle and each pause has an entry. Entries are removed in any order and in any thread; the latest
+remaining entry is then in force.
 """
 
 import weakref
@@ -25,7 +25,7 @@ class Entry:
         self.session, self.is_left, self._owner = coming, False, weakref.ref(owner)
 
     def can_be_left(self) -> bool:
-        """Return whether its owner exists, who alone can leave it."""
+        """Return whether its owner, which alone can leave it, still exists."""
         return self._owner() is not None
 
 
@@ -37,12 +37,12 @@ def enter(coming: Session, owner: Any) -> Entry:
 
     Args:
         coming: The session.
-        owner: Who leaves the entry. While it lives, the entry can be left.
+        owner: The object that leaves the entry. While it lives, the entry can be left.
     """
     with session.lock:
         _put_in_force(coming)
-        # What is below an entry that stays comes never back: patch() in a loop makes no list.
-        stays = [place for place, each in enumerate(_entries) if not each.can_be_left()]
+        # Entries below one that stays never come into force again. Dropped, so that a loop makes no list.
+        stays = [place for place, earlier in enumerate(_entries) if not earlier.can_be_left()]
         if stays:
             _forget(_entries[: stays[-1]])
         entry = Entry(coming, owner)
@@ -67,9 +67,9 @@ def end() -> None:
 
 
 def _forget(entries: list[Entry]) -> None:
-    for each in entries:
-        each.is_left = True
-        _entries.remove(each)
+    for entry in entries:
+        entry.is_left = True
+        _entries.remove(entry)
 
 
 def _put_in_force(coming: Session) -> None:

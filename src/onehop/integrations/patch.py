@@ -24,10 +24,10 @@ R = TypeVar("R")
 
 
 class Patch:
-    """The handle of a patch, which is process-wide, in all threads. It may be entered any number of times.
+    """The handle of a patch, which applies to all threads. A handle may be entered any number of times.
 
-    As a context manager, it patches inside the block, and takes its own patch back on exit: what is in force
-    then is the last of the others, in whatever order and in whatever threads blocks are left.
+    As a context manager, it patches inside the block and removes its own patch on exit. The latest of the
+    remaining patches is then in force; blocks may be left in any order and in any thread.
 
     Examples:
         >>> import onehop
@@ -41,7 +41,7 @@ class Patch:
     def __init__(self, coming: Session | None, ledger: Ledger | None = None) -> None:
         # None makes a handle that does nothing.
         self._session, self._ledger = coming, ledger
-        # With the thread that entered each block; none before the first block.
+        # Each entry with the thread that entered its block; None for the entry of patch() itself.
         self._entries: list[tuple[int | None, Entry]] = []
         if coming is not None:
             self._entries.append((None, in_force.enter(coming, self)))
@@ -82,20 +82,20 @@ class Patch:
         """Puts its patch in force, above all others, and returns itself."""
         if self._session is not None:
             with session.lock:
-                made = [each for each in self._entries if each[0] is None]
+                initial = [pair for pair in self._entries if pair[0] is None]
                 self._entries.append((threading.get_ident(), in_force.enter(self._session, self)))
                 # The patch that patch() made lasts until the end of this block instead.
-                for each in made:
-                    self._entries.remove(each)
-                    in_force.leave(each[1])
+                for pair in initial:
+                    self._entries.remove(pair)
+                    in_force.leave(pair[1])
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Takes back the patch of the block, or that of ``patch()`` where there was no block."""
+        """Removes the patch of the block, or the one that ``patch()`` made if no block was entered."""
         with session.lock:
-            mine = [each for each in self._entries if each[0] == threading.get_ident()] or self._entries
+            mine = [entry for entry in self._entries if entry[0] == threading.get_ident()] or self._entries
             if mine:
                 last = mine[-1]
                 self._entries.remove(last)
@@ -153,8 +153,8 @@ def patch(
             None means the machine of a patch in place, or none.
         backend: The backend that PyG's layers run on, by its name in ``onehop info``, such as "triton" with
             Triton's interpreter on CPU tensors, or "reference" for comparison. Layers whose tensors it
-            refuses run PyG's code. None means that of a patch in place, or the first that takes the tensors:
-            the C++ kernels on the CPU, Triton's on GPUs.
+            refuses run PyG's code. None keeps the backend of a patch in place. Without one, it means the
+            first that takes the tensors: the C++ kernels on the CPU, Triton's on GPUs.
         dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
             ``ONEHOP_DROPOUT`` has the initial value (default: yes).
         products: Whether large float32 products of torch on the CPU, and of linear steps, run in the fastest
@@ -223,14 +223,14 @@ def patch(
             # Layers keep their names on a machine that stays.
             labels = before.labels if runner is before.runner else coming.labels
             coming = replace(coming, logged=before.logged, labels=labels)
-        made = Patch(coming, ledger)
+        handle = Patch(coming, ledger)
         if not settings.keep_memory:
             memory.give_back()
-        return made
+        return handle
 
 
-def held() -> Patch:
-    """A handle on the patch in place, which stays for its block whoever else leaves; else a new patch."""
+def holding() -> Patch:
+    """Returns a handle that keeps the patch in place during its block; makes a patch if there is none."""
     with session.lock:
         return patch() if session.now.selection is None else Patch(session.now)
 
@@ -278,7 +278,7 @@ def patched() -> tuple[str, ...]:
 def silence(module: Any) -> str | None:
     """Return why a layer never reached the patch in place; None if the module is no layer of a framework."""
     selection = session.now.selection
-    reasons = [] if selection is None else [each.silence(module) for each in selection.frameworks]
+    reasons = [] if selection is None else [framework.silence(module) for framework in selection.frameworks]
     return next((reason for reason in reasons if reason is not None), None)
 
 

@@ -52,10 +52,10 @@ RELEASES = {PYG: Releases("torch_geometric", (2, 6), (2, 8)), DGL: Releases("dgl
 
 @contextlib.contextmanager
 def supported(name: str) -> Iterator[None]:
-    """Says which releases work where what is done inside the block with a framework cannot be done.
+    """Turns import and attribute errors inside the block into an error that says which releases work.
 
     Args:
-        name: "pyg" or "dgl"; nothing is checked for torch's own functions.
+        name: "pyg" or "dgl"; any other name, such as "torch", is not checked.
 
     Raises:
         ConfigurationError: The release is too old, or it is newer than the tested ones and lacks what the

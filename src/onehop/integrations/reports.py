@@ -22,7 +22,7 @@ class Listener(Protocol):
 
 
 listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
-"""Who receives the calls. Code that is called often asks whether anybody is ``live`` first."""
+"""The receiver of the calls. Code that runs often checks ``live`` first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,6 @@ def recorded() -> Iterator[list[Call]]:
 def heard_by(hearer: Listener) -> AbstractContextManager[Listener | None]:
     """Sends ``hearer`` the calls of patched layers inside the block, and of other threads meanwhile.
 
-    Those of threads that record for themselves are not among them. Refusals are not logged meanwhile.
+    Calls of threads that record for themselves are not sent. Refusals are not logged meanwhile.
     """
     return listener.set(hearer, everywhere=True)

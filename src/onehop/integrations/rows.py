@@ -26,18 +26,18 @@ _HOSTS = ("torch", "torch_geometric", "dgl", "torch_scatter", "torch_sparse")
 
 
 class Part:
-    """A part of the patch. Its functions may be held by other names: where it is off, they run theirs.
+    """A part of the patch. While it is off, its functions run what they replace, wherever they are kept.
 
     Attributes:
         on: Whether its rows are installed.
-        made: Its functions, as far as somebody holds them.
+        functions: Its replacements that are still referenced somewhere.
     """
 
-    __slots__ = ("made", "on")
+    __slots__ = ("functions", "on")
 
     def __init__(self, on: bool = False) -> None:
         self.on = on
-        self.made: weakref.WeakSet[Function] = weakref.WeakSet()
+        self.functions: weakref.WeakSet[Function] = weakref.WeakSet()
 
 
 building: Scoped[Part] = Scoped("onehop_building", Part(on=True))
@@ -51,7 +51,7 @@ def counted(everywhere: bool = False) -> Iterator[Counts]:
     """Counts the calls of replaced functions inside the block: (name, whether our code ran) -> number.
 
     Args:
-        everywhere: Whether to count those of all threads that have no counter of their own.
+        everywhere: Whether to also count the calls of other threads that have no counter of their own.
     """
     counter: Counts = Counter()
     with counting.set(counter, everywhere):
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def applies(self) -> bool:
-        """Return whether it replaces the host's own: another library's may do something else."""
+        """Return whether it changes anything, and does not replace a function of another library."""
         theirs = getattr(self.theirs, "__func__", self.theirs)
         return self.ours is not self.theirs and (not isinstance(theirs, types.FunctionType) or is_own(theirs))
 
@@ -131,7 +131,7 @@ def replacing(
     traced: Function | None = None,
     *,
     where: Callable[[], bool] | None = None,
-    told: str = "",
+    counted_as: str = "",
 ) -> Row:
     """The row of a function or method that is replaced by one that runs ``body`` first.
 
@@ -145,7 +145,7 @@ def replacing(
         traced: Runs instead of ``body`` while a program is traced. None means that neither runs there.
         where: Returns whether ``body`` runs, in traced programs too; ``traced`` is then unused. None means
             that it runs outside of traced programs.
-        told: The name by which :func:`counted` counts the calls that ``body`` sees; empty means not at all.
+        counted_as: The name by which :func:`counted` counts the calls that ``body`` sees; empty: no count.
     """
     held = inspect.getattr_static(owner, attribute)
     inherited = isinstance(owner, type) and attribute not in vars(owner)
@@ -165,8 +165,8 @@ def replacing(
             out = None if ours is None else ours(theirs, *args, **kwargs)
         except leave:
             out = None
-        if told and counts.live:
-            add(told, out is not None)
+        if counted_as and counts.live:
+            add(counted_as, out is not None)
         return theirs(*args, **kwargs) if out is None else out
 
     def function_where(*args, **kwargs):  # type: ignore[no-untyped-def]
@@ -177,7 +177,7 @@ def replacing(
         return theirs(*args, **kwargs) if out is None else out
 
     ours: Any = stand_in(theirs, function if where is None else function_where)
-    part.made.add(ours)
+    part.functions.add(ours)
     if isinstance(held, staticmethod):
         ours, held = staticmethod(ours), held if held.__func__ is theirs else staticmethod(theirs)
     elif not inherited:
@@ -186,20 +186,20 @@ def replacing(
 
 
 def host_function(owner: Any, attribute: str) -> Any:
-    """Return a function of a module or class, before the part that is being made is installed.
+    """Return the function that a module or class has without the part that is being made.
 
-    It may be a wrapper of an earlier patch, which another library has put back since: then what it replaces.
+    Where another library has put back a wrapper of an earlier patch, this is the function that it replaces.
     """
-    found = getattr(owner, attribute)
-    while not building.get().on and (theirs := replaced(found)) is not None:
-        found = theirs
-    return found
+    function = getattr(owner, attribute)
+    while not building.get().on and (theirs := replaced(function)) is not None:
+        function = theirs
+    return function
 
 
 def is_own(function: Any) -> bool:
-    """Return whether a function is a host's own, with all that it decorates.
+    """Return whether a function, and every function that it decorates, is a host's own.
 
-    A wrapper of onehop counts as what it replaces.
+    A wrapper of onehop counts as the function that it replaces.
     """
     theirs = replaced(function)
     if theirs is not None:
@@ -209,7 +209,7 @@ def is_own(function: Any) -> bool:
 
 
 def _is_of_host(function: Any) -> bool:
-    """Return whether a function was defined in a host's module, and has the code and the names of there."""
+    """Return whether a function was defined in a host's module, with that module's code and globals."""
     if not isinstance(function, types.FunctionType):
         return isinstance(function, types.BuiltinFunctionType)
     names = function.__globals__
@@ -226,7 +226,7 @@ def replacing_in(
     traced: Function | None = None,
     *,
     where: Callable[[], bool] | None = None,
-    told: str = "",
+    counted_as: str = "",
 ) -> list[Row]:
     """The rows of a function that several modules have; one function replaces it in all of them.
 
@@ -238,27 +238,29 @@ def replacing_in(
         body: As in :func:`replacing`.
         traced: As in :func:`replacing`.
         where: As in :func:`replacing`.
-        told: As in :func:`replacing`.
+        counted_as: As in :func:`replacing`.
     """
-    first = replacing(modules[0], attribute, body, traced, where=where, told=told)
-    return [replace(first, owner=each) for each in modules if host_function(each, attribute) is first.theirs]
+    first = replacing(modules[0], attribute, body, traced, where=where, counted_as=counted_as)
+    return [
+        replace(first, owner=owner) for owner in modules if host_function(owner, attribute) is first.theirs
+    ]
 
 
-# They and all that they import know nothing of PyG. To search them would take most of the time.
+# Neither these packages nor what they import uses PyG. Searching them would take most of the time.
 _NOT_SEARCHED = frozenset({"onehop", "torch", "numpy", "scipy", "sympy", *sys.stdlib_module_names})
 
 
 def everywhere(rows: Iterable[Row]) -> list[Row]:
-    """The rows of the same functions in every module that has them, by any name.
+    """Returns a row for every module and name that has the function of one of these rows.
 
-    A script may import a function first, and patch afterwards. Whatever else holds the function, such as a
-    class or a default argument, keeps it.
+    A script may import a function first, and patch afterwards. Other holders of the function, such as a
+    class or a default argument, keep it.
     """
     of = {id(row.theirs): row for row in rows}
     # Modules may have imported functions of an earlier patch.
-    earlier = [(each, of.get(id(replaced(each)))) for each in list(building.get().made)]
+    earlier = [(function, of.get(id(replaced(function)))) for function in list(building.get().functions)]
     sought = [(row.theirs, row) for row in of.values()]
-    sought += [(each, row) for each, row in earlier if row is not None and each is not row.ours]
+    sought += [(function, row) for function, row in earlier if row and function is not row.ours]
     modules = [
         module
         for name, module in list(sys.modules.items() if of else ())
@@ -266,8 +268,8 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
     ]
     # Modules that are loaded on first use stay unloaded.
     names = [object.__getattribute__(module, "__dict__") for module in modules]
-    found = native.extension.holders(names, [each for each, _ in sought])
-    return [replace(sought[which][1], owner=modules[place], attribute=name) for place, which, name in found]
+    places = native.extension.holders(names, [function for function, _ in sought])
+    return [replace(sought[which][1], owner=modules[place], attribute=name) for place, which, name in places]
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:

@@ -38,11 +38,11 @@ def select(only: str | Iterable[str] | None) -> Selection:
     frameworks = tuple(_framework(name) for name in named or _present())
     if not layers:
         return Selection(frameworks + torch, None)
-    known = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
-    unknown: list[Any] = sorted(str(name) for name in layers if name not in known)
+    available = tuple(dict.fromkeys(name for framework in frameworks for name in framework.layers()))
+    unknown: list[Any] = sorted(str(name) for name in layers if name not in available)
     if unknown:
-        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(known)}.")
-    having = tuple(each for each in frameworks if not layers.isdisjoint(each.layers()))
+        raise ArgumentError(f"only: {', '.join(unknown)} has no fast path; there are {', '.join(available)}.")
+    having = tuple(framework for framework in frameworks if not layers.isdisjoint(framework.layers()))
     return Selection(having + torch, layers)
 
 
@@ -113,7 +113,7 @@ def check_runner(selection: Selection, machine: Machine | None, backend: str | N
         ("machine", machine, "simulated machines run"),
         ("backend", backend, "a named backend runs"),
     ):
-        if runner is not None and all(each.name != PYG for each in selection.frameworks):
+        if runner is not None and all(framework.name != PYG for framework in selection.frameworks):
             raise ArgumentError(f"{name}: {what} PyG's layers alone; omit {name}.")
     if machine is not None and backend is not None:
         raise ArgumentError("machine, backend: the machine is a backend; give one of them.")

@@ -55,28 +55,28 @@ def from_environment() -> Settings:
     )
 
 
-def settled(before: Settings, *, with_machine: bool = False, **given: Any) -> Settings:
+def settled(before: Settings, *, with_machine: bool = False, **choices: Any) -> Settings:
     """The settings after a call of ``patch()``.
 
     Args:
         before: The settings before.
         with_machine: Whether the patch has a machine. Then ``reuse`` and ``associate`` are off unless given,
             so that the machine runs every aggregation at the model's width.
-        **given: New values by name; None leaves a setting as it was.
+        **choices: New values by name; None leaves a setting as it was.
 
     Raises:
-        ArgumentError: ``tune`` is no such mode, or ``reuse`` is set with a machine.
+        ArgumentError: ``tune`` is not a mode, or ``reuse`` is set with a machine.
     """
-    tune = given.get("tune")
+    tune = choices.get("tune")
     if tune is not None:
         check_choice("tune", tune, TUNE_MODES)
     if with_machine:
-        if given.get("reuse"):
+        if choices.get("reuse"):
             raise ArgumentError(
                 "reuse: aggregates that are kept would not be counted on the machine; omit reuse."
             )
         before = replace(before, reuse=False, associate=False)
-    return replace(before, **{name: value for name, value in given.items() if value is not None})
+    return replace(before, **{name: value for name, value in choices.items() if value is not None})
 
 
 class Framework(ABC):
@@ -104,14 +104,14 @@ class Framework(ABC):
             self.part.on = True
 
     def add(self, rows: list[Row]) -> None:
-        """Installs more rows, but none over what another library has put in a function's place."""
+        """Installs more rows, except over functions that another library has replaced."""
         for row in rows:
             if row.applies:
                 self._rows.append(row)
                 row.install()
 
     def remove(self) -> None:
-        """Restores what the rows replaced."""
+        """Restores the replaced attributes."""
         self.part.on = False
         for row in reversed(self._rows):
             row.restore()
@@ -154,6 +154,8 @@ class Session:
         layers: The names of the layer classes that are patched; None means all.
         machine: The backend of the machine that runs sums and means; empty means none.
         backend: The backend that runs everything; empty means the first that takes the tensors.
+        serves_functions: PyG's functions run ours: PyG is patched as a whole, and no machine or backend is
+            chosen.
     """
 
     selection: Selection | None = None
@@ -167,18 +169,20 @@ class Session:
     layers: frozenset[str] | None = field(init=False)
     machine: str = field(init=False)
     backend: str = field(init=False)
+    serves_functions: bool = field(init=False)
 
     def __post_init__(self) -> None:
         """Derives the attributes that every call of a patched layer reads."""
         chosen, backend = self.selection, self.settings.backend
-        frameworks = () if chosen is None else tuple(each.name for each in chosen.frameworks)
-        on_machine = is_machine(backend)
+        frameworks = () if chosen is None else tuple(framework.name for framework in chosen.frameworks)
+        on_machine, layers = is_machine(backend), None if chosen is None else chosen.layers
         derived = {
             "pyg": PYG in frameworks,
             "dgl": DGL in frameworks,
-            "layers": None if chosen is None else chosen.layers,
+            "layers": layers,
             "machine": backend if on_machine else "",
             "backend": "" if on_machine else backend,
+            "serves_functions": PYG in frameworks and layers is None and not backend,
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)

@@ -61,13 +61,7 @@ class _Tuning:
         self.graph = graph
         self.watch = _Stopwatch()
         self.steps: Steps[TuningResult] = tuning_steps(
-            graph,
-            width,
-            reduce=reduce,
-            dtype=dtype,
-            backward=backward,
-            budget_s=BUDGET_S,
-            clock=self.watch,
+            graph, width, reduce=reduce, dtype=dtype, backward=backward, budget_s=BUDGET_S, clock=self.watch
         )
 
     def advance(self) -> bool:
@@ -121,8 +115,8 @@ class _Auto:
         if self.process != os.getpid():
             return
         with self.lock:
-            for each in self.waiting:
-                each.steps.close()
+            for tuning in self.waiting:
+                tuning.steps.close()
             self.waiting.clear()
 
 
@@ -141,7 +135,7 @@ def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: boo
     A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so
     that a graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is
     off: functions that :func:`onehop.autotune` decorates turn it off when they return. An error of tuning is
-    logged, and ends the tuning of its graph: the layer's call knows nothing of it.
+    logged, and ends the tuning of its graph; the layer's call is not affected.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
@@ -201,20 +195,20 @@ def plan_text(
     if isinstance(backend, CpuBackend):
         operation = "attention" if fused else _operation(what)
         columns = heads * width if fused else width
-        found = tuned.find(graph, operation, False, columns, dtype)
-        if found is not None:
-            return str(found[1]) + _of_generated(found[1], columns)
+        choice = tuned.find(graph, operation, False, columns, dtype)
+        if choice is not None:
+            return str(choice[1]) + _generated_note(choice[1], columns)
         return str(backend.plan_for(graph, operation, False, columns, dtype))
     if isinstance(backend, TritonBackend):
         operation, shared_by = (what, heads) if fused else (_operation(what), 1)
         call = (graph, operation, False, heads * width, shared_by, dtype, device)
-        known = backend.tuned_for(*call)
-        return str(backend.plan_for(*call) if known is None else known[1])
+        tuned_plan = backend.tuned_for(*call)
+        return str(backend.plan_for(*call) if tuned_plan is None else tuned_plan[1])
     plan = backend.plan_of_sum(graph, False, width, dtype)
     return "which has no plans" if plan is None else str(plan)
 
 
-def _of_generated(entry: tuned.Tuned[CpuPlan], width: int) -> str:
+def _generated_note(entry: tuned.Tuned[CpuPlan], width: int) -> str:
     """Return why the plan's generated kernel does not run; empty if it runs or there is none."""
     name = entry.plan.generated
     if not name:

@@ -172,7 +172,7 @@ def test_loops_are_kept_for_what_they_weigh(at, values):
 
 
 def test_loops_are_made_once(at, values, monkeypatch):
-    adjacency, made = matrix("csr", at, values), noted(monkeypatch, Adjacency, "_made")
+    adjacency, made = matrix("csr", at, values), noted(monkeypatch, Adjacency, "_copied")
     with onehop.patch():
         for _ in range(3):
             gat_conv.add_self_loops(adjacency, None, 1.0, NODES)
@@ -210,7 +210,7 @@ def test_arrays_stay_shared_when_their_graph_is_made_anew(at, values):
         onehop.clear_cache()
         x = torch.randn(NODES, WIDTH).double()
         torch.testing.assert_close(conv(x, kept), kept.to_dense() @ x)
-    assert edges.made  # what is kept has lived all the time
+    assert edges.derived  # what is kept has lived all the time
     assert is_shared(kept.col_indices())
 
 

@@ -173,8 +173,8 @@ def test_what_is_derived_is_torch_sparses_and_the_callers_own(make, kind, name, 
 @pytest.mark.parametrize("name", ["gcn_norm", "gcn_norm without loops", "set_diag", "fill_diag"])
 def test_it_is_made_once(name, at, values, monkeypatch):
     made: list[int] = []
-    real = Adjacency._made
-    monkeypatch.setattr(Adjacency, "_made", lambda *given: made.append(1) or real(*given))
+    real = Adjacency._copied
+    monkeypatch.setattr(Adjacency, "_copied", lambda *given: made.append(1) or real(*given))
     adjacency = sparse(at, values)
     with onehop.patch():
         for _ in range(3):

@@ -108,7 +108,7 @@ def test_no_line_is_longer_than_100_columns_but_in_full(net, edge_index):
     assert "CpuPlan(" not in str(explained)
     full = str(onehop.explain(net, torch.randn(20, 4), edge_index, verbose=True))
     assert "first, on cpu: CpuPlan(" in full
-    assert all(row.told in full for row in explained.layers)
+    assert all(row.text in full for row in explained.layers)
 
 
 def test_long_names_are_cut_off():
@@ -192,7 +192,7 @@ def test_a_model_whose_forward_takes_a_gradient(edge_index):
             return -torch.autograd.grad(self.conv(pos, edge_index).sum(), pos, create_graph=True)[0]
 
     [layer] = onehop.explain(Forces(), torch.randn(20, 3), edge_index).layers
-    assert layer.told.startswith("fast")
+    assert layer.text.startswith("fast")
 
 
 def test_layers_that_never_reach_the_patch(edge_index):

@@ -91,15 +91,15 @@ def pyg_has(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 @pytest.mark.parametrize("name", ["pyg-lib", "torch-sparse", "neither"])
 def test_who_draws(name: str, pyg_has: Callable[[str], None]) -> None:
     pyg_has(name)
-    assert not neighbours.wanted()
+    assert not neighbours.draws_neighbours()
     with onehop.patch():
-        assert neighbours.wanted() is (name != "pyg-lib")
+        assert neighbours.draws_neighbours() is (name != "pyg-lib")
         assert neighbours.needed() is (name == "neither")
         with onehop.patch(sampler=True):
-            assert neighbours.wanted()
+            assert neighbours.draws_neighbours()
             assert neighbours.needed()
         with onehop.patch(sampler=False):
-            assert not neighbours.wanted()
+            assert not neighbours.draws_neighbours()
             assert not neighbours.needed()
             assert neighbor_sampler.torch_geometric.typing.WITH_PYG_LIB is (name == "pyg-lib")
 

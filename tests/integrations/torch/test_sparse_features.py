@@ -187,7 +187,7 @@ def test_others_are_products(x, patched, sums):
 
 def test_a_few_too_many_are_counted_once(patched, sums, monkeypatch):
     x, given = bag_of_words(0.07), parameters()  # the sample lets them pass
-    made = noted(monkeypatch, sparse_features, "_made")
+    made = noted(monkeypatch, sparse_features, "_convert")
     assert sparse_features.may_apply(x)
     for _ in range(4):
         train(x, *given)
@@ -210,7 +210,7 @@ def test_dense_features_may_become_sparse(write, patched, sums):
 
 
 def test_fresh_features_are_not_counted(patched, sums, monkeypatch):
-    monkeypatch.setattr(sparse_features, "_made", lambda x: pytest.fail("counted"))
+    monkeypatch.setattr(sparse_features, "_convert", lambda x: pytest.fail("counted"))
     x, given = bag_of_words(), parameters()
     for _ in range(3):
         train(F.dropout(x), *given)
@@ -293,10 +293,10 @@ from onehop.integrations.torch import sparse_features
 x = torch.zeros(2048, 8192)
 x[:, ::100] = 1
 small = x[:8].clone()
-sparse_features._made(small)
+sparse_features._convert(small)
 before = native.extension.resident_bytes()
 Path("/proc/self/clear_refs").write_text("5")
-made = sparse_features._made(x)
+made = sparse_features._convert(x)
 assert made.values.numel() == 2048 * 82
 print((native.extension.peak_resident_bytes() - before) / x.nbytes)
 """

@@ -34,11 +34,11 @@ def _fused(
     Raises:
         Leave: The layer runs DGL's own code.
     """
-    given = dict(zip(names, args, strict=False)) | kwargs
-    need(len(args) + len(kwargs) == len(given) and {"graph", "feat"} <= given.keys() <= set(names))
-    g, feat, with_weights = given["graph"], given["feat"], bool(given.get("get_attention"))
+    arguments = dict(zip(names, args, strict=False)) | kwargs
+    need(len(args) + len(kwargs) == len(arguments) and {"graph", "feat"} <= arguments.keys() <= set(names))
+    g, feat, with_weights = arguments["graph"], arguments["feat"], bool(arguments.get("get_attention"))
     need(
-        given.get("edge_weight") is None,
+        arguments.get("edge_weight") is None,
         "its attention is multiplied by edge weights, so its steps run one by one",
     )
     index = getattr(g, "_graph", None)
@@ -123,14 +123,14 @@ def _attend(
         # [E, H]: the factors of the layer's dropout.
         ones = operands[0].new_ones(graph.num_edges, layer._num_heads, 1)
         mask = layer.attn_drop(ones).squeeze(-1).detach()
-    found = operator(
+    result = operator(
         graph,
         *operands,
         layer.leaky_relu.negative_slope,
         edge_mask=mask,
         return_attention_weights=with_weights,
     )
-    return found if with_weights else (found, None)
+    return result if with_weights else (result, None)
 
 
 def _with_residual(layer: Any, out: Tensor, from_dst: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class Dgl(Framework):
         return LAYERS
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table, whatever the settings."""
+        """The rows of the patch table; no setting changes them."""
         # The function edge_softmax hides the module of that name; only sys.modules has all three.
         spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
         index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex

@@ -1,4 +1,4 @@
-"""The onehop graph of a DGL graph, made once and found again.
+"""The onehop graph of a DGL graph, made once and cached.
 
 The edges of a DGLGraph are in its index, ``g._graph``, which never changes. Any change gives the DGLGraph a
 new index, and ``local_var`` shares the old one. So an index needs no version, and what is made from it is in
@@ -57,7 +57,7 @@ class Structure:
     @functools.cached_property
     def empty(self) -> Tensor:
         """Marks of the destinations without edges, [num_dst]."""
-        with made_to_be_kept():
+        with ordinary_tensors():
             return self.graph.on(self.device).rowptr.diff() == 0
 
     @functools.cached_property
@@ -85,14 +85,14 @@ class Structure:
 
     @property
     def nbytes_by_device(self) -> dict[torch.device, int]:
-        """The same for each device."""
-        found = self.graph.nbytes_by_device
-        own = self.empty.nbytes if "empty" in vars(self) else 0
-        return {**found, self.device: found.get(self.device, 0) + own}
+        """Bytes held now on each device."""
+        sizes = self.graph.nbytes_by_device
+        mask_bytes = self.empty.nbytes if "empty" in vars(self) else 0
+        return {**sizes, self.device: sizes.get(self.device, 0) + mask_bytes}
 
 
 @contextlib.contextmanager
-def made_to_be_kept() -> Iterator[None]:
+def ordinary_tensors() -> Iterator[None]:
     """Makes ordinary tensors inside the block; those of inference mode could not be used outside it."""
     with torch.inference_mode(False), torch.no_grad():
         yield
@@ -110,14 +110,14 @@ def structure_of(index: Any, device: torch.device) -> Structure:
     Raises:
         Leave: There are too many nodes.
     """
-    standing = _record(index).tensor
-    found: Structure | None = CACHE.find(standing, _REST)
-    if found is not None:
-        return found
-    noted = Noted(standing)
+    key = _record(index).tensor
+    structure: Structure | None = CACHE.find(key, _REST)
+    if structure is not None:
+        return structure
+    noted = Noted(key)
     kind_src, kind_dst = index.metagraph.find_edge(0)
     size = (index.num_nodes(kind_src), index.num_nodes(kind_dst))
-    with made_to_be_kept():
+    with ordinary_tensors():
         edge_index = dgl_edges.by_number(index.edges(0), index.formats()["created"])
         try:
             graph = Graph.from_edge_index(edge_index, size=size)
@@ -146,7 +146,7 @@ def _visits_by_number(index: Any) -> bool:
 
 
 def get_relation_graph(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
-    """``HeteroGraphIndex.get_relation_graph`` with a memory."""
+    """``HeteroGraphIndex.get_relation_graph``, whose results are remembered."""
     relations = _record(index).relations
     if etype not in relations:
         relations[etype] = theirs(index, etype)
@@ -155,13 +155,13 @@ def get_relation_graph(theirs: Callable[..., Any], index: Any, etype: int) -> An
 
 def _record(index: Any) -> _Record:
     key = id(index)
-    found = _records.get(key)
-    if found is not None and found[0]() is index:
-        return found[1]
+    entry = _records.get(key)
+    if entry is not None and entry[0]() is index:
+        return entry[1]
 
     def forget(dead: "weakref.ref[Any]") -> None:
-        entry = _records.get(key)
-        if entry is not None and entry[0] is dead:
+        current = _records.get(key)
+        if current is not None and current[0] is dead:
             del _records[key]
 
     record = _Record()

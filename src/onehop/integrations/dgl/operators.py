@@ -31,8 +31,8 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     Raises:
         Leave: DGL's code has to run.
     """
-    known = op in ("copy_lhs", "mul", "div") and reduce_op in ("sum", "mean", "max", "min")
-    need(known, f"messages of {op} and {reduce_op} have no kernel of onehop's")
+    has_kernel = op in ("copy_lhs", "mul", "div") and reduce_op in ("sum", "mean", "max", "min")
+    need(has_kernel, f"messages of {op} and {reduce_op} have no kernel of onehop's")
     structure = structure_for(g._graph)
     graph = structure.graph
     check_tensor("nodes' features", lhs_data, graph.num_src, structure)
@@ -43,7 +43,7 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
         check_tensor("edges' features", rhs_data, graph.num_edges, structure)
         need(rhs_data.dtype is lhs_data.dtype)
         alike = math.prod(lhs_data.shape[1:]) == math.prod(rhs_data.shape[1:])
-        # Where weights are many, those of maxima and of other devices run head by head, which DGL does not.
+        # Maxima, and other devices, would run many weights head by head, which DGL does not.
         by_columns = lhs_data.is_cpu and reduce_op in ("sum", "mean")
         x, weight, shape = _weighted(lhs_data, rhs_data, by_columns)
         if op == "div":
@@ -100,7 +100,7 @@ def _weighted(lhs: Tensor, rhs: Tensor, by_columns: bool) -> tuple[Tensor, Tenso
 
 
 def _check_winners(structure: Structure, index: Any) -> None:
-    """Leaves a graph whose winning edges of a maximum or minimum are not those of DGL."""
+    """Leaves a graph on which other edges than DGL's would win a maximum or minimum."""
     edges = structure.graph.num_edges
     need(edges, "its graph has no edges, and the gradient of DGL's zeros is left to DGL")
     need(

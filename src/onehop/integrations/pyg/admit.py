@@ -1,7 +1,7 @@
-"""Specs of operands: each admits what a rule takes, and says what is wrong with everything else.
+"""Specs of operands: each admits the operands that a rule takes, and says why it refuses others.
 
-Of a pair of operands, PyG takes the first for the sources and the second for the destinations, whatever the
-flow. What PyG would complain about is left to PyG, so that its own error appears.
+In a pair of operands, PyG takes the first for the sources and the second for the destinations, in either
+flow. Operands that PyG would refuse are left to PyG, so that its own error appears.
 """
 
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ _MATRIX, _BATCHED = 2, 3
 _PAIR = 2
 
 BOTH = 2
-"""The ends of edges that an operand has rows for: :data:`SOURCE`, :data:`TARGET` or both."""
+"""Both ends of edges, beside :data:`SOURCE` and :data:`TARGET`, where an operand has rows for them."""
 
 
 def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
-    """Admits rows of features on any device: [N, F]; but over a list, [B, N, F] with ``node_dim=-2`` too."""
+    """Admits features on any device: [N, F], or [B, N, F] with ``node_dim=-2`` except over a list."""
     if type(x) not in _PLAIN and not (edges.is_traced and type(x) in TRACED):
         raise Leave(f"the features are of type {type(x).__name__}")
     if x.dtype not in FLOATS:
@@ -64,20 +64,19 @@ def backend(x: Tensor, edges: Edges, name: str) -> None:
 def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> None:
     """Leaves operands that are on several devices, or where no backend runs."""
     on_cpu = edges.is_cpu  # which takes less time than the device
-    for each in (x, *others):
-        if each is not None and (each.is_cpu is not on_cpu or not (on_cpu or each.device == edges.device)):
+    for operand in (x, *others):
+        if operand is not None and not (operand.is_cpu if on_cpu else operand.device == edges.device):
             if edges.is_part:
-                where = edges.device
-                raise Leave(f"the features or the edge weight are not on {where}, where its part is")
+                raise Leave(f"the features or the edge weight are not on {edges.device}, where its part is")
             raise Leave(
-                f"edge_index is on {edges.device} and an operand on {each.device}; "
+                f"edge_index is on {edges.device} and an operand on {operand.device}; "
                 f"PyG is left to report what does not fit"
             )
     backend(x, edges, name)
 
 
 def is_feature(call: Call, tensor: Any, dims: int) -> bool:
-    """Return whether an operand is a dense floating-point tensor of so many dimensions, beside the edges."""
+    """Return whether an operand is a dense tensor of floats with ``dims`` dimensions, beside the edges."""
     edges = call.edges
     return (
         (type(tensor) in _PLAIN or (edges.is_traced and type(tensor) in TRACED))
@@ -90,7 +89,7 @@ def is_feature(call: Call, tensor: Any, dims: int) -> bool:
 
 
 def alike(x: Tensor, dtype: torch.dtype, *others: Any) -> None:
-    """Leaves operands that are not all of one dtype, where ``x`` is."""
+    """Leaves operands that are not all of this dtype and on the device of ``x``."""
     same = all(isinstance(other, Tensor) and other.dtype is dtype for other in others)
     need(same, "its features and parameters differ in dtype")
     together = all(other.device == x.device for other in others)
@@ -131,7 +130,7 @@ class Target:
     """Features of the destinations, which a message subtracts."""
 
     def __call__(self, call: Call, name: str) -> Tensor:
-        """Return them; notes their number of rows."""
+        """Return the features; notes their number of rows."""
         x = features(call.operands[name], call.edges, call.layer.node_dim)
         call.edges.note(1 - call.edges.sending, x.size(call.layer.node_dim))
         return x
@@ -148,7 +147,7 @@ class Weight:
     required: bool = False
 
     def __call__(self, call: Call, name: str) -> Tensor | None:
-        """Return [E], or None; PyG's products with a sparse matrix leave it unread."""
+        """Return the weight, [E], or None; PyG's products with a sparse matrix do not read it."""
         weight, edges = call.operands[name], call.edges
         if edges.fused:
             return None
@@ -175,12 +174,11 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of features of attention, beside the edges.
+    """Rows of features of attention, on the device of the edges.
 
     Attributes:
         dims: Number of dimensions: 3 of rows of heads, [N, H, C], 2 of others, [N, C].
-        end: The ends of edges that the rows are of: :data:`SOURCE` and :data:`TARGET` of messages, or
-            :data:`BOTH`.
+        end: The ends of edges that have a row: :data:`SOURCE` or :data:`TARGET` of messages, or :data:`BOTH`.
     """
 
     dims: int
@@ -242,7 +240,7 @@ class PerEdge:
 
     Attributes:
         dims: 1 for [E], 2 for [E, any].
-        sentence: What to say of everything else.
+        sentence: The refusal of everything else.
     """
 
     dims: int

@@ -1,6 +1,6 @@
 """A plan of one aggregation.
 
-Operators of programs that run without PyG make such plans too, so this imports nothing of it.
+Operators of programs that run without PyG make such plans too, so this module does not import PyG.
 """
 
 from dataclasses import dataclass
@@ -31,12 +31,12 @@ class Aggregation:
     Attributes:
         form: The messages, as ``explain`` shows them.
         reduce: How they are reduced.
-        graph: Over which edges.
+        graph: The edges.
         x: [num_src, F], or [B, num_src, F].
         weight: [E] or None.
         scale: [N], multiplies sources and destinations; None means 1.
-        subtrahend: [num_dst, F], what every message has subtracted, or None.
-        backend: Who runs it, by name; empty means the best there is.
+        subtrahend: [num_dst, F], subtracted from every message; None subtracts nothing.
+        backend: The name of its backend; empty means the best one.
         first: Whether the gradient of a max or min goes to the first of the edges that tie.
         edge_index: The edges, as PyG would save them for the backward pass; None where their owner watches
             them, or only PyG has them.
@@ -55,7 +55,7 @@ class Aggregation:
 
     @property
     def aside(self) -> str:
-        """The sentence why a simulated machine does not run it."""
+        """The reason why a simulated machine does not run it."""
         if self.first:
             return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
         return str(machine.reduction_refusal(self.x, self.reduce))
@@ -71,7 +71,7 @@ class Aggregation:
 
     def is_constant(self) -> bool:
         """Return whether the result may be kept, because the features need no gradient."""
-        # Small graphs, where a call would show, end here.
+        # Small graphs, where one more call takes noticeable time, end here.
         if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
             return False
         factor = self.scale if self.weight is None else self.weight
@@ -81,11 +81,11 @@ class Aggregation:
         """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
         x, keep, constant = self.x, None, self.is_constant()
         if constant:
-            # Kernels take an address, which makes a lent tensor one of its own.
+            # Kernels take addresses, which would give a lent tensor its own copy.
             x, factor = original(x), self.scale if self.weight is None else self.weight
-            kept = reuse.find(x, factor, self.graph, self.reduce)
-            if kept is not None:
-                return kept
+            cached = reuse.find(x, factor, self.graph, self.reduce)
+            if cached is not None:
+                return cached
             keep = reuse.place_for(x, factor, self.graph, self.reduce)
         else:
             self.graph.derived[reuse.OVER] = True
@@ -100,14 +100,14 @@ class Aggregation:
         return out
 
     def computed(self) -> Tensor:
-        """As :meth:`run`, with nothing looked up, kept or tuned: what a program that is traced runs."""
+        """Computes the result without cache and tuning, as programs do while they are traced."""
         x, batched = self.x, self.x.dim() == 3
         if batched:
             # Batches become columns: each edge is read once for all of them.
             x = x.transpose(0, 1)
         if self.first:
-            found = arg_extremum(self.graph, x, self.weight, self.reduce)[0]
-            return found.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
+            extreme = arg_extremum(self.graph, x, self.weight, self.reduce)[0]
+            return extreme.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
         out = self._reduced(x)
         if batched:
             # A copy even of one batch: autograd refuses writes to views that PyG's results are not.

@@ -18,7 +18,7 @@ from onehop.integrations.tuning import plan_text
 
 @dataclass(slots=True)
 class Call:
-    """One call of a layer's ``propagate``: what it was called with, and what the stages find out about it.
+    """One call of a layer's ``propagate``: its arguments, and the facts that the stages add.
 
     Attributes:
         layer: The layer.
@@ -30,7 +30,7 @@ class Call:
         is_small: Whether the edges are so few that PyG's own code is as fast.
         edges: The edges as a rule reads them.
         reduce: How the layer reduces messages; empty where its own aggregation does.
-        backend: Who runs it, by name; empty means the first that takes the tensors.
+        backend: The name of the backend; empty means the first that takes the tensors.
     """
 
     layer: Any
@@ -56,10 +56,10 @@ class Call:
             Leave: An operand does not fit, or the rule has no plan for the call.
         """
         self.edges, self.reduce, self.backend = edges, reduce, backend
-        given = []  # not by a comprehension, which is one more call of Python
+        operands = []  # not by a comprehension, which is one more call of Python
         for name, spec in rule.operands.items():
-            given.append(self.operands[name] if spec is None else spec(self, name))
-        return rule.lower(self, *given)
+            operands.append(self.operands[name] if spec is None else spec(self, name))
+        return rule.lower(self, *operands)
 
     def fused(
         self,
@@ -67,7 +67,7 @@ class Call:
         form: str,
         x: Tensor,
         dtype: torch.dtype,
-        given: Callable[[], tuple[Any, ...]],
+        make_operands: Callable[[], tuple[Any, ...]],
         extras: dict[str, Callable[[], Any]],
         keep: Callable[[Tensor], None] | None = None,
     ) -> "Plan":
@@ -77,8 +77,8 @@ class Call:
             operator: "gat", "gatv2" or "attention".
             form: The messages, as ``explain`` shows them.
             x: The sources' features, [num_src, H, C] or [num_src, C].
-            dtype: Of the messages.
-            given: Makes the operator's operands after the graph.
+            dtype: The dtype of the messages.
+            make_operands: Makes the operator's operands after the graph.
             extras: Functions that make the operands of edges, by the operator's names for these.
             keep: Takes the attention weights, [E, H]; None: they are not computed.
         """
@@ -104,7 +104,7 @@ class Call:
                 options["edge_mask"] = edges.drawn(mask, layer.dropout)
             if keep is not None:
                 options["return_attention_weights"] = True
-            out = getattr(edges.operators, operator)(graph, *given(), **options)
+            out = getattr(edges.operators, operator)(graph, *make_operands(), **options)
             if keep is not None:
                 out, weights = out
                 # A copy: the backward pass reads the weights, and their reader may write to them.
@@ -127,12 +127,12 @@ class Plan:
     Attributes:
         form: The messages, as ``explain`` shows them.
         reduce: How messages are reduced.
-        graph: Over which edges.
+        graph: The edges.
         x: The features of the sources, or the largest operand.
         run: Computes the result of ``propagate``.
-        operator: The operator that does it all; empty where there are several.
-        dtype: Of the messages; None means that of ``x``.
-        backend: Who runs it, by name; empty means the first that takes the tensors.
+        operator: The operator that computes everything; empty where there are several.
+        dtype: The dtype of the messages; None means the dtype of ``x``.
+        backend: The name of the backend; empty means the first that takes the tensors.
         aside: Why a simulated machine does not run it; empty if it does.
         shown: Makes the row of ``explain`` for a layer; None means that the other attributes say it.
     """
@@ -165,7 +165,7 @@ def begin(plan: Any, layer: Any, order: str | None = None) -> None:
 
     Args:
         plan: The plan, or an aggregation.
-        layer: Whose it is.
+        layer: The layer that it belongs to.
         order: "before" or "after" its linear step, where that is not the layer's own order.
     """
     if reports.listener.live and reports.recording():

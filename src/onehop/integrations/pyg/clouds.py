@@ -1,7 +1,7 @@
 """Batch vectors of PyG's searches among points, checked where PyG turns them into bounds of clouds.
 
-Bounds of a vector that does not ascend are those of other clouds, and for numbers that are out of range torch
-writes outside of its memory. The bounds, which are all that an operator gets, show neither.
+A vector that does not ascend gives bounds of other clouds, and for numbers out of range torch writes outside
+of its memory. Operators get the bounds alone, which show neither fault.
 """
 
 import sys
@@ -73,15 +73,15 @@ def rows() -> list[Row]:
 
 
 def _check(_: Any, batch: Any, size: Any = None) -> None:
-    """Checks a batch vector, by the names and with the points of the function of PyG that has it.
+    """Checks a batch vector, with the names and points that PyG's calling function has for it.
 
     Raises:
         ArgumentError: As :meth:`_Side.check`; or the two sides of a search differ in their number of clouds.
         IndexRangeError: As :meth:`_Side.check`.
     """
-    # Of the caller of the function in which this runs.
-    given = sys._getframe(2).f_locals
-    sides = _sides(given, batch)
+    # The variables of the function of PyG that calls the replaced one.
+    local = sys._getframe(2).f_locals
+    sides = _sides(local, batch)
     if any(not _is_served(side.batch) for side in sides if side.batch is not None):
         return  # errors are PyG's
     for side in sides:
@@ -90,7 +90,7 @@ def _check(_: Any, batch: Any, size: Any = None) -> None:
     if len({side.clouds for side in sides}) > 1 and size is None:
         first, last = sides
         names = first.name if first.name == last.name else f"{first.name}, {last.name}"
-        advice = " Give batch_size if clouds have no points of one side." if "batch_size" in given else ""
+        advice = " Give batch_size if clouds have no points of one side." if "batch_size" in local else ""
         raise ArgumentError(
             f"{names}: expected as many clouds of {first.points_name} as of {last.points_name}, got "
             f"{first.clouds} and {last.clouds}.{advice}"
@@ -101,21 +101,21 @@ def _is_served(batch: Any) -> bool:
     return isinstance(batch, Tensor) and batch.dim() == 1 and batch.dtype in _INTEGERS and batch.is_cpu
 
 
-def _sides(given: Mapping[str, Any], batch: Any) -> list[_Side]:
+def _sides(local: Mapping[str, Any], batch: Any) -> list[_Side]:
     """The sides of a search, from the variables of PyG's function."""
-    if "batch_x" in given:
-        return [_Side(f"batch_{end}", given[f"batch_{end}"], end, given.get(end)) for end in ("x", "y")]
-    if "b" in given:  # of a layer's two sets of points
-        places = ("[0]", "[1]") if isinstance(given["batch"], tuple) else ("", "")
+    if "batch_x" in local:
+        return [_Side(f"batch_{end}", local[f"batch_{end}"], end, local.get(end)) for end in ("x", "y")]
+    if "b" in local:  # of a layer's two sets of points
+        places = ("[0]", "[1]") if isinstance(local["batch"], tuple) else ("", "")
         return [
             _Side(f"batch{place}", of, f"x{place}", points)
-            for place, of, points in zip(places, given["b"], given["x"], strict=True)
+            for place, of, points in zip(places, local["b"], local["x"], strict=True)
         ]
-    name = "pos" if "pos" in given else "x"
-    return [_Side("batch", batch, name, given.get(name))]
+    name = "pos" if "pos" in local else "x"
+    return [_Side("batch", batch, name, local.get(name))]
 
 
 def _assert(_: Any, batch: Any, size: Any = None) -> None:
-    """Checks the order alone, in a program: when it runs, torch's error ends it."""
+    """Checks the order alone, in a traced program, which torch's error ends when it runs."""
     if isinstance(batch, Tensor):
         torch._assert_async((batch[1:] >= batch[:-1]).all(), "batch: expected numbers of clouds that ascend.")

@@ -1,8 +1,8 @@
-"""PyG's scores of edges that are dot products, which run as ``onehop.sddmm``.
+"""PyG's edge scores that are dot products; they run as ``onehop.sddmm``.
 
-``InnerProductDecoder``, and so ``GAE`` and its kin: PyG copies the rows of both ends of every edge, and adds
-the gradients of the copies to the nodes. Here the products are an operator over the graph of the edges.
-Negative edges are new in every epoch: making their graph takes a small part of the time of the copies.
+``InnerProductDecoder``, which ``GAE`` and its subclasses use: PyG copies the rows of both ends of every edge,
+and adds the gradients of the copies to the nodes. Here the products are an operator over the graph of the
+edges. Negative edges are new in every epoch: making their graph takes a small part of the time of the copies.
 
 ``DistMult`` and ``ComplEx`` where one head and one relation are scored against many tails, as in the models'
 ``test``: PyG copies the head, the relation and the tail for every score. Here the head and the relation make
@@ -38,9 +38,9 @@ _NODES_AN_EDGE = 8
 def rows() -> list[Row]:
     """The rows of the patch table."""
     return [
-        replacing(InnerProductDecoder, "forward", inner_product, told="InnerProductDecoder"),
-        replacing(DistMult, "forward", dist_mult, told="DistMult"),
-        replacing(ComplEx, "forward", compl_ex, told="ComplEx"),
+        replacing(InnerProductDecoder, "forward", inner_product, counted_as="InnerProductDecoder"),
+        replacing(DistMult, "forward", dist_mult, counted_as="DistMult"),
+        replacing(ComplEx, "forward", compl_ex, counted_as="ComplEx"),
     ]
 
 
@@ -77,21 +77,21 @@ def dist_mult(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: An
     if not _has_one_row((nodes, relations), head_index, rel_type, tail_index):
         return None
     row = nodes(head_index[:1]) * relations(rel_type[:1])
-    return _against(tail_index, (row, nodes.weight))
+    return _scores(tail_index, (row, nodes.weight))
 
 
 def compl_ex(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: Any) -> Tensor | None:
     """Computes ``ComplEx.forward`` for one head and one relation; None if PyG's code has to run.
 
-    Arguments are those of :func:`dist_mult`.
+    The arguments are as for :func:`dist_mult`.
     """
     nodes, relations = (model.node_emb, model.node_emb_im), (model.rel_emb, model.rel_emb_im)
     if not _has_one_row((*nodes, *relations), head_index, rel_type, tail_index):
         return None
-    head, head_im = (each(head_index[:1]) for each in nodes)
-    rel, rel_im = (each(rel_type[:1]) for each in relations)
+    head, head_im = (embedding(head_index[:1]) for embedding in nodes)
+    rel, rel_im = (embedding(rel_type[:1]) for embedding in relations)
     real, imaginary = head * rel - head_im * rel_im, head_im * rel + head * rel_im
-    return _against(tail_index, (real, nodes[0].weight), (imaginary, nodes[1].weight))
+    return _scores(tail_index, (real, nodes[0].weight), (imaginary, nodes[1].weight))
 
 
 def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail_index: Any) -> bool:
@@ -99,7 +99,7 @@ def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail
     return (
         all(map(_is_plain, embeddings))
         and applies(embeddings[0].weight)
-        and are_dense(*(each.weight for each in embeddings), dtype=embeddings[0].weight.dtype, dims=2)
+        and are_dense(*(module.weight for module in embeddings), dtype=embeddings[0].weight.dtype, dims=2)
         and are_dense(head_index, rel_type, tail_index, dtype=torch.int64, dims=1)
         and head_index.shape == rel_type.shape == tail_index.shape
         and head_index.stride() == rel_type.stride() == (0,)
@@ -119,8 +119,8 @@ def _is_plain(module: Any) -> bool:
     )
 
 
-def _against(tails: Tensor, *pairs: tuple[Tensor, Tensor]) -> Tensor | None:
-    """[E]: the sum over pairs of the products of a row, [1, F], with the tails' rows of [N, F]."""
+def _scores(tails: Tensor, *pairs: tuple[Tensor, Tensor]) -> Tensor | None:
+    """The sum over pairs of the products, [E], of a row, [1, F], with the tails' rows of [N, F]."""
     bounds = torch.tensor([0, tails.numel()], device="cpu")
     try:
         graph = Graph.from_csr(bounds, tails, len(pairs[0][1]))

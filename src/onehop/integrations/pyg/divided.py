@@ -8,10 +8,11 @@ follows ``forward`` of its class in ``torch_geometric.nn.norm``. Dropout remains
 model draws on each process separately. Without conversion, processes with equal seeds would drop the same
 positions.
 
-What needs the rows of all nodes in one place is an error. After a read-out, which makes one row of all rows,
-every process would compute its loss from the same row, and only the program knows how to add such losses up;
-a sum over the processes states it. Some layers mix all nodes in ways that have no path over several
-processes. Layers that compute with the edges themselves are not listed: a part's edges raise that error.
+Operations that need the rows of all nodes in one place raise an error. After a read-out, which makes one row
+of all rows, every process would compute its loss from the same row, and only the program knows how to add up
+such losses; it states that by a sum over the processes. Some layers mix all nodes in ways that have no path
+over several processes. Layers that compute with the edges themselves are not listed: a part's edges raise
+that error.
 """
 
 import importlib
@@ -123,8 +124,8 @@ def batch_norm(
             f"input: batch normalisation over several processes takes [n, F], one row for each node or edge, "
             f"got {list(x.shape)}. Reshape it."
         )
-    given = x.dtype
-    if given in (torch.bfloat16, torch.float16):
+    dtype = x.dtype
+    if dtype in (torch.bfloat16, torch.float16):
         x = x.float()  # as torch does inside
     whole = AllRows(group, x)
     count = int(whole.counts)
@@ -147,7 +148,7 @@ def batch_norm(
         out = out * weight
     if bias is not None:
         out = out + bias
-    return out.to(given)
+    return out.to(dtype)
 
 
 def _normalised(

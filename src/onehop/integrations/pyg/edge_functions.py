@@ -1,14 +1,13 @@
-"""PyG's functions of edges: sorted, coalesced, in both directions, and chosen by their nodes.
+"""PyG's functions that sort, coalesce, mirror and select edges.
 
-Edges are sorted by radix; what belongs to them is gathered and reduced by torch, as PyG does it, so that its
-gradients, and its errors, are the same.
+Edges are sorted by radix. torch gathers and reduces their attributes, as in PyG, so that gradients and errors
+are the same.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch_geometric.utils
 from torch import Tensor
 from torch_geometric.utils._scatter import scatter
 
@@ -17,23 +16,24 @@ from onehop.graph import Graph
 from onehop.graph.build import MOST_NODES
 from onehop.graph.edge_columns import EdgeColumns, SortedEdges
 from onehop.integrations import session
+from onehop.integrations.pyg.functions import replacing_utils
 from onehop.integrations.pyg.leave import are_dense, is_plain
-from onehop.integrations.rows import Row, replacing
+from onehop.integrations.rows import Row
 from onehop.ops.contexts import context_reason
 
 _LINES = 2
 _INTEGERS = (torch.int64, torch.int32)
-# What PyG takes for edges without attributes.
+# PyG's default for edges without attributes.
 _MISSING = "???"
-# Up to so many nodes a number that is sorted; more take longer to go through than a sort.
+# Counting takes at most this many nodes for each sorted number; going through more takes longer than a sort.
 _MOST_SPREAD = 2
-# Above, PyG joins tables in pandas.
+# For more nodes, PyG joins tables in pandas.
 _MOST_MAPPED = 10_000_000
 
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    bodies = (
+    return replacing_utils(
         coalesce,
         sort_edge_index,
         to_undirected,
@@ -43,7 +43,6 @@ def rows() -> list[Row]:
         k_hop_subgraph,
         index_sort,
     )
-    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
 
 
 def coalesce(
@@ -79,14 +78,14 @@ def sort_edge_index(
     edges = _sortable(edge_index, num_nodes, sort_by_row)
     if edges is None:
         return None
-    found = edges.sorted(numbered=_has_values(edge_attr))
-    return _with_values(found.edge_index(once=False), _in_order(found, edge_attr))
+    ordered = edges.sorted(numbered=_has_values(edge_attr))
+    return _with_values(ordered.edge_index(once=False), _in_order(ordered, edge_attr))
 
 
 def is_undirected(_: Any, edge_index: Any, edge_attr: Any = None, num_nodes: Any = None) -> bool | None:
-    """Return whether every edge without attributes is there in both directions.
+    """Return whether every edge exists in both directions; None where PyG's code has to run.
 
-    None where PyG's code has to run, with attributes too, which it sorts by :func:`sort_edge_index`.
+    That is also so for edges with attributes, which PyG sorts by :func:`sort_edge_index`.
     """
     if isinstance(edge_attr, Tensor | list | tuple):
         return None
@@ -165,7 +164,7 @@ def k_hop_subgraph(
         return None
     edges = EdgeColumns(edge_index, flipped=flow == "source_to_target")
     num_nodes = edges.num_nodes if num_nodes is None else num_nodes
-    # Of more nodes than edges have ends, PyG lists what is reached in less time than marks are searched.
+    # With more nodes than ends of edges, PyG's list of reached nodes takes less time than a search of marks.
     if num_nodes > _LINES * len(edges) or not _are_below(node_idx, num_nodes):
         return None
     frontier = _marks(node_idx, num_nodes)
@@ -189,13 +188,13 @@ def k_hop_subgraph(
 def index_sort(
     _: Any, inputs: Any, max_value: Any = None, stable: Any = False
 ) -> tuple[Tensor, Tensor] | None:
-    """Sorts numbers of nodes by counting them, equal ones in their order; None where PyG's code has to run.
+    """Sorts numbers of nodes stably, by counting them; None where PyG's code has to run.
 
-    As where there are far fewer numbers than nodes, or some are negative.
+    PyG's code runs also where there are far fewer numbers than nodes, or some are negative.
     """
     if not _serves(inputs, dims=1):
         return None
-    least, most = (int(each) for each in inputs.aminmax())
+    least, most = (int(bound) for bound in inputs.aminmax())
     if not 0 <= least <= most < min(_MOST_SPREAD * inputs.numel(), MOST_NODES):
         return None
     graph = Graph.from_index(inputs, most + 1)
@@ -204,33 +203,27 @@ def index_sort(
     return torch.return_types.sort((values, graph.col.long()))
 
 
-# Edges that are ours
+# Edges that are served
 
 
 def _serves(numbers: Any, dims: int) -> bool:
-    """Return whether the patch, the context, and the kind and the number of integers allow it."""
+    """Return whether the patch, the context, and the kind and the number of integers let ours run."""
     # While a program is traced, sizes are tensors.
     if type(numbers) is not Tensor or context_reason() is not None or numbers.dim() != dims:
         return False
     if numbers.size(-1) < max(thresholds.now.sorted_edges, 1) or numbers.dtype not in _INTEGERS:
         return False
-    now = session.now
-    return (
-        now.pyg
-        and now.layers is None
-        and not (now.backend or now.machine)
-        and are_dense(numbers, dtype=numbers.dtype)
-    )
+    return session.now.serves_functions and are_dense(numbers, dtype=numbers.dtype)
 
 
 def _suits(edge_index: Any, num_nodes: Any) -> bool:
-    """The same for an ``edge_index``."""
+    """Return whether the patch, the context and an ``edge_index`` let ours run."""
     is_number = num_nodes is None or type(num_nodes) is int
     return is_number and _serves(edge_index, _LINES) and edge_index.size(0) == _LINES
 
 
 def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns | None:
-    """The edges of an ``edge_index``; None where PyG's code has to run, for a number out of range too."""
+    """The edges of an ``edge_index``; None where PyG's code has to run, also for a number out of range."""
     if not _suits(edge_index, num_nodes):
         return None
     edges = EdgeColumns(edge_index, flipped=not by_row)
@@ -238,7 +231,7 @@ def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns 
 
 
 def _sortable(edge_index: Any, num_nodes: Any, by_row: Any = True) -> EdgeColumns | None:
-    """The same of edges whose sorting does not overflow in PyG, which numbers them in their dtype."""
+    """The edges, as :func:`_edges`; None also where PyG, which numbers edges in their dtype, overflows."""
     edges = _edges(edge_index, num_nodes, by_row) if type(by_row) is bool else None
     if edges is None:
         return None
@@ -246,7 +239,7 @@ def _sortable(edge_index: Any, num_nodes: Any, by_row: Any = True) -> EdgeColumn
     return edges if num_nodes**2 <= torch.iinfo(edge_index.dtype).max else None
 
 
-# What belongs to edges
+# Attributes of edges
 
 
 def _gathered(values: Any, numbers: Tensor) -> Any:
@@ -265,33 +258,33 @@ def _gathered(values: Any, numbers: Tensor) -> Any:
 
 def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool = False) -> Any:
     if mirrored:
-        edge_attr = _of_values(edge_attr, lambda each: torch.cat([each, each], dim=0))
-    found = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
-    edge_index, edge_attr = found.edge_index(once=True), _in_order(found, edge_attr)
-    if found.has_duplicates and _has_values(edge_attr):
+        edge_attr = _map_values(edge_attr, lambda value: torch.cat([value, value], dim=0))
+    ordered = edges.sorted(mirrored=mirrored, numbered=_has_values(edge_attr))
+    edge_index, edge_attr = ordered.edge_index(once=True), _in_order(ordered, edge_attr)
+    if ordered.has_duplicates and _has_values(edge_attr):
         count = edge_index.size(1)
-        edge_attr = _of_values(edge_attr, lambda each: scatter(each, found.groups, 0, count, reduce))
+        edge_attr = _map_values(edge_attr, lambda value: scatter(value, ordered.groups, 0, count, reduce))
     return _with_values(edge_index, edge_attr)
 
 
-def _in_order(found: SortedEdges, edge_attr: Any) -> Any:
+def _in_order(ordered: SortedEdges, edge_attr: Any) -> Any:
     """The attributes of sorted edges."""
-    return _of_values(edge_attr, lambda each: _gathered(each, found.numbers))
+    return _map_values(edge_attr, lambda value: _gathered(value, ordered.numbers))
 
 
 def _has_values(edge_attr: Any) -> bool:
     return isinstance(edge_attr, Tensor) or (isinstance(edge_attr, list | tuple) and len(edge_attr) > 0)
 
 
-def _of_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
-    """Applies a function to a tensor, or to each of a list; what is neither stays."""
+def _map_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
+    """Applies a function to a tensor, or to each value of a list; other values stay."""
     if isinstance(edge_attr, Tensor):
         return function(edge_attr)
-    return [function(each) for each in edge_attr] if isinstance(edge_attr, list | tuple) else edge_attr
+    return [function(value) for value in edge_attr] if isinstance(edge_attr, list | tuple) else edge_attr
 
 
 def _with_values(edge_index: Tensor, edge_attr: Any) -> Any:
-    """The result: a pair, unless no attributes were given."""
+    """The result of PyG's functions: a pair, unless no attributes were passed."""
     has_place = edge_attr is None or isinstance(edge_attr, Tensor | list | tuple)
     return (edge_index, edge_attr) if has_place else edge_index
 
@@ -305,14 +298,14 @@ def _are_below(nodes: Tensor, num_nodes: int) -> bool:
 
 
 def _marks(nodes: Tensor, num_nodes: int) -> Tensor:
-    """[num_nodes], bool: the nodes of these numbers."""
+    """A mask of these nodes, [num_nodes]."""
     mask = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
     mask[nodes] = True
     return mask
 
 
 def _places(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
-    """[num_nodes]: the place of each of these nodes among them; other nodes have no value."""
+    """The place of each of these nodes among them, [num_nodes]; entries of other nodes are undefined."""
     places = torch.empty(num_nodes, dtype=dtype, device="cpu")
     places[nodes] = torch.arange(nodes.numel(), dtype=dtype, device="cpu")
     return places

@@ -22,7 +22,7 @@ def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Te
     """Reduces rows by an index; None where PyG's code has to run.
 
     Sums and means whose gradients are recorded are left to PyG, and so are sums of one column or of several
-    dimensions: they take it about as long.
+    dimensions, because PyG takes about as long for them.
     """
     is_matrix = src.dim() == _MATRIX
     # A result that is another view has a version of its own: autograd would not see that it was written to.
@@ -52,7 +52,6 @@ def softmax(src: Tensor, index: Any, ptr: Any, num_rows: Any, dim: Any) -> Tenso
 
 def _suit(src: Tensor, index: Any, dim: Any, num_rows: Any) -> bool:
     """Return whether native code reads the rows and the index as they are."""
-    now = session.now
     return (
         type(index) is Tensor
         and type(num_rows) is int
@@ -64,9 +63,7 @@ def _suit(src: Tensor, index: Any, dim: Any, num_rows: Any) -> bool:
         and 0 <= num_rows <= MOST_EDGES
         and dim in (0, -src.dim())
         and src.is_contiguous()
-        and now.pyg
-        and now.layers is None
-        and not (now.backend or now.machine)
+        and session.now.serves_functions
         and context_reason() is None
         and is_numbers(src)
         and is_numbers(index)

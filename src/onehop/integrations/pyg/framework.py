@@ -57,7 +57,7 @@ class Pyg(Framework):
         return known_layers()
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table, whatever the settings."""
+        """The rows of the patch table; no setting changes them."""
         register(products.OPERATORS)
         # Both read PyG's functions, which are not replaced yet.
         rules()
@@ -70,7 +70,7 @@ class Pyg(Framework):
             *rewriting,
             *associated.rows(of_gcn.ours if of_gcn.applies else None),
             *(
-                _made(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
+                _row(kind, "forward", partial(noting, scores=scores.of_target if kind is GATConv else None))
                 for kind in classes_returning_weights()
             ),
             replacing(HypergraphConv, "forward", hyperedges.forward),
@@ -78,14 +78,7 @@ class Pyg(Framework):
             replacing(hgt_conv, "construct_bipartite_edge_index", hgt.joined),
             replacing(PNAConv, "forward", pna.forward),
             replacing(HeteroLinear, "forward_naive", hgt.products),
-            *everywhere(
-                [
-                    *functions.rows(),
-                    *negatives.rows(),
-                    *edge_functions.rows(),
-                    *triplets.rows(),
-                ]
-            ),
+            *everywhere([*functions.rows(), *negatives.rows(), *edge_functions.rows(), *triplets.rows()]),
             *decoders.rows(),
             *skip_gram.rows(),
             *loaders.rows(),
@@ -109,7 +102,7 @@ class Pyg(Framework):
                     self.add(divided.rows())
 
     def remove(self) -> None:
-        """Restores what the rows replaced, and the functions of all classes."""
+        """Restores the replaced attributes, and the functions of all classes."""
         super().remove()
         hook.unwrap_all()
 
@@ -130,8 +123,8 @@ class Pyg(Framework):
         return "it propagated nothing"
 
 
-def _made(owner: Any, attribute: str, maker: Function) -> Row:
-    """The row of a function that is replaced by what ``maker`` makes of it."""
+def _row(owner: Any, attribute: str, maker: Function) -> Row:
+    """The row of a function that ``maker`` turns into its replacement."""
     theirs = host_function(owner, attribute)
     if not is_own(theirs):
         return Row(owner, attribute, theirs, theirs)

@@ -12,7 +12,6 @@ import torch
 import torch_geometric.typing
 import torch_geometric.utils
 from torch import Tensor
-from torch.nn import Parameter
 
 from onehop import thresholds
 from onehop.graph import Graph
@@ -23,15 +22,14 @@ from onehop.integrations.pyg.edges.matrix import adjacency_of
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.leave import are_features, are_numbers
-from onehop.integrations.rows import Row, replacing
-from onehop.integrations.torch.indexing import COST_OF_EXTREMA, cost_of, is_recorded, pays
+from onehop.integrations.rows import Function, Row, replacing
+from onehop.integrations.torch.indexing import COST_OF_EXTREMA, PLAIN, cost_of, is_recorded, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.ops import edge_softmax
 from onehop.ops.aggregate import reduce_rows
 from onehop.ops.by_index import Along, added, extremum, segmented
 from onehop.ops.contexts import context_reason
 
-_PLAIN = (Tensor, Parameter)
 _OF_PRODUCTS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min"}
 _OF_SEGMENTS = ("sum", "mean", "max", "min")
 _OF_SCATTER = {**_OF_PRODUCTS, "amax": "max", "amin": "min"}
@@ -44,17 +42,23 @@ _COST = 8
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    bodies = (scatter, segment, softmax, spmm)
-    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
+    return replacing_utils(scatter, segment, softmax, spmm)
+
+
+def replacing_utils(*bodies: Function) -> list[Row]:
+    """The rows of functions of ``torch_geometric.utils``, which have the names of their bodies."""
+    return [
+        replacing(torch_geometric.utils, body.__name__, body, counted_as=body.__name__) for body in bodies
+    ]
 
 
 def scatter(
     _: Any, src: Any, index: Any, dim: Any = 0, dim_size: Any = None, reduce: Any = "sum"
 ) -> Tensor | None:
     """Reduces the rows of an index; None where PyG's code has to run."""
-    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
+    if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    # At most this many times the cost of a sum.
+    # No reduction costs more than this many times a sum.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
         return few_rows.reduced(src, index, dim, dim_size, _OF_SCATTER[reduce])
     # PyG's mean is a sum, divided.
@@ -79,12 +83,12 @@ def scatter(
 
 def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
     """Reduces the rows between bounds; None where PyG's code has to run."""
-    if type(src) not in _PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
+    if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
         return None
     is_extremum = reduce in ("max", "min")
-    # Its gradient differs from that of scatter where entries tie at 0.
+    # The gradient of its extrema differs from scatter's where entries tie at 0.
     if (is_extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
     graph = graph_of_bounds(ptr, src.size(0))
@@ -100,7 +104,7 @@ def softmax(
     _: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: Any = 0
 ) -> Tensor | None:
     """Normalises the rows of a sorted index, or between bounds; None where PyG's code has to run."""
-    if type(src) not in _PLAIN:
+    if type(src) not in PLAIN:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers:
         return few_rows.softmax(src, index, ptr, num_nodes, dim)
@@ -109,7 +113,7 @@ def softmax(
     if ptr is None:
         graph = graph_of_ascending(index, num_nodes) if _has_index(src, index, num_nodes) else None
     else:
-        # PyG takes infinite extrema of segments for 0.
+        # PyG replaces infinite extrema of segments with 0.
         suits = _has_bounds(src, ptr) and math.isfinite(float(src.detach().sum()))
         graph = graph_of_bounds(ptr, src.size(0)) if suits else None
     if graph is None:
@@ -121,7 +125,7 @@ def softmax(
 
 def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
     """Multiplies a sparse matrix, as a layer with a fused path does; None where PyG's code has to run."""
-    if type(other) not in _PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
+    if type(other) not in PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
         return None
     adjacency = adjacency_of(src)
     if adjacency is None or other.dim() != _MATRIX or other.size(0) != src.size(1):
@@ -162,11 +166,10 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
 
 
 def applies(x: Tensor, index: Any = None) -> bool:
-    """Return whether the patch, the context, the features and an index, if given, allow it."""
+    """Return whether patch and context let ours run, and it takes the features, and the index if any."""
     return serves_functions() and are_features(x, dims=None) and (index is None or are_numbers(index))
 
 
 def serves_functions() -> bool:
     """Return whether the patch and the context allow functions of PyG to run ours."""
-    now = session.now
-    return now.pyg and now.layers is None and not (now.backend or now.machine) and context_reason() is None
+    return session.now.serves_functions and context_reason() is None

@@ -3,8 +3,7 @@
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
 its messages on the joint edges. Here they are a typed product, whose matrices hold the narrow heads side by
 side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so no edge needs it.
-Where PyG's own steps run, their joint edges are remembered, and the products of its HeteroLinear are put
-together once.
+Where PyG's own steps run, their joint edges are cached, and the products of its HeteroLinear are joined once.
 """
 
 import itertools
@@ -37,10 +36,10 @@ from onehop.ops.typed_attention import RowGroups, row_groups, typed_attention
 
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
-# Narrow heads are multiplied together up to this width: products of 16 columns take as long as those of 64.
+# Narrow heads are multiplied together up to this width, because products of 16 and 64 columns take as long.
 _WIDEST = 64
-# Types from which on products of few rows pay, because PyG writes type by type: over 160 edges HEATConv, with
-# 2 types, ran at 0.89 times PyG's speed in training, and HGTConv, with 20 products, at 1.19.
+# From this many types on, products of few rows pay, because PyG writes type by type: over 160 edges HEATConv,
+# with 2 types, ran at 0.89 times PyG's speed in training, and HGTConv, with 20 products, at 1.19.
 _MANY_TYPES = 8
 
 
@@ -65,9 +64,9 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     groups = _groups_of(types, x_dict, edge_index_dict)
     heads, columns = layer.heads, layer.out_channels // layer.heads
     keys, queries, values = [], [], []
-    for made in layer.kqv_lin(x_dict).values():
-        key, query, value = made.chunk(3, 1)
-        # Copies, so that products run in any library, and what they are copied from can be freed.
+    for projected in layer.kqv_lin(x_dict).values():
+        key, query, value = projected.chunk(3, 1)
+        # Copies, so that products run in any library, and the joint tensor can be freed.
         keys.append(key.contiguous())
         values.append(value.contiguous())
         queries.append(query)
@@ -76,7 +75,7 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     of_keys = side_by_side(_matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None], _WIDEST)
     of_values = side_by_side(_matrices(layer.v_rel, heads, numbers), _WIDEST)
     query, scale = torch.cat(queries).view(-1, heads, columns), 1 / math.sqrt(columns)
-    sources, fastest = [types.index(each[0]) for each in edge_index_dict], may_run_elsewhere(query)
+    sources, fastest = [types.index(relation[0]) for relation in edge_index_dict], may_run_elsewhere(query)
 
     def run() -> Tensor:
         pairs = (keys, of_keys), (values, of_values)
@@ -85,25 +84,25 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     form = _FORM if len(groups.each) == 1 else _GROUPED
     task = Plan(form, "sum", groups.graph, query, run, "attention")
     begin(task, layer)
-    parts = dict(zip(types, task.run().split([len(each) for each in queries]), strict=True))
+    parts = dict(zip(types, task.run().split([len(rows) for rows in queries]), strict=True))
     return _transformed(layer, x_dict, {name: parts[name] for name in types if name in layer.dst_node_types})
 
 
 def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The last steps of PyG's ``forward``: a linear step of each node type, and what skips the layer."""
+    """The last steps of PyG's ``forward``: a linear step of each node type, and the skip connections."""
     outs: dict[str, Tensor] = layer.out_lin({name: gelu(part) for name, part in parts.items()})
-    found = {}
+    outputs = {}
     for name in parts:
         out, x = outs[name], x_dict[name]
         if out.size(-1) == x.size(-1):
             alpha = layer.skip[name].sigmoid()
             out = alpha * out + (1 - alpha) * x
-        found[name] = out
-    return found
+        outputs[name] = out
+    return outputs
 
 
 def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
-    """[relations, H, D, D]: the matrices of some relations, which PyG numbers head by head."""
+    """The matrices of some relations, [relations, H, D, D]; PyG stores them head by head."""
     weight: Tensor = layer.weight
     chosen = weight.view(heads, -1, *weight.shape[1:]).transpose(0, 1)
     return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
@@ -119,10 +118,10 @@ def _check_layer(layer: Any) -> None:
     record = with_own_forward(layer, HGTConv, "_cat", "_construct_src_node_feat")
     need(record.rule is not None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     columns = layer.out_channels // layer.heads
-    for each in (layer.k_rel, layer.v_rel):
-        need(_runs_as_it_is(each, HeteroLinear) and each.is_sorted and each.bias is None)
-        need(type(each.weight) is Parameter)
-        need(each.weight.shape == (layer.heads * len(layer.edge_types), columns, columns))
+    for linear in (layer.k_rel, layer.v_rel):
+        need(_runs_as_it_is(linear, HeteroLinear) and linear.is_sorted and linear.bias is None)
+        need(type(linear.weight) is Parameter)
+        need(linear.weight.shape == (layer.heads * len(layer.edge_types), columns, columns))
     need(_runs_as_it_is(layer.kqv_lin, HeteroDictLinear))
 
 
@@ -130,7 +129,7 @@ def _check_features(layer: Any, x_dict: Any) -> None:
     """Leaves features unless every node type has some that the layer's linear step takes, of one dtype."""
     need(type(x_dict) is dict)
     factors = list(layer.p_rel.values())
-    need(all(each.shape == (1, layer.heads) for each in factors))
+    need(all(factor.shape == (1, layer.heads) for factor in factors))
     learned = [layer.k_rel.weight, layer.v_rel.weight, *factors]
     for name, x in x_dict.items():
         need(name in layer.kqv_lin.lins and are_features(x))
@@ -141,24 +140,24 @@ def _check_features(layer: Any, x_dict: Any) -> None:
 
 
 def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> list[int]:
-    """The number of each type of edges among those of the layer."""
-    need(all(type(each) is tuple and len(each) == 3 for each in edge_index_dict))
-    numbers = [layer.edge_types_map.get(each, -1) for each in edge_index_dict]
-    # PyG takes the relations' rows to be in the layer's own order, whatever order they come in.
+    """The number of each type of edges in the layer's own order."""
+    need(all(type(relation) is tuple and len(relation) == 3 for relation in edge_index_dict))
+    numbers = [layer.edge_types_map.get(relation, -1) for relation in edge_index_dict]
+    # PyG assumes that the relations' rows are in the layer's own order, also if the edges are not.
     need(numbers and numbers[0] >= 0 and all(a < b for a, b in itertools.pairwise(numbers)))
-    need(all(each[0] in x_dict and each[-1] in x_dict for each in edge_index_dict))
+    need(all(relation[0] in x_dict and relation[-1] in x_dict for relation in edge_index_dict))
     return numbers
 
 
 def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> RowGroups:
-    """The edges from a row for each relation and source to a row for each node, found or made."""
+    """The edges from a row for each relation and source to a row for each node, cached or new."""
     edges = list(edge_index_dict.values())
-    need(all(each.is_cpu and len(each) == 2 for each in edges) and any(each.numel() for each in edges))
+    need(all(rows.is_cpu and len(rows) == 2 for rows in edges) and any(rows.numel() for rows in edges))
     nodes = [len(x_dict[name]) for name in types]
     first, num_dst = dict(zip(types, itertools.accumulate(nodes, initial=0), strict=False)), sum(nodes)
     most = max(thresholds.now.rows_a_node * num_dst, thresholds.now.block_edges)
-    rows = tuple(len(x_dict[each[0]]) for each in edge_index_dict)
-    starts = tuple(first[each[-1]] for each in edge_index_dict)
+    rows = tuple(len(x_dict[relation[0]]) for relation in edge_index_dict)
+    starts = tuple(first[relation[-1]] for relation in edge_index_dict)
     try:
         return remembered(
             *edges,
@@ -171,8 +170,8 @@ def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dic
 
 def _check_edges(edges: list[Any]) -> None:
     """Leaves edges of several types that cannot be recognised, or are so few that PyG's steps are as fast."""
-    need(edges and all(can_remember(each, least=0) and each.dim() == 2 for each in edges))
-    need(sum(each.numel() for each in edges) >= 2 * thresholds.now.few_edges, TOO_SMALL)
+    need(edges and all(can_remember(edge_index, least=0) and edge_index.dim() == 2 for edge_index in edges))
+    need(sum(edge_index.numel() for edge_index in edges) >= 2 * thresholds.now.few_edges, TOO_SMALL)
 
 
 # PyG's own steps
@@ -186,7 +185,7 @@ def joined(
     edge_attr_dict: Any = None,
     num_nodes: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """PyG's ``construct_bipartite_edge_index``, which HGTConv calls every time, with a memory.
+    """PyG's ``construct_bipartite_edge_index``, which HGTConv calls every time, cached.
 
     Args:
         theirs: PyG's function.
@@ -203,26 +202,26 @@ def joined(
         Leave: PyG's code has to run.
     """
     types = list(src_offset_dict)
-    edges = [edge_index_dict[each] for each in types]
+    edges = [edge_index_dict[relation] for relation in types]
     _check_edges(edges)
-    places = tuple((each, src_offset_dict[each], dst_offset_dict[each[-1]]) for each in types)
+    places = tuple((relation, src_offset_dict[relation], dst_offset_dict[relation[-1]]) for relation in types)
 
     def make() -> Tensor:
         joint: Tensor = theirs(edge_index_dict, src_offset_dict, dst_offset_dict, None, num_nodes)[0]
         return joint
 
-    made = remembered(*edges, key=("joined", places), make=make)
+    joint_edges = remembered(*edges, key=("joined", places), make=make)
     if edge_attr_dict is None:
-        return lend(made), None
+        return lend(joint_edges), None
     values = []
-    for each, of_type in zip(types, edges, strict=True):
-        value = edge_attr_dict["__".join(each) if isinstance(edge_attr_dict, ParameterDict) else each]
+    for relation, of_type in zip(types, edges, strict=True):
+        value = edge_attr_dict["__".join(relation) if isinstance(edge_attr_dict, ParameterDict) else relation]
         values.append(value if value.size(0) == of_type.size(1) else value.expand(of_type.size(1), -1))
-    return lend(made), torch.cat(values)
+    return lend(joint_edges), torch.cat(values)
 
 
 def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
-    """Computes HeteroLinear's ``forward_naive``, used without pyg-lib, with the products put together once.
+    """Computes HeteroLinear's ``forward_naive``, used without pyg-lib, with the products joined once.
 
     PyG writes the product of each type into its rows of one tensor. The backward pass of such a write copies
     the gradient of the whole tensor, and so costs types times rows; here it costs rows.
@@ -231,7 +230,7 @@ def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> T
         theirs: PyG's method.
         layer: The HeteroLinear.
         x: [N, in_channels], in the order of their types.
-        type_ptr: [types + 1], where the rows of each type begin, and the last ones end.
+        type_ptr: [types + 1], the bounds of the rows of each type.
 
     Returns:
         [N, out_channels]; None where so few rows are of so few types that PyG's steps are as fast.

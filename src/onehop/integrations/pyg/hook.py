@@ -28,11 +28,11 @@ _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "
 
 
 def template_row() -> Row:
-    """The table's row of the method that renders."""
+    """The row of the patch table for the method that renders functions."""
     theirs, ours, part = host_function(MessagePassing, _TEMPLATES), _wrap_while_on, building.get()
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        # Before it too, because PyG renders for a class only if its propagate is MessagePassing's.
+        # Also before it, because PyG renders for a class only if its propagate is MessagePassing's.
         ours(part, type(self))
         theirs(self, *args, **kwargs)
         ours(part, type(self))
@@ -49,31 +49,31 @@ def _wrap_while_on(part: Part, kind: type) -> None:
 
 def wrap_class(kind: type) -> None:
     """Wraps PyG's functions in the namespace of a class."""
-    own: Any = vars(kind)
+    namespace: Any = vars(kind)
     for name, wrapper in _WRAPPERS.items():
-        theirs, kept, explained = own.get(name), f"_jinja_{name}", f"_orig_{name}"
+        theirs, rendered, explained = namespace.get(name), f"_jinja_{name}", f"_orig_{name}"
         of_base = getattr(MessagePassing, name)
         if theirs is not None and theirs is replaced(of_base):
             setattr(kind, name, of_base)
         elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
         # A layer runs _orig_ while an explainer works on it, and _jinja_ afterwards.
-        of_explainers = own.get(explained)
+        of_explainers = namespace.get(explained)
         if of_explainers is not None and of_explainers is replaced(of_base):
             setattr(kind, explained, of_base)
         current = getattr(kind, name)
-        if kept in own and own[kept] is replaced(current):
-            setattr(kind, kept, current)
+        if rendered in namespace and namespace[rendered] is replaced(current):
+            setattr(kind, rendered, current)
 
 
 def _is_rendered(kind: type, name: str) -> bool:
     """Return whether PyG rendered a function of a class and it is not wrapped."""
-    own: Any = vars(kind)
-    theirs = own.get(name)
+    namespace: Any = vars(kind)
+    theirs = namespace.get(name)
     return (
         theirs is not None
-        and own.get(f"_jinja_{name}") is theirs
-        # PyG keeps a hand-written one under the same name, with another module.
+        and namespace.get(f"_jinja_{name}") is theirs
+        # PyG keeps a hand-written function under the same name, with another module.
         and theirs.__module__ == f"{kind.__module__}_{kind.__name__}_{name}"
         and replaced(theirs) is None
     )

@@ -1,4 +1,4 @@
-"""HypergraphConv: attention between nodes and hyperedges from numbers of both, and its second edges kept.
+"""HypergraphConv: attention from a number for each node and hyperedge; its reversed entries are cached.
 
 PyG gathers the features of both ends of every entry, side by side, to multiply them by a vector. Each half
 of that product depends on one end alone, so it is computed for nodes and for hyperedges. The turned entries,
@@ -60,11 +60,11 @@ def forward(
     need(not is_too_small(entries, None, layer.heads * layer.out_channels), TOO_SMALL)
     record = with_own_forward(layer, HypergraphConv, "message", "aggregate")
     leave_if(record.block_reason)
-    # PyG requires the number of hyperedges then.
+    # In this mode PyG requires the number of hyperedges.
     need(not is_experimental_mode_enabled("disable_dynamic_shapes"))
     need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2 and entries.size(1) > 0)
-    for each in (x, attributes) if layer.use_attention else (x,):
-        need(are_features(each, *layer.parameters()) and each.size(1) == layer.in_channels)
+    for features in (x, attributes) if layer.use_attention else (x,):
+        need(are_features(features, *layer.parameters()) and features.size(1) == layer.in_channels)
     count = int(entries[1].max()) + 1 if num_edges is None else num_edges
     need(type(count) is int and not (layer.use_attention and attributes.size(0) < count))
     need(weight is None or (are_dense(weight, dtype=x.dtype) and weight.shape == (count,)))
@@ -97,7 +97,7 @@ def forward(
 
 
 def _inverse(sums: Tensor) -> Tensor:
-    """One over each, and 0 where that is infinite."""
+    """Return the inverse of each number, and 0 where it is infinite."""
     inverse = 1.0 / sums
     inverse[inverse == float("inf")] = 0
     return inverse

@@ -37,7 +37,7 @@ COMPILED = ("HANConv", "PointTransformerConv")
 
 @functools.cache
 def messages_with_softmax() -> frozenset[Callable[..., Any]]:
-    """The message functions of PyG that use ``ptr``, if they take it, for a softmax alone."""
+    """PyG's message functions that use ``ptr`` only to compute a softmax, if they take it."""
     functions = (layer_class(name).message for name in (*OWN_MESSAGES, *COMPILED))
     return frozenset(filter(is_own, functions))
 
@@ -69,8 +69,8 @@ SELF_LOOP_NAMES = (
     ),
 )
 
-# The rule of the scores of layers of attention, and those of them that compute weights before propagate, in
-# edge_update.
+# The rule of the scores of each attention layer, and the layers that compute weights in edge_update, before
+# propagate.
 ATTENTION: dict[str, Rule] = {"GATConv": "gat", "GATv2Conv": "gatv2", "TransformerConv": "dot"}
 _EDGE_UPDATES = ("GATConv", "GATv2Conv")
 

@@ -18,12 +18,7 @@ _DIVIDED = "GCNConv, SAGEConv and GraphConv are divided"
 
 
 def infer(
-    model: nn.Module,
-    graph: StoredGraph,
-    x: object,
-    out: str | os.PathLike[str],
-    *,
-    memory: int | None = None,
+    model: nn.Module, graph: StoredGraph, x: object, out: str | os.PathLike[str], *, memory: int | None = None
 ) -> Path:
     """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
 
@@ -103,13 +98,13 @@ def _gcn(module: Any) -> Layer | str:
     return Layer(module.lin, normalise, "sum", after, False, None)
 
 
-def _sage(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
+def _sage(module: Any, rows: Tensor, inputs: Tensor | None) -> Tensor:
     out: Tensor = module.lin_l(rows)
     if module.root_weight:
-        out = out + module.lin_r(given)
+        out = out + module.lin_r(inputs)
     return F.normalize(out, p=2.0, dim=-1) if module.normalize else out
 
 
-def _graph_conv(module: Any, rows: Tensor, given: Tensor | None) -> Tensor:
-    out: Tensor = module.lin_rel(rows) + module.lin_root(given)
+def _graph_conv(module: Any, rows: Tensor, inputs: Tensor | None) -> Tensor:
+    out: Tensor = module.lin_rel(rows) + module.lin_root(inputs)
     return out

@@ -1,4 +1,4 @@
-"""Refusals of propagations, which PyG's own code runs then: sentences, classes, and functions that raise."""
+"""Refusals of calls, which PyG's own code then runs: sentences, exceptions, functions that raise them."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 class OfSignals(Leave):
-    """The operands are those of several signals over one graph."""
+    """The operands belong to several signals over one graph."""
 
 
 class Explained(Leave):
@@ -36,7 +36,7 @@ class Explained(Leave):
 
 
 class OtherOperands(Leave):
-    """The operands are not those of the rule."""
+    """The operands are other ones than the rule's."""
 
 
 def need(condition: object, sentence: str = LEFT_TO_PYG, kind: type[Leave] = Leave) -> None:
@@ -72,17 +72,17 @@ def are_dense(*tensors: Any, dtype: torch.dtype, dims: int | None = None) -> boo
         dims: Their number of dimensions; None means any.
     """
     return all(
-        is_plain(each)
-        and each.dtype is dtype
-        and each.is_cpu
-        and each.layout is torch.strided
-        and (dims is None or each.dim() == dims)
-        for each in tensors
+        is_plain(tensor)
+        and tensor.dtype is dtype
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and (dims is None or tensor.dim() == dims)
+        for tensor in tensors
     ) and not wraps(*tensors)
 
 
 def are_features(x: Any, *learned: Tensor, dims: int | None = 2) -> bool:
-    """Return whether rows of features are float32 or float64, and so is what a layer has learned.
+    """Return whether features and learned tensors are dense, on the CPU, and all float32 or all float64.
 
     False under autocast, which would convert them.
 
@@ -103,5 +103,5 @@ def are_features(x: Any, *learned: Tensor, dims: int | None = 2) -> bool:
 def are_numbers(*tensors: Any) -> bool:
     """Return whether all are dense tensors of int64 on the CPU that can be recognised."""
     return are_dense(*tensors, dtype=torch.int64) and not any(
-        type(each) is not Tensor or each.is_inference() for each in tensors
+        type(tensor) is not Tensor or tensor.is_inference() for tensor in tensors
     )

@@ -1,4 +1,4 @@
-"""Layers on a simulated machine: what it runs, and why it does not run the rest."""
+"""Layers on a simulated machine: the operations that it runs, and why it does not run others."""
 
 from typing import Any
 
@@ -22,8 +22,8 @@ _SUMS = ("sum", "mean")
 def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
     """The backend for a layer's sum, mean, max or min of these features; empty means the first that can.
 
-    The machine knows the layer by its class and a number. It gets the data through the host's memory,
-    whatever their device. What it does not take runs as without it.
+    The machine knows the layer by its class and a number. It gets the data through the host's memory, also
+    from other devices. Reductions that it refuses run as without it.
     """
     now = session.now
     if not now.machine or reduction_refusal(x, reduce) is not None:
@@ -32,13 +32,7 @@ def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
 
 
 def place_attention(
-    layer: Any,
-    graph: Graph,
-    operator: str,
-    x: Tensor,
-    dtype: torch.dtype,
-    has_edges: bool,
-    masked: bool,
+    layer: Any, graph: Graph, operator: str, x: Tensor, dtype: torch.dtype, has_edges: bool, masked: bool
 ) -> tuple[str, str]:
     """Return why the machine does not run a layer's attention, or "", and the backend that runs it.
 

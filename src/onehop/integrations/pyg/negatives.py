@@ -1,9 +1,9 @@
 """PyG's negative sampling, with the same pairs and the same states of the random number generators.
 
 ``negative_sampling`` draws with Python's ``random.sample``, whose generator is continued natively, and
-``structured_negative_sampling`` with torch's own functions. What was drawn is looked up in a table of the
-edges. PyG and Python may draw otherwise in other releases, so both functions are compared with PyG's at first
-use, with private generators.
+``structured_negative_sampling`` with torch's own functions. The drawn pairs are looked up in a table of the
+edges. Other releases of PyG and Python may draw differently, so both functions are compared with PyG's at
+first use, with private generators.
 """
 
 import math
@@ -15,13 +15,12 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
-import torch_geometric.utils
 from torch import Tensor
 from torch_geometric.utils import _negative_sampling as theirs_module
 
-from onehop.integrations.pyg.functions import serves_functions
+from onehop.integrations.pyg.functions import replacing_utils, serves_functions
 from onehop.integrations.pyg.leave import OUT_OF_RANGE, are_numbers, need
-from onehop.integrations.rows import Function, Leave, Row, replacing
+from onehop.integrations.rows import Function, Leave, Row
 from onehop.kernels.cpu.negatives import LARGEST, Kind, Pairs
 from onehop.native import CPU
 
@@ -30,8 +29,8 @@ _HELPERS = ("sample", "edge_index_to_vector", "vector_to_edge_index")
 _METHODS = ("sample", "_randbelow", "getrandbits", "getstate", "setstate")
 
 _SEED = 20261126
-# Nodes, edges, wanted pairs, the method, and whether they are undirected: drawn from a list and again, all in
-# order, of two words of the generator, between two sets of nodes, and above the diagonal.
+# Nodes, edges, pairs to draw, the method, and whether pairs are undirected. They are drawn from a list and
+# again, all in order, by two words of the generator, between two sets of nodes, and above the diagonal.
 _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
     (10, 80, 12, "dense", False),
     (5, 4, 40, "sparse", True),
@@ -42,14 +41,13 @@ _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
 _ATTEMPTS = 3
 
 _lock = threading.RLock()
-# A process that is forked while another thread draws would wait for ever.
+# Otherwise a process that is forked while another thread draws would wait for ever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    bodies = (negative_sampling, structured_negative_sampling)
-    return [replacing(torch_geometric.utils, each.__name__, each, told=each.__name__) for each in bodies]
+    return replacing_utils(negative_sampling, structured_negative_sampling)
 
 
 def negative_sampling(
@@ -65,11 +63,11 @@ def negative_sampling(
         return None
     if method not in ("sparse", "dense"):
         return None
-    wanted = _wanted(theirs, edge_index.size(1), num_neg_samples)
-    generator = _generator()
-    if wanted is None or generator is None or not _agrees(theirs, *_parts(theirs)):
+    num_pairs = _num_pairs(theirs, edge_index.size(1), num_neg_samples)
+    generator = _untouched_generator()
+    if num_pairs is None or generator is None or not _agrees(theirs, *_parts(theirs)):
         return None
-    return _drawn(generator, edge_index, num_nodes, wanted, force_undirected)
+    return _drawn(generator, edge_index, num_nodes, num_pairs, force_undirected)
 
 
 def structured_negative_sampling(
@@ -93,25 +91,25 @@ def _are_edges(edge_index: Any) -> bool:
     )
 
 
-def _wanted(theirs: Function, edges: int, given: Any) -> int | None:
+def _num_pairs(theirs: Function, num_edges: int, argument: Any) -> int | None:
     """The number of pairs to draw; None if PyG's code has to read the argument."""
-    if given is None:
-        return edges
-    if type(given) is float and math.isfinite(given) and "float" in theirs.__code__.co_names:
-        return int(given * edges)
-    return given if type(given) is int else None
+    if argument is None:
+        return num_edges
+    if type(argument) is float and math.isfinite(argument) and "float" in theirs.__code__.co_names:
+        return int(argument * num_edges)
+    return argument if type(argument) is int else None
 
 
 def _drawn(
-    generator: random.Random, edge_index: Tensor, num_nodes: Any, wanted: int, undirected: bool
+    generator: random.Random, edge_index: Tensor, num_nodes: Any, num_pairs: int, undirected: bool
 ) -> Tensor:
     """Draws pairs without an edge, as PyG's function does.
 
     Args:
         generator: The generator, which is moved on.
         edge_index: [2, E], of numbers.
-        num_nodes: The number of nodes, or those of either row; None means one more than the greatest.
-        wanted: The number of pairs.
+        num_nodes: The number of nodes, or of the nodes of each row; None means one more than the greatest.
+        num_pairs: The number of pairs.
         undirected: Whether each pair counts in both directions.
 
     Raises:
@@ -128,14 +126,14 @@ def _drawn(
     if count >= pairs.population:
         return edge_index.new_empty((2, 0))
     if kind is Kind.UPPER:
-        wanted //= 2
-    need(wanted > 0)
-    size = int(1.1 * wanted / (1.0 - count / pairs.population))
+        num_pairs //= 2
+    need(num_pairs > 0)
+    size = int(1.1 * num_pairs / (1.0 - count / pairs.population))
     with _lock:
         for _ in range(_ATTEMPTS):
             before = version, words, gauss = generator.getstate()
             state = torch.tensor(words, dtype=torch.int64, device=CPU)
-            out = pairs.draw(state, size, wanted)
+            out = pairs.draw(state, size, num_pairs)
             # Another thread may have drawn meanwhile: none of its numbers may come again.
             if generator.getstate() == before:
                 generator.setstate((version, tuple(state.tolist()), gauss))
@@ -186,7 +184,7 @@ def _nodes_of(edge_index: Tensor) -> int:
     return int(edge_index.max()) + 1
 
 
-def _generator() -> random.Random | None:
+def _untouched_generator() -> random.Random | None:
     """Python's shared generator; None if it or ``random.sample`` was replaced."""
     shared: Any = getattr(random, "_inst", None)
     method: Any = random.sample
@@ -198,7 +196,7 @@ def _generator() -> random.Random | None:
 
 
 def _parts(theirs: Function) -> tuple[Any, ...]:
-    """The functions that PyG's function and Python's generator consist of."""
+    """The functions that PyG's function and Python's generator call."""
     return (
         *(theirs.__globals__.get(name) for name in _HELPERS),
         *(getattr(random.Random, name) for name in _METHODS),
@@ -207,24 +205,24 @@ def _parts(theirs: Function) -> tuple[Any, ...]:
 
 @lru_cache
 def _agrees(theirs: Function, *parts: Any) -> bool:
-    """Return whether ours draws what PyG's function draws; found out once for these parts of it."""
+    """Return whether ours draws the same as PyG's function; tested once for these parts of it."""
     if not _are_own(theirs, *parts[: len(_HELPERS)]):
         return False
     one, other = random.Random(_SEED), random.Random(_SEED)
     names = {**theirs.__globals__, "random": other}
     names["sample"] = _within(names, names["sample"])
     sampling = _within(names, theirs)
-    for nodes, edges, wanted, method, undirected in _PROOFS:
+    for nodes, edges, num_pairs, method, undirected in _PROOFS:
         edge_index = _proof_edges(edges, nodes)
-        expected = sampling(edge_index, nodes, wanted, method, undirected)
-        if not torch.equal(_drawn(one, edge_index, nodes, wanted, undirected), expected):
+        expected = sampling(edge_index, nodes, num_pairs, method, undirected)
+        if not torch.equal(_drawn(one, edge_index, nodes, num_pairs, undirected), expected):
             return False
     return one.getstate() == other.getstate()
 
 
 @lru_cache
 def _structured_agrees(theirs: Function) -> bool:
-    """Return whether ours draws what PyG's function draws; found out once."""
+    """Return whether ours draws the same as PyG's function; tested once."""
     if not _are_own(theirs):
         return False
     one, other = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))
@@ -232,31 +230,31 @@ def _structured_agrees(theirs: Function) -> bool:
     def randint(*args: Any, **kwargs: Any) -> Tensor:
         return torch.randint(*args, **kwargs, device=CPU, generator=other)
 
-    own_torch = SimpleNamespace(**{**vars(torch), "randint": randint})
-    sampling = _within({**theirs.__globals__, "torch": own_torch}, theirs)
+    torch_with_generator = SimpleNamespace(**{**vars(torch), "randint": randint})
+    sampling = _within({**theirs.__globals__, "torch": torch_with_generator}, theirs)
     edge_index = _proof_edges(30, 11)
     for nodes, loops in ((None, True), (12, False)):
         expected = sampling(edge_index, nodes, loops)
-        found = _redrawn(edge_index, nodes, loops, one)
-        if not all(map(torch.equal, found, expected)):
+        redrawn = _redrawn(edge_index, nodes, loops, one)
+        if not all(map(torch.equal, redrawn, expected)):
             return False
     return torch.equal(one.get_state(), other.get_state())
 
 
 def _are_own(*functions: Any) -> bool:
-    """Return whether these are functions of PyG's module, and none that replaces or wraps them."""
-    return all(type(each) is FunctionType and each.__globals__ is vars(theirs_module) for each in functions)
+    """Return whether these are functions of PyG's module, without replacements or wrappers."""
+    return all(type(f) is FunctionType and f.__globals__ is vars(theirs_module) for f in functions)
 
 
 def _within(names: dict[str, Any], function: Function) -> Function:
-    """The function with other global names."""
+    """Return the function with other globals."""
     return FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
 
 
 def _proof_edges(edges: int, nodes: int | tuple[int, int]) -> Tensor:
-    """[2, edges]: edges between these nodes, two of them repeated and some from a node to itself."""
+    """Edges between these nodes, [2, edges], two of them repeated and some from a node to itself."""
     rows, cols = (nodes, nodes) if isinstance(nodes, int) else nodes
     number = torch.arange(edges, device=CPU) % (edges - 2)
     return torch.stack([number % rows, (number // rows + 2 * number) % cols])

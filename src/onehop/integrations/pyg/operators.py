@@ -30,9 +30,9 @@ class Operator:
 
     Attributes:
         schema: Its schema, which is pyg-lib's.
-        function: What runs.
-        key: The dispatch key that runs it. "BackendSelect" is that of operators whose arguments hold tensors
-            in dictionaries alone, where torch does not look for them; "CompositeImplicitAutograd" that of
+        function: The function that runs.
+        key: The dispatch key that runs it. "BackendSelect" is for operators whose arguments have tensors in
+            dictionaries alone, where torch does not look for them; "CompositeImplicitAutograd" is for
             functions of operators that have gradients.
         fake: Returns a result of the same shape and dtype without data, for programs; None where torch finds
             it out, or where no program calls the operator.
@@ -52,17 +52,17 @@ class Operator:
 def register(operators: Iterable[Operator]) -> None:
     """Registers operators, unless pyg-lib is installed or they are registered already.
 
-    ``explain`` counts their calls as those of ``pyg.NAME``; where pyg-lib runs, it names none. torch cannot
-    take back an operator, so they stay when the patch is removed.
+    ``explain`` counts their calls as ``pyg.NAME``, and no calls of pyg-lib itself. torch cannot take back an
+    operator, so they stay when the patch is removed.
     """
     if has_pyg_lib():
         return
-    for each in operators:
-        if not hasattr(torch.ops.pyg, each.name):
-            _LIBRARY.define(each.schema)
-            _LIBRARY.impl(each.name, _counting(each), each.key)
-            if each.fake is not None:
-                torch.library.register_fake(f"pyg::{each.name}", each.fake, lib=_LIBRARY)
+    for operator in operators:
+        if not hasattr(torch.ops.pyg, operator.name):
+            _LIBRARY.define(operator.schema)
+            _LIBRARY.impl(operator.name, _counting(operator), operator.key)
+            if operator.fake is not None:
+                torch.library.register_fake(f"pyg::{operator.name}", operator.fake, lib=_LIBRARY)
 
 
 def _counting(operator: Operator) -> Function:

@@ -1,10 +1,10 @@
 """Layers on one process's part of a graph: by their rule, or by their own messages.
 
-There is nothing to fall back on: PyG would aggregate the part alone, so what cannot be run is an error.
+A layer that cannot run raises an error, because PyG's own code would aggregate the part alone.
 
-Every edge that ends in an owned row is in the part, with its features. So once the sources' rows are here,
-the messages, and whatever reduces them, are those of the whole graph. A layer without a rule propagates over
-a plain bipartite graph, from owned and halo rows to owned rows. The rows are received first; nothing is
+Every edge that ends in an owned row is in the part, with its features. So once the sources' rows have
+arrived, messages and their reduction are the same as over the whole graph. A layer without a rule propagates
+over a plain bipartite graph, from owned and halo rows to owned rows. The rows are received first; nothing is
 computed meanwhile.
 """
 
@@ -33,22 +33,22 @@ from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
 from onehop.ops.contexts import WRAPPED, context_reason, wraps
 
-# What PyG adds to a message's arguments that has numbers of sources, or of all nodes.
+# Arguments that PyG adds to a message and that contain numbers of sources, or of all nodes.
 _OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
 
 Ends = tuple[Tensor | None, Tensor | None]
 
 
-def propagate_part(theirs: Callable[..., Any], call: Call, own: Callable[..., Any]) -> Any:
+def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[..., Any]) -> Any:
     """Runs a layer's propagation over all processes and returns the rows of this one.
 
     Args:
         theirs: PyG's ``propagate``.
-        call: The call, whose edges are those of this process.
-        own: The layer's ``propagate``, for a plain graph.
+        call: The call, over the edges of this process.
+        wrapped: The layer's wrapped ``propagate``, for a plain graph.
 
     Raises:
-        ArgumentError: The layer, or what it is given, has no path over several processes.
+        ArgumentError: The layer, or an operand, has no path over several processes.
     """
     layer, record, edges = call.layer, call.record, call.edge_index
     graph, rule = edges.graph, record.rule
@@ -61,20 +61,20 @@ def propagate_part(theirs: Callable[..., Any], call: Call, own: Callable[..., An
             not call.args and layer.flow == "source_to_target",
             "flow='target_to_source', or operands by place",
         )
-        found = _by_rule(call, PartEdges(edges, call.operands.get("size")), operands)
-        if found is None:
-            # One line of the explanation, instead of what the layer does with the rows that are here.
+        outcome = _by_rule(call, PartEdges(edges, call.operands.get("size")), operands)
+        if outcome is None:
+            # The explanation gets one line, and none for what the layer does with the rows that are here.
             with reports.recorded() if reports.recording() else contextlib.nullcontext():
                 # The rules of attention expect one tensor for both ends.
-                runs = functools.partial(theirs, layer) if rule is not None and rule.attends else own
+                runs = functools.partial(theirs, layer) if rule is not None and rule.attends else wrapped
                 out = propagate_messages(layer, runs, graph, operands)
-            found = "its messages", name_of(layer.aggr_module), out
+            outcome = "its messages", name_of(layer.aggr_module), out
     except Leave as why:
         raise ArgumentError(
             f"edge_index: {type(layer).__name__} cannot run on a DistributedGraph's edges: {why.sentence}. "
             "Use the functions of onehop.distributed, or one process with the whole graph."
         ) from None
-    form, reduce, out = found
+    form, reduce, out = outcome
     if reports.recording():
         where = f"rank {graph.rank} of {graph.part.parts}"
         reports.record(reports.Call(layer, None, f"{form}, over processes", reduce, "distributed", where))
@@ -95,7 +95,7 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
     rule, (reduce, unknown) = call.record.rule, reduction_of(call.layer)
     if rule is None or not rule.divides or unknown is not None:
         return None
-    # Attention takes features of any shape; other rules those of two dimensions, or what PyG does not gather.
+    # Attention takes features of any shape; other rules need tensors of two.
     x = operands.get(rule.first)
     source = x[0] if isinstance(x, tuple | list) and x else x
     if not rule.attends and isinstance(source, Tensor) and source.dim() != 2:
@@ -116,7 +116,7 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
 def propagate_messages(
     layer: Any, propagate: Callable[..., Any], graph: DistributedGraph, operands: dict[str, Any]
 ) -> Any:
-    """Return what the layer's ``propagate`` gives for the owned rows.
+    """Return the result of the layer's ``propagate`` for the owned rows.
 
     All operands are checked before anything is sent.
 
@@ -124,10 +124,10 @@ def propagate_messages(
         layer: The layer, which sends from sources to destinations.
         propagate: Its ``propagate``, for a plain graph.
         graph: The part.
-        operands: What ``propagate`` gets, by name, without ``size``.
+        operands: The operands of ``propagate`` by name, without ``size``.
 
     Raises:
-        Leave: It cannot run on a part.
+        Leave: The layer cannot run on one process's part of a graph.
     """
     of_message = set(layer.inspector.get_param_names("message"))
     names = of_message.union(*map(layer.inspector.get_param_names, ("aggregate", "update")))
@@ -142,7 +142,7 @@ def propagate_messages(
         if used:
             lifted[name] = _ends(layer, graph, name, value, used)
         else:
-            passed[name] = value.made() if type(value) is PartWeights else value
+            passed[name] = value.materialised() if type(value) is PartWeights else value
             _check_passed(graph, name, passed[name], name in of_message)
     sent = {name: ends[0] for name, ends in lifted.items() if ends[0] is not None and f"{name}_j" in names}
     received = _received(graph, sent)
@@ -189,19 +189,19 @@ def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool
 
 
 def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The owned rows of each tensor, followed by those of the halo. There is one exchange for each dtype."""
+    """The owned rows of each tensor, then the halo's rows. There is one exchange for each dtype."""
     by_dtype: dict[torch.dtype, list[str]] = {}
     for name in sorted(sources):
         by_dtype.setdefault(sources[name].dtype, []).append(name)
     whole = {}
     for names in by_dtype.values():
         flat = [
-            each.flatten(1) if each.dim() > 1 else each.unsqueeze(1)
-            for each in (sources[name] for name in names)
+            rows.flatten(1) if rows.dim() > 1 else rows.unsqueeze(1)
+            for rows in (sources[name] for name in names)
         ]
         halo = graph.exchange.values(torch.cat(flat, 1))
-        widths = [each.size(1) for each in flat]
+        widths = [rows.size(1) for rows in flat]
         for name, rows in zip(names, halo.split(widths, 1), strict=True):
-            own = sources[name]
-            whole[name] = torch.cat([own, rows.reshape(len(rows), *own.shape[1:])])
+            owned = sources[name]
+            whole[name] = torch.cat([owned, rows.reshape(len(rows), *owned.shape[1:])])
     return whole

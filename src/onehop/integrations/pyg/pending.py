@@ -128,20 +128,20 @@ def _with_score(
     scores: Function, layer: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Tensor | None, tuple[Any, ...], dict[str, Any]]:
     """The scores of the destinations, or None, and the arguments of PyG's ``forward`` beside them."""
-    given = {**dict(zip(names, args, strict=False)), **kwargs}
-    edge_index: Any = given.get("edge_index")
+    arguments = {**dict(zip(names, args, strict=False)), **kwargs}
+    edge_index: Any = arguments.get("edge_index")
     # Of arguments that do not fit, PyG's error appears.
-    fits = len(given) == len(args) + len(kwargs) and type(edge_index) is Tensor
+    fits = len(arguments) == len(args) + len(kwargs) and type(edge_index) is Tensor
     if not fits or edge_index.layout is not torch.strided:
         return None, args, kwargs
     try:
-        score = scores(layer, given["x"])
+        score = scores(layer, arguments["x"])
     except Leave:
         return None, args, kwargs
-    source, target = given["x"]
-    size = given.get("size")
+    source, target = arguments["x"]
+    size = arguments.get("size")
     size = (source.size(0), target.size(0)) if size is None else size
-    return score, (), {**given, "x": (source, None), "size": size}
+    return score, (), {**arguments, "x": (source, None), "size": size}
 
 
 def wrap_edge_updater(theirs: Function, traced: Function) -> Function:

@@ -93,20 +93,18 @@ def _first_step(
     step: Any,
     module: Any,
     graph: Graph,
-    own: Tensor,
+    x: Tensor,
     reduced: dict[str, Tensor],
     statistics: tuple[str, ...],
     scales: Tensor,
 ) -> Tensor:
     """The linear step of the nodes' own features, followed by all statistics times all scales."""
-    columns, width = step.weight.size(1), own.size(1)
-    of_own, of_statistics = step.weight.split([width, columns - width], dim=1)
+    columns, width = step.weight.size(1), x.size(1)
+    of_x, of_statistics = step.weight.split([width, columns - width], dim=1)
     weight = of_statistics.view(step.weight.size(0), scales.size(1), -1).permute(1, 2, 0)
     weight = weight * _averages(module).view(-1, 1, 1)
-    fastest = may_run_elsewhere(own)
-    return linear(own, of_own, step.bias) + scaled_statistics(
-        graph, reduced, statistics, scales, weight, fastest
-    )
+    fastest = may_run_elsewhere(x)
+    return linear(x, of_x, step.bias) + scaled_statistics(graph, reduced, statistics, scales, weight, fastest)
 
 
 def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:
@@ -117,24 +115,24 @@ def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:
 
 def _averages(module: Any) -> Tensor:
     """The part of each scale that depends on the averages, which may be learned, [S]."""
-    found = []
+    averages = []
     for name in module.scaler:
         _, average, divides = _SCALES[name]
         value = getattr(module, average) if average else torch.ones_like(module.avg_deg_lin)
         # Times 1, so that the gradients of several averages are not views of one tensor.
-        found.append(1 / value if divides else 1 * value)
-    return torch.cat(found)
+        averages.append(1 / value if divides else 1 * value)
+    return torch.cat(averages)
 
 
 def _statistics(module: Any) -> tuple[str, ...]:
-    """The names of the statistics of an aggregation; leaves one that has others, or combines them."""
+    """The names of an aggregation's statistics; leaves one with other statistics, or that combines them."""
     need(type(module) is aggr.DegreeScalerAggregation and set(module.scaler) <= _SCALES.keys())
     inner = module.aggr
-    each = inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]
+    modules = inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]
     # A deviation is made from a variance.
-    need(not any(getattr(getattr(one, "var_aggr", one), "semi_grad", False) for one in each))
-    need(all(type(one) in _STATISTICS for one in each))
-    return tuple(_STATISTICS[type(one)] for one in each)
+    need(not any(getattr(getattr(one, "var_aggr", one), "semi_grad", False) for one in modules))
+    need(all(type(one) in _STATISTICS for one in modules))
+    return tuple(_STATISTICS[type(one)] for one in modules)
 
 
 def _check_layer(layer: Any, x: Any, count: int) -> None:
@@ -152,4 +150,4 @@ def _check_layer(layer: Any, x: Any, count: int) -> None:
         need(type(weight) is Parameter and weight.dim() == 2)
         need(weight.size(1) == (1 + len(module.scaler) * count) * width)
         learned.append(weight)
-    need(are_dense(*learned, dtype=x.dtype) and not any(each.is_inference() for each in learned))
+    need(are_dense(*learned, dtype=x.dtype) and not any(tensor.is_inference() for tensor in learned))

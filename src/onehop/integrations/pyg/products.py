@@ -54,11 +54,11 @@ def grouped_matmul(input: Sequence[Tensor], other: Sequence[Tensor]) -> list[Ten
     Raises:
         ArgumentError: There are not as many of each, or one is no matrix.
     """
-    given = [*input, *other]
-    if len(input) != len(other) or any(each.dim() != _MATRIX for each in given):
+    matrices = [*input, *other]
+    if len(input) != len(other) or any(matrix.dim() != _MATRIX for matrix in matrices):
         raise ArgumentError(
             f"input, other: expected as many matrices of each, got {len(input)} and {len(other)} tensors of "
-            f"shapes {[list(each.shape) for each in given]}."
+            f"shapes {[list(matrix.shape) for matrix in matrices]}."
         )
     return [a @ b for a, b in zip(input, other, strict=True)]
 
@@ -104,8 +104,8 @@ def sampled_op(
         )
     rows = left if left_index is None else left.index_select(0, left_index)
     others = right if right_index is None else right.index_select(0, right_index)
-    found: Tensor = _SAMPLED[op](rows, others)
-    return found
+    result: Tensor = _SAMPLED[op](rows, others)
+    return result
 
 
 def metis(

@@ -25,8 +25,8 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not.
 
     Args:
-        theirs: PyG's.
-        traced: What runs while a program is traced, with the arguments of :func:`_propagate` but ``records``.
+        theirs: PyG's ``propagate``.
+        traced: Runs while a program is traced, with the arguments of :func:`_propagate` but ``records``.
     """
     # Here and not in a module's table: it holds a class, and must die with the class that holds the function.
     records = Records(theirs)
@@ -39,7 +39,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         record = record_for(type(self))
-        # What was left to PyG once, because it is too small, is again before anything is made.
+        # A call that was once left to PyG, as too small, is left again before anything is made.
         if (
             record is not None
             and record.left is in_force.now.logged
@@ -70,7 +70,7 @@ def _propagate(
     if record is None and now.pyg:
         record = records.made(kind)
     call = Call(layer, record, edge_index, operands, args)
-    # The size first: beside the sums over few edges, every other test would show.
+    # The size first: beside sums over few edges, any other test takes noticeable time.
     if record is not None and is_small(call):
         call.is_small = True
         out = over_few(call) if record.serves_few else None
@@ -78,7 +78,7 @@ def _propagate(
             return out
         if record.left is now.logged and not reports.recording():
             return _left(theirs, call)
-    # Wrappers may be held somewhere when the patch is gone, as on single instances.
+    # Wrappers may outlive the patch, for example on single instances.
     if not now.pyg:
         return theirs(layer, edge_index, *args, **settled(operands))
     if record is None or not record.holds(kind):
@@ -117,7 +117,7 @@ def _left(theirs: Propagate, call: Call) -> Any:
 
 
 def _as_wrapped(theirs: Propagate, records: Records, layer: Any) -> Propagate:
-    """The wrapped ``propagate`` of a layer, whatever a subclass makes of it; it takes operands by name."""
+    """The wrapped ``propagate`` of a layer, and not a subclass's own; it takes operands by name."""
 
     def propagate(edge_index: Any, /, **operands: Any) -> Any:
         return _propagate(theirs, records, records.get(type(layer)), layer, edge_index, (), operands)

@@ -1,4 +1,4 @@
-"""Keeps aggregates of constant features: in full-batch training the first layer's are the same every epoch.
+"""Caches aggregates of constant features: in full-batch training the first layer's are equal in all epochs.
 
 Features that need no gradient are marked at their first use, as is the graph, and their aggregate is kept at
 the second. From then on layers get copies of it, which share its memory until one of them is written to
@@ -26,15 +26,16 @@ from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# Features may take one part in so many of the cache, so that their aggregates do not displace the graphs.
+# Features may take at most one part in this many of the cache, so that their aggregates do not displace the
+# graphs.
 _LARGEST_SHARE = 8
 OVER = "features were aggregated"
-"""Key in what is derived from a graph. Most graphs of mini-batches are new in each step."""
+"""A key among the results derived from a graph. Most graphs of mini-batches are new in each step."""
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 
-class _Kept(NamedTuple):
-    """An aggregate, and what it was made from.
+class _Aggregate(NamedTuple):
+    """A cached aggregate, and the operands that it was made from.
 
     Attributes:
         out: The aggregate, which only the cache has.
@@ -50,7 +51,7 @@ class _Kept(NamedTuple):
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Return whether an aggregate of these features may be kept. Only those on the CPU may.
+    """Return whether an aggregate of these features may be cached, which only those on the CPU may.
 
     Args:
         x: [N, F], the features.
@@ -82,7 +83,7 @@ def note_training(x: Tensor) -> None:
 
 
 def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor | None:
-    """The aggregate kept for these features, as a copy.
+    """Return a copy of the cached aggregate of these features; None without one.
 
     Args:
         x: [N, F], for which :func:`constant` holds.
@@ -90,18 +91,18 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
         graph: The graph.
         reduce: The reduction.
     """
-    kept: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
-    found = kept.get((graph.number, reduce))
-    if found is None or found.factor != _of_factor(factor) or found.contents != fingerprint(x):
+    aggregates: dict[tuple[int, str], _Aggregate] = remembered(x, key=_AGGREGATES) or {}
+    aggregate = aggregates.get((graph.number, reduce))
+    if aggregate is None or aggregate.factor != _of_factor(factor) or aggregate.contents != fingerprint(x):
         return None
-    return lend(found.out)
+    return lend(aggregate.out)
 
 
 def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Callable[[Tensor], None] | None:
-    """A function that keeps a copy of the aggregate, which is computed afterwards; None if it is not kept.
+    """Return a function that caches a copy of the aggregate once it is computed; None if it is not cached.
 
-    It is kept for features that were met often enough, over a graph that was met too, and for their contents
-    as they are now: a write while it is computed is one afterwards.
+    It is cached for features and a graph that were used before, and for the present contents of the features:
+    a write to them while the aggregate is computed counts as a later one.
     """
     new = thresholds.now.meetings > 1 and OVER not in graph.derived
     graph.derived[OVER] = True
@@ -110,13 +111,13 @@ def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Ca
     noted, contents, of_factor = Noted(x), fingerprint(x), _of_factor(factor)
 
     def keep(out: Tensor) -> None:
-        before: dict[tuple[int, str], _Kept] = remembered(x, key=_AGGREGATES) or {}
+        before: dict[tuple[int, str], _Aggregate] = remembered(x, key=_AGGREGATES) or {}
         # Graphs of mini-batches are not used again.
-        living = {at: kept for at, kept in before.items() if kept.graph() is not None}
+        living = {at: aggregate for at, aggregate in before.items() if aggregate.graph() is not None}
         # A copy made in inference mode could not be used outside of it.
         with torch.inference_mode(False):
-            kept = _Kept(out.detach().clone(), weakref.ref(graph), contents, of_factor)
-        CACHE.store(noted, _AGGREGATES, {**living, (graph.number, reduce): kept})
+            aggregate = _Aggregate(out.detach().clone(), weakref.ref(graph), contents, of_factor)
+        CACHE.store(noted, _AGGREGATES, {**living, (graph.number, reduce): aggregate})
 
     return keep
 

@@ -1,4 +1,4 @@
-"""Signals on one graph: operands with dimensions in front of that of the nodes.
+"""Signals on one graph: operands with dimensions in front of the dimension of the nodes.
 
 PyG calls them static graphs: features [batch, time, N, F] with ``node_dim=-2``. All signals together are
 features [batch * time * N, F], which is the same memory, over a graph of as many copies of the edges. So
@@ -31,14 +31,14 @@ _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """A call of ``propagate`` on several signals, as one on one signal of them all.
+    """A call of ``propagate`` on several signals, turned into a call on one joint signal.
 
     Attributes:
         leading: The sizes in front of the nodes.
         layer: The layer.
         one: The layer for one signal, whose operands have the nodes first.
         edge_index: [2, S * E], the edges of all S signals.
-        operands: What ``propagate`` gets for them, by name.
+        operands: The operands of the joint call by name.
         leads: The names of operands that had the leading dimensions.
     """
 
@@ -55,7 +55,7 @@ class Signals:
         return math.prod(self.leading)
 
     def apart(self, out: Tensor) -> Tensor:
-        """The results of the signals, [..., N, ...], from those of one signal, [S * N, ...]."""
+        """The results of the signals, [..., N, ...], from the results of the joint signal, [S * N, ...]."""
         shape = (*self.leading, out.size(0) // self.count, *out.shape[1:])
         if self.one.aggr in ("max", "min"):
             return out.view(shape)  # the backward pass reads it, in PyG too: writes are an error
@@ -64,7 +64,7 @@ class Signals:
         return result
 
     def plan(self, one: Any) -> Plan:
-        """The plan of the signals, from that of one."""
+        """The plan of the signals, from the plan of the joint signal."""
 
         def shown(layer: Any) -> reports.Call:
             call: reports.Call = one.described(layer)
@@ -79,32 +79,32 @@ class Signals:
             one.form, one.reduce, one.graph, one.x, run, backend=one.backend, aside=aside, shown=shown
         )
 
-    def tells(self, argument: Argument) -> Argument:
+    def with_leading(self, argument: Argument) -> Argument:
         """The argument of a message, with the number of leading dimensions that its operand had."""
         name = argument.name
         operand = name[:-2] if argument.kind in (Kind.SOURCE, Kind.TARGET) else name
         return replace(argument, leading=len(self.leading) if operand in self.leads else 0)
 
     def refusal(
-        self, message: Callable[..., Any], each: Sequence[Argument], operands: Sequence[Tensor]
+        self, message: Callable[..., Any], arguments: Sequence[Argument], operands: Sequence[Tensor]
     ) -> str | None:
-        """Return why the message gives other numbers for several signals than for one of them all; or None.
+        """Return why the message gives other numbers for several signals than for the joint one; or None.
 
-        A message that computes with dimensions counted from the front does, or one that looks at their
-        number. It runs on a few random rows, both ways.
+        It does if it counts dimensions from the front, or reads their number. The message runs both ways on a
+        few random rows.
 
         Args:
             message: The message, which takes a layer.
-            each: Its arguments for one signal.
+            arguments: Its arguments for one signal.
             operands: The tensors behind them.
         """
-        leads, known = len(self.leading), {size for tensor in operands for size in tensor.shape}
-        free = [number for number in _PRIMES if number not in known]
+        leads, sizes = len(self.leading), {size for tensor in operands for size in tensor.shape}
+        free = [number for number in _PRIMES if number not in sizes]
         if len(free) < leads + 2:
             return f"{_OTHERWISE}, or may"
         edges, nodes, *leading = free[: leads + 2]
         trial = _Trial(tuple(leading), nodes, edges)
-        apart, together = trial.arguments(each, operands)
+        apart, together = trial.arguments(arguments, operands)
         with torch.no_grad(), torch.random.fork_rng([]):
             try:
                 torch.default_generator.manual_seed(0)
@@ -119,7 +119,7 @@ class Signals:
 def folded(
     layer: Any, message: Sequence[inspect.Parameter], edge_index: Any, kwargs: dict[str, Any]
 ) -> Signals:
-    """Return a call on several signals as one on one.
+    """Return a call on several signals as a call on one joint signal.
 
     Args:
         layer: The layer.
@@ -132,27 +132,27 @@ def folded(
     """
     need(is_plain(edge_index) and edge_index.dim() == _PAIR and edge_index.layout is torch.strided, SIGNALS)
     dim, edges = layer.node_dim, edge_index.size(1)
-    lifted = {each.name[:-2] for each in message if each.name.endswith(("_i", "_j"))} & kwargs.keys()
+    lifted = {p.name[:-2] for p in message if p.name.endswith(("_i", "_j"))} & kwargs.keys()
     places = {id(t): _place(t, dim) for name in lifted for t in _tensors(kwargs[name])}
-    # What has no dimension in front of the nodes is the same for all signals.
+    # A tensor without dimensions in front of the nodes is the same for all signals.
     several = [t for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]]
     # An end that the message does not read gives its result no dimension.
     read = _read(layer, message, kwargs)
-    need(any(t is each for t in several for each in read), SIGNALS)
-    found = {t.shape[: places[id(t)]] for t in several}
-    need(len(found) == 1, _DIFFER)
-    leading = found.pop()
+    need(any(t is operand for t in several for operand in read), SIGNALS)
+    shapes = {t.shape[: places[id(t)]] for t in several}
+    need(len(shapes) == 1, _DIFFER)
+    leading = shapes.pop()
     count = math.prod(leading)
     need(count and edges, SIGNALS)
-    made = dict[int, Tensor]()
+    joint = dict[int, Tensor]()
 
     def rows_of(value: Any) -> Any:
-        """The rows of all signals; the same tensor for what was the same."""
+        """The rows of all signals, made once for each tensor."""
         if not isinstance(value, Tensor):
             return value
-        if id(value) not in made:
-            made[id(value)] = _rows_of(value, leading, places[id(value)] > 0)
-        return made[id(value)]
+        if id(value) not in joint:
+            joint[id(value)] = _rows_of(value, leading, places[id(value)] > 0)
+        return joint[id(value)]
 
     operands, leads = dict(kwargs), set[str]()
     for name, value in kwargs.items():
@@ -183,21 +183,21 @@ def folded(
 def _tensors(operand: Any) -> list[Tensor]:
     """The tensors of an operand of nodes."""
     pair = operand if isinstance(operand, tuple | list) else (operand,)
-    found = [each for each in pair if isinstance(each, Tensor)]
-    need(all(is_plain(t) and t.layout is torch.strided for t in found) and not wraps(*found), SIGNALS)
-    return found
+    tensors = [tensor for tensor in pair if isinstance(tensor, Tensor)]
+    need(all(is_plain(t) and t.layout is torch.strided for t in tensors) and not wraps(*tensors), SIGNALS)
+    return tensors
 
 
 def _read(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, Any]) -> list[Any]:
     """The operands of nodes that a message reads, each at its end of the edges."""
-    found, sending = [], 0 if layer.flow == "source_to_target" else 1
-    for name in (each.name for each in message if each.name.endswith(("_i", "_j"))):
+    operands, sending = [], 0 if layer.flow == "source_to_target" else 1
+    for name in (parameter.name for parameter in message if parameter.name.endswith(("_i", "_j"))):
         value = kwargs.get(name[:-2])
         if isinstance(value, tuple | list):
             need(len(value) == _PAIR)
             value = value[sending if name.endswith("_j") else 1 - sending]
-        found.append(value)
-    return found
+        operands.append(value)
+    return operands
 
 
 def _place(tensor: Tensor, dim: int) -> int:
@@ -230,7 +230,7 @@ def _sizes(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, A
 
 
 def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
-    """The edges of all signals: [2, count * E]."""
+    """The edges of all signals, [2, count * E]."""
     # A number that is out of range stays so in the first or the last signal, and the graph refuses it.
     rows = torch.tensor(sizes, dtype=edge_index.dtype, device=edge_index.device).unsqueeze(1)
     firsts = rows * torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
@@ -247,12 +247,12 @@ class _Trial:
     edges: int
 
     def arguments(
-        self, each: Sequence[Argument], operands: Sequence[Tensor]
+        self, arguments: Sequence[Argument], operands: Sequence[Tensor]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The arguments of a message for several signals, and for one of them all."""
         chance, count = torch.Generator("cpu").manual_seed(0), math.prod(self.leading)
         apart, together = dict[str, Any](), dict[str, Any]()
-        for argument in each:
+        for argument in arguments:
             name = argument.name
             if argument.kind in (Kind.VALUE, Kind.WHOLE):
                 value = argument.value if argument.at is None else operands[argument.at]
@@ -269,7 +269,7 @@ class _Trial:
         return apart, together
 
     def agree(self, several: Any, one: Any) -> bool:
-        """Return whether messages of several signals are those of one."""
+        """Return whether messages of several signals equal the messages of the joint signal."""
         leads = len(self.leading)
         if not isinstance(several, Tensor) or several.shape[: leads + 1] != (*self.leading, self.edges):
             return False

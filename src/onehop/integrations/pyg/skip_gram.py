@@ -24,8 +24,8 @@ from onehop.ops import sddmm
 def rows() -> list[Row]:
     """The rows of the patch table."""
     return [
-        replacing(Node2Vec, "loss", loss, told="Node2Vec"),
-        replacing(MetaPath2Vec, "loss", loss, told="MetaPath2Vec"),
+        replacing(Node2Vec, "loss", loss, counted_as="Node2Vec"),
+        replacing(MetaPath2Vec, "loss", loss, counted_as="MetaPath2Vec"),
     ]
 
 
@@ -41,25 +41,25 @@ def loss(_: Any, model: Any, pos_rw: Any, neg_rw: Any) -> Tensor | None:
     if not (_takes_rows(embedding) and are_dense(pos_rw, neg_rw, dtype=torch.int64, dims=2)):
         return None
     walks, weight = (pos_rw, neg_rw), embedding.weight
-    pairs = sum(each.size(0) * (each.size(1) - 1) for each in walks)
+    pairs = sum(part.size(0) * (part.size(1) - 1) for part in walks)
     if pairs * weight.size(1) < max(thresholds.now.few_work, 1) or not applies(weight):
         return None
     met = torch.zeros(len(weight), dtype=torch.bool, device="cpu")
-    if any(each.numel() == 0 or int(each.min()) < 0 or int(each.max()) >= len(met) for each in walks):
+    if any(part.numel() == 0 or int(part.min()) < 0 or int(part.max()) >= len(met) for part in walks):
         return None
-    for each in walks:
-        met[each.reshape(-1)] = True
+    for part in walks:
+        met[part.reshape(-1)] = True
     nodes = met.nonzero()[:, 0]
     places = torch.empty(len(met), dtype=torch.int64, device="cpu")
     places[nodes] = torch.arange(nodes.numel(), device="cpu")
     x = embedding(nodes)
-    positive, negative = (_scores(places[each], x).sigmoid() for each in walks)
+    positive, negative = (_scores(places[part], x).sigmoid() for part in walks)
     small = getattr(model, "EPS", metapath2vec.EPS)
     return -torch.log(positive + small).mean() - torch.log(1 - negative + small).mean()
 
 
 def _takes_rows(module: Any) -> bool:
-    """Return whether a module takes rows of its weight, and its gradient is that of the rows."""
+    """Return whether a module only takes rows of its weight, and passes their gradients on unchanged."""
     return (
         type(module) is torch.nn.Embedding
         and module.max_norm is None
@@ -69,7 +69,7 @@ def _takes_rows(module: Any) -> bool:
 
 
 def _scores(walks: Tensor, x: Tensor) -> Tensor:
-    """[walks * (context - 1)]: the products of each walk's first row with its others."""
+    """The products of each walk's first row with its others, [walks * (context - 1)]."""
     start, rest = walks[:, :1].expand(-1, walks.size(1) - 1), walks[:, 1:]
     ends = torch.stack([rest.reshape(-1), start.reshape(-1)])
     return sddmm(Graph.from_edge_index(ends, num_nodes=len(x)), x, x)

@@ -1,4 +1,4 @@
-"""The stages of a call of ``propagate``, from what a layer is to a plan: by its rule, or with its message."""
+"""The stages of a call of ``propagate``, from the layer to a plan: by its rule, or with its message."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ _SIZE = {"size"}
 _EXTREMA = ("max", "min")
 _NAMELESS = "propagate gets operands without a name"
 _ELSEWHERE = "its propagate is its own"
-# Specs of rules whose messages are the same rows whatever dimensions are in front of them.
+# Specs of rules whose messages do not depend on the dimensions in front of the rows.
 _OF_ANY_ROWS = (Source, Target, Weight)
 _OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_and_aggregate of its own"
 
@@ -66,7 +66,7 @@ def is_small(call: Call) -> bool:
 def over_few(call: Call) -> Any:
     """The result over few edges, of which no graph is made; None if PyG's code has to run."""
     layer = call.layer
-    # What refuses most layers comes first, without an exception.
+    # The test that refuses most layers comes first, without an exception.
     served = type(layer._modules.get("aggr_module")) in REDUCTIONS and are_few(call.edge_index)
     if not served or not session.now.pyg or context_reason() is not None:
         return None
@@ -111,11 +111,11 @@ def planned(call: Call) -> Plan | Aggregation:
     Raises:
         Leave: PyG's own code has to run.
     """
-    rule, is_short = call.record.rule, call.is_small
+    rule, too_small = call.record.rule, call.is_small
     if rule is not None:
         try:
             if call.is_small:
-                # What is wrong at every size is told first.
+                # Reasons that hold at every size come first.
                 _reduction(call.layer, call.record.fuses)
                 raise Leave(TOO_SMALL)
             plan: Plan | Aggregation = by_rule(call)
@@ -125,12 +125,12 @@ def planned(call: Call) -> Plan | Aggregation:
             is_reduction = type(call.layer.aggr_module) in REDUCTIONS and not isinstance(why, OtherOperands)
             if is_reduction and (call.is_small or not rule.compiles):
                 raise
-        is_short = is_short or has_small_messages(call.edge_index, call.operands.values())
-    return with_own_message(replace(call, operands=settled(call.operands), is_small=is_short))
+        too_small = too_small or has_small_messages(call.edge_index, call.operands.values())
+    return with_own_message(replace(call, operands=settled(call.operands), is_small=too_small))
 
 
 def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
-    """The plan by the rule of the layer's message; it takes O(1) but for edges seen for the first time.
+    """The plan by the rule of the layer's message, in O(1) except for edges that are seen the first time.
 
     Args:
         call: The call.
@@ -158,7 +158,7 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
             call = replace(call, operands=with_values(rule.operands, edge_index, operands))
             weights = call.operands.get("alpha")
             if type(weights) is Pending:
-                # PyG gives the values to edge_update likewise, which makes the weights.
+                # PyG passes the values to edge_update too, which computes the weights.
                 weights.operands = with_values(weights.operands, edge_index, weights.operands)
     return call.lowered(rule, edges, reduce, session.now.backend)
 
@@ -177,7 +177,7 @@ def with_own_message(call: Call, signals: Signals | None = None, message: OwnMes
 
     Args:
         call: The call, without weights that are pending.
-        signals: The signals of which the call is; None for one.
+        signals: The signals that the call was joined from; None for one signal.
         message: The message, where it is not the class's.
 
     Raises:

@@ -24,25 +24,25 @@ from onehop.points.search import knn, nearest, within
 
 def rows() -> list[Row]:
     """The rows of the patch table: flags and functions; none where pyg-lib is installed, or PyG is older."""
-    made = [
+    table = [
         Row(spline_conv, function.__name__, function, None)
         for function in (spline_basis, spline_weighting)
         if getattr(spline_conv, function.__name__, True) is None
     ]
     if not getattr(torch_geometric.typing, "WITH_SPLINE", True):
-        made.append(Row(torch_geometric.typing, "WITH_SPLINE", True, False))
+        table.append(Row(torch_geometric.typing, "WITH_SPLINE", True, False))
     for flag, operator in _OPERATORS.items():
         if not getattr(torch_geometric.typing, flag, True):
             register([operator])
-            made.append(Row(torch_geometric.typing, flag, True, False))
+            table.append(Row(torch_geometric.typing, flag, True, False))
     # Older releases call more of pyg-lib where the flag is set.
     if hasattr(torch_geometric.typing, "WITH_KNN") and not has_pyg_lib():
-        made += clouds.rows()
+        table += clouds.rows()
         register([_WALKS])
-        made += [
+        table += [
             Row(owner, "WITH_PYG_LIB", StandsIn(), False) for owner in (torch_geometric.typing, node2vec)
         ]
-    return made
+    return table
 
 
 def _knn(
@@ -85,16 +85,16 @@ def _grid_cluster(
 ) -> Tensor:
     """The voxel of each point: numbers of cells along each dimension, the first dimension fastest.
 
-    Raises an ArgumentError where these numbers would mean nothing.
+    Raises an ArgumentError for sizes or coordinates that give no such numbers.
     """
     if not bool((size > 0).all()):
         dim = int((size > 0).int().argmin())
         raise ArgumentError(f"size: expected numbers above 0, got {size[dim].item()} in dimension {dim}.")
-    for name, given in (("pos", pos), ("start", start), ("end", end)):
-        if given is not None and not bool(given.isfinite().all()):
-            place = (~given.isfinite()).nonzero()[0].tolist()
+    for name, points in (("pos", pos), ("start", start), ("end", end)):
+        if points is not None and not bool(points.isfinite().all()):
+            place = (~points.isfinite()).nonzero()[0].tolist()
             raise ArgumentError(
-                f"{name}: expected finite coordinates, got {given[tuple(place)].item()} in entry {place}."
+                f"{name}: expected finite coordinates, got {points[tuple(place)].item()} in entry {place}."
             )
     first = pos.amin(0) if start is None else start
     last = pos.amax(0) if end is None else end
@@ -151,9 +151,7 @@ _OPERATORS = {
     ),
     "WITH_NEAREST": Operator(f"nearest({_OF_POINTS}) -> Tensor", nearest, fake=_each),
     "WITH_FPS": Operator(
-        "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor",
-        _fps,
-        fake=_some,
+        "fps(Tensor src, Tensor ptr, float ratio=0.5, bool random_start=True) -> Tensor", _fps, fake=_some
     ),
     "WITH_GRACLUS": Operator(
         "graclus_cluster(Tensor rowptr, Tensor col, Tensor? weight=None) -> Tensor",

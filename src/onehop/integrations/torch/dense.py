@@ -47,10 +47,10 @@ def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
     suit = left.dtype in HALVES and _suit(left, right) and not torch_decides()
     if not suit or right.shape[:2] != (left.size(0), left.size(2)):
         return None
-    # Each is rounded while the caches hold it.
+    # Each product is rounded while the caches hold it.
     out = empty((*left.shape[:2], right.size(2)), left.dtype)
     for begin, length in _blocks(*left.shape[:2]):
-        left32, right32 = (each.narrow(0, begin, length).float() for each in (left, right))
+        left32, right32 = (operand.narrow(0, begin, length).float() for operand in (left, right))
         out.narrow(0, begin, length).copy_(torch.bmm(left32, right32))
     return out
 
@@ -68,7 +68,7 @@ def has_instructions(dtype: torch.dtype) -> bool:
 def _of_features(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | None:
     """The product of constant features that are nearly all 0, or None for others."""
     if left.is_contiguous() and right.t().is_contiguous():
-        # Of a linear step alone: a gradient to an input, which is new each time, would be sampled in vain.
+        # Only in linear steps: a gradient to an input is new each time, so a sample of it is wasted.
         features = sparse_features.find(left) if sparse_features.may_apply(left) else None
         out = None if features is None else features.times(right)
         return out if out is None or added is None else out.add_(added)
@@ -130,7 +130,7 @@ def _product32(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor:
 
 
 def _blocks(count: int, rows: int = 1) -> Iterator[tuple[int, int]]:
-    """The begin and the length of blocks of things of so many rows each."""
+    """Yields the begin and the length of each block of ``count`` things that have ``rows`` rows each."""
     length = max(thresholds.now.product_block_rows // rows, 1)
     for begin in range(0, count, length):
         yield begin, min(length, count - begin)

@@ -1,8 +1,8 @@
 """torch itself as a framework that can be patched: dropout, and operators where torch dispatches them.
 
-Dropout is ``torch.nn.functional.dropout``, and everything that calls it, on :func:`onehop.dropout`'s kernels.
-The two functions that it calls are replaced, ``torch._VF.dropout`` and ``torch._VF.dropout_``, not the
-function itself. So callers that imported it by name earlier are included. What torch does around them
+``torch.nn.functional.dropout`` and its callers run on :func:`onehop.dropout`'s kernels. The two functions
+that it calls are replaced, ``torch._VF.dropout`` and ``torch._VF.dropout_``, not the function itself.
+Therefore callers that imported it by name earlier are included. What torch does around them
 (errors, subclasses, ``torch.fx``, the source that TorchScript and ``torch.compile`` read) is unchanged, and
 rows that replace ``torch.nn.functional.dropout`` itself, such as those for divided graphs, can be installed
 and restored in any order. ``torch.dropout``, the same function by another name, is not replaced.
@@ -24,7 +24,7 @@ from onehop.integrations.torch import kernels
 from onehop.ops.dropout import dropped, factors, serves
 from onehop.ops.dropout_in_programs import applies, dropout as in_program
 
-# torch's own, whatever other libraries have put in their places.
+# torch's own functions, also where other libraries have replaced them.
 _theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
 _DROPOUT = Part()
 _TAG = "cache_key_tag"
@@ -46,7 +46,7 @@ class Torch(Framework):
         return _rows_of_dropout() if settings.dropout else []
 
     def install(self, settings: Settings) -> None:
-        """Installs the rows for these settings instead of those for others."""
+        """Installs the rows for these settings, and removes those for other settings."""
         if settings != self._settings:
             self.remove()
             self._settings = settings
@@ -55,7 +55,7 @@ class Torch(Framework):
             kernels.install(settings)
 
     def remove(self) -> None:
-        """Restores what the rows replaced."""
+        """Restores the replaced attributes and kernels."""
         _DROPOUT.on = False
         kernels.remove()
         super().remove()
@@ -67,7 +67,7 @@ class Torch(Framework):
 
 
 class _Tagged(Row):
-    """A row of a setting, which its module holds elsewhere than in its attributes."""
+    """A row of a configuration value, which its module does not store as an attribute."""
 
     def restore(self) -> None:
         """Puts theirs back, unless other code has set something else."""
@@ -92,7 +92,7 @@ def _rows_of_dropout() -> list[Row]:
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    # Where it is on: other values of train are torch's to report.
+    # Only True itself: torch decides on other values of train, and reports wrong ones.
     if train is True and _DROPOUT.on:
         served = serves(input, p)
         if counting.live:

@@ -32,25 +32,25 @@ PLAIN = (Tensor, Parameter)
 _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 
 _INTEGERS = (torch.int64, torch.int32)
-_EXACT = (torch.float32, torch.float64)
+EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
-# torch's numbers of what a bag is.
+# torch's codes for the reduction of a bag.
 _BAGS = {"sum": 0, "mean": 1}
-# Numbers of a row from which on only those under a mask are read and written to.
+# From this many numbers a row on, only the rows under a mask are read and written to.
 _WIDE = 8
-# What torch's segments without entries are reduced to.
+# torch's results for segments without entries.
 _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
-# torch spends at least so many times as long on gradients of gathers and means, and of extrema, as on sums.
+# Gradients of gathers and means, and of extrema, take torch at least this many times as long as sums.
 COST, COST_OF_EXTREMA = 4, 12
 
 
 def pays(numbers: int, cost: int = 1) -> bool:
-    """Return whether a gather or scatter of so many numbers is worth the graph of a new index.
+    """Return whether a gather or scatter is large enough to be worth the graph of a new index.
 
     Args:
-        numbers: How many are gathered or scattered.
-        cost: What torch spends on one of them, in that of a number of a sum.
+        numbers: How many numbers are gathered or scattered.
+        cost: torch's time for one of them, as a multiple of its time for one number of a sum.
     """
     return numbers * cost >= thresholds.now.index_numbers
 
@@ -63,20 +63,21 @@ def cost_of(x: Tensor, reduce: str | None = None) -> int:
 
 
 def is_recorded(x: Tensor) -> bool:
-    """Return whether a gradient to the tensor is wanted."""
+    """Return whether autograd records operations on the tensor."""
     return x.requires_grad and torch.is_grad_enabled()
 
 
 def _left_to_torch(body: Body) -> Body:
-    """A function that returns None too where a number of an index is out of range, or a tensor has no memory.
+    """Wraps ``body``: it also returns None where an index is out of range, or a tensor has no memory.
 
-    torch's numbers in a subscript may count from the end; others are torch's error.
+    In a subscript, torch counts negative numbers from the end. It raises its own error for other numbers out
+    of range.
     """
 
     @functools.wraps(body)
     def function(*args: Any, **kwargs: Any) -> Tensor | None:
         try:
-            suits = all(is_numbers(each) for each in args if isinstance(each, Tensor))
+            suits = all(is_numbers(argument) for argument in args if isinstance(argument, Tensor))
             return body(*args, **kwargs) if suits and not runs_specification.get() else None
         except (IndexRangeError, WithoutMemoryError):
             return None
@@ -137,7 +138,7 @@ def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
         return None
     if values.shape != (*first, values.size(dim), *last):
         return None
-    if not first and math.prod(last) >= _WIDE and x.dtype in _EXACT:
+    if not first and math.prod(last) >= _WIDE and x.dtype in EXACT:
         index = mask.clone().flatten().nonzero().squeeze(1)  # of the mask at one moment: see below
         if len(index) == len(values):
             add_rows(x.view(-1, *values.shape[1:]), index, values)
@@ -169,7 +170,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor, in_place: bool 
 
 @_left_to_torch
 def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | None:
-    """``x.scatter(dim, index, value)``, likewise, for an integer."""
+    """``x.scatter(dim, index, value)`` of an integer, for an index of rows that is expanded."""
     rows = _of_rows(x, dim, index)
     along = None if rows is None else _along(x, dim, rows)
     if rows is None or along is None:
@@ -179,15 +180,12 @@ def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | No
 
 @_left_to_torch
 def scatter_reduce(
-    x: Tensor,
-    dim: int,
-    index: Tensor,
-    src: Tensor,
-    reduce: str,
-    include_self: bool,
-    in_place: bool = False,
+    x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
 ) -> Tensor | None:
-    """``x.scatter_reduce(dim, index, src, reduce)``, likewise; its products are torch's."""
+    """``x.scatter_reduce(dim, index, src, reduce)``, for an index of rows that is expanded.
+
+    Products are left to torch.
+    """
     rows, along = _of_entries(x, dim, index, src)
     if along is None or reduce not in _REDUCE or _overlap(x, src):
         return None
@@ -210,7 +208,7 @@ def scatter_reduce(
 
 @_left_to_torch
 def embedding_grad(grad: Tensor, index: Tensor, rows: int, padding: int) -> Tensor | None:
-    """The gradient, [rows, D], to the weight of an embedding; the row ``padding`` gets none, -1 is no row."""
+    """The gradient, [rows, D], to an embedding's weight; the row ``padding`` gets none (-1: no such row)."""
     along = Along(torch.Size((rows, grad.size(-1))), 0)
     if not grad.numel() or rows > build.MOST_NODES or grad.shape != (*index.shape, grad.size(-1)):
         return None
@@ -238,14 +236,14 @@ def bags_grad(
         index: [n], the row of each entry.
         bags: [n], the bag of each entry.
         sizes: [B], the entries of each bag.
-        rows: Of the weight.
-        mode: 0 for sums, 1 for means; others are torch's.
-        weights: [n], of the entries.
-        padding: The row that gets none; -1 is no row.
+        rows: Number of rows of the weight.
+        mode: 0 for sums, 1 for means; other modes are left to torch.
+        weights: [n], the weight of each entry; None means 1.
+        padding: The row that gets no gradient; -1 means that every row gets one.
     """
     if (
         mode not in _BAGS.values()
-        or grad.dtype not in _EXACT
+        or grad.dtype not in EXACT
         or grad.dim() != _MATRIX
         or bags.dtype is not index.dtype
     ):
@@ -298,12 +296,12 @@ def _segments(
 
 
 def _entries(graph: Graph, along: Along) -> Tensor:
-    """The number of entries of each row, for rows as they are in the tensor."""
+    """The number of entries of each row, in a shape that broadcasts over the tensor."""
     return graph.in_degrees.view(*along.shape[: along.dim + 1], *[1] * (len(along.shape) - along.dim - 1))
 
 
 def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Along | None]:
-    """The index of rows that an index of entries is, and the rows; None for another."""
+    """The index of rows that an index of entries repeats, and the rows; None for any other index."""
     rows = _of_rows(x, dim, index) if index.shape == src.shape else None
     return (index, None) if rows is None else (rows, _along(x, dim, rows))
 
@@ -358,7 +356,7 @@ def _along(x: Tensor, dim: int, index: Tensor) -> Along | None:
 
 
 def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    """The index along a dimension that an index of entries repeats in the others; None if it is none."""
+    """The index along a dimension that an index of entries repeats along the others; None if it does not."""
     if index.dim() != x.dim() or index.dtype is not torch.int64 or not -x.dim() <= dim < x.dim():
         return None
     dim %= x.dim()

@@ -81,7 +81,7 @@ def is_known() -> bool:
 
 @contextlib.contextmanager
 def _usually() -> Iterator[None]:
-    """Lets calls inside the block reach kernels in torch's usual way, whatever the context is."""
+    """Lets calls inside the block reach kernels in torch's usual way, in any context."""
     with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
         yield
 
@@ -108,22 +108,22 @@ def _find() -> bool:
         for alpha in (1, 7):
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
-    found: bool = (
+    is_ready: bool = (
         _extension.find_kernels(trace, _CPU)
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
     )
-    if found:
-        # Without it, gradients of embeddings are torch's.
+    if is_ready:
+        # If this is not learnt, torch computes the gradients of embeddings.
         _extension.learn_sizes(lambda: aten.embedding_dense_backward(x, index.expand(2), 5, -1, False))
-        # Without these, calls by the stack are torch's, and torch_scatter's operators its own.
+        # If these are not, torch serves calls by the stack, and torch_scatter its operators.
         _extension.learn_boxed(gather, x._cdata, entries._cdata)
         _extension.learn_boxed_texts(reduce)
         _extension.find_autograd_kernels(lambda: torch.trace(x))
         for kernels in (*_KERNELS, _SCATTER):
             kernels.prepare([_counted(name) for name in kernels.names()])
-    return found
+    return is_ready
 
 
 def _set_bounds(bounds: thresholds.Thresholds) -> None:
@@ -143,7 +143,7 @@ def _counted(name: str) -> Callable[..., Any]:
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
-        # A mode of the user's sees what the user called, and not what this is made of.
+        # A mode of the user sees the operator that was called, and not those that are called here.
         with _without_torch_functions():
             out = served.body(*args)
         if counting.live:

@@ -21,7 +21,7 @@ _unsafe_view = torch.ops.aten._unsafe_view.default
 Noting = Callable[[Tensor], None]
 
 THEIRS = torch._C._nn.linear
-"""``torch.nn.functional.linear``, whatever has been put in its place."""
+"""torch's own ``torch.nn.functional.linear``, also where another function has replaced it."""
 
 
 def is_torchs() -> bool:
@@ -30,11 +30,7 @@ def is_torchs() -> bool:
 
 
 def linear_step(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    fastest: bool,
-    noting: Noting | None = None,
+    x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, noting: Noting | None = None
 ) -> Tensor:
     """Computes X W^T + b, recorded by autograd as one step.
 
@@ -72,7 +68,7 @@ def _times_transposed(
 
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
-    """X W^T + b, as :func:`linear_step`; without a gradient where the library is chosen."""
+    """Return X W^T + b, as :func:`linear_step`; autograd records nothing where the library is chosen."""
     if fastest and (added is None or (added.is_contiguous() and added.dtype is x.dtype)):
         rows = _rows(x)
         if is_large(FORWARD, rows, weight):
@@ -86,7 +82,7 @@ def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: b
 
 
 def plus_times_transposed(out: Tensor, x: Tensor, weight: Tensor, fastest: bool) -> Tensor:
-    """[N, M]: X W^T, for [n, K] and [M, K], added to the first n rows of ``out``; it may be written to."""
+    """Return ``out``, [N, M], with X W^T, [n, M], added to its first n rows; ``out`` may be overwritten."""
     top = out[: x.size(0)]
     if not (fastest and is_large(FORWARD, x, weight)):
         top.addmm_(x, weight.t())
@@ -95,14 +91,14 @@ def plus_times_transposed(out: Tensor, x: Tensor, weight: Tensor, fastest: bool)
 
 
 def times(grad: Tensor, weight: Tensor, fastest: bool) -> Tensor:
-    """[N, K]: G W, for [N, M] and [M, K]."""
+    """Return G W, [N, K], for [N, M] and [M, K]."""
     if fastest and is_large(TO_INPUT, grad, weight):
         return multiply(TO_INPUT, grad, weight)
     return grad @ weight
 
 
 def over_rows(grad: Tensor, x: Tensor, fastest: bool) -> Tensor:
-    """[M, K]: G^T X, for [N, M] and [N, K]."""
+    """Return G^T X, [M, K], for [N, M] and [N, K]."""
     if fastest and is_large(TO_WEIGHT, grad, x):
         return multiply(TO_WEIGHT, grad, x)
     return grad.t() @ x
@@ -173,5 +169,5 @@ class _LinearStep(torch.autograd.Function):
 
 
 def _rows(tensor: Tensor) -> Tensor:
-    """[..., K] as a matrix."""
+    """Return a tensor, [..., K], as a matrix."""
     return tensor if tensor.dim() == 2 else tensor.reshape(-1, tensor.size(-1))

@@ -1,13 +1,13 @@
 """torch_scatter's operators where torch dispatches them: rows by an index or between bounds, and back.
 
-Served are ``scatter_max`` and ``scatter_min`` along any dimension, the sums and means of ``segment_coo`` and
-``segment_csr``, ``gather_coo`` and ``gather_csr``, whether Python or TorchScript calls them. The other
-functions of torch_scatter are made of torch's operators, which are served themselves. Everything else is
-torch_scatter's: tensors of one dimension, ``out``, an index that differs between columns, and extrema of
+The patch serves ``scatter_max`` and ``scatter_min`` along any dimension, the sums and means of
+``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, whether Python or TorchScript calls
+them. The other functions of torch_scatter call torch's operators, which the patch serves too. torch_scatter
+runs everything else: tensors of one dimension, ``out``, an index that differs between columns, and extrema of
 segments, whose entries it leaves undefined where all are NaN.
 
-Each function has the arguments that the operator has, and returns None where torch_scatter's has to run. It
-runs above autograd, which records it.
+Each function takes the operator's arguments, and returns None where torch_scatter has to run. It runs above
+autograd, which records it.
 """
 
 import functools
@@ -19,11 +19,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import Parameter
 
 from onehop.errors import IndexRangeError
 from onehop.graph import Graph
-from onehop.integrations.torch.indexing import COST, cost_of, pays
+from onehop.integrations.torch.indexing import COST, EXACT, PLAIN, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.integrations.torch.served import Body, Served
 from onehop.native import WithoutMemoryError
@@ -33,8 +32,6 @@ from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, scattered
 
 _PACKAGE = "torch_scatter"
-_PLAIN = (Tensor, Parameter)
-_EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
 
 
@@ -47,7 +44,7 @@ def library() -> str | None:
 def _extremum(
     reduce: str, src: Tensor, index: Tensor, dim: int, dim_size: int | None
 ) -> tuple[Tensor, Tensor] | None:
-    if not _suits(src, costly=True) or src.dtype not in _EXACT or not -src.dim() <= dim < src.dim():
+    if not _suits(src, costly=True) or src.dtype not in EXACT or not -src.dim() <= dim < src.dim():
         return None
     dim %= src.dim()
     rows = src.movedim(dim, 0)
@@ -133,7 +130,7 @@ def _suits(src: Tensor, costly: bool = False, entries: int | None = None) -> boo
         entries: How many are gathered; None means that all are scattered.
     """
     return (
-        type(src) in _PLAIN
+        type(src) in PLAIN
         # Before sizes, which a trace would see.
         and context_reason() is None
         and src.dim() >= _MATRIX

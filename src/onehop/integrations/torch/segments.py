@@ -1,8 +1,7 @@
-"""Rows that belong together, by an index or between bounds, as graphs that are remembered.
+"""Graphs of segments of rows, which an index, bounds or lengths define; they are cached.
 
-A graph is found while all of the index or the bounds is what it was.
-
-Edge e of such a graph goes from row e to the segment that has it (:mod:`onehop.graph.index`).
+A cached graph is used while all contents of the tensor that defines it are unchanged. Edge e of such a graph
+goes from row e to the segment that has it (:mod:`onehop.graph.index`).
 """
 
 import torch
@@ -18,7 +17,7 @@ _SAMPLES = 1000
 
 
 def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The graph of an index: found, or made.
+    """The graph of an index, cached or new.
 
     Args:
         index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
@@ -28,29 +27,29 @@ def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
         None if a number is out of range.
     """
 
-    def made() -> Graph | GraphInProgram:
+    def make() -> Graph | GraphInProgram:
         return graph_of_index(index, int(index.max()) + 1)
 
     try:
         if num_rows is None:
-            found = remembered(index, key="index of as many rows as it names", make=made, whole=True)
+            graph = remembered(index, key="index of as many rows as it names", make=make, whole=True)
         else:
-            found = graph_of_index(index, num_rows)
+            graph = graph_of_index(index, num_rows)
     except (ArgumentError, IndexRangeError):
         return None
-    return found if isinstance(found, Graph) else None
+    return graph if isinstance(graph, Graph) else None
 
 
 def graph_of_ascending(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The same of an index of which no entry is smaller than the one before; None for others too."""
-    # A few entries tell most others, of which no graph has to be found.
+    """The graph of an index whose entries never decrease, as :func:`graph_of_rows`; None for any other."""
+    # A sample excludes most others before their graph is made.
     some = index[:: max(index.size(0) // _SAMPLES, 1)]
     graph = graph_of_rows(index, num_rows) if bool((some[1:] >= some[:-1]).all()) else None
     return graph if graph is not None and graph.index is not None and graph.index.ascends else None
 
 
 def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
-    """The graph of segments of rows, whose edge e goes from row e to the segment that has it: found, or made.
+    """The graph of segments of rows between bounds, cached or new.
 
     Args:
         ptr: [segments + 1], int32 or int64, on the CPU, not made in inference mode: where each segment
@@ -64,7 +63,7 @@ def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def graph_of_lengths(lengths: Tensor, rows: int) -> Graph | None:
-    """The same of segments whose lengths are given.
+    """The graph of segments of rows of these lengths, cached or new.
 
     Args:
         lengths: [segments], int32 or int64, on the CPU, not made in inference mode.

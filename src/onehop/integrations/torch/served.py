@@ -1,4 +1,4 @@
-"""Functions that serve operators of torch's."""
+"""The type of functions that run instead of torch's operators."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -9,10 +9,10 @@ Body = Callable[..., Tensor | None]
 
 
 class Served(NamedTuple):
-    """A function that serves an operator.
+    """A function that runs instead of an operator's CPU kernel.
 
     Attributes:
-        body: Takes the arguments of the operator's CPU kernel. Returns None where that kernel has to run.
+        body: Takes the arguments of that kernel. Returns None where the kernel has to run.
         name: The name by which its calls are counted.
     """
 

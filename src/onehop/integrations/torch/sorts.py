@@ -18,9 +18,10 @@ from onehop.ops.contexts import is_numbers
 from onehop.ops.integers import MOST_SPREAD, Integers, Unique, unique_pairs
 from onehop.reference.independent import runs_specification
 
-# torch sorts a vector of so many integers by radix, in 8 to 9 ns each while all are in its caches. Of fewer
-# than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their number, and
-# 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words have 128 bits.
+# torch sorts a vector of at least this many integers by radix, in 8 to 9 ns each while all are in its caches.
+# Of fewer than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their
+# number, and 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words have 128
+# bits.
 _BY_RADIX, _MANY = 1 << 15, 1 << 20
 _NEAR, _MOST_BITS = 2, 72
 _SAMPLES = 16
@@ -28,12 +29,12 @@ _PAIR = 2
 
 
 def _left_to_torch(body: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that returns None too where tensors are not numbers in memory, or memory runs out."""
+    """Wraps ``body``: it also returns None where tensors are not numbers in memory, or memory runs out."""
 
     @functools.wraps(body)
     def function(*args: Any) -> Any:
         try:
-            suits = all(_suits(each) for each in args if isinstance(each, Tensor))
+            suits = all(_suits(argument) for argument in args if isinstance(argument, Tensor))
             return body(*args) if suits and not runs_specification.get() else None
         except (WithoutMemoryError, MemoryError):
             return None
@@ -45,7 +46,7 @@ def _left_to_torch(body: Callable[..., Any]) -> Callable[..., Any]:
 def sort(x: Tensor, stable: bool, dim: int, descending: bool) -> tuple[Tensor, Tensor] | None:
     """``x.sort(stable=stable, dim=dim, descending=descending)`` of a vector.
 
-    Where it need not be stable, if torch's is.
+    A sort that need not be stable is served only where torch's is stable.
     """
     if x.dim() != 1 or dim not in (-1, 0):
         return None
@@ -74,14 +75,14 @@ def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | 
 def unique_dim(x: Tensor, dim: int, _ascending: bool, _inverse: bool, _counts: bool) -> Unique | None:
     """``torch.unique(x, dim=dim)`` of pairs.
 
-    torch's ascends, and has all results, whether they are wanted or not.
+    torch's result always ascends, and always has the inverse and the counts.
     """
     if x.dim() != _PAIR or not -_PAIR <= dim < _PAIR:
         return None
     by_column = dim % _PAIR == 1
     pairs = x if by_column else x.t()
-    found = unique_pairs(pairs) if pairs.size(0) == _PAIR else None
-    return None if found is None else (found[0].t() if by_column else found[0], *found[1:])
+    distinct = unique_pairs(pairs) if pairs.size(0) == _PAIR else None
+    return None if distinct is None else (distinct[0].t() if by_column else distinct[0], *distinct[1:])
 
 
 @_left_to_torch
@@ -95,7 +96,7 @@ def _suits(x: Tensor) -> bool:
 
 
 def _may_pay(x: Tensor) -> bool:
-    """Return whether it is worth to find out how far integers are apart, by a few of them."""
+    """Return whether a sample suggests that finding the span of the integers may pay."""
     count = x.numel()
     if not _BY_RADIX <= count < _MANY or not x.is_contiguous() or not _sorts_by_radix():
         return True
@@ -115,7 +116,7 @@ def _pays(integers: Integers, places: bool) -> bool:
 def _sorts_by_radix() -> bool:
     """Return whether torch sorts many integers by radix here, so that equal ones keep their order.
 
-    By comparison, of so many equal ones some change it.
+    A sort by comparison would change the order of some of these many equal integers.
     """
     x = torch.arange(_BY_RADIX, device="cpu") % 7
     with torchs_kernels():
@@ -124,11 +125,11 @@ def _sorts_by_radix() -> bool:
 
 @functools.cache
 def _tells_apart_by_sorting() -> bool:
-    """Return whether torch's distinct numbers ascend where they need not: those of a hash table do not."""
+    """Return whether torch's distinct numbers ascend where they need not; in a hash table they do not."""
     x = torch.arange(999, device="cpu") * 7919 % 1009
     with torchs_kernels():
-        found = torch.ops.aten._unique2(x, False)[0]
-    return bool((found.diff() > 0).all())
+        distinct = torch.ops.aten._unique2(x, False)[0]
+    return bool((distinct.diff() > 0).all())
 
 
 SERVED = {

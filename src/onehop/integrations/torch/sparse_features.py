@@ -26,14 +26,14 @@ from onehop.graph.identity import CACHE, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import is_memory, saving_is_watched
 
-# At most one entry in so many may differ from 0; a sum over edges then takes a third of the product's time.
+# At most one entry in this many may differ from 0; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
 # The entries of two samples, and how many times the allowed share of them may differ from 0. Each entry is a
 # miss of all caches, so that the large sample would cost dense features a tenth of a narrow product.
 _SAMPLES = ((1 << 6, 3), (1 << 12, 2))
 # Entries counted at once.
 _BAND = 1 << 16
-# Features may take one part in so many of the cache.
+# Features may take at most one part in this many of the cache.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
 # The last features that looked dense: their id, memory and version. After a product has emptied the caches,
@@ -98,14 +98,14 @@ def may_apply(x: Tensor) -> bool:
 
 
 def is_known_dense(x: Tensor) -> bool:
-    """Return whether X are the last features of which a sample showed that they are dense."""
-    known = _last_dense
+    """Return whether X are the features that a sample last showed to be dense."""
+    last = _last_dense
     return (
-        known is not None
-        and known[0] == id(x)
+        last is not None
+        and last[0] == id(x)
         and is_memory(x)
-        and known[1]() is x.untyped_storage()
-        and known[2] == x._version
+        and last[1]() is x.untyped_storage()
+        and last[2] == x._version
     )
 
 
@@ -121,23 +121,23 @@ def apply(x: Tensor) -> bool:
 
 def find(x: Tensor) -> SparseFeatures | None:
     """The graph of features that were trained on; None without one. :func:`may_apply` must hold."""
-    found = _features(x)
-    if found is None or found.contents == fingerprint(x):
-        return found
-    # Written to without a new version: the graph is that of other features.
+    features = _features(x)
+    if features is None or features.contents == fingerprint(x):
+        return features
+    # They were written to without a new version, so the graph is outdated.
     CACHE.store(Noted(x), _GRAPH, False)
     return None
 
 
 def _features(x: Tensor) -> SparseFeatures | None:
-    known: SparseFeatures | bool | None = remembered(x, key=_GRAPH)
-    if known is None and (thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None):
-        known = remembered(x, key=_GRAPH, make=lambda: _made(x))
-    return known if isinstance(known, SparseFeatures) else None
+    features: SparseFeatures | bool | None = remembered(x, key=_GRAPH)
+    if features is None and (thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None):
+        features = remembered(x, key=_GRAPH, make=lambda: _convert(x))
+    return features if isinstance(features, SparseFeatures) else None
 
 
-def _made(x: Tensor) -> SparseFeatures | bool:
-    """The graph; False, which is remembered too, if too many entries are other than 0."""
+def _convert(x: Tensor) -> SparseFeatures | bool:
+    """Return the graph of features; False, which is cached too, if too many entries differ from 0."""
     contents = fingerprint(x)  # before: a write meanwhile makes it one that is never met again
     per_row = _entries_per_row(x)
     if int(per_row.sum()) * _ONE_IN >= x.numel():

@@ -1,4 +1,4 @@
-"""The edges of a propagation, in every form that PyG takes; this room knows no rules and no messages."""
+"""The edges of a propagation, in every form that PyG takes. This package uses no rules and no messages."""
 
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ SOURCE, TARGET = 0, 1
 
 
 class Factors(NamedTuple):
-    """The graph of an aggregation, and what its messages are multiplied by.
+    """The graph of an aggregation, and the factors of its messages.
 
     Attributes:
         graph: The edges: a :class:`onehop.Graph`, a part of a divided graph, or a graph in a program.
@@ -37,28 +37,28 @@ class Factors(NamedTuple):
 class Edges:
     """The edges of one call of ``propagate``.
 
-    PyG numbers the ends of edges by the rows of ``edge_index``, whatever the flow. A rule notes the number of
+    PyG numbers the ends of edges by the rows of ``edge_index``, in either flow. A rule notes the number of
     rows of each operand; what was noted last decides the number of nodes, as in PyG.
 
     Attributes:
-        given: What ``propagate`` was called with.
-        index: Their tensor of numbers of nodes.
+        given: The ``edge_index`` or the matrix that ``propagate`` was called with.
+        index: Their node numbers, a tensor.
         count: E, the number of edges.
         sizes: The number of rows at each end; None where it is unknown.
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``).
         sending: The row of ``edge_index``, and the entry of a pair, that messages come from.
-        is_cpu: Whether they are on the CPU, which takes less time to see than the device.
+        is_cpu: Whether they are on the CPU, which takes less time to read than the device.
         fused: Whether PyG multiplies by a sparse matrix, and runs no message.
         is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
         is_traced: Whether a program is traced, whose tensors have no data.
-        is_list: Whether they are a list at hand, of which copies can be made.
+        is_list: Whether they are a list of node numbers, which can be copied.
         is_few: Whether they are so few that no graph is made of them.
     """
 
     __slots__ = ("count", "forwards", "given", "index", "is_cpu", "sending", "sizes")
     fused = False
     unmade: type | None = None
-    """The class of weights that exist as numbers of nodes alone, and are made where a rule reads them."""
+    """The class of weights that are stored as a number for each node, and computed where a rule needs it."""
     is_part = False
     is_traced = False
     is_list = False
@@ -85,19 +85,19 @@ class Edges:
         return None
 
     def refusal(self, backend: str, x: Tensor) -> str | None:
-        """Return why no backend runs on such features; None if the one of this name, or any, does."""
+        """Return why the backend of this name, or each one, refuses such features; None if one takes them."""
         return refusal(backend, x.device, x.dtype)
 
     def note(self, end: int, rows: int) -> None:
         """Notes the number of rows at an end.
 
         Raises:
-            Leave: It is known to be another number.
+            Leave: Another number was noted before.
         """
-        known = self.sizes[end]
-        if known is None:
+        current = self.sizes[end]
+        if current is None:
             self.sizes[end] = rows
-        elif known != rows:
+        elif current != rows:
             raise Leave(LEFT_TO_PYG)
 
     def counts(self, sentence: str = OUT_OF_RANGE) -> tuple[int, int]:
@@ -125,11 +125,11 @@ class Edges:
         raise NotImplementedError
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and what the sources' features are multiplied by.
+        """The graph, and the factors of the sources' features.
 
         Args:
             x: The features.
-            weight: [E], what the layer multiplies by; None without, and where PyG multiplies by a matrix.
+            weight: [E], the layer's weight; None without one, and where PyG multiplies by a matrix.
             reduce: "sum", "mean", "max" or "min".
             weighted: Whether the layer's messages have a weight at all.
 
@@ -139,11 +139,11 @@ class Edges:
         raise NotImplementedError
 
     def ends(self, row: int) -> Tensor:
-        """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
+        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
         raise NotImplementedError
 
     def blocks(self, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-        """The graph in blocks, kept with the graph; arguments are those of :func:`.blocks_of`."""
+        """The blocks of edges, as :func:`.blocks_of` makes them; they are kept with the graph."""
         return blocks_of(graph, block_edges, cut)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:

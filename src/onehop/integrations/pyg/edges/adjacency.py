@@ -2,7 +2,7 @@
 
 Rows are destinations, columns are sources. PyG makes new matrices of the same index arrays and other values,
 so the edges are recognised by the arrays. PyG also adds loops to a matrix, or normalises it, at every call:
-what it makes is kept, and every caller gets a matrix of copies of its own (:mod:`onehop.graph.lending`).
+the result is cached, and every caller gets a matrix with its own copies (:mod:`onehop.graph.lending`).
 """
 
 import math
@@ -27,7 +27,7 @@ LINEAR = ("sum", "mean")
 
 _ONE_EDGE = "the gradient of a max or min over a sparse matrix goes to one edge"
 
-# Whether a matrix is being made: what PyG makes on the way to it is not kept as well.
+# Whether a matrix is being derived. Matrices that PyG makes on the way to it are not cached.
 _making: ContextVar[bool] = ContextVar("onehop_making_a_matrix", default=False)
 
 Arrays = dict[str, Tensor]
@@ -41,13 +41,13 @@ class Adjacency:
     """A sparse matrix as edges, in the order of its values.
 
     Attributes:
-        given: The matrix.
+        matrix: The matrix.
     """
 
-    __slots__ = ("given",)
+    __slots__ = ("matrix",)
 
-    def __init__(self, given: Any) -> None:
-        self.given = given
+    def __init__(self, matrix: Any) -> None:
+        self.matrix = matrix
 
     @property
     def values(self) -> Tensor | None:
@@ -59,7 +59,7 @@ class Adjacency:
         raise NotImplementedError
 
     def find(self) -> Graph | None:
-        """Return the graph: found, or made.
+        """Return the graph, cached or new.
 
         None if a number is out of range, or the arrays contradict each other or the order of a COO matrix.
         """
@@ -79,10 +79,10 @@ class Adjacency:
     @property
     def is_coo(self) -> bool:
         """Return whether it is a COO matrix of torch's own."""
-        return type(self.given) is Tensor and self.given.layout is torch.sparse_coo
+        return type(self.matrix) is Tensor and self.matrix.layout is torch.sparse_coo
 
     def check_gradients(self) -> None:
-        """Raises Leave where values need gradients that torch does not give, or gives otherwise."""
+        """Raises Leave where values need gradients that torch does not compute, or computes differently."""
 
     def factors(self, x: Tensor, reduce: str, weighted: bool = True) -> Factors:
         """The factors of PyG's product with the matrix (``spmm``).
@@ -90,7 +90,7 @@ class Adjacency:
         Args:
             x: The features, on the CPU.
             reduce: "sum", "mean", "max" or "min".
-            weighted: Whether the values of a SparseTensor count; those of a matrix of torch's own always do.
+            weighted: Whether the values of a SparseTensor count; those of torch's own matrices always do.
 
         Raises:
             Leave: PyG's own product has to run.
@@ -109,36 +109,36 @@ class Adjacency:
         return Factors(graph, values.to(x.dtype, copy=self.is_coo), None, first)
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Returns the matrix that PyG makes of this one, from memory.
+        """Returns a matrix that PyG makes of this one, from the cache.
 
         Args:
-            key: What is made.
-            make: Makes it, of the same kind and shape. The context is fit for a fast path.
+            key: Identifies the result.
+            make: Makes a matrix of the same kind and shape; the caller has checked the context.
 
         Returns:
             A matrix of the caller's own.
 
         Raises:
-            Leave: PyG has to make it, as from values that need a gradient.
+            Leave: PyG has to make it, for example because the values need a gradient.
         """
         self.check()
         need(not _making.get())
         # What is made in inference mode could not be used outside it, nor recognised.
         with torch.inference_mode(False), torch.no_grad():
-            arrays, values = self._recalled(key, partial(self._made, make))
+            arrays, values = self._recalled(key, partial(self._copied, make))
             lent = None if arrays is None else {name: lend(array) for name, array in arrays.items()}
             return self._like(lent, None if values is None else lend(values))
 
-    def _made(self, make: Callable[[], Any]) -> Kept:
-        """Copies of what is made: arrays of this matrix that the cache held would never be freed."""
+    def _copied(self, make: Callable[[], Any]) -> Kept:
+        """Copies of a new matrix's arrays and values: arrays of this one, if cached, would never be freed."""
         before = _making.set(True)
         try:
-            made = type(self)(make())
+            adjacency = type(self)(make())
         finally:
             _making.reset(before)
-        of_made, values = made._arrays(), made.values
-        own = _first_address(of_made) == _first_address(self._arrays())
-        arrays = None if own else {name: array.clone() for name, array in of_made.items()}
+        all_arrays, values = adjacency._arrays(), adjacency.values
+        same_arrays = _first_address(all_arrays) == _first_address(self._arrays())
+        arrays = None if same_arrays else {name: array.clone() for name, array in all_arrays.items()}
         if values is not None:
             values = values.clone()
             graph = type(self)(self._like(arrays, values)).find()
@@ -165,11 +165,11 @@ class Adjacency:
         raise NotImplementedError
 
     def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        """Returns what was made of the edges and values as they are; else makes it. Raises Leave."""
+        """Returns the cached result for the present edges and values, or makes it. Raises Leave."""
         raise NotImplementedError
 
     def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
-        """A matrix of the same kind and shape, of other arrays or the same; nothing is checked."""
+        """A matrix of the same kind and shape with these arrays, or its own; nothing is checked."""
         raise NotImplementedError
 
 
@@ -178,7 +178,7 @@ def _first_address(arrays: Arrays) -> int:
 
 
 def _check_first(graph: Graph, x: Tensor, values: Tensor | None) -> None:
-    """Raises Leave where the first of the edges that tie cannot be found as PyG does."""
+    """Raises Leave where the first of tied edges cannot be found as PyG finds it."""
     need(x.dtype in EXACT, f"{_ONE_EDGE}, in float32 and float64 alone")
     on_kernels = graph.num_edges <= MOST_EDGES and session.now.settings.backend in ("", "cpu")
     need(on_kernels, f"{_ONE_EDGE}, on the CPU's kernels alone")

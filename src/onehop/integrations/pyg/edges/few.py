@@ -1,4 +1,4 @@
-"""Few edges, as they come: neither graph nor kept value is made of them, nor are they recognised.
+"""Few edges, read as they are: no graph is made of them, and nothing about them is cached.
 
 Sums, means and attention run in one native call, and so do the self loops and GCN's normalisation that layers
 make of an ``edge_index`` before. Sizes alone decide that edges are few (:mod:`.sizes`).
@@ -22,7 +22,7 @@ from onehop.ops.few_attention import Scores, attend
 
 DTYPES = (torch.float32, torch.float64)
 NOT_SERVED = (Leave, IndexRangeError, WithoutMemoryError, BackendError)
-"""What ends a call over few edges; PyG's code runs then, with its errors."""
+"""Exceptions that end a call over few edges; PyG's code then runs, with its own errors."""
 
 _MATRIX = 2
 
@@ -74,7 +74,7 @@ def are_few(edge_index: Any) -> bool:
 def aggregated(
     edges: Edges, x: Tensor, weight: Tensor | None, reduce: str
 ) -> tuple[Any, Callable[[], Tensor]]:
-    """The list of edges, and a function that reduces the features of neighbours, times a number of each edge.
+    """The list of edges, and a function that reduces neighbours' features, times the weight of each edge.
 
     Raises:
         Leave: PyG's code has to run.
@@ -82,11 +82,11 @@ def aggregated(
     need(x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
     need(weight is None or reduce not in few.EXTREMA, TOO_SMALL)
     need(weight is None or (weight.dtype is x.dtype and weight.is_cpu), TOO_SMALL)
-    of: Any = edges.graph()
-    return of, lambda: few.aggregate(of, x, weight, reduce)
+    edge_list: Any = edges.graph()
+    return edge_list, lambda: few.aggregate(edge_list, x, weight, reduce)
 
 
-# What layers make of an edge_index
+# Rewritten lists of edges
 
 
 def _is_plain(edge_index: Any) -> bool:
@@ -141,7 +141,7 @@ def normalised(
         fill: The weight of a loop that is added to edges with weights.
         adds_loops: Whether a loop at every node replaces those that are there.
         flow: "source_to_target", whose degrees count the edges that arrive, or "target_to_source".
-        dtype: Of the weights that are 1; None means torch's default.
+        dtype: The dtype of weights that are 1; None means torch's default.
     """
     if num_nodes is None or not _is_plain(edge_index) or num_nodes > MOST_EDGES:
         return None
@@ -161,7 +161,7 @@ def normalised(
             return None
         edges = rewritten
     count = edges.size(1)
-    given = edges if edges.is_contiguous() else edges.contiguous()
+    contiguous = edges if edges.is_contiguous() else edges.contiguous()
     out = torch.empty(count, dtype=dtype, device="cpu")
     degrees = torch.empty(num_nodes, dtype=dtype, device="cpu")
     served = extension.few_norm(
@@ -172,7 +172,7 @@ def normalised(
         num_nodes if adds_loops else 0,
         fill,
         int(flow == "source_to_target"),
-        given.data_ptr(),
+        contiguous.data_ptr(),
         count,
         degrees.data_ptr(),
         out.data_ptr(),

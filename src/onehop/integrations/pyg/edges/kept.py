@@ -1,6 +1,6 @@
-"""Graphs and other tensors that are made of an ``edge_index`` [2, E], and remembered.
+"""Graphs, and other tensors, that are made of an ``edge_index`` [2, E] and cached.
 
-Programs that run without PyG look here too, so this imports nothing of it.
+Programs that run without PyG use them too, so this module does not import PyG.
 """
 
 import weakref
@@ -49,7 +49,7 @@ def _graph(edge_index: Tensor, size: tuple[int, int], forwards: bool) -> Graph |
 
 
 class SymmetricKey(NamedTuple):
-    """The key of a normalised adjacency matrix: what it was made from, besides the edges."""
+    """The key of a normalised adjacency matrix: all that it was made from, besides the edges."""
 
     num_nodes: int
     add_self_loops: bool
@@ -72,12 +72,12 @@ class Symmetric(NamedTuple):
 COUNTING = (torch.float32, torch.float64)
 """Dtypes of features for which PyG's degrees, which it counts in them, are exact."""
 
-# Sums of as many ones are exact in float32, and so are PyG's degrees.
+# Sums of up to this many ones are exact in float32, and so are PyG's degrees.
 _EXACT_DEGREES = 1 << 24
 
 
 def symmetric_of(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
-    """The normalised adjacency matrix of these edges: found, or made as by :func:`normalised_graph`."""
+    """The normalised adjacency matrix of these edges, cached, or new from :func:`normalised_graph`."""
     return remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
 
 
@@ -92,7 +92,7 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
             (``flow="source_to_target"``) or the other way round; and a dtype among :data:`COUNTING`.
 
     Returns:
-        None if there is an edge that PyG has to complain about, or so many that float32 cannot count them.
+        None if there is an edge that PyG has to report, or too many edges for float32 to count.
     """
     num_nodes, add_self_loops, forwards, dtype = key
     if not is_counted(edge_index, num_nodes):
@@ -114,12 +114,12 @@ def is_counted(edge_index: Tensor, num_nodes: int) -> bool:
 
 @dataclass(slots=True)
 class Derived:
-    """Tensors that were made from an edge_index, and that only the cache has.
+    """Tensors that were made from an edge_index; only the cache holds them.
 
     Attributes:
         tensors: The tensors; None is the edge_index itself, which the cache must not hold.
-        scale: [N], numbers whose products over the ends of the edges the second tensor is; None if it is no
-            such product, or they are not known.
+        scale: [N]: the second tensor is the product of these numbers over the ends of each edge; None if it
+            is no such product, or they are not known.
         graph: The graph of the first tensor, once a layer has aggregated over it. The cache of graphs holds
             it.
     """
@@ -133,9 +133,9 @@ def can_remember(edge_index: Any, least: int | None = None) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered.
 
     Args:
-        edge_index: What has to be recognised.
-        least: The fewest numbers in it; None means as many as pay, since few edges are rewritten as fast as
-            they are recognised (:func:`.sizes.is_too_small`).
+        edge_index: The edges, which would have to be recognised.
+        least: The fewest numbers in it; None means as many as pay, because few edges are rewritten as fast
+            as they are recognised (:func:`.sizes.is_too_small`).
     """
     return (
         type(edge_index) is Tensor
@@ -152,20 +152,20 @@ def can_remember(edge_index: Any, least: int | None = None) -> bool:
 def rewritten(
     edge_index: Tensor, key: Hashable, make: Callable[[], tuple[Tensor, ...] | Derived]
 ) -> tuple[Tensor, ...]:
-    """Returns copies of the tensors made from this edge_index, from memory; PyG may give them to its users.
+    """Returns copies of tensors made from this edge_index, from the cache; PyG may give them to its users.
 
     Args:
         edge_index: The edge_index.
-        key: What is made, and of what besides.
+        key: Identifies the tensors, with the other arguments that they depend on.
         make: Makes the tensors, as :func:`.remembered` calls it; the edge_index itself may be among them.
     """
 
     def derived() -> Derived:
-        made = make()
-        if not isinstance(made, Derived):
-            made = Derived(made)
-        made.tensors = tuple(None if tensor is edge_index else tensor for tensor in made.tensors)
-        return made
+        result = make()
+        if not isinstance(result, Derived):
+            result = Derived(result)
+        result.tensors = tuple(None if tensor is edge_index else tensor for tensor in result.tensors)
+        return result
 
     lent: tuple[Tensor, ...] = ()
     for tensor in remembered(edge_index, key=key, make=derived).tensors:

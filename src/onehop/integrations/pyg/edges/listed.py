@@ -49,8 +49,8 @@ class ListedEdges(Edges):
         elif type(edge_index) is EdgeIndex:
             if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
                 raise Leave("edge_index is an EdgeIndex, for which this layer has its own code")
-            # What is written to an EdgeIndex does not raise the version of the tensor inside. One that was
-            # made in inference mode has no version, and is never recognised.
+            # Writes to an EdgeIndex do not raise the version of the tensor inside. One that was made in
+            # inference mode has no version, and is never recognised.
             unwritten = edge_index.is_inference() or edge_index._version == 0
             data = edge_index.as_tensor() if unwritten else edge_index.as_tensor().clone()
             self.sizes = [edge_index.num_rows, edge_index.num_cols]
@@ -65,7 +65,7 @@ class ListedEdges(Edges):
         self._graph: Graph | None = None
 
     def graph(self) -> Graph:
-        """The graph of the edges, made once and found again."""
+        """The graph of the edges, made once and cached."""
         if self._graph is None:
             self._graph = graph_of(self.index, *self.counts(), self.forwards)
             if self._graph is None:
@@ -73,11 +73,11 @@ class ListedEdges(Edges):
         return self._graph
 
     def ends(self, row: int) -> Tensor:
-        """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
+        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
         return self.index[row]
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and the weight; or numbers of nodes whose products over the ends of edges it is."""
+        """The graph, and the weight or, if they are known, the numbers of nodes whose products it is."""
         graph = self.graph()
         if weight is None or reduce not in ("sum", "mean"):
             return Factors(graph, weight)
@@ -90,7 +90,7 @@ class ListedEdges(Edges):
         return self.index is self.given
 
     def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers, sources and destinations of so many edges."""
+        """Return the numbers, the sources and the destinations of the first ``count`` edges."""
         first = self.index[:, :count].long()
         source, target = first.unbind() if self.forwards else first.flip(0).unbind()
         return torch.arange(count, device="cpu"), source, target

@@ -34,65 +34,65 @@ class _Edges:
     Attributes:
         contents: Fingerprints of the arrays.
         graph: Their graph, once it was made.
-        distinct: Whether columns ascend in every row, each once; None until that was looked at.
-        made: What was made from these edges and values, with a fingerprint of the values, by key.
-        matrices: The matrices that have these edges, and their versions when that was seen.
+        distinct: Whether columns ascend in every row, each once; None until that was checked.
+        derived: Results derived from these edges and values, with a fingerprint of the values, by key.
+        matrices: The matrices that have these edges, and their versions when that was checked.
     """
 
     contents: tuple[int, ...]
     graph: Graph | None = None
     distinct: bool | None = None
-    made: dict[Hashable, tuple[Hashable, Kept]] = field(default_factory=dict)
+    derived: dict[Hashable, tuple[Hashable, Kept]] = field(default_factory=dict)
     matrices: Any = field(default_factory=WeakIdKeyDictionary)
 
 
 class TorchMatrix(Adjacency):
     """A sparse matrix of torch's own.
 
-    Every matrix has its own version counter, so none tells what was written through another one. An unchanged
-    matrix that was met before is taken to have the same edges, and so is one of untouched copies of kept
-    arrays. For every other one the arrays are compared, by fingerprints of all of their contents. So are the
-    values where something was made of them.
+    Every matrix has its own version counter, which does not show writes through other matrices. A matrix that
+    was used before and has its version is taken to have the same edges, and so is one whose arrays are
+    untouched copies of cached ones. For every other matrix the arrays are compared, by fingerprints of all of
+    their contents. So are the values of derived results.
     """
 
     __slots__ = ("_known",)
 
-    def __init__(self, given: Tensor) -> None:
-        super().__init__(given)
+    def __init__(self, matrix: Tensor) -> None:
+        super().__init__(matrix)
         self._known: _Edges | None = None
 
     @property
     def values(self) -> Tensor:
         """[E] or [E, D]."""
-        values: Tensor = self.given.values()
+        values: Tensor = self.matrix.values()
         return values
 
     def check(self) -> None:
         """Raises Leave where the edges cannot be taken; no contents are read."""
-        matrix = self.given
+        matrix = self.matrix
         need(not wraps(matrix), WRAPPED)
         need(matrix.is_cpu, f"{_IT} on another device than the CPU, for which PyG has its own code")
         dense = matrix.dense_dim()
         need(matrix.dim() == _MATRIX + dense and dense <= 1, _DENSE)
         if self.is_coo:
             need(matrix.is_coalesced(), f"{_IT} whose entries have to be summed first (coalesced)")
-            # Torch mixes other indices up where it makes CSR of them.
+            # torch mixes up other indices where it converts them to CSR.
             need(matrix.indices().is_contiguous(), f"{_IT} whose indices are not contiguous")
         need(not matrix.is_inference(), f"{_IT} that was made in inference mode, and so cannot be recognised")
 
     def find(self) -> Graph | None:
-        """Return the graph: found, or made."""
+        """Return the graph, cached or new."""
         edges = self._edges()
         if edges.graph is None:
             edges.graph = self._graph()
         return edges.graph
 
     def check_gradients(self) -> None:
-        """Raises Leave where values need gradients that torch does not give, or gives otherwise."""
+        """Raises Leave where values need gradients that torch does not compute, or computes differently."""
         if not torch.is_grad_enabled() or not self.values.requires_grad:
             return
         graph, edges = self.graph(), self._edges()
-        is_csc = self.given.layout is torch.sparse_csc
+        is_csc = self.matrix.layout is torch.sparse_csc
         need(not is_csc, "torch gives no gradients to the values of a CSC matrix")
         if edges.distinct is None:
             ascends = torch.ones(graph.num_edges + 1, dtype=torch.bool, device="cpu")
@@ -108,35 +108,35 @@ class TorchMatrix(Adjacency):
         return self._known
 
     def _recognised(self) -> _Edges:
-        matrix, arrays = self.given, tuple(self._arrays().values())
+        matrix, arrays = self.matrix, tuple(self._arrays().values())
         key = ("edges of a sparse matrix", matrix.layout, matrix.shape)
-        found: _Edges | None = remembered(*arrays, key=key, any_owner=True)
-        if found is not None and not config.full_check():
-            if found.matrices.get(matrix) == matrix._version:
-                return found
-            # A kept array has no other owner, so an untouched copy has its contents.
+        record: _Edges | None = remembered(*arrays, key=key, any_owner=True)
+        if record is not None and not config.full_check():
+            if record.matrices.get(matrix) == matrix._version:
+                return record
+            # A cached array has no other owner, so an untouched copy has its contents.
             if all(original(array) is not array for array in arrays):
-                return found
+                return record
         version, noted = matrix._version, Noted(*arrays, any_owner=True)
         contents = tuple(map(fingerprint, arrays))
-        if found is None or found.contents != contents:
-            found = _Edges(contents)
-            CACHE.store(noted, key, found)
-        found.matrices[matrix] = version
-        return found
+        if record is None or record.contents != contents:
+            record = _Edges(contents)
+            CACHE.store(noted, key, record)
+        record.matrices[matrix] = version
+        return record
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
         values = self.values
         need(values.dim() == 1, _DENSE)
         need(x.dim() == _MATRIX and values.dtype is x.dtype)
-        # Torch adds up in no other dtypes. A mean over CSC is a sum in PyG, and then divided.
-        is_sum = reduce == "sum" or (reduce == "mean" and self.given.layout is torch.sparse_csc)
+        # torch adds up in no other dtypes. PyG computes a mean over CSC as a sum, which it divides.
+        is_sum = reduce == "sum" or (reduce == "mean" and self.matrix.layout is torch.sparse_csc)
         need(not is_sum or x.dtype in EXACT)
         self.check_gradients()
         return values, values.requires_grad and torch.is_grad_enabled()
 
     def _arrays(self) -> Arrays:
-        matrix = self.given
+        matrix = self.matrix
         if matrix.layout is torch.sparse_csr:
             return {"col": matrix.col_indices(), "rowptr": matrix.crow_indices()}
         if matrix.layout is torch.sparse_csc:
@@ -145,29 +145,29 @@ class TorchMatrix(Adjacency):
 
     def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         values = self.values
-        need(self.given.layout is not torch.sparse_csc and values.dim() == 1 and not values.requires_grad)
+        need(self.matrix.layout is not torch.sparse_csc and values.dim() == 1 and not values.requires_grad)
         edges, contents = self._edges(), (fingerprint(values), values.dtype)
-        found = edges.made.get(key)
-        if found is None or found[0] != contents:
-            found = edges.made[key] = contents, make()
-        return found[1]
+        entry = edges.derived.get(key)
+        if entry is None or entry[0] != contents:
+            entry = edges.derived[key] = contents, make()
+        return entry[1]
 
     def _like(self, arrays: Arrays | None, values: Any) -> Tensor:
-        given, shape, device = arrays or self._arrays(), self.given.shape, values.device
+        index_arrays, shape, device = arrays or self._arrays(), self.matrix.shape, values.device
         unchecked: Any = {"check_invariants": False}
         if self.is_coo:
-            made = torch.sparse_coo_tensor(
-                given["indices"], values, shape, device=device, is_coalesced=True, **unchecked
+            matrix = torch.sparse_coo_tensor(
+                index_arrays["indices"], values, shape, device=device, is_coalesced=True, **unchecked
             )
         else:
-            rowptr, col = given["rowptr"], given["col"]
-            made = torch.sparse_csr_tensor(rowptr, col, values, shape, device=device, **unchecked)
+            rowptr, col = index_arrays["rowptr"], index_arrays["col"]
+            matrix = torch.sparse_csr_tensor(rowptr, col, values, shape, device=device, **unchecked)
         if arrays is None:
-            self._edges().matrices[made] = made._version
-        return made
+            self._edges().matrices[matrix] = matrix._version
+        return matrix
 
     def _graph(self) -> Graph | None:
-        num_dst, num_src = self.given.shape[:_MATRIX]
+        num_dst, num_src = self.matrix.shape[:_MATRIX]
         arrays = {name: readable(array) for name, array in self._arrays().items()}
         try:
             if "rowptr" in arrays:

@@ -64,8 +64,8 @@ class MatrixEdges(Edges):
         if self.fused:
             overrides = type(layer).message_and_aggregate is not product
             need(not overrides, "its class overrides message_and_aggregate")
-            own = "message_and_aggregate" in layer.__dict__
-            need(not own, "this instance overrides message_and_aggregate")
+            overridden = "message_and_aggregate" in layer.__dict__
+            need(not overridden, "this instance overrides message_and_aggregate")
         else:
             # Only PyG's plain propagate finds the ends of the edges of such a matrix.
             csc = type(matrix) is Tensor and matrix.layout is torch.sparse_csc
@@ -91,13 +91,13 @@ class MatrixEdges(Edges):
         return self._adjacency.values
 
     def graph(self) -> Graph:
-        """The graph of the matrix, made once and found again."""
+        """The graph of the matrix, made once and cached."""
         if self._graph is None:
             self._graph = self._adjacency.graph()
         return self._graph
 
     def ends(self, row: int) -> Tensor:
-        """[E]: the sources (row 0) or the destinations (row 1), as PyG numbers rows."""
+        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
         return self.graph().edge_index()[row]
 
     @property
@@ -106,7 +106,7 @@ class MatrixEdges(Edges):
         return self._adjacency.is_coo
 
     def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Numbers, sources and destinations of so many edges."""
+        """Return the numbers, the sources and the destinations of the first ``count`` edges."""
         places = torch.arange(count, device="cpu")
         targets = torch.searchsorted(graph.rowptr, places, right=True) - 1
         return places, graph.col[:count].long(), targets
@@ -116,7 +116,7 @@ class MatrixEdges(Edges):
         need(x.is_cpu and (weight is None or weight.is_cpu))
         if self.fused:
             need(not autocasts(x))
-            # Where messages are the sources' features alone, PyG takes a SparseTensor's values away first.
+            # Where messages are the sources' features alone, PyG drops a SparseTensor's values first.
             return self._adjacency.factors(x, reduce, weighted)
         self._adjacency.check_gradients()
         return Factors(self.graph(), weight)
@@ -128,9 +128,9 @@ def with_values(names: Collection[str], matrix: Any, operands: dict[str, Any]) -
     Args:
         names: The arguments of the layer's functions.
         matrix: The matrix.
-        operands: What ``propagate`` gets, by name.
+        operands: The operands of ``propagate`` by name.
     """
-    name = next((each for each in _PLACES if each in names), None)
+    name = next((place for place in _PLACES if place in names), None)
     if name is None or name not in operands or operands[name] is not None:
         return operands
     adjacency = adjacency_of(matrix)

@@ -1,6 +1,6 @@
-"""GCN's normalisation of edges without weight: the edges, their weights, and what these are products of.
+"""GCN's normalisation of edges without weight: the edges, their weights, and the factors of the weights.
 
-Programs that run without PyG normalise so too, so this imports nothing of it.
+Programs that run without PyG normalise so too, so this module does not import PyG.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ class Unweighted(NamedTuple):
 
 
 def normalised(edge_index: Tensor, key: Unweighted) -> Derived:
-    """The normalised edges and their weights, [E] and more, with [N]: ``deg ** -1/2``.
+    """The normalised edges, their weights, and ``deg ** -1/2``, [N].
 
     The formula is PyG's, for edges of weight 1, in its order, so that the weights agree bit for bit.
 
@@ -37,7 +37,7 @@ def normalised(edge_index: Tensor, key: Unweighted) -> Derived:
     dtype = torch.get_default_dtype() if key.dtype is None else key.dtype
     edges = edge_index
     if key.add_self_loops:
-        # A loop for every node comes last and replaces the loops that are there.
+        # A loop for every node comes last, and replaces the loops that the edges have.
         keep = edge_index[0] != edge_index[1]
         loops = torch.arange(nodes, device=edge_index.device).expand(2, -1)
         edges = torch.cat([edge_index if bool(keep.all()) else edge_index[:, keep], loops], dim=1)

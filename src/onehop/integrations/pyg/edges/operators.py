@@ -1,7 +1,7 @@
 """Operators with which a program finds graphs, normalised graphs and self loops when it runs.
 
-A program that was exported calls them where PyG is not installed, so this imports nothing of it. What they
-find they remember where eager layers look.
+A program that was exported calls them where PyG is not installed, so this module does not import PyG. Their
+results are cached where eager layers find them.
 """
 
 import weakref
@@ -35,7 +35,7 @@ def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> N
 
     Args:
         name: Its name.
-        kernel: What runs; its annotations are the operator's schema.
+        kernel: The function that runs; its annotations are the operator's schema.
         fake: Returns results of the same shapes and dtypes without data.
     """
     LIBRARY.define(name + torch.library.infer_schema(kernel, mutates_args=()))
@@ -44,8 +44,8 @@ def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> N
 
 
 @dataclass(slots=True)
-class _Found:
-    """A graph with self loops that was found before. The cache of graphs holds it."""
+class _LoopedGraph:
+    """A reference to a graph with self loops. The cache of graphs holds the graph."""
 
     graph: "weakref.ref[Graph]"
     nbytes: int = 0
@@ -55,17 +55,17 @@ def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops:
     if not loops:
         return handle_of(_graph(edge_index, num_src, num_dst, forwards))
     rest = ("graph in a program", num_src, num_dst, forwards, loops)
-    found: _Found | None = CACHE.find(edge_index, rest)
-    graph = None if found is None else found.graph()
+    entry: _LoopedGraph | None = CACHE.find(edge_index, rest)
+    graph = None if entry is None else entry.graph()
     if graph is None:
         noted = Noted(edge_index)
         graph = _graph(_looped(edge_index, loops), num_src, num_dst, forwards)
-        CACHE.store(noted, rest, _Found(weakref.ref(graph)))
+        CACHE.store(noted, rest, _LoopedGraph(weakref.ref(graph)))
     return handle_of(graph)
 
 
 def _looped(edge_index: Tensor, loops: int) -> Tensor:
-    """The edges as attention layers rewrite them, remembered where those look."""
+    """The edges as attention layers rewrite them, cached where these layers find them."""
     (edges,) = rewritten(
         edge_index, ("remove_self_loops", None), lambda: (edge_index[:, edge_index[0] != edge_index[1]],)
     )
@@ -74,7 +74,7 @@ def _looped(edge_index: Tensor, loops: int) -> Tensor:
 
 
 def _with_last(edges: Tensor, nodes: int) -> Tensor:
-    """[2, E + N]: the edges, and a loop for each node behind them."""
+    """The edges, and a loop for each node behind them, [2, E + N]."""
     return torch.cat([edges, torch.arange(nodes, device=edges.device).expand(2, -1)], dim=1)
 
 
@@ -87,20 +87,20 @@ def _normalise(
         if symmetric is not None:
             return handle_of(symmetric.graph), lend(symmetric.scale)
         if is_counted(edge_index, num_nodes):
-            _checked(edge_index, num_nodes, num_nodes, forwards)
+            _graph_or_error(edge_index, num_nodes, num_nodes, forwards)
     flow = "source_to_target" if forwards else "target_to_source"
     key = Unweighted(num_nodes, False, loops, flow, dtype)
-    known: Derived | None = CACHE.find(edge_index, key)
-    graph = None if known is None or known.graph is None else known.graph()
-    scale = None if known is None else known.scale
+    derived: Derived | None = CACHE.find(edge_index, key)
+    graph = None if derived is None or derived.graph is None else derived.graph()
+    scale = None if derived is None else derived.scale
     if graph is None or scale is None:
         edges, weight = rewritten(edge_index, key, lambda: normalised(edge_index, key))
         graph = _graph(edges, num_nodes, num_nodes, forwards)
-        known = CACHE.find(edge_index, key)
-        if known is not None:
-            known.graph, scale = weakref.ref(graph), known.scale
+        derived = CACHE.find(edge_index, key)
+        if derived is not None:
+            derived.graph, scale = weakref.ref(graph), derived.scale
         if scale is None:
-            # Tensors of inference mode are not remembered.
+            # Tensors of inference mode are not cached.
             degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
             scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
             return handle_of(graph), scale
@@ -109,26 +109,26 @@ def _normalise(
 
 def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
     key = ("places of looped edges", num_nodes)
-    (places,) = rewritten(edge_index, key, lambda: (_made_places(edge_index, num_nodes),))
+    (places,) = rewritten(edge_index, key, lambda: (_compute_places(edge_index, num_nodes),))
     return places
 
 
-def _made_places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """[E + N]: for each edge with loops, its row among those of the E edges and the N loops; and zeros."""
+def _compute_places(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """For each edge with loops, its row among the E edges and the N loops; then zeros: [E + N]."""
     edges = edge_index.size(1)
     numbers = torch.arange(edges + num_nodes, device=edge_index.device)
-    kept = numbers[:edges][edge_index[0] != edge_index[1]]
-    places = torch.cat([kept, numbers[edges:]])
-    return torch.cat([places, places.new_zeros(edges - kept.size(0))])
+    not_loops = numbers[:edges][edge_index[0] != edge_index[1]]
+    places = torch.cat([not_loops, numbers[edges:]])
+    return torch.cat([places, places.new_zeros(edges - not_loops.size(0))])
 
 
 def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
     graph = graph_of(edge_index, num_src, num_dst, forwards)
-    return _checked(edge_index, num_src, num_dst, forwards) if graph is None else graph
+    return _graph_or_error(edge_index, num_src, num_dst, forwards) if graph is None else graph
 
 
-def _checked(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
-    """The graph of edges, made anew; raises what is wrong with them, because PyG's code cannot run then."""
+def _graph_or_error(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
+    """Makes the graph of edges anew, and raises for invalid ones, because PyG's code does not run here."""
     return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
 
 

@@ -1,7 +1,7 @@
 """Edges of one process's part of a graph: an ``edge_index`` of the class LocalEdges.
 
-What the layers do to an ``edge_index`` before they propagate, GCN's normalisation and self loops, is done to
-the part, with degrees from all processes.
+GCN's normalisation and self loops, which layers apply to an ``edge_index`` before they propagate, are applied
+to the part, with degrees from all processes.
 """
 
 from typing import Any
@@ -25,8 +25,8 @@ from onehop.integrations.pyg.leave import Leave, leave_if
 class PartWeights(torch.Tensor):
     """GCN's weights [e] of a part's edges, as a tensor of their shape without memory.
 
-    They are products of two scales. A sum uses the scales. Everything else that is computed with it gets the
-    weights themselves, which are then made, once, by all processes together.
+    Each weight is the product of two scales. Sums use the scales. Every other computation uses the weights
+    themselves, which all processes then compute together, once.
     """
 
     graph: DistributedGraph
@@ -42,7 +42,7 @@ class PartWeights(torch.Tensor):
         weights.scale = graph.derived(("gcn_scale", dtype), lambda: _scale(graph.in_degrees.to(dtype)))
         return weights
 
-    def made(self) -> Tensor:
+    def materialised(self) -> Tensor:
         """The weights as a plain tensor."""
         return made_weights(self.graph, self.scale.dtype)
 
@@ -50,7 +50,7 @@ class PartWeights(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Runs what looks at the shape as it is, and all else on the weights themselves."""
+        """Runs functions that read only the shape directly, and all others on the weights themselves."""
         with torch._C.DisableTorchFunctionSubclass():
             if func not in LOOKS:
                 args, kwargs = tree_map(_plain, (args, kwargs))
@@ -58,7 +58,7 @@ class PartWeights(torch.Tensor):
 
 
 def _plain(operand: Any) -> Any:
-    return operand.made() if isinstance(operand, PartWeights) else operand
+    return operand.materialised() if isinstance(operand, PartWeights) else operand
 
 
 class PartEdges(Edges):
@@ -81,16 +81,16 @@ class PartEdges(Edges):
         graph = self._graph = edge_index.graph
         self.given, self.count, self.is_cpu = edge_index, graph.num_edges, graph.device.type == "cpu"
         self.forwards, self.sending = True, SOURCE
-        own = (graph.num_sources, graph.num_nodes)
-        if size is not None and any(given not in (None, rows) for given, rows in zip(size, own, strict=True)):
-            raise Leave(f"a size other than {own[0]} owned sources and {own[1]} owned nodes")
-        self.sizes = list(own)
+        owned = (graph.num_sources, graph.num_nodes)
+        if size is not None and any(n not in (None, rows) for n, rows in zip(size, owned, strict=True)):
+            raise Leave(f"a size other than {owned[0]} owned sources and {owned[1]} owned nodes")
+        self.sizes = list(owned)
 
     def check(self, operands: dict[str, Any]) -> None:
         """Leaves features and weights of other edges than the part's.
 
         Args:
-            operands: What ``propagate`` and ``edge_updater`` get, by name.
+            operands: The operands of ``propagate`` and ``edge_updater`` by name.
         """
         for name in ("edge_weight", "edge_attr", "norm"):
             value = operands.get(name)
@@ -103,7 +103,7 @@ class PartEdges(Edges):
         return self._graph.device
 
     def note(self, end: int, rows: int) -> None:
-        """Leaves rows that are not those of the owned nodes."""
+        """Leaves features that do not have a row for each owned node."""
         expected = self.sizes[end]
         if rows != expected:
             what = "sources" if end == SOURCE and self._graph.is_bipartite else "nodes"
@@ -120,7 +120,7 @@ class PartEdges(Edges):
             return Factors(graph, weight)
         if reduce == "sum" and weight.graph is graph and x.dtype is weight.dtype:
             return Factors(graph, None, weight.scale)
-        return Factors(graph, weight.made())
+        return Factors(graph, weight.materialised())
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
         """The factors of dropout, which each process of a converted model draws from its own stream."""
@@ -133,14 +133,14 @@ def rewritten_loops(
     """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part, and its edges' features with them.
 
     Args:
-        name: Which.
+        name: "add_self_loops" or "remove_self_loops".
         edge_index: The part's edges.
-        edge_attr: [e, ...], for each of them; None means no features.
+        edge_attr: [e, ...], their features; None means no features.
         fill_value: The features of a loop: a number, a tensor, or how the features of the other edges that
             end in its node are reduced, such as "mean"; None means 1.
 
     Raises:
-        ArgumentError: The features are not those of the part's edges, or sources are other nodes.
+        ArgumentError: The features do not belong to the part's edges, or sources are other nodes.
     """
     graph = edge_index.graph
     if edge_attr is not None:
@@ -154,8 +154,7 @@ def rewritten_loops(
     ends = graph.ends()
     if name == "remove_self_loops":
         return derived.edge_index, edge_attr.index_select(0, (ends[0] != ends[1]).nonzero().squeeze(1))
-    # All edges that end in a node are in its part: what PyG's own function makes of them is what it makes in
-    # one process.
+    # All edges that end in a node are in its part, so PyG's own function gives the same as in one process.
     rowptr = looped_rowptr(graph.part.rowptr) if graph.loops else graph.part.rowptr
     of_loops = compute_loop_attr(ends, edge_attr, graph.num_nodes, False, fill_value)
     return derived.edge_index, merged(rowptr, edge_attr, of_loops)
@@ -195,12 +194,12 @@ def normalised(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if dtype in (torch.float32, torch.float64):
         return looped.edge_index, PartWeights.of(looped, dtype)
-    # In 16 bits products of scales have PyG's rounding only if they are made as it makes them.
+    # In 16 bits, products of scales are rounded as in PyG only if they are computed as PyG does.
     return looped.edge_index, made_weights(looped, dtype)
 
 
 def made_weights(graph: DistributedGraph, dtype: torch.dtype) -> Tensor:
-    """Return [e]: the weights of edges that weigh 1 before they are normalised; kept with the graph."""
+    """Return the weights, [e], of edges that weigh 1 before they are normalised; kept with the graph."""
 
     def make() -> Tensor:
         with torch.inference_mode(False), torch.no_grad():
@@ -211,7 +210,7 @@ def made_weights(graph: DistributedGraph, dtype: torch.dtype) -> Tensor:
 
 
 def normalised_weights(graph: DistributedGraph, weight: Tensor) -> Tensor:
-    """Return [e]: weight / sqrt(degree of the source * degree of the destination). Differentiable.
+    """Return weight / sqrt(degree of the source * degree of the destination), [e]. Differentiable.
 
     After ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
     """
@@ -236,7 +235,7 @@ def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
 
 
 def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:
-    """The weights, where the loop of every node has that of its last loop, or ``fill``."""
+    """The weights with a loop at every node, which weighs as much as its last loop, or ``fill``."""
     source, target = graph.ends()
     loop = source == target
     of_loops = weight.new_full((graph.num_nodes,), fill)

@@ -1,4 +1,4 @@
-"""Graphs over several processes, met by patched layers: nothing of them is imported unless one is in use."""
+"""Graphs over several processes in patched layers; their modules are imported only where one is in use."""
 
 import sys
 from types import ModuleType

@@ -1,9 +1,9 @@
-"""GCN's normalisation and self loops, remembered: PyG makes them at every call, with the same result.
+"""GCN's normalisation and self loops, cached; PyG computes them at every call, with the same result.
 
-Of edges without weight both the normalised edges and their weights are kept, and with them the numbers
-``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge. Where
-edges have weights or attributes, which may need gradients, the edges alone are kept, so that their graph is
-found again. Sparse matrices are kept with their values (:meth:`.Adjacency.derived`).
+For edges without weight, the cache holds the normalised edges, their weights, and the numbers
+``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge. For
+edges with weights or attributes, which may need gradients, it holds the edges alone, so that their graph is
+found again. Sparse matrices are cached with their values (:meth:`.Adjacency.derived`).
 """
 
 import importlib
@@ -39,14 +39,14 @@ def rows() -> list[Row]:
         "remove_self_loops": partial(_loops, False),
     }
     names = (*((module, "gcn_norm") for module in GCN_NORM_MODULES), *SELF_LOOP_NAMES)
-    made: list[Row] = []
+    table: list[Row] = []
     for name, body in bodies.items():
         modules = [importlib.import_module(module) for module, attribute in names if attribute == name]
-        made += replacing_in(modules, name, body)
+        table += replacing_in(modules, name, body)
     if torch_geometric.typing.WITH_TORCH_SPARSE:
         module = torch_geometric.typing.torch_sparse
-        made += [replacing(module, "set_diag", _set_diag), replacing(module, "fill_diag", _fill_diag)]
-    return made
+        table += [replacing(module, "set_diag", _set_diag), replacing(module, "fill_diag", _fill_diag)]
+    return table
 
 
 def normalisation() -> Function:
@@ -65,7 +65,7 @@ def gcn_norm(
     flow: str = "source_to_target",
     dtype: Any = None,
 ) -> Any:
-    """PyG's ``gcn_norm`` with a memory; None if PyG's code has to run."""
+    """PyG's ``gcn_norm``, cached; None if PyG's code has to run."""
     if can_remember(edge_index):
         if edge_weight is None:
             key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
@@ -93,7 +93,7 @@ def gcn_norm(
 
 
 def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
-    """The normalised edges and their weights, of edges without weight, from memory.
+    """The normalised edges and their weights, for edges without weight, from the cache.
 
     Args:
         theirs: PyG's ``gcn_norm``.
@@ -102,7 +102,7 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
     """
 
     def make() -> Derived:
-        # Of loops that weigh 2, weights are no such products. What PyG refuses, it is left to refuse.
+        # With loops that weigh 2, weights are no such products. PyG refuses invalid arguments itself.
         fits = key.num_nodes is not None and not (key.improved and key.add_self_loops)
         if fits and edge_index.dtype is torch.int64:
             return normalised(edge_index, key)
@@ -112,10 +112,10 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
 
 
 def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: bool) -> tuple[Tensor, Tensor]:
-    """The edges with self loops, from memory, and their weights before normalisation, made anew.
+    """The edges with self loops, from the cache, and their weights before normalisation, computed anew.
 
     ``add_remaining_self_loops`` keeps the edges that are no loops, in their order, and appends a loop for
-    every node: it weighs what the node's last loop weighed before, or, without one, 2 if ``improved``, else
+    every node. It has the weight of the node's last loop; without one, the weight is 2 if ``improved``, else
     1.
     """
 
@@ -139,7 +139,7 @@ def _loops(
     fill_value: Any = None,
     num_nodes: Any = None,
 ) -> Any:
-    """PyG's ``add_self_loops`` or ``remove_self_loops`` with a memory; None if PyG's code has to run.
+    """PyG's ``add_self_loops`` or ``remove_self_loops``, cached; None if PyG's code has to run.
 
     Attributes of edges are rewritten by PyG every time.
     """
@@ -160,7 +160,7 @@ def _loops(
     if parts is not None:
         return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
     adjacency = None if is_sparse_tensor(edge_index) else adjacency_of(edge_index)
-    # A tensor as the fill value would not do as a key.
+    # A fill value that is a tensor cannot be part of a key.
     is_key = isinstance(fill_value, int | float | str | None)
     if adjacency is None or edge_attr is not None or not is_key or context_reason() is not None:
         return None
@@ -168,19 +168,19 @@ def _loops(
 
 
 def _set_diag(theirs: Function, src: Any, values: Any = None, k: Any = 0) -> Any:
-    """``torch_sparse.set_diag`` with loops that weigh 1, from memory; None if its code has to run."""
+    """``torch_sparse.set_diag`` with loops that weigh 1, cached; None if its code has to run."""
     if values is not None:
         return None
     return _with_diagonal(src, ("set_diag", k), lambda: theirs(src, None, k))
 
 
 def _fill_diag(theirs: Function, src: Any, fill_value: Any, k: Any = 0) -> Any:
-    """``torch_sparse.fill_diag``, from memory; None if its code has to run."""
+    """``torch_sparse.fill_diag``, cached; None if its code has to run."""
     return _with_diagonal(src, ("fill_diag", k, fill_value), lambda: theirs(src, fill_value, k))
 
 
 def _with_diagonal(src: Any, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-    # Other numbers would not do as keys.
+    # Numbers of other types cannot be parts of a key.
     need(type(key[1]) is int and type(key[-1]) in (int, float))
     adjacency = adjacency_of(src) if is_sparse_tensor(src) else None
     return None if adjacency is None or context_reason() is not None else adjacency.derived(key, make)

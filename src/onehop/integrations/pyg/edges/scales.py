@@ -1,4 +1,4 @@
-"""Weights of edges that are products of a number for each end, as those of GCN are."""
+"""Weights of edges that are products of a number for each end, as GCN's are."""
 
 import torch
 from torch import Tensor
@@ -9,20 +9,20 @@ from onehop.graph.identity import CACHE, remembered
 
 
 def degree_scale(graph: Graph, dtype: torch.dtype) -> Tensor:
-    """[num_dst]: ``deg ** -1/2``, and 0 for destinations without edges."""
+    """Return ``deg ** -1/2``, [num_dst], and 0 for destinations without edges."""
     return scale_of_degrees(graph.in_degrees.to(dtype))
 
 
 def scale_of_degrees(degree: Tensor) -> Tensor:
-    """[N]: ``deg ** -1/2``, and 0 for nodes without edges; it overwrites the degrees."""
+    """Return ``deg ** -1/2``, [N], and 0 for nodes without edges; overwrites the degrees."""
     scale = degree.pow_(-0.5)
     return scale.masked_fill_(scale == float("inf"), 0)
 
 
 def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
-    """Notes that ``weight[e] == scale[source] * scale[destination]`` of a kept weight.
+    """Notes that a cached weight is ``weight[e] == scale[source] * scale[destination]``.
 
-    The edges are those of an ``edge_index`` that was noted before both were computed from it.
+    The edges come from an ``edge_index`` that was noted before both were computed from it.
     """
     CACHE.store(Noted(weight).and_of(edges), "scales", scale)
 
@@ -30,10 +30,10 @@ def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
 def scales_of(
     weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int, dtype: torch.dtype
 ) -> Tensor | None:
-    """The numbers whose products the weight is; None if it is not known to be such products.
+    """Return the numbers of nodes whose products the weight is known to be; else None.
 
-    None too where features of ``dtype`` are more exact than the weight: a product that PyG rounds to the
-    weight's dtype would not be rounded.
+    Returns None also where features of ``dtype`` are more exact than the weight, because a product that PyG
+    rounds to the weight's dtype would not be rounded.
     """
     if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
         return None
@@ -42,9 +42,9 @@ def scales_of(
 
 
 def note_degree_scale(values: Tensor, graph: Graph) -> None:
-    """Notes values, one an edge, that are the products of their ends' ``deg ** -1/2``.
+    """Notes values of edges, [E], if they are the products of both ends' ``deg ** -1/2``.
 
-    GCN's are, where every edge weighed 1. Other values are not noted.
+    GCN's normalisation gives such values where every edge weighed 1.
     """
     if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
         return
@@ -55,6 +55,6 @@ def note_degree_scale(values: Tensor, graph: Graph) -> None:
 
 
 def degree_scale_of(values: Tensor, graph: Graph) -> Tensor | None:
-    """The numbers that :func:`note_degree_scale` noted for these values, or for what they are a copy of."""
+    """The numbers that :func:`note_degree_scale` noted for these values, or for their original."""
     scale: Tensor | None = remembered(values, key=("scale", graph.number))
     return scale

@@ -1,4 +1,4 @@
-"""Sizes below which PyG's own steps take less time than a graph and what recognises it."""
+"""Sizes below which PyG's own steps take less time than making and recognising a graph."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,15 +14,15 @@ from onehop.ops.contexts import context_reason, is_wrapped
 
 # An edge of attention or of an extremum costs PyG as much as this many edges of a sum, or more.
 _COST = 4
-# So many times fewer numbers in an edge_index than edges are few are too few at any width.
+# An edge_index of fewer numbers than the bound of few edges divided by this is too small at any width.
 _TINY = 4
 _MATRIX = 2
 
 
 def are_tiny(edge_index: Any) -> bool:
-    """Return whether a list has so few edges that PyG's own code is as fast, whatever their features are.
+    """Return whether a list has so few edges that PyG's own code is as fast with any features.
 
-    It is one comparison, for what is refused by it: beside the sums over so few edges, any other test shows.
+    This is one comparison, because beside sums over so few edges any further test takes noticeable time.
     """
     return (
         type(edge_index) is Tensor
@@ -36,16 +36,16 @@ def is_too_small(
 ) -> bool:
     """Return whether a graph is so small that making and recognising it takes longer than PyG's own code.
 
-    The sizes alone decide. A graph that is met again would pay, but whether it was met before is changed by
-    every forward pass: the second pass would give other bits than the first, and activation checkpointing
-    would save other tensors the second time.
+    The sizes alone decide. A graph that is used again would pay, but every forward pass changes whether it
+    was used before: the second pass would give other bits than the first, and activation checkpointing would
+    save other tensors the second time.
 
     Args:
         edge_index: [2, E], or a sparse matrix of torch's own or of torch_sparse.
-        operand: The features that are gathered, or a pair of which the first are; None where they are not
-            made yet.
-        columns: How many columns are aggregated, where they may be fewer than those of the features; None
-            means those of the features.
+        operand: The features that are gathered, or a pair of which the first are gathered; None where they
+            are not computed yet.
+        columns: How many columns are aggregated, where that may be fewer than the features have; None means
+            all columns of the features.
         attends: Whether attention weights the messages: the operand is [N, H, C]. Otherwise an operand of
             more than two dimensions is [..., N, F].
         costly: Whether PyG takes several times as long as for a sum, as for attention and extrema.
@@ -89,9 +89,9 @@ def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
     """Return whether a graph is too small for messages that read these operands of ``propagate``."""
     width = 0
     for operand in operands:
-        for each in operand if type(operand) is tuple or type(operand) is list else (operand,):
-            if isinstance(each, Tensor) and each.dim():
-                width = max(width, each.numel() // (each.shape[0] or 1))
+        for tensor in operand if type(operand) is tuple or type(operand) is list else (operand,):
+            if isinstance(tensor, Tensor) and tensor.dim():
+                width = max(width, tensor.numel() // (tensor.shape[0] or 1))
     return is_too_small(edge_index, None, width)
 
 
@@ -99,6 +99,6 @@ def number_of_edges(edge_index: Any) -> int:
     """The number of edges of [2, E], or of a sparse matrix."""
     if is_sparse_tensor(edge_index):
         return int(edge_index.nnz())
-    # The tensors of a transform have no number of entries, nor have others inside it; both are refused later.
+    # Tensors of a transform, and others inside it, have no number of entries; both are refused later.
     knows = edge_index.layout in LAYOUTS and not is_wrapped(edge_index) and context_reason() is None
     return int(edge_index._nnz() if knows else edge_index.size(-1))

@@ -26,7 +26,7 @@ _IT = "edge_index is a SparseTensor"
 class TorchSparseTensor(Adjacency):
     """A SparseTensor of torch_sparse.
 
-    Its arrays stay the same tensors in what PyG makes of it, so they are recognised as an ``edge_index`` is
+    PyG reuses its arrays in the matrices that it makes of it, so they are recognised as an ``edge_index`` is
     (:mod:`onehop.graph.identity`). The graph belongs to the columns; each array of rows is compared with it
     once.
     """
@@ -36,39 +36,39 @@ class TorchSparseTensor(Adjacency):
     @property
     def values(self) -> Tensor | None:
         """[E] or [E, D]; None if it has none."""
-        values: Tensor | None = self.given.storage._value
+        values: Tensor | None = self.matrix.storage._value
         return values
 
     def check(self) -> None:
         """Raises Leave where the edges cannot be taken; no contents are read."""
-        col = self.given.storage._col
+        col = self.matrix.storage._col
         need(not wraps(col, self.values), WRAPPED)
         need(col.is_cpu, f"{_IT} on another device than the CPU")
         need(not col.is_inference(), f"{_IT} that was made in inference mode, and so cannot be recognised")
 
     def find(self) -> Graph | None:
-        """Return the graph: found, or made."""
-        storage = self.given.storage
+        """Return the graph, cached or new."""
+        storage = self.matrix.storage
         key = ("edges of a SparseTensor", *storage._sparse_sizes)
-        found: Graph | None = remembered(storage._col, key=key)
-        if found is not None and _has_rows(found, storage):
-            return found
+        graph: Graph | None = remembered(storage._col, key=key)
+        if graph is not None and _has_rows(graph, storage):
+            return graph
         noted = Noted(storage._col)
         # Tensors made in inference mode could not be used outside it, where they will be found again.
         with torch.inference_mode(False), torch.no_grad():
-            made = _graph_of(storage)
-        if made is None or not _has_rows(made, storage):
+            graph = _graph_of(storage)
+        if graph is None or not _has_rows(graph, storage):
             return None
-        CACHE.store(noted, key, made)
-        return made
+        CACHE.store(noted, key, graph)
+        return graph
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
-        # PyG's product of features of two dimensions and values that need no gradient is torch's, in the
-        # dtype of the features. All others are torch_sparse's: a gradient reaches each value, repeated
-        # entries too, and an extremum is that of the numbers greater, or less, than what came before, so that
-        # NaN and infinities get lost. Of no entries at all PyG gives zeros that need no gradient.
+        # For features of two dimensions and values that need no gradient, PyG runs torch's product, in the
+        # dtype of the features. For others it runs torch_sparse's: each value gets a gradient, of repeated
+        # entries too, and only a greater, or smaller, number replaces an extremum, so that NaN and infinities
+        # get lost. For a matrix without entries PyG gives zeros that need no gradient.
         values = self.values if weighted else None
-        need(self.given.nnz() > 0)
+        need(self.matrix.nnz() > 0)
         if values is not None:
             need(values.dim() == 1, f"{_IT} whose values have further dimensions")
         need(x.dim() == _MATRIX or (x.dim() == _BATCHED and reduce in LINEAR))
@@ -78,7 +78,7 @@ class TorchSparseTensor(Adjacency):
         return remembered(values, key="ones", make=lambda: super(TorchSparseTensor, self)._are_ones(values))
 
     def _arrays(self) -> Arrays:
-        storage = self.given.storage
+        storage = self.matrix.storage
         names = ("col", "row", "rowptr", "rowcount", "colptr", "colcount", "csr2csc", "csc2csr")
         arrays = {name: getattr(storage, f"_{name}") for name in names}
         return {name: array for name, array in arrays.items() if array is not None}
@@ -86,13 +86,13 @@ class TorchSparseTensor(Adjacency):
     def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         values, number = self.values, self.graph().number
         need(values is None or not (values.requires_grad or values.is_inference()))
-        known_by = self.given.storage._col if values is None else values
-        return remembered(known_by, key=("made of a SparseTensor", number, key), make=make)
+        owner = self.matrix.storage._col if values is None else values
+        return remembered(owner, key=("made of a SparseTensor", number, key), make=make)
 
     def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
-        storage = self.given.storage
+        storage = self.matrix.storage
         options: Any = {"sparse_sizes": storage._sparse_sizes, "is_sorted": True, "trust_data": True}
-        return self.given.from_storage(type(storage)(value=values, **options, **(arrays or self._arrays())))
+        return self.matrix.from_storage(type(storage)(value=values, **options, **(arrays or self._arrays())))
 
 
 def is_sparse_tensor(edge_index: Any) -> bool:
@@ -101,15 +101,15 @@ def is_sparse_tensor(edge_index: Any) -> bool:
 
 
 def _has_rows(graph: Graph, storage: Any) -> bool:
-    """Return whether a SparseTensor's rows are those of a graph; each array is compared once.
+    """Return whether a SparseTensor has the rows of a graph; each array is compared once.
 
     It may have them as pointers, as numbers, or both; PyG reads either.
     """
     pointers, numbers = storage._rowptr, storage._row
 
     def are_numbers() -> bool:
-        found = _pointers(numbers, graph.num_dst)
-        return found is not None and torch.equal(found, graph.rowptr)
+        computed = _pointers(numbers, graph.num_dst)
+        return computed is not None and torch.equal(computed, graph.rowptr)
 
     def are_pointers() -> bool:
         return torch.equal(pointers, graph.rowptr)
@@ -120,7 +120,7 @@ def _has_rows(graph: Graph, storage: Any) -> bool:
 
 
 def _pointers(row: Tensor, num_rows: int) -> Tensor | None:
-    """[num_rows + 1]: where each row begins; None if the numbers do not ascend, or leave the range."""
+    """The bounds of the rows, [num_rows + 1]; None if numbers do not ascend, or are out of range."""
     if row.numel() and (int(row[0]) < 0 or int(row[-1]) >= num_rows or bool((row[1:] < row[:-1]).any())):
         return None
     return torch._convert_indices_from_coo_to_csr(row, num_rows)

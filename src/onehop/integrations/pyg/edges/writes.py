@@ -9,27 +9,27 @@ from onehop.ops.contexts import saving_is_watched
 
 
 def watch(index: Any, out: Any) -> None:
-    """Has the backward pass of a result raise if the index of its edges is written to in the meantime.
+    """Makes the backward pass of a result raise if the index of its edges is written to in the meantime.
 
-    PyG's gathers and scatters save the index, and autograd compares its version. Here a graph is kept in
-    place of the index, so that the gradient would be that of the edges as they were.
+    PyG's gathers and scatters save the index, and autograd compares its version. Here a graph is kept instead
+    of the index, so the gradient would silently belong to the old edges.
 
     Args:
-        index: The edges, or the ends or bounds of entries; all but a dense tensor is left alone.
-        out: What was made over them; a tensor without a history is left alone.
+        index: The edges, or the ends or bounds of entries; anything but a dense tensor is ignored.
+        out: The result over them; a tensor without a history is ignored.
 
     Raises:
         RuntimeError: The index was made in inference mode: torch cannot save it.
     """
     if type(index) is not Tensor or index.layout is not torch.strided:
         return
-    # What passes through hooks, as in activation checkpointing, has no version that autograd compares.
+    # Tensors that pass through hooks, as in activation checkpointing, have no version to compare.
     if not isinstance(out, Tensor) or out.grad_fn is None or saving_is_watched():
         return
     if index.is_inference():
         out.index_select(0, index[..., :0].flatten())  # raises torch's error
         return
-    # Another object, which stays what it is if the user swaps tensors.
+    # Another tensor object, which stays the same if the user swaps tensors.
     index = index.detach()
     version = index._version
 

@@ -1,7 +1,7 @@
 """PyG's loaders, which draw with onehop's sampler and divide with its partition.
 
-May import ``onehop.loaders``, the rows of the patch, the session, refusals and :mod:`..operators`, and no
-other room of this package.
+This package may import ``onehop.loaders``, the rows of the patch, the session, refusals and
+:mod:`..operators`, and no other part of :mod:`onehop.integrations.pyg`.
 """
 
 from onehop.integrations.pyg.loaders import (
@@ -23,4 +23,4 @@ _WITH_ROWS = (neighbours, epochs, hgt, saint, shadow, graph_batches)
 def rows() -> list[Row]:
     """The rows of the patch table; registers the operators that draw."""
     register([*draws.OPERATORS, *merging.OPERATORS])
-    return [row for each in _WITH_ROWS for row in each.rows()]
+    return [row for module in _WITH_ROWS for row in module.rows()]

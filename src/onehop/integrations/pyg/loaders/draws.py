@@ -35,12 +35,12 @@ class _Graph:
     Attributes:
         types: The types of nodes; [None] for a homogeneous graph.
         ends: By type of edges, the types of the neighbours and of the rows.
-        rowptrs: Likewise, [rows + 1].
-        cols: Likewise, [E].
-        fan_outs: Likewise, for each hop.
+        rowptrs: By type of edges, [rows + 1].
+        cols: By type of edges, [E].
+        fan_outs: By type of edges, the number of neighbours for each hop.
         node_time: By type of nodes, [N]; empty without times.
-        edge_time: By type of edges, [E]; empty without.
-        edge_weight: Likewise.
+        edge_time: By type of edges, [E]; empty without times.
+        edge_weight: By type of edges, [E]; empty without weights.
     """
 
     types: Sequence[Any]
@@ -109,12 +109,12 @@ def neighbor_sample(
         seed: [n], of the same dtype.
         num_neighbors: For each hop, how many neighbours of a node are drawn; a negative number means all.
         node_time: [N], int64: no neighbour is drawn that is later than its seed; None without times.
-        edge_time: [E], int64: likewise of edges.
+        edge_time: [E], int64: no edge is drawn that is later than its seed; None without times.
         seed_time: [n], int64; None: the times of the nodes.
-        edge_weight: [E]: an edge is drawn as often as its weight says; None: all equally often.
-        csc: Whether the rows are those of destinations.
+        edge_weight: [E], the weights by which edges are drawn; None: all are equally likely.
+        csc: Whether the rows belong to destinations.
         replace: Whether an edge can be drawn again from the same row.
-        directed: True: the edges that were drawn.
+        directed: Has to be True: the edges of the result are those that were drawn.
         disjoint: Whether every seed has nodes of its own.
         temporal_strategy: "uniform", or "last" for the latest neighbours.
         return_edge_id: Whether the numbers of the edges are returned.
@@ -135,9 +135,9 @@ def neighbor_sample(
         rowptrs={None: rowptr},
         cols={None: col},
         fan_outs={None: num_neighbors},
-        node_time=_by(None, node_time),
-        edge_time=_by(None, edge_time),
-        edge_weight=_by(None, edge_weight),
+        node_time=_by_kind(None, node_time),
+        edge_time=_by_kind(None, edge_time),
+        edge_weight=_by_kind(None, edge_weight),
     )
     choices = _choices(replace, directed, disjoint, temporal_strategy)
     batch = graph.drawn({None: seed}, None if seed_time is None else {None: seed_time}, choices)
@@ -181,7 +181,7 @@ def hetero_neighbor_sample(
             f"{sorted(col_dict)}."
         )
     named = {"rowptr_dict": rowptr_dict, "col_dict": col_dict, "seed_dict": seed_dict}
-    _check_dtypes({f"{name}[{key!r}]": each for name, of in named.items() for key, each in of.items()})
+    _check_dtypes({f"{name}[{key!r}]": value for name, of in named.items() for key, value in of.items()})
     ends = {"__".join(kind): (kind[0], kind[2]) if csc else (kind[2], kind[0]) for kind in edge_types}
     graph = _Graph(
         types=node_types,
@@ -196,12 +196,12 @@ def hetero_neighbor_sample(
     choices = _choices(replace, directed, disjoint, temporal_strategy)
     batch = graph.drawn(seed_dict, seed_time_dict, choices)
     dtype = next(iter(rowptr_dict.values())).dtype
-    found = [_rows_of(each, csc, dtype) for each in batch.edge_index]
+    rows = [_rows_of(edge_index, csc, dtype) for edge_index in batch.edge_index]
     return (
-        {key: row for key, (row, _) in zip(ends, found, strict=True)},
-        {key: col for key, (_, col) in zip(ends, found, strict=True)},
+        {key: row for key, (row, _) in zip(ends, rows, strict=True)},
+        {key: col for key, (_, col) in zip(ends, rows, strict=True)},
         {kind: _nodes_of(batch, number, dtype) for number, kind in enumerate(node_types)},
-        {key: each.to(dtype) for key, each in zip(ends, batch.edges, strict=True)}
+        {key: edges.to(dtype) for key, edges in zip(ends, batch.edges, strict=True)}
         if return_edge_id
         else None,
         dict(zip(node_types, batch.nodes_per_hop, strict=True)),
@@ -224,22 +224,22 @@ def dist_neighbor_sample(
     disjoint: bool = False,
     temporal_strategy: str = "uniform",
 ) -> tuple[Tensor, Tensor, list[int]]:
-    """Draws the neighbours of seeds, one hop, each as often as it is drawn.
+    """Draws the neighbours of seeds, over one hop; one that is drawn repeatedly is listed each time.
 
     Args:
-        rowptr: As in :func:`neighbor_sample`, and so are the others. Neighbours may be of another type.
-        col: Likewise.
-        seed: Likewise.
+        rowptr: As in :func:`neighbor_sample`. Neighbours may be of another type than seeds.
+        col: As in :func:`neighbor_sample`.
+        seed: As in :func:`neighbor_sample`.
         num_neighbors: How many neighbours of a seed are drawn.
-        node_time: [nodes of the neighbours' type].
-        edge_time: Likewise.
-        seed_time: Likewise.
-        edge_weight: Likewise.
+        node_time: As in :func:`neighbor_sample`, [nodes of the neighbours' type].
+        edge_time: As in :func:`neighbor_sample`.
+        seed_time: As in :func:`neighbor_sample`.
+        edge_weight: As in :func:`neighbor_sample`.
         csc: Has no effect.
-        replace: Likewise.
-        directed: Likewise.
+        replace: As in :func:`neighbor_sample`.
+        directed: As in :func:`neighbor_sample`.
         disjoint: Whether the number of the seed is before each node.
-        temporal_strategy: Likewise.
+        temporal_strategy: As in :func:`neighbor_sample`.
 
     Returns:
         The seeds and then the neighbours of each of them, [n + e] or [n + e, 2]; the numbers of the edges,
@@ -247,7 +247,7 @@ def dist_neighbor_sample(
 
     Raises:
         ArgumentError: As :func:`neighbor_sample`.
-        IndexRangeError: Likewise.
+        IndexRangeError: As :func:`neighbor_sample`.
     """
     _check_dtypes({"rowptr": rowptr, "col": col, "seed": seed})
     if (node_time is not None or edge_time is not None) and not disjoint:
@@ -260,9 +260,9 @@ def dist_neighbor_sample(
         rowptrs={"edges": rowptr},
         cols={"edges": col},
         fan_outs={"edges": [num_neighbors]},
-        node_time=_by("neighbours", node_time),
-        edge_time=_by("edges", edge_time),
-        edge_weight=_by("edges", edge_weight),
+        node_time=_by_kind("neighbours", node_time),
+        edge_time=_by_kind("edges", edge_time),
+        edge_weight=_by_kind("edges", edge_weight),
     )
     # Each seed has nodes of its own, so that what is drawn for a seed given twice is independent.
     choices = _choices(replace, directed, True, temporal_strategy)
@@ -276,8 +276,8 @@ def dist_neighbor_sample(
     return nodes.to(rowptr.dtype), edges.to(rowptr.dtype), bounds.tolist()
 
 
-def _by(kind: Any, given: Tensor | None) -> dict[Any, Tensor]:
-    return {} if given is None else {kind: given}
+def _by_kind(kind: Any, tensor: Tensor | None) -> dict[Any, Tensor]:
+    return {} if tensor is None else {kind: tensor}
 
 
 def _choices(replace: bool, directed: bool, disjoint: bool, temporal_strategy: str) -> Choices:
@@ -293,7 +293,7 @@ def _choices(replace: bool, directed: bool, disjoint: bool, temporal_strategy: s
 
 def _rows_of(edge_index: Tensor, csc: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The two rows of edges; they share no memory, which torch forbids to results of an operator."""
-    source, target = (each.to(dtype, copy=True) for each in edge_index)
+    source, target = (numbers.to(dtype, copy=True) for numbers in edge_index)
     return (source, target) if csc else (target, source)
 
 
@@ -309,10 +309,10 @@ def _edges_per_hop(batch: Batch) -> list[list[int]]:
 
 def _check_dtypes(tensors: Mapping[str, Tensor]) -> None:
     """Raises unless all tensors are contiguous vectors of one integer dtype."""
-    dtypes = {each.dtype for each in tensors.values()}
+    dtypes = {tensor.dtype for tensor in tensors.values()}
     if len(dtypes) > 1 or not dtypes <= {torch.int32, torch.int64}:
-        found = ", ".join(f"{name} {each.dtype}" for name, each in tensors.items())
-        raise ArgumentError(f"expected int64 or int32 tensors of one dtype, got {found}.")
+        dtypes_by_name = ", ".join(f"{name} {tensor.dtype}" for name, tensor in tensors.items())
+        raise ArgumentError(f"expected int64 or int32 tensors of one dtype, got {dtypes_by_name}.")
 
 
 _OF_TIMES = ", ".join(map(_TENSOR.format, ("node_time", "edge_time", "seed_time", "edge_weight")))

@@ -1,4 +1,4 @@
-"""The batches of PyG's loaders of nodes and links, numbered, so that each has random numbers of its own.
+"""Numbers of the batches of PyG's loaders of nodes and links, which give each batch its own random numbers.
 
 A worker knows its loader's seed, its own number, and, as torch hands out batches in turn, the numbers of its
 batches. Workers that live on after an epoch get a new fetcher from torch for the next one, and count these.
@@ -12,7 +12,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from torch_geometric.loader import LinkLoader, NodeLoader
 from torch_geometric.sampler import HGTSampler, NeighborSampler
 
-from onehop.integrations.pyg.loaders.neighbours import Inherited, needed, wanted
+from onehop.integrations.pyg.loaders.neighbours import Inherited, draws_neighbours, needed
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.keys import drawing_at
 from onehop.loaders.neighbor_sampler import NeighborSampler as OwnSampler
@@ -67,7 +67,7 @@ def _is_ours(loader: Any) -> bool:
     """Return whether onehop draws the batches of a loader."""
     sampler = getattr(loader, "node_sampler", None) or getattr(loader, "link_sampler", None)
     if isinstance(sampler, NeighborSampler):
-        return wanted()
+        return draws_neighbours()
     return needed() if isinstance(sampler, HGTSampler) else isinstance(sampler, OwnSampler)
 
 

@@ -38,20 +38,20 @@ _COLLATE = Collater.__call__
 
 def rows() -> list[Row]:
     """The rows of the patch table."""
-    return [replacing(_MapDatasetFetcher, "fetch", fetch, told="DataLoader")]
+    return [replacing(_MapDatasetFetcher, "fetch", fetch, counted_as="DataLoader")]
 
 
 def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
     """Joins the graphs of a batch; None if PyG's code has to run.
 
     Args:
-        fetcher: What torch's ``DataLoader`` fetches with.
+        fetcher: The fetcher of torch's ``DataLoader``.
         chosen: The numbers of the graphs.
     """
     collater = fetcher.collate_fn
     if type(collater) is not Collater or not fetcher.auto_collation or Collater.__call__ is not _COLLATE:
         return None
-    # PyG makes some of a batch on the default device.
+    # PyG makes some tensors of a batch on the default device.
     if torch.get_default_device().type != "cpu":
         return None
     # A worker writes to shared memory.
@@ -76,7 +76,7 @@ def _of_subset(dataset: Any, chosen: Any) -> tuple[Any, list[int]]:
 
 
 def _is_ordinary(dataset: Any) -> bool:
-    """Return whether nothing but the data set's own slices decides what its graphs are."""
+    """Return whether the data set's own slices alone define its graphs."""
     kind = type(dataset)
     return (
         isinstance(dataset, InMemoryDataset)
@@ -95,9 +95,9 @@ class _Attribute:
 
     Attributes:
         name: Its name.
-        values: Those of all graphs, one behind the other.
+        values: The values of all graphs, one behind the other.
         slices: [graphs + 1]: where each graph's values begin.
-        facts: What is known of both, as :func:`_facts` has it.
+        facts: The facts about both that :func:`_facts` returns.
         dim: The dimension of the rows.
         increases: Whether they are numbers of nodes.
         group: Number of the attributes with these slices.
@@ -127,8 +127,8 @@ class _Joined:
     Attributes:
         attributes: The attributes, in PyG's order.
         slices: The slices of each group.
-        nodes: The group of the attribute that tells the number of nodes.
-        cut: The values of graphs that PyG has cut out and that are known to be the data set's memory.
+        nodes: The group of the attribute that gives the number of nodes.
+        cut: For each graph that PyG has cut out already, its values, verified to share the data set's memory.
     """
 
     attributes: tuple[_Attribute, ...]
@@ -139,11 +139,11 @@ class _Joined:
     def holds(self, dataset: Any) -> bool:
         """Return whether the data set still has these attributes."""
         store, slices = dataset._data._store, dataset.slices
-        return [*slices] == [each.name for each in self.attributes] and all(
-            store.get(each.name) is each.values
-            and slices[each.name] is each.slices
-            and _facts(each.values, each.slices) == each.facts
-            for each in self.attributes
+        return [*slices] == [attr.name for attr in self.attributes] and all(
+            store.get(attr.name) is attr.values
+            and slices[attr.name] is attr.slices
+            and _facts(attr.values, attr.slices) == attr.facts
+            for attr in self.attributes
         )
 
     def check(self, dataset: Any, numbers: list[int]) -> None:
@@ -151,23 +151,23 @@ class _Joined:
         need(min(numbers) >= 0 and max(numbers) < dataset.len())
         cut = vars(dataset).get("_data_list")
         for number in numbers if cut is not None else ():
-            data, known = cut[number], self.cut.get(number, ())
+            data, checked = cut[number], self.cut.get(number, ())
             if data is None:
                 continue
             values = data._store._mapping.values()
-            if len(values) != len(known) or not all(map(operator.is_, values, known)):
+            if len(values) != len(checked) or not all(map(operator.is_, values, checked)):
                 self._check_cut(data, number)
                 self.cut[number] = (*values,)
 
     def _check_cut(self, data: Any, number: int) -> None:
         """Leaves a graph that is not the data set's memory."""
-        need(type(data) is Data and [*data._store] == [each.name for each in self.attributes])
-        for each in self.attributes:
-            value, whole = data._store[each.name], each.values
-            begin, end = int(each.slices[number]), int(each.slices[number + 1])
+        need(type(data) is Data and [*data._store] == [attr.name for attr in self.attributes])
+        for attr in self.attributes:
+            value, whole = data._store[attr.name], attr.values
+            begin, end = int(attr.slices[number]), int(attr.slices[number + 1])
             need(is_plain(value) and value.dtype is whole.dtype and value.stride() == whole.stride())
-            need(value.shape == whole.narrow(each.dim, begin, end - begin).shape)
-            first = whole.data_ptr() + begin * whole.stride(each.dim) * whole.element_size()
+            need(value.shape == whole.narrow(attr.dim, begin, end - begin).shape)
+            first = whole.data_ptr() + begin * whole.stride(attr.dim) * whole.element_size()
             need(begin == end or value.data_ptr() == first)
 
     def batch(self, numbers: list[int]) -> Batch:
@@ -186,15 +186,15 @@ class _Joined:
         of_nodes = bounds[self.nodes]
         out = copy.copy(_empty())
         store, slice_dict, inc_dict = out._store, dict[str, Tensor](), dict[str, Tensor]()
-        for each in self.attributes:
-            shape, of_group = list(each.values.shape), bounds[each.group]
-            shape[each.dim] = totals[each.group]
-            value = torch.empty(shape, dtype=each.values.dtype, device="cpu")
-            added = of_nodes.data_ptr() if each.increases else 0
-            need(extension.join_rows(chosen, each.rows, of_group.data_ptr(), added, value.data_ptr()))
-            slice_dict[each.name] = of_group.clone()
-            inc_dict[each.name] = of_nodes[:-1].clone() if each.increases else places.new_zeros(count)
-            store[each.name] = value
+        for attr in self.attributes:
+            shape, of_group = list(attr.values.shape), bounds[attr.group]
+            shape[attr.dim] = totals[attr.group]
+            value = torch.empty(shape, dtype=attr.values.dtype, device="cpu")
+            added = of_nodes.data_ptr() if attr.increases else 0
+            need(extension.join_rows(chosen, attr.rows, of_group.data_ptr(), added, value.data_ptr()))
+            slice_dict[attr.name] = of_group.clone()
+            inc_dict[attr.name] = of_nodes[:-1].clone() if attr.increases else places.new_zeros(count)
+            store[attr.name] = value
         graphs = torch.empty(totals[self.nodes], dtype=torch.int64, device="cpu")
         extension.write_graphs(of_nodes.data_ptr(), count, graphs.data_ptr())
         store["batch"], store["ptr"] = graphs, of_nodes
@@ -204,7 +204,7 @@ class _Joined:
 
 @cache
 def _empty() -> Batch:
-    """A batch without anything: PyG makes a class for each one that it makes."""
+    """An empty batch, made once, because PyG makes a class for each batch that it makes."""
     return Batch(_base_cls=Data)
 
 
@@ -213,14 +213,14 @@ _known: dict[int, tuple["weakref.ref[Data]", _Joined]] = {}
 
 
 def _joined_by(dataset: Any) -> _Joined:
-    """The attributes of a data set, found again or looked at.
+    """The attributes of a data set, cached or new.
 
     Raises:
         Leave: PyG's code has to run.
     """
-    ref, known = _known.get(id(dataset._data), (None, None))
-    if ref is not None and ref() is dataset._data and known is not None and known.holds(dataset):
-        return known
+    ref, joined = _known.get(id(dataset._data), (None, None))
+    if ref is not None and ref() is dataset._data and joined is not None and joined.holds(dataset):
+        return joined
     data, store, slices = dataset._data, dataset._data._store, dataset.slices
     need(not hasattr(store, "_num_nodes") and all(name in store for name in slices))
     groups: list[Tensor] = []
@@ -228,7 +228,7 @@ def _joined_by(dataset: Any) -> _Joined:
     for name, bounds in slices.items():
         values = store[name]
         need(is_memory(values) and is_memory(bounds))
-        # Before they are read: a write meanwhile is one afterwards.
+        # Noted before they are read, so that a write meanwhile counts as a later one.
         facts = _facts(values, bounds)
         need(values.is_contiguous() and values.dim() > 0)
         need(type(values) is Tensor and not values.requires_grad and "batch" not in name)
@@ -236,20 +236,20 @@ def _joined_by(dataset: Any) -> _Joined:
         need(bounds.dim() == 1 and bounds.dtype is torch.int64 and bounds.numel() == dataset.len() + 1)
         dim = data.__cat_dim__(name, values) % values.dim()
         need(int(bounds[0]) == 0 and int(bounds[-1]) <= values.size(dim) and bool((bounds.diff() >= 0).all()))
-        group = next((at for at, known in enumerate(groups) if torch.equal(known, bounds)), len(groups))
+        group = next((at for at, others in enumerate(groups) if torch.equal(others, bounds)), len(groups))
         if group == len(groups):
             groups.append(bounds)
         increases = "index" in name or name == "face"
         need(values.dtype is torch.int64 or not increases)
         rows = _rows(values, bounds, dim)
         attributes.append(_Attribute(name, values, bounds, facts, dim, increases, group, rows))
-    # The first of these tells the number of nodes, as in PyG.
-    nodes = next((each.group for each in attributes if each.name in N_KEYS), None)
+    # The first of these gives the number of nodes, as in PyG.
+    nodes = next((attr.group for attr in attributes if attr.name in N_KEYS), None)
     need(nodes is not None)
     assert nodes is not None
-    found, number = _Joined(tuple(attributes), tuple(groups), nodes), id(data)
-    _known[number] = weakref.ref(data, lambda _: _known.pop(number, None)), found
-    return found
+    joined, number = _Joined(tuple(attributes), tuple(groups), nodes), id(data)
+    _known[number] = weakref.ref(data, lambda _: _known.pop(number, None)), joined
+    return joined
 
 
 def _rows(values: Tensor, slices: Tensor, dim: int) -> Any:

@@ -4,12 +4,7 @@ from typing import Any
 
 from torch_geometric.sampler import HeteroSamplerOutput, HGTSampler, hgt_sampler
 
-from onehop.integrations.pyg.loaders.neighbours import (
-    HasSampler,
-    needed,
-    numbered_by_caller,
-    relations_of,
-)
+from onehop.integrations.pyg.loaders.neighbours import HasSampler, needed, numbered_by_caller, relations_of
 from onehop.integrations.rows import Row, replacing
 from onehop.loaders.keys import batch_key
 from onehop.loaders.layerwise import LayerwiseEngine
@@ -47,9 +42,9 @@ def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput
 
 
 def _engine_of(sampler: Any) -> LayerwiseEngine:
-    made: LayerwiseEngine | None = sampler.__dict__.get(_ENGINE)
-    if made is None:
+    engine: LayerwiseEngine | None = sampler.__dict__.get(_ENGINE)
+    if engine is None:
         fan_outs = dict.fromkeys(sampler.to_rel_type.values(), ())
-        made = LayerwiseEngine(*relations_of(sampler, sampler.node_types, sampler.edge_types, fan_outs))
-        sampler.__dict__[_ENGINE] = made
-    return made
+        engine = LayerwiseEngine(*relations_of(sampler, sampler.node_types, sampler.edge_types, fan_outs))
+        sampler.__dict__[_ENGINE] = engine
+    return engine

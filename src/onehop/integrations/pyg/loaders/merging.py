@@ -27,8 +27,8 @@ def merge_sampler_outputs(
 
     Args:
         node_ids: For each part, its seeds and then their neighbours, as from ``dist_neighbor_sample``.
-        edge_ids: Likewise, the numbers of the edges, without any for the seeds.
-        cumsum_neighbors_per_node: Likewise, where the neighbours of each seed begin, and the last end.
+        edge_ids: For each part, the numbers of the edges, without any for the seeds.
+        cumsum_neighbors_per_node: For each part, where the neighbours of each seed begin, and the last end.
         partition_ids: For each seed, the part that drew for it.
         partition_orders: For each seed, its place among the seeds of that part.
         num_partitions: Number of parts.
@@ -48,16 +48,16 @@ def merge_sampler_outputs(
             f"partition_ids, partition_orders: expected one number each for every seed, got "
             f"{len(partition_ids)} and {len(partition_orders)}."
         )
-    given = (len(node_ids), len(edge_ids), len(cumsum_neighbors_per_node))
-    if given != (num_partitions,) * 3 or not num_partitions:
+    list_counts = (len(node_ids), len(edge_ids), len(cumsum_neighbors_per_node))
+    if list_counts != (num_partitions,) * 3 or not num_partitions:
         raise ArgumentError(
             f"node_ids, edge_ids, cumsum_neighbors_per_node: expected {num_partitions} of each, one for "
-            f"every part and at least one, got {', '.join(map(str, given))}."
+            f"every part and at least one, got {', '.join(map(str, list_counts))}."
         )
     if disjoint and batch is None:
         raise ArgumentError("batch: with disjoint, every seed needs the number of its tree.")
     part, order = _integers(partition_ids), _integers(partition_orders)
-    lengths = _integers([len(each) for each in cumsum_neighbors_per_node])
+    lengths = _integers([len(bounds) for bounds in cumsum_neighbors_per_node])
     wrong = ((part < 0) | (part >= num_partitions)).nonzero()
     if not wrong.numel():
         wrong = ((order < 0) | (order >= lengths[part] - 1)).nonzero()
@@ -67,7 +67,7 @@ def merge_sampler_outputs(
             f"partition_ids, partition_orders: seed {seed} is number {int(order[seed])} of part "
             f"{int(part[seed])}, which has drawn for no such seed."
         )
-    bounds = torch.cat([_integers(each) for each in cumsum_neighbors_per_node])
+    bounds = torch.cat([_integers(of_part) for of_part in cumsum_neighbors_per_node])
     place = _begins(lengths)[part] + order
     counts = bounds[place + 1] - bounds[place]
     # The first bound of a part is the number of its seeds, for which there are no edges.
@@ -128,7 +128,7 @@ def hetero_relabel_neighborhood(
     csc: bool = False,
     disjoint: bool = False,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The same for several types: the arguments of :func:`relabel_neighborhood` by type.
+    """The edges of a batch of several types; takes the arguments of :func:`relabel_neighborhood` by type.
 
     Counts are lists of lists: for each hop, how many neighbours each of its nodes drew. Neighbours of a type
     are in the order of hops, then of the types of edges.
@@ -148,12 +148,12 @@ def hetero_relabel_neighborhood(
         )
     keys = {"__".join(kind): kind for kind in edge_types}
     row_end, col_end = (2, 0) if csc else (0, 2)
-    hops = max((len(num_sampled_neighbors_per_node_dict[key]) for key in keys), default=0)
+    num_hops = max((len(num_sampled_neighbors_per_node_dict[key]) for key in keys), default=0)
     rows: dict[str, list[Tensor]] = {key: [] for key in keys}
     cols: dict[str, list[Tensor]] = {key: [] for key in keys}
     # How many nodes of a type drew in the hops before, and how many of its neighbours are numbered.
     drawn, used = dict.fromkeys(node_types, 0), dict.fromkeys(node_types, 0)
-    for hop in range(hops):
+    for hop in range(num_hops):
         ends = dict(drawn)
         for key, edge_type in keys.items():
             of_rows, of_kind = edge_type[row_end], edge_type[col_end]
@@ -168,7 +168,7 @@ def hetero_relabel_neighborhood(
         drawn = ends
     dtype = next(iter(seed_dict.values())).dtype if seed_dict else torch.int64
     found_rows, found_cols = (
-        {key: torch.cat([nothing, *each]).to(dtype) for key, each in ends.items()} for ends in (rows, cols)
+        {key: torch.cat([nothing, *hops]).to(dtype) for key, hops in parts.items()} for parts in (rows, cols)
     )
     return (found_cols, found_rows) if csc else (found_rows, found_cols)
 
@@ -182,7 +182,7 @@ def _numbers(
     num_nodes: int,
     disjoint: bool,
 ) -> Tensor:
-    """[e]: the numbers of nodes that were drawn, in the order in which they are first met, seeds before."""
+    """The numbers of the drawn nodes, [e], in the order in which they are first met, after the seeds."""
     nodes = torch.cat([seed, sampled]).long()
     if disjoint:
         if batch is None or batch.numel() != sampled.numel():
@@ -192,8 +192,8 @@ def _numbers(
             )
         nodes = torch.cat([trees, batch.long()]) * max(num_nodes, 1) + nodes
     # Numbers of distinct nodes, by the place where each is met first.
-    found, inverse = nodes.unique(return_inverse=True)
-    first = torch.full_like(found, nodes.numel())
+    distinct, inverse = nodes.unique(return_inverse=True)
+    first = torch.full_like(distinct, nodes.numel())
     first.scatter_reduce_(0, inverse, torch.arange(nodes.numel(), device="cpu"), "amin")
     number = torch.empty_like(first)
     number[first.argsort()] = torch.arange(first.numel(), device="cpu")
@@ -203,7 +203,7 @@ def _numbers(
 def _taken(parts: Sequence[Tensor], part: Tensor, begin: Tensor, counts: Tensor) -> Tensor:
     """Consecutive entries of some parts, one run a seed, one behind the other."""
     joined, total = torch.cat(list(parts)), int(counts.sum())
-    first = _begins(_integers([each.numel() for each in parts]))[part] + begin
+    first = _begins(_integers([tensor.numel() for tensor in parts]))[part] + begin
     before = counts.cumsum(0) - counts
     places = torch.arange(total, device="cpu") + torch.repeat_interleave(first - before, counts)
     return joined[places]
@@ -217,10 +217,10 @@ def _integers(values: Any) -> Tensor:
     return torch.tensor(values, dtype=torch.int64, device="cpu")
 
 
-def _check_total(what: str, counted: int, given: int, exact: bool = True) -> None:
-    if counted > given or (exact and counted != given):
+def _check_total(what: str, counted: int, drawn: int, exact: bool = True) -> None:
+    if counted > drawn or (exact and counted != drawn):
         raise ArgumentError(
-            f"num_sampled_neighbors_per_node: it counts {counted} nodes{what}, and {given} were drawn."
+            f"num_sampled_neighbors_per_node: it counts {counted} nodes{what}, and {drawn} were drawn."
         )
 
 

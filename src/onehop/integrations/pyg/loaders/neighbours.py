@@ -40,20 +40,20 @@ def rows() -> list[Row]:
     """The rows of the patch table."""
     return [
         Row(neighbor_sampler, "torch_geometric", _Package(), torch_geometric),
-        replacing(NeighborSampler, "_sample", _sample, where=wanted),
-        replacing(NeighborSampler, "sample_from_edges", _sample_from_edges, where=wanted),
-        numbered_by_caller(NeighborSampler, wanted),
+        replacing(NeighborSampler, "_sample", _sample, where=draws_neighbours),
+        replacing(NeighborSampler, "sample_from_edges", _sample_from_edges, where=draws_neighbours),
+        numbered_by_caller(NeighborSampler, draws_neighbours),
         replacing(utils, "filter_edge_store_", _filter_edge_store),
     ]
 
 
-def wanted() -> bool:
+def draws_neighbours() -> bool:
     """Return whether onehop draws neighbours: by the patch's setting; without one, if there is no pyg-lib."""
     return _chosen(otherwise=not has_pyg_lib())
 
 
 def needed() -> bool:
-    """Return whether onehop draws for other loaders: likewise, if there is no torch-sparse either."""
+    """Return whether onehop draws for other loaders; without a setting, if torch-sparse is missing too."""
     return _chosen(otherwise=not (has_pyg_lib() or torch_geometric.typing.WITH_TORCH_SPARSE))
 
 
@@ -75,11 +75,11 @@ class HasSampler:
 
 
 class _Typing:
-    """``torch_geometric.typing`` for the sampler's module, with the flags of what onehop's sampler can do."""
+    """``torch_geometric.typing`` for the sampler's module, with flags for what onehop's sampler can do."""
 
     def __getattr__(self, name: str) -> Any:
         flag = getattr(torch_geometric.typing, name)
-        return wanted() or flag is True if name in _FLAGS else flag
+        return draws_neighbours() or flag is True if name in _FLAGS else flag
 
 
 class _Package:
@@ -126,8 +126,8 @@ def relations_of(
     ]
     counts: dict[Any, int] = {}
     for _, dst, key in ends:
-        found = rowptrs[key].numel() - 1
-        counts[dst] = min(counts.get(dst, found), found)
+        rows = rowptrs[key].numel() - 1
+        counts[dst] = min(counts.get(dst, rows), rows)
     for kind in types:
         if kind not in counts:
             # No edges end there, so its nodes are never drawn from.
@@ -165,11 +165,11 @@ def _arrays(sampler: Any, name: str) -> dict[Any, Tensor]:
     return by_type(getattr(sampler, name) if by_kind is None else by_kind)
 
 
-def by_type(given: Any) -> dict[Any, Tensor]:
+def by_type(tensors: Any) -> dict[Any, Tensor]:
     """Tensors by type; a tensor of a homogeneous graph has type None."""
-    if given is None:
+    if tensors is None:
         return {}
-    return given if isinstance(given, dict) else {None: given}
+    return tensors if isinstance(tensors, dict) else {None: tensors}
 
 
 def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: Any) -> Any:
@@ -181,8 +181,8 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
     times = None
     if sampler.is_temporal:
-        given = seed_time if is_hetero or seed_time is None else {None: seed_time}
-        times = times_of(seeds, given, by_type(sampler.node_time))
+        given_times = seed_time if is_hetero or seed_time is None else {None: seed_time}
+        times = times_of(seeds, given_times, by_type(sampler.node_time))
     batch = draw_for(
         _engine_of(sampler, types, edge_types),
         types,
@@ -196,10 +196,10 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
         if perm.get(kind) is not None:
             batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
     # In the dtype of the sampler's graph, as pyg-lib returns it.
-    dtype = next((each.dtype for each in _arrays(sampler, "colptr").values()), torch.int64)
+    dtype = next((t.dtype for t in _arrays(sampler, "colptr").values()), torch.int64)
     if dtype != torch.int64:
         lists = ("nodes", "edge_index", "edges", *(() if batch.trees is None else ("trees",)))
-        batch = replace(batch, **{name: [each.to(dtype) for each in getattr(batch, name)] for name in lists})
+        batch = replace(batch, **{name: [t.to(dtype) for t in getattr(batch, name)] for name in lists})
     is_backward = sampler.sample_direction == "backward"
     if is_backward and is_hetero:
         edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
@@ -212,7 +212,7 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     return out
 
 
-class _Made(NamedTuple):
+class _EngineRecord(NamedTuple):
     """An engine with the choices, fan-outs and tensors that it was made from."""
 
     arguments: Any
@@ -221,10 +221,10 @@ class _Made(NamedTuple):
 
 
 def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
-    """The engine of a sampler, made again if one of the sampler's arguments was set since."""
+    """The engine of a sampler, made again if one of the sampler's arguments has changed since."""
     is_hetero = types != [None]
-    found = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
-    fan_outs = found if is_hetero else {None: found}
+    mapped = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
+    fan_outs = mapped if is_hetero else {None: mapped}
     choices = Choices(
         hops=max((len(fan_out) for fan_out in fan_outs.values()), default=0),
         replace=sampler.replace,
@@ -234,11 +234,11 @@ def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
     )
     parts = tuple(getattr(sampler, name, None) for name in _PARTS)
     arguments = (choices, {kind: tuple(fan_out) for kind, fan_out in fan_outs.items()})
-    made: _Made | None = sampler.__dict__.get(_ENGINE)
+    record: _EngineRecord | None = sampler.__dict__.get(_ENGINE)
     if (
-        made is None
-        or made.arguments != arguments
-        or any(now is not then for now, then in zip(parts, made.parts, strict=True))
+        record is None
+        or record.arguments != arguments
+        or any(now is not then for now, then in zip(parts, record.parts, strict=True))
     ):
         if sampler.is_temporal and sampler.edge_weight is not None:
             raise ArgumentError(
@@ -250,8 +250,8 @@ def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
                 "time_attr, take 'directional'."
             )
         engine = Engine(*relations_of(sampler, types, edge_types, fan_outs), choices)
-        made = sampler.__dict__[_ENGINE] = _Made(arguments, parts, engine)
-    return made.engine
+        record = sampler.__dict__[_ENGINE] = _EngineRecord(arguments, parts, engine)
+    return record.engine
 
 
 def _sample_from_edges(

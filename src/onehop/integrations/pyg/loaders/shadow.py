@@ -1,7 +1,7 @@
 """PyG's ``ShaDowKHopSampler`` without torch-sparse: a small graph around each node, with all of its edges.
 
-As in torch-sparse, but that a node which is met again is not drawn from again, and that with ``replace=True``
-a node's neighbours can be drawn again where there are fewer than ``num_neighbors``, too.
+Unlike in torch-sparse, a node that is met again is not drawn from again, and with ``replace=True`` a node's
+neighbours can be drawn repeatedly also where there are fewer than ``num_neighbors``.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from onehop.loaders.keys import drawn_key
 from onehop.loaders.neighbor_sampler import arrays_of
 from onehop.loaders.relation import Relation
 
-# What a batch does not take over from the data.
+# Attributes of the data that a batch does not take over.
 _NOT_TAKEN = ("edge_index", "adj_t", "num_nodes", "batch", "ptr")
 
 
@@ -31,7 +31,7 @@ def rows() -> list[Row]:
     def edges(**arguments: Any) -> Any:
         return Edges(**arguments) if needed() else theirs(**arguments)
 
-    # A loader holds it, and keeps on drawing after the patch.
+    # A loader holds this function, and keeps on drawing after the patch.
     with building.set(Part(on=True)):
         collating = replacing(ShaDowKHopSampler, "__collate__", _collate)
     return [
@@ -69,11 +69,11 @@ class Edges:
         """The engine for these arguments of the loader."""
         choices = Choices(depth, replace, disjoint=True, induced=True)
         fan_out = (num_neighbors,) * depth
-        made = self._engine
-        if made is None or made.choices != choices or made.relations[0].fan_out != fan_out:
+        engine = self._engine
+        if engine is None or engine.choices != choices or engine.relations[0].fan_out != fan_out:
             relation = Relation("edge_index", self.arrays.rowptr, self.arrays.col, 0, 0, fan_out)
-            made = self._engine = Engine([self.num_nodes], [relation], choices)
-        return made
+            engine = self._engine = Engine([self.num_nodes], [relation], choices)
+        return engine
 
 
 def _collate(_: Any, loader: Any, chosen: list[int]) -> Batch | None:

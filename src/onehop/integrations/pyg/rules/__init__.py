@@ -1,8 +1,8 @@
-"""The message functions that onehop knows, each with the rule that computes what it means.
+"""The message functions that onehop knows, each with a rule that computes it.
 
-Rules know edges by their common class (:class:`~onehop.integrations.pyg.edges.Edges`), and no layer's
-``forward``. The table is keyed by the function object that a layer's class has as ``message``: a class that
-inherits one of these functions qualifies, a class that overrides it does not.
+Rules use edges through their common class (:class:`~onehop.integrations.pyg.edges.Edges`), and depend on no
+layer's ``forward``. The table is keyed by the function object that a layer's class has as ``message``: a
+class that inherits one of these functions qualifies, a class that overrides it does not.
 """
 
 import functools
@@ -20,8 +20,8 @@ __all__ = ["Rule", "attention", "heat", "plain", "relational"]
 @functools.cache
 def rules() -> dict[Callable[..., Any], Rule]:
     """The table, by function object; without layers whose function another library has replaced."""
-    functions = ((layer_class(name).message, made) for name, made in TABLE.items())
-    return {function: made for function, made in functions if is_own(function)}
+    functions = ((layer_class(name).message, rule) for name, rule in TABLE.items())
+    return {function: rule for function, rule in functions if is_own(function)}
 
 
 def known_layers() -> tuple[str, ...]:
@@ -32,7 +32,7 @@ def known_layers() -> tuple[str, ...]:
 @functools.cache
 def fused_functions() -> dict[Callable[..., Any], Callable[..., Any]]:
     """The products with a sparse matrix that PyG runs instead of messages, by the message function."""
-    kinds = [layer_class(name) for name, made in TABLE.items() if made.name]
+    kinds = [layer_class(name) for name, rule in TABLE.items() if rule.name]
     return {
         kind.message: kind.message_and_aggregate for kind in kinds if "message_and_aggregate" in vars(kind)
     }

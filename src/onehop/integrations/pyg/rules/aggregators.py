@@ -1,7 +1,7 @@
 """Reduction of messages: PyG's aggregation modules, on the rows of a block's graph.
 
-A block holds whole destination rows, so what a module makes of each is what it makes of it among all others.
-The formulas are those of PyG's modules, on onehop's reductions.
+A block holds complete destination rows, so reducing block by block gives the same result. The formulas are
+PyG's, on onehop's reductions.
 """
 
 from collections.abc import Callable
@@ -23,8 +23,8 @@ REDUCTIONS: dict[Any, str] = {
     aggr.MaxAggregation: "max",
     aggr.MinAggregation: "min",
 }
-# What they run, by the reduction; None where another library has replaced it.
-FORWARDS = {made: kind.forward if is_own(kind.forward) else None for kind, made in REDUCTIONS.items()}
+# Their methods ``forward``, by the reduction; None where another library has replaced one.
+FORWARDS = {name: kind.forward if is_own(kind.forward) else None for kind, name in REDUCTIONS.items()}
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
 # Ways to combine several aggregations that treat each row on its own.
@@ -76,9 +76,10 @@ def reduce(rows: Rows, module: Any, semi: bool | None = None) -> Tensor:
 
 
 def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
-    """Reductions of :data:`onehop.messages.REDUCTIONS` that a module is made of; None if these do not do.
+    """Return the reductions of :data:`onehop.messages.REDUCTIONS` that a module is made of.
 
-    With them come the modules in it that weight messages by a softmax of their own.
+    The second part lists the modules in it that weight messages by a softmax of the messages. Returns None if
+    the module needs other reductions.
     """
     kind = type(module)
     if kind in REDUCTIONS:
@@ -94,11 +95,11 @@ def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
     names: set[str] = set()
     weighted: list[Any] = []
     for one in module.aggrs:
-        found = simple_parts(one)
-        if found is None:
+        parts = simple_parts(one)
+        if parts is None:
             return None
-        names |= found[0]
-        weighted += found[1]
+        names |= parts[0]
+        weighted += parts[1]
     return names, weighted
 
 
@@ -163,7 +164,7 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     if module.fused_aggr is None or rows.dims != 2:
         outs = [reduce(rows, one) for one in module.aggrs]
     else:
-        # PyG fuses some of them, and then one of them that requests half a gradient decides for all of these.
+        # PyG fuses some of them; one fused module that requests half a gradient decides for all of these.
         half = module.fused_aggr.semi_grad
         outs = [
             reduce(rows, one, half if fused else None)

@@ -21,12 +21,12 @@ class Arguments:
     """The arguments of a message as PyG collects them, and the tensors behind them.
 
     Attributes:
-        each: The arguments.
+        arguments: The arguments in the order of the parameters.
         operands: The tensors, each once.
     """
 
     def __init__(self, node_dim: int, edges: Edges, kwargs: dict[str, Any]) -> None:
-        self.each: list[Argument] = []
+        self.arguments: list[Argument] = []
         self.operands: list[Tensor] = []
         self._dim, self._edges, self._kwargs = node_dim, edges, kwargs
 
@@ -38,16 +38,16 @@ class Arguments:
         if name in _UNKNOWN or (name == "ptr" and not ptr_is_none):
             raise Leave(asks_for(name))
         if name == BOTH_NUMBERS:
-            # PyG passes what propagate got, which is none for a matrix.
+            # PyG passes the edge_index that propagate got; a matrix is none.
             need(self._edges.is_list and ptr_is_none, asks_for(name))
             forwards = self._edges.forwards
             kind = Kind.SOURCE_ABOVE_TARGET if forwards else Kind.TARGET_ABOVE_SOURCE
-            self.each.append(Argument(name, kind))
+            self.arguments.append(Argument(name, kind))
         elif name in EDGE_NUMBERS:
-            self.each.append(numbered(name))
+            self.arguments.append(numbered(name))
         elif name == "ptr" or name in SIZES:
             # Sizes are known only when all operands have been looked at.
-            self.each.append(Argument(name, Kind.VALUE))
+            self.arguments.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
             if name[:-2] not in self._kwargs:
                 raise Leave(LEFT_TO_PYG)
@@ -57,11 +57,11 @@ class Arguments:
             if value is parameter.empty:
                 raise Leave(LEFT_TO_PYG)
             if not isinstance(value, Tensor):
-                self.each.append(Argument(name, Kind.VALUE, None, value))
+                self.arguments.append(Argument(name, Kind.VALUE, None, value))
                 return
             _check_operand(value)
             kind = Kind.EDGE if value.dim() > 0 and value.size(0) == self._edges.count else Kind.WHOLE
-            self.each.append(Argument(name, kind, position(value, self.operands)))
+            self.arguments.append(Argument(name, kind, position(value, self.operands)))
 
     def _lift(self, name: str, operand: Any) -> None:
         """Notes an argument that has a row of a node for every edge."""
@@ -77,9 +77,9 @@ class Arguments:
             self._note_rows(operand, side)
         if isinstance(operand, Tensor):
             kind = Kind.SOURCE if sends else Kind.TARGET
-            self.each.append(Argument(name, kind, position(operand, self.operands)))
+            self.arguments.append(Argument(name, kind, position(operand, self.operands)))
         else:
-            self.each.append(Argument(name, Kind.VALUE))
+            self.arguments.append(Argument(name, Kind.VALUE))
 
     def _note_rows(self, tensor: Any, end: int) -> None:
         if isinstance(tensor, Tensor):
@@ -109,20 +109,20 @@ def update_arguments(
     """Collects the arguments of ``update``, besides its first, as PyG does.
 
     Args:
-        parameters: Those of ``update``.
+        parameters: The parameters of ``update``.
         kwargs: The operands of ``propagate``, by name.
         counts: The numbers of nodes that send, and that receive.
 
     Raises:
         Leave: A parameter is one that onehop does not collect.
     """
-    known = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
-    given = {}
+    values = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
+    arguments = {}
     for parameter in parameters:
         name = parameter.name
-        value = known.get(name, parameter.default)
+        value = values.get(name, parameter.default)
         ends = name.endswith(("_i", "_j")) and name not in SIZES
         if value is parameter.empty or ends or name in (*_UNKNOWN, BOTH_NUMBERS, "index", "ptr"):
             raise Leave(f"its update takes {name}")
-        given[name] = value
-    return given
+        arguments[name] = value
+    return arguments

@@ -1,6 +1,6 @@
 """Messages of attention: one operator where it fits, else a weighted sum for each head.
 
-Numbers for each edge and head may be made, rows for each edge not.
+Rules may make numbers for each edge and head, but no rows for each edge.
 """
 
 import math
@@ -90,8 +90,8 @@ def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) ->
 
 def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) -> Plan:
     layer = call.layer
-    given = pending.operands["x"]
-    same = type(given) is tuple and len(given) == 2 and given[0] is source and given[1] is target
+    pair = pending.operands["x"]
+    same = type(pair) is tuple and len(pair) == 2 and pair[0] is source and pair[1] is target
     if target is None or not same:
         raise Leave(LEFT_TO_PYG)
     rows, shape, att = call.edges.sizes[1 - call.edges.sending], source.shape[1:], layer.att
@@ -114,7 +114,7 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     )
 
 
-# What makes the weights, and the operands that it needs from ``edge_updater``.
+# By the kind of weights: the fused plan, and the operands that it needs from ``edge_updater``.
 _FUSED = {"gat": (_gat, {"alpha", "edge_attr", "size"}), "gatv2": (_gatv2, {"x", "edge_attr"})}
 
 
@@ -140,14 +140,14 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
     dtype = widened(key, key.dtype)
 
     def operands() -> Any:
-        return *(each.to(dtype) for each in (query, key, value)), 1 / math.sqrt(layer.out_channels)
+        return *(tensor.to(dtype) for tensor in (query, key, value)), 1 / math.sqrt(layer.out_channels)
 
     def keep(weights: Tensor) -> None:
         layer._alpha = weights
 
     form = "dot-product attention, fused"
-    kept = None if call.edges.is_part or call.edges.is_traced or unasked(layer) else keep
-    return call.fused("attention", form, value, dtype, operands, {} if edge is None else {"edge": edge}, kept)
+    note = None if call.edges.is_part or call.edges.is_traced or unasked(layer) else keep
+    return call.fused("attention", form, value, dtype, operands, {} if edge is None else {"edge": edge}, note)
 
 
 @rule("AGNNConv", x=Rows(2, BOTH), x_norm=GIVEN)
@@ -228,7 +228,7 @@ def hgt(call: Call, key: Tensor, query: Tensor, value: Tensor, factor: Tensor) -
     graph = call.edges.graph()
 
     def run() -> Tensor:
-        wide = [each.to(dtype) for each in (query, key, value)]
+        wide = [tensor.to(dtype) for tensor in (query, key, value)]
         score = sddmm(graph, *wide[:2], backend=backend) * factor / math.sqrt(columns)
         weight = edge_softmax(graph, score, backend=backend)
         return reduce_rows(graph, wide[2], weight=weight, reduce="sum", backend=backend).flatten(1)

@@ -1,4 +1,4 @@
-"""Edge features of attention layers: what a layer's ``lin_edge`` makes of them, if need be edge by edge."""
+"""Edge features of attention layers, multiplied by a layer's ``lin_edge``, edge by edge where that pays."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,7 +23,7 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
     numbers an edge and head instead of a row of H * C.
 
     Raises:
-        Leave: PyG has to compute it.
+        Leave: PyG's code has to run.
     """
     projection = projected(layer, features, edges, like) if layer.lin_edge is not None else None
     if projection is None:
@@ -34,14 +34,14 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
         if isinstance(product, Tensor):
             score: Tensor = (product * layer.att_edge).sum(dim=-1)
             return score
-        given, weight = product
+        rows, weight = product
         heads, width = layer.heads, layer.out_channels
         summed: Tensor = (weight.view(heads, width, -1) * layer.att_edge.view(heads, width, 1)).sum(1)
-        if not lowers(given):
-            return given @ summed.t()
+        if not lowers(rows):
+            return rows @ summed.t()
         # PyG's score is a sum of products, which autocast leaves alone.
-        with torch.autocast(given.device.type, enabled=False):
-            return given @ summed.t()
+        with torch.autocast(rows.device.type, enabled=False):
+            return rows @ summed.t()
 
     return compute
 
@@ -49,16 +49,16 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
 def edge_rows(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
 ) -> Callable[[], Projection] | None:
-    """Prepares what ``lin_edge`` makes of the edges' features, for a score that needs all of it.
+    """Prepares the product of the edges' features with ``lin_edge``, for a score that needs all of it.
 
-    A kernel multiplies each edge's features in every sweep, and keeps nothing. That pays for few columns: of
-    many, a library multiplies all edges' at once, as PyG does, if the product is no larger than the features
-    or fits a cache.
+    A kernel multiplies each edge's features in every sweep, and stores nothing. That pays for few columns. If
+    there are many, a library multiplies the features of all edges at once, as PyG does, if the product is no
+    larger than the features or fits a cache.
 
     Args:
         layer: An attention layer.
         features: [E, K] or, with ``widen_vectors``, [E].
-        edges: E.
+        edges: E, the number of edges.
         like: The nodes' features, whose dtype and device these must have.
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
@@ -66,7 +66,7 @@ def edge_rows(
         As :func:`projected`; features of many columns are multiplied before.
 
     Raises:
-        Leave: PyG has to go on.
+        Leave: PyG's code has to run.
     """
     projection = projected(layer, features, edges, like, widen_vectors)
     if projection is None:
@@ -88,12 +88,12 @@ def edge_rows(
 def projected(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
 ) -> Callable[[], Projection] | None:
-    """Prepares what ``lin_edge`` makes of the edges' features.
+    """Prepares the product of the edges' features with ``lin_edge``.
 
     Args:
         layer: An attention layer.
         features: [E, K] or, with ``widen_vectors``, [E].
-        edges: E.
+        edges: E, the number of edges.
         like: The nodes' features, whose dtype and device these must have.
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
@@ -103,7 +103,7 @@ def projected(
         features.
 
     Raises:
-        Leave: PyG has to go on.
+        Leave: PyG's code has to run.
     """
     if features is None:
         return None
@@ -115,18 +115,18 @@ def projected(
     lowered = lowers(like)
     same = _fits(features, dtype, lowered) and features.layout is torch.strided
     need(same, "the edge features are of another dtype than the nodes'")
-    given = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
-    need(given.dim() == 2 and given.size(0) == edges)
+    matrix = features.view(-1, 1) if features.dim() == 1 and widen_vectors else features
+    need(matrix.dim() == 2 and matrix.size(0) == edges)
     heads, width = layer.heads, layer.out_channels
     if not is_product(linear):
-        return lambda: linear(given).view(-1, heads, width).to(dtype)
+        return lambda: linear(matrix).view(-1, heads, width).to(dtype)
     weight: Any = linear.weight
-    need(weight.shape == (heads * width, given.size(1)) and _fits(weight, dtype, lowered))
-    if given.requires_grad:
-        return lambda: (given.to(dtype), weight.to(dtype))
+    need(weight.shape == (heads * width, matrix.size(1)) and _fits(weight, dtype, lowered))
+    if matrix.requires_grad:
+        return lambda: (matrix.to(dtype), weight.to(dtype))
     # The kernel saves the weight for other gradients; PyG's product of constant features does not, so that an
     # optimiser may change it before the backward pass. What is saved is a copy, to which gradients pass on.
-    return lambda: (given.to(dtype), weight.to(dtype, copy=True))
+    return lambda: (matrix.to(dtype), weight.to(dtype, copy=True))
 
 
 def _is_traced(tensor: Any) -> bool:
@@ -135,7 +135,7 @@ def _is_traced(tensor: Any) -> bool:
 
 
 def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
-    """Return whether a tensor is of a dtype, or autocast converts it at will."""
+    """Return whether a tensor is of a dtype, or autocast converts it anyway."""
     return tensor.dtype is dtype or (lowered and lowers(tensor))
 
 

@@ -1,8 +1,8 @@
-"""HEATConv: its linear steps before and behind the sum over edges, its weights as numbers of edges and heads.
+"""HEATConv with linear steps before and after the sum over edges, and weights as numbers of edges and heads.
 
-PyG multiplies what it joins for every edge: the rows of both ends, an embedding of the edge's type, and
-features of the edge. A product with what is joined is a sum of products, of which those of nodes are made
-once for each; and the sum of an edge's features times a matrix is the matrix times the sum.
+For every edge, PyG joins the rows of both ends, an embedding of the edge's type, and features of the edge,
+and multiplies them. A product with joined columns is a sum of products, and products of nodes are computed
+once for each node. The sum of edges' features times a matrix is the matrix times their sum.
 """
 
 import torch
@@ -31,31 +31,31 @@ def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
     alike(x, x.dtype, of_type, features, *layer.parameters())
     _check_layer(call, x)
     need(features.size(1) == layer.edge_attr_emb.weight.size(1))
-    embedded = layer.edge_attr_emb.weight.size(0)
-    need(layer.att.weight.size(1) == 2 * x.size(1) + of_type.size(1) + embedded)
-    need(layer.lin.weight.size(1) == x.size(1) + embedded)
+    embedded_width = layer.edge_attr_emb.weight.size(0)
+    need(layer.att.weight.size(1) == 2 * x.size(1) + of_type.size(1) + embedded_width)
+    need(layer.lin.weight.size(1) == x.size(1) + embedded_width)
     graph = edges.graph()
-    # In another order, infinities meet elsewhere.
+    # With infinities, another order of sums and products gives other results.
     need(all(map(_is_finite, (x, of_type, features))), "its features are not finite")
 
     def run() -> Tensor:
         columns = x.size(1)
-        given = leaky_relu(linear(features, layer.edge_attr_emb.weight), layer.negative_slope)
+        embedded = leaky_relu(linear(features, layer.edge_attr_emb.weight), layer.negative_slope)
         of_target, of_source, *of_edge = layer.att.weight.split(
-            [columns, columns, of_type.size(1), given.size(1)], 1
+            [columns, columns, of_type.size(1), embedded.size(1)], 1
         )
-        score = linear(of_type, of_edge[0]) + linear(given, of_edge[1])
+        score = linear(of_type, of_edge[0]) + linear(embedded, of_edge[1])
         for end, weight in ((edges.sending, of_source), (1 - edges.sending, of_target)):
             score = score + linear(x, weight).index_select(0, edges.ends(end))
         alpha = edge_softmax(graph, leaky_relu(score, layer.negative_slope), backend=call.backend)
         alpha = dropout(alpha, p=layer.dropout, training=layer.training)
-        values, behind = layer.lin.weight.split([columns, given.size(1)], 1)
+        values, behind = layer.lin.weight.split([columns, embedded.size(1)], 1)
         out = _weighted(graph, End.SOURCE, linear(x, values), alpha, call.reduce)
         if layer.lin.bias is not None:
             # The bias is weighted, too.
-            given = torch.cat([given, given.new_ones(len(given), 1)], 1)
+            embedded = torch.cat([embedded, embedded.new_ones(len(embedded), 1)], 1)
             behind = torch.cat([behind, layer.lin.bias.unsqueeze(1)], 1)
-        return out + linear(_weighted(graph, End.EDGE, given, alpha, call.reduce), behind)
+        return out + linear(_weighted(graph, End.EDGE, embedded, alpha, call.reduce), behind)
 
     return Plan(_FORM, call.reduce, graph, x, run, backend=call.backend)
 
@@ -80,11 +80,11 @@ def _is_finite(numbers: Tensor) -> bool:
 
 
 def _weighted(graph: Graph, end: End, rows: Tensor, alpha: Tensor, reduce: str) -> Tensor:
-    """[num_dst, H, width]: the rows of sources or edges, reduced with the weights of each head.
+    """Return the rows of sources or edges, reduced with the weights of each head: [num_dst, H, width].
 
     Args:
-        graph: Over which edges.
-        end: Whose rows they are.
+        graph: The edges.
+        end: Whether the rows belong to sources or to edges.
         rows: [N, width] or [E, width].
         alpha: [E, H].
         reduce: "sum" or "mean".

@@ -29,13 +29,7 @@ from onehop.integrations.pyg.edges import drawn
 from onehop.integrations.pyg.edges.listed import ListedEdges
 from onehop.integrations.pyg.edges.matrix import MatrixEdges, with_values
 from onehop.integrations.pyg.known import messages_with_softmax
-from onehop.integrations.pyg.leave import (
-    FITS_CACHE,
-    LEFT_TO_PYG,
-    VALUES_ELSEWHERE,
-    Leave,
-    need,
-)
+from onehop.integrations.pyg.leave import FITS_CACHE, LEFT_TO_PYG, VALUES_ELSEWHERE, Leave, need
 from onehop.integrations.pyg.machine import OWN_MESSAGES
 from onehop.integrations.pyg.rules.aggregators import (
     is_constant,
@@ -48,9 +42,9 @@ from onehop.integrations.pyg.rules.aggregators import (
 from onehop.integrations.pyg.rules.arguments import Arguments, update_arguments
 from onehop.integrations.pyg.signals import Signals
 
-# What the plain propagate fills with the values of a matrix.
+# Arguments that the plain propagate fills with the values of a matrix.
 _VALUES = ("edge_weight", "edge_attr", "edge_type")
-# Attributes of a layer and its aggregation on which it depends how a message is reduced.
+# Attributes of a layer and its aggregation that decide how a message is reduced.
 _READ_BY_REDUCTIONS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
 _TOO_LONG = "its message has too many steps"
 _COMPILED = "its message, compiled"
@@ -67,8 +61,8 @@ class OwnMessage:
     Attributes:
         message: The parameters of its message function, and of its own aggregate.
         reduces: Whether it has an ``aggregate`` of its own, which reduces the messages.
-        update: Those of its ``update`` after the first; None where that is PyG's, which takes no others.
-        traces: What traces of its messages found out.
+        update: The parameters of its ``update`` after the first; None where that is PyG's, without others.
+        traces: The results of tracing its messages.
     """
 
     __slots__ = ("_names", "_of_aggregate", "_plain", "message", "reduces", "traces", "update")
@@ -80,20 +74,20 @@ class OwnMessage:
         self._of_aggregate: tuple[inspect.Parameter, ...] = ()
         if self.reduces:
             self._of_aggregate = _parameters(kind.aggregate, 2)
-            taken = {parameter.name for parameter in self.message}
-            self.message += tuple(each for each in self._of_aggregate if each.name not in taken)
-        own = kind.update is not MessagePassing.update
-        self.update = _parameters(kind.update, 2) if own else None
+            taken = {p.name for p in self.message}
+            self.message += tuple(p for p in self._of_aggregate if p.name not in taken)
+        overrides = kind.update is not MessagePassing.update
+        self.update = _parameters(kind.update, 2) if overrides else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
-    def run(self, layer: Any, **given: Any) -> Any:
+    def run(self, layer: Any, **arguments: Any) -> Any:
         """Runs the message of a layer of the class, and its own aggregate behind it."""
         if not self.reduces:
-            return layer.message(**given)
-        own = {each.name for each in _parameters(type(layer).message, 1)}
-        taken = {each.name for each in self._of_aggregate}
-        inputs = layer.message(**{name: value for name, value in given.items() if name in own})
-        return layer.aggregate(inputs, **{name: value for name, value in given.items() if name in taken})
+            return layer.message(**arguments)
+        names = {p.name for p in _parameters(type(layer).message, 1)}
+        inputs = layer.message(**{name: value for name, value in arguments.items() if name in names})
+        names = {p.name for p in self._of_aggregate}
+        return layer.aggregate(inputs, **{name: value for name, value in arguments.items() if name in names})
 
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
         """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
@@ -102,7 +96,7 @@ class OwnMessage:
             return
         taken = layer._user_args
         for name in taken:
-            # For one that is missing, the plain propagate passes an empty value, and no default.
+            # For a missing operand, the plain propagate passes an empty value, and no default.
             need((name[:-2] if name.endswith(("_i", "_j")) else name) in kwargs)
         filled = [name for name in _VALUES if name in taken and kwargs[name] is None]
         need(not (over_matrix and filled and filled != ["edge_weight"]), VALUES_ELSEWHERE)
@@ -124,10 +118,10 @@ class ExplainedMessage(OwnMessage):
         super().__init__(kind, names, plain)
         self.message = (*self.message, inspect.Parameter(MASK, inspect.Parameter.KEYWORD_ONLY))
 
-    def run(self, layer: Any, **given: Any) -> Tensor:
+    def run(self, layer: Any, **arguments: Any) -> Tensor:
         """Runs the message of a layer of the class, times the operand :data:`MASK`, [E]."""
-        mask: Tensor = given.pop(MASK)
-        inputs: Tensor = layer.message(**given)
+        mask: Tensor = arguments.pop(MASK)
+        inputs: Tensor = layer.message(**arguments)
         return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
 
 
@@ -136,7 +130,7 @@ def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
 
 
 def planned(
-    own: OwnMessage,
+    message: OwnMessage,
     layer: Any,
     edges: ListedEdges | MatrixEdges,
     kwargs: dict[str, Any],
@@ -145,47 +139,47 @@ def planned(
     """The plan of a propagation with the layer's own message: compiled if it can be, else in blocks.
 
     Args:
-        own: The message.
+        message: The message.
         layer: The layer, whose modules have no hooks.
         edges: The edges.
         kwargs: The operands of ``propagate``, by name.
-        signals: What edges and operands were before they became those of one signal; None if they did not.
+        signals: The signals that edges and operands were joined from; None for one signal.
 
     Raises:
         Leave: PyG's own code has to run.
     """
     need(edges.is_cpu, "edge_index is not on the CPU, where alone messages run in blocks")
     over_matrix = isinstance(edges, MatrixEdges)
-    own.check_operands(layer, kwargs, over_matrix)
+    message.check_operands(layer, kwargs, over_matrix)
     if over_matrix:
-        kwargs = with_values(own.parameters(), edges.given, kwargs)
+        kwargs = with_values(message.parameters(), edges.given, kwargs)
     # PyG has pointers for all matrices but COO; in its own messages they go to a softmax and nowhere else.
     ptr_is_none = edges.ptr_is_none or (over_matrix and type(layer).message in messages_with_softmax())
     one = layer if signals is None else signals.one
-    arguments = Arguments(one.node_dim, edges, kwargs)
-    for parameter in own.message:
-        arguments.take(parameter, ptr_is_none)
+    collected = Arguments(one.node_dim, edges, kwargs)
+    for parameter in message.message:
+        collected.take(parameter, ptr_is_none)
     counts = edges.counts(LEFT_TO_PYG)
-    update = update_arguments(own.update or (), kwargs, counts)
+    update = update_arguments(message.update or (), kwargs, counts)
     graph = edges.graph()
-    each, operands = with_sizes(arguments.each, *counts), arguments.operands
+    arguments, operands = with_sizes(collected.arguments, *counts), collected.operands
     if signals is not None:
-        each = [signals.tells(argument) for argument in each]
+        arguments = [signals.with_leading(argument) for argument in arguments]
     autocast = torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-    trace = partial(_traced, own, one, each, operands, edges, graph, autocast, signals)
-    way = own.traces.way(layer, each, operands, graph, trace)
+    trace = partial(_traced, message, one, arguments, operands, edges, graph, autocast, signals)
+    way = message.traces.way(layer, arguments, operands, graph, trace)
     if isinstance(way, str):
         raise Leave(way)
     if isinstance(way, Compiled):
-        return _compiled(way, layer, graph, each, operands, update)
-    need(edges.count * _row_bytes(each, operands) >= thresholds.now.cached_bytes, FITS_CACHE)
-    return _in_blocks(way, own, one, edges, each, operands, update, autocast)
+        return _compiled(way, layer, graph, arguments, operands, update)
+    need(edges.count * _row_bytes(arguments, operands) >= thresholds.now.cached_bytes, FITS_CACHE)
+    return _in_blocks(way, message, one, edges, arguments, operands, update, autocast)
 
 
-def _row_bytes(each: list[Argument], operands: list[Tensor]) -> int:
-    """Bytes an edge of the widest operand."""
-    found = [operands[a.at] for a in each if a.at is not None and a.kind in ENDS]
-    return max((t.nbytes // max(t.size(0), 1) for t in found), default=0)
+def _row_bytes(arguments: list[Argument], operands: list[Tensor]) -> int:
+    """Bytes of the widest operand for each edge."""
+    tensors = [operands[a.at] for a in arguments if a.at is not None and a.kind in ENDS]
+    return max((t.nbytes // max(t.size(0), 1) for t in tensors), default=0)
 
 
 def _largest(operands: Sequence[Tensor]) -> Tensor:
@@ -201,7 +195,7 @@ class CompiledPlan(Plan):
 
     Attributes:
         message: The program.
-        tensors: What its terms number: the operands, and tensors that the message uses besides.
+        tensors: The tensors that its terms number: the operands, and others that the message uses.
         module: The aggregation module.
     """
 
@@ -215,23 +209,23 @@ class CompiledPlan(Plan):
         return _reductions(self.message, self.module)
 
     def rows(self) -> CompiledRows:
-        """The messages, with these reductions of them."""
+        """The messages, to be reduced in these ways."""
         return CompiledRows(self.graph, self.message, self.reductions, self.tensors, drawn)
 
 
 def _reductions(message: Read, module: Any) -> tuple[str, ...]:
     if message.returned is not None:
         return tuple(dict.fromkeys(message.returned.names))
-    found = simple_parts(module)
-    assert found is not None
-    return tuple(sorted(found[0]))
+    parts = simple_parts(module)
+    assert parts is not None
+    return tuple(sorted(parts[0]))
 
 
 def _compiled(
     way: Compiled,
     layer: Any,
     graph: Graph,
-    each: list[Argument],
+    arguments: list[Argument],
     operands: list[Tensor],
     update: dict[str, Any],
 ) -> CompiledPlan:
@@ -245,27 +239,27 @@ def _compiled(
         return layer.update(out, **update)
 
     def shown(layer: Any) -> reports.Call:
-        names = {(ENDS[a.kind], a.at): a.name for a in each if a.kind in ENDS and a.at is not None}
+        names = {(ENDS[a.kind], a.at): a.name for a in arguments if a.kind in ENDS and a.at is not None}
         steps = sum(len(part.program.steps) for part in message.parts)
         how = f"{steps} step{'' if steps == 1 else 's'} on tiles of edges"
         matched = [rule_for(part, reductions) for part in message.parts]
         if all(matched):
-            how = f"matches {' and '.join(found.name for found in matched if found is not None)}"
+            how = f"matches {' and '.join(rule.name for rule in matched if rule is not None)}"
         texts = [part.program.text(names_of(part.terms, names)) for part in message.parts]
         if message.behind is not None:
             texts.append("the sums or means of messages: times a matrix")
         return reports.Call(layer, None, _COMPILED, reduced, "cpu", how, "\n".join(texts))
 
-    # The functions do not hold the plan, which would hold itself then, and all tensors with it.
+    # The functions do not refer to the plan, which would then keep itself and all its tensors alive.
     x = _largest(operands)
-    own = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
-    return CompiledPlan(_COMPILED, reduced, graph, x, run, **own)
+    rest = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
+    return CompiledPlan(_COMPILED, reduced, graph, x, run, **rest)
 
 
 def _traced(
-    own: OwnMessage,
+    message: OwnMessage,
     layer: Any,
-    each: list[Argument],
+    arguments: list[Argument],
     operands: list[Tensor],
     edges: ListedEdges | MatrixEdges,
     graph: Graph,
@@ -277,8 +271,8 @@ def _traced(
     module = layer.aggr_module
     sizes = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
-        partial(own.run, layer),
-        each,
+        partial(message.run, layer),
+        arguments,
         operands,
         sizes,
         partial(edges.first, graph),
@@ -286,23 +280,23 @@ def _traced(
         graph.num_dst,
         layer.node_dim,
         reading.counts_in_c,
-        own.reduces,
+        message.reduces,
     )
     linear = linear_reduction(module) is not None
-    found = way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
-    if signals is None or isinstance(found.way, str):
-        return found
-    if found.counts:
+    result = way_of(trial, graph, autocast, partial(_refusal_of, module=module), linear)
+    if signals is None or isinstance(result.way, str):
+        return result
+    if result.counts:
         refusal: str | None = "its message looks at the number of edges or nodes"
     else:
-        refusal = signals.refusal(own.run, each, operands)
-    return found if refusal is None else Found(refusal, [], {}, lasts=False, counts=False)
+        refusal = signals.refusal(message.run, arguments, operands)
+    return result if refusal is None else Found(refusal, [], {}, lasts=False, counts=False)
 
 
 def _refusal_of(message: Read, module: Any) -> str | None:
     """Return why a compiled message cannot be reduced as an aggregation module does; None if it can.
 
-    One that the layer reduces itself is reduced as that does.
+    A message with a layer's own aggregate is reduced by that instead.
     """
     if message.returned is not None:
         return None if is_short(message, _reductions(message, module)) else _TOO_LONG
@@ -318,8 +312,8 @@ def _refusal_of(message: Read, module: Any) -> str | None:
             return reason
     if names and not is_short(message, tuple(sorted(names))):
         return _TOO_LONG
-    for each in softmaxes:
-        parts = tuple(weighted(part, each.t, is_constant(each)) for part in message.parts)
+    for softmax in softmaxes:
+        parts = tuple(weighted(part, softmax.t, is_constant(softmax)) for part in message.parts)
         if not is_short(replace(message, parts=parts), ("sum",)):
             return _TOO_LONG
     return None
@@ -334,34 +328,34 @@ class LayerCode:
 
     Attributes:
         layer: A copy of the layer.
-        own: The message of its class.
+        own_message: The message of its class.
     """
 
     layer: Any
-    own: OwnMessage
+    own_message: OwnMessage
 
-    def message(self, **given: Any) -> Tensor:
+    def message(self, **arguments: Any) -> Tensor:
         """The messages of edges."""
-        found: Tensor = self.own.run(self.layer, **given)
-        return found
+        messages: Tensor = self.own_message.run(self.layer, **arguments)
+        return messages
 
     def reduce(self, rows: BlockRows) -> Tensor:
         """The messages, reduced over rows."""
         return reduce(rows, self.layer.aggr_module)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
-        """The same code with other tensors instead of parameters."""
+        """Return a copy of the code with other tensors instead of parameters, and what was replaced."""
         copied = Snapshot(self.layer)
-        found = copied.renamed(others)
-        return LayerCode(copied.layer, self.own), found
+        renamed = copied.renamed(others)
+        return LayerCode(copied.layer, self.own_message), renamed
 
 
 def _in_blocks(
     way: InBlocks,
-    own: OwnMessage,
+    message: OwnMessage,
     layer: Any,
     edges: ListedEdges | MatrixEdges,
-    each: list[Argument],
+    arguments: list[Argument],
     operands: list[Tensor],
     update: dict[str, Any],
     autocast: torch.dtype | None,
@@ -372,17 +366,17 @@ def _in_blocks(
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
     learned = [p for p in module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
-    given, frozen = way.given(operands), None
-    if torch.is_grad_enabled() and any(each.requires_grad for each in (*given, *parameters)):
-        reading = own.traces.reading(layer)
+    inputs, frozen = way.given(operands), None
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
+        reading = message.traces.reading(layer)
         if not reading.stays:
             raise Leave("its message reads what may change before it runs again in the backward pass")
         frozen = Frozen(reading, way.saved)
-    code = LayerCode(Snapshot(layer, frozen).layer, own)
-    blocks_run = BlockRun(code, each, graph, blocks, linear, autocast)
+    code = LayerCode(Snapshot(layer, frozen).layer, message)
+    blocks_run = BlockRun(code, arguments, graph, blocks, linear, autocast)
 
     def run() -> Any:
-        return layer.update(blocks_run(given, parameters, way.saved), **update)
+        return layer.update(blocks_run(inputs, parameters, way.saved), **update)
 
     def shown(layer: Any) -> reports.Call:
         plan = f"{len(blocks.each)} of about {blocks.block_edges} edges each, because {way.refusal}"

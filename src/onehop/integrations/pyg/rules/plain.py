@@ -1,4 +1,4 @@
-"""Messages that are the sources' features: copied, weighted, or less those of the destinations."""
+"""Messages that are the sources' features: copied, weighted, or minus the destinations' features."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,14 +35,14 @@ def eg(call: Call, x: Tensor, weight: Any) -> Plan:
         mean = reduced("mean")
         return reduced("mean", x * x) - mean * mean
 
-    made: dict[str, Callable[[], Tensor]] = {
+    special: dict[str, Callable[[], Tensor]] = {
         "symnorm": lambda: reduced("sum", x, weight),
         "var": variance,
         "std": lambda: variance().clamp(min=1e-5).sqrt(),
     }
 
     def run() -> Tensor:
-        outs = [made[name]() if name in made else reduced(name) for name in names]
+        outs = [special[name]() if name in special else reduced(name) for name in names]
         return torch.stack(outs, dim=1) if len(outs) > 1 else outs[0]
 
     shown = names[0] if len(names) == 1 else f"[{', '.join(names)}]"
@@ -104,7 +104,7 @@ def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation | Plan
 
 @rule("LEConv", name=DIFFERENCE, attends=False, first="a", a=Source(), b=Target(), edge_weight=Weight())
 def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation | Plan:
-    """The sources' features less those of the destinations, times a number of each edge."""
+    """The sources' features minus the destinations' features, times a number of each edge."""
     same = a.dim() == 2 and b.shape[1:] == a.shape[1:] and b.dtype is a.dtype
     need(same, _DIFFERENTLY)
     need(call.reduce in ("sum", "mean"), "differences are reduced by sum and mean alone")

@@ -38,7 +38,7 @@ class PairsOfEdges:
         sources: The pairs at the sources.
         targets: The pairs at the destinations.
         graph: From the sources' pairs to the destinations, with the edges in the caller's order.
-        of_each: From the sources' pairs to the destinations' pairs, likewise.
+        of_each: From the sources' pairs to the destinations' pairs, with the edges in the caller's order.
     """
 
     sources: Pairs
@@ -48,7 +48,7 @@ class PairsOfEdges:
 
 
 def _pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges:
-    """The pairs of edges, found or made; leaves nodes and types that are out of range."""
+    """The pairs of edges, cached or new; leaves nodes and types that are out of range."""
 
     def make() -> PairsOfEdges:
         source, target = edge_index.unbind()
@@ -71,7 +71,7 @@ def _pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int
 
 @rule("RGATConv", needs=("update",), listed=True, x=GIVEN, edge_type=GIVEN, edge_attr=GIVEN)
 def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
-    """RGATConv, with what it keeps of the weights until its ``forward`` has returned them."""
+    """RGATConv; keeps the weights on the layer until its ``forward`` has returned them."""
     layer, edges = call.layer, call.edges
     need(edges.forwards, "flow='target_to_source' exchanges the ends that its matrices multiply")
     source, target = _ends(call, x)
@@ -90,7 +90,7 @@ def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
         # Products of the matrices with q are narrow: no row of a destination is multiplied by a whole matrix.
         queries = pairs.targets.multiplied(target, matrices @ layer.q)
         if not _is_finite(queries):
-            # Infinities meet elsewhere in another order.
+            # With infinities, another order of products gives other results.
             queries = pairs.targets.multiplied(target, matrices) @ layer.q
         score = _score(layer, queries.index_select(0, pairs.targets.of_edges), keys, extra)
         graph = pairs.of_each if layer.attention_mechanism == "within-relation" else pairs.graph
@@ -134,18 +134,18 @@ def _score_of_features(layer: Any, features: Any, edges: int, like: Tensor) -> C
         return None
     linear = layer.lin_edge
     need(linear is not None)
-    given = features.view(-1, 1) if isinstance(features, Tensor) and features.dim() == 1 else features
-    beside = isinstance(given, Tensor) and given.device == like.device and given.layout is torch.strided
+    matrix = features.view(-1, 1) if isinstance(features, Tensor) and features.dim() == 1 else features
+    beside = isinstance(matrix, Tensor) and matrix.device == like.device and matrix.layout is torch.strided
     need(beside, "the edge features are not a plain tensor on the device of the nodes'")
-    same = given.dtype is like.dtype and given.dim() == 2 and not wraps(given)
+    same = matrix.dtype is like.dtype and matrix.dim() == 2 and not wraps(matrix)
     need(same, "the edge features are of another kind than the nodes'")
     need(is_product(linear), "lin_edge, which its scores come from, has hooks or was replaced")
-    need(given.shape == (edges, linear.weight.size(1)))
+    need(matrix.shape == (edges, linear.weight.size(1)))
 
     def score() -> Tensor:
-        out: Tensor = given @ (linear.weight.t() @ layer.e)
+        out: Tensor = matrix @ (linear.weight.t() @ layer.e)
         if not _is_finite(out):
-            out = linear(given) @ layer.e
+            out = linear(matrix) @ layer.e
         return out
 
     return score
@@ -156,7 +156,7 @@ def _is_finite(numbers: Tensor) -> bool:
 
 
 def _matrices(layer: Any) -> Tensor:
-    """[R, in, H * out]: the matrix of each type."""
+    """The matrix of each type, [R, in, H * out]."""
     if layer.num_bases is None:
         return layer.weight  # type: ignore[no-any-return]
     shape = (layer.num_relations, layer.in_channels, layer.heads * layer.out_channels)
@@ -165,7 +165,7 @@ def _matrices(layer: Any) -> Tensor:
 
 
 def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor] | None) -> Tensor:
-    """[E, H * dim]."""
+    """The scores, [E, H * dim]."""
     if layer.attention_mode == "additive-self-attention":
         score = queries + keys
         return leaky_relu(score if extra is None else score + extra(), layer.negative_slope)
@@ -174,7 +174,7 @@ def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor
 
 
 def _reduced(call: Call, pairs: PairsOfEdges, values: Tensor, alpha: Tensor) -> Tensor:
-    """[num_dst, H, out], or [num_dst, H, dim, out] of dot products: the weighted rows, modified."""
+    """The weighted rows, reduced: [num_dst, H, out], or [num_dst, H, dim, out] of dot products."""
     layer, graph = call.layer, pairs.graph
     mod, of_heads = layer.mod, values.view(-1, layer.heads, layer.out_channels)
     additive = layer.attention_mode == "additive-self-attention"
@@ -192,8 +192,8 @@ def _reduced(call: Call, pairs: PairsOfEdges, values: Tensor, alpha: Tensor) -> 
     if additive:
         out = aggregated(alpha)
     else:
-        each = alpha.view(-1, layer.heads, layer.dim).unbind(-1)
-        out = torch.stack([aggregated(weight) for weight in each], dim=2)
+        weights = alpha.view(-1, layer.heads, layer.dim).unbind(-1)
+        out = torch.stack([aggregated(weight) for weight in weights], dim=2)
     if mod == "additive":
         plain = layer.w * aggregated(None)
         out = out + (plain if additive else plain.unsqueeze(2))

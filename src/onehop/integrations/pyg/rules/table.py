@@ -1,4 +1,4 @@
-"""The table of rules, and how a rule enters it."""
+"""The table of rules, and the decorator that enters a rule."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -53,20 +53,20 @@ def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[...
         options: Flags of :class:`Rule` by name; everything else is the spec of an operand of the layers'
             ``propagate``, in the order in which they are admitted.
     """
-    flags = ("attends", "needs", "compiles", "divides", "listed", "first", "few")
-    given = {key: options.pop(key) for key in flags if key in options}
+    names_of_flags = ("attends", "needs", "compiles", "divides", "listed", "first", "few")
+    flags = {key: options.pop(key) for key in names_of_flags if key in options}
 
     def enter(lower: Callable[..., Any]) -> Callable[..., Any]:
-        made = Rule(lower, options, name, **given)
+        entry = Rule(lower, options, name, **flags)
         for layer in layers:
-            _check_operands(layer, made)
-            TABLE[layer] = made
+            _check_operands(layer, entry)
+            TABLE[layer] = entry
         return lower
 
     return enter
 
 
-def _check_operands(layer: str, made: Rule) -> None:
+def _check_operands(layer: str, entry: Rule) -> None:
     """Raises unless a layer's functions take the operands of a rule, and no others."""
     kind = layer_class(layer)
     taken = set()
@@ -74,6 +74,6 @@ def _check_operands(layer: str, made: Rule) -> None:
         for parameter in list(inspect.signature(getattr(kind, function)).parameters)[before:]:
             if parameter not in MessagePassing.special_args:
                 taken.add(parameter.removesuffix("_i").removesuffix("_j"))
-    for operand in made.operands.keys() ^ taken:
-        has = "does not take" if operand in made.operands else "takes, and its rule does not name,"
+    for operand in entry.operands.keys() ^ taken:
+        has = "does not take" if operand in entry.operands else "takes, and its rule does not name,"
         raise ConfigurationError(f"{layer} {has} the operand {operand!r} of propagate.")
