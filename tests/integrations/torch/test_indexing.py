@@ -17,7 +17,6 @@ from tests.integrations.torch.indices import (
     ROWS,
     SORTED,
     _forgets as _forgets,
-    columns,
     entries,
     numbers,
     served as served,
@@ -232,15 +231,6 @@ def test_segments(reduce, shape, segments, needs, served):
     values.data[7] = torch.nan
     same(lambda v: torch.segment_reduce(v, reduce, **given).nan_to_num(7, 8, 9), values)
     assert "scattered" in served
-
-
-@pytest.mark.parametrize("own", [True, False])
-@pytest.mark.parametrize("reduce", ["sum", "mean", "amax", "amin"])
-def test_numbers_that_are_none(reduce, own):
-    values, x, i = numbers(ENTRIES, 2), numbers(ROWS, 2), columns(ANY, 2)
-    values[7, 0] = x[2, 1] = torch.nan
-    values[9, 1] = torch.inf
-    same(lambda x: x.scatter_reduce(0, i, values, reduce, include_self=own), x)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
