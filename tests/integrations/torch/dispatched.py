@@ -93,7 +93,7 @@ CASES: dict[str, Case] = {
     "index_add of columns": lambda x, v: x.t().contiguous().index_add(1, ANY, v.t().contiguous()),
     "index_add, twice": lambda x, v: x.index_add(0, ANY, v, alpha=2),
     "index_add of sorted rows to zeros": lambda x, v: torch.zeros_like(x).index_add(0, SORTED, v * x[SORTED]),
-    "scatter_add of numbers": lambda x, v: x[:, 0].scatter_add(0, ANY, v[:, 0]),
+    "scatter_add of numbers": lambda x, v: x[:, 0].clone().scatter_add(0, ANY, v[:, 0].clone()),
     "scatter_reduce amax to zeros": lambda x, v: torch.zeros_like(x).scatter_reduce(0, MANY, v, "amax") + x,
     "scatter_add": lambda x, v: x.scatter_add(0, MANY, v),
     "scatter_add_": lambda x, v: x.mul(1).scatter_add_(0, MANY, v),
