@@ -72,6 +72,12 @@ def edge_index() -> Tensor:
 
 
 @pytest.fixture
+def x() -> Tensor:
+    """[20, 6]: features of its nodes."""
+    return torch.randn(20, 6, generator=torch.Generator().manual_seed(5))
+
+
+@pytest.fixture
 def at(edge_index) -> Tensor:
     """[2, E]: rows and columns of the edges' transposed adjacency, each entry once, in order."""
     return edge_index.flip(0).unique(dim=1).contiguous()

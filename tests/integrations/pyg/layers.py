@@ -61,11 +61,17 @@ CASES = {
     "GCN max": Case(lambda: gnn.GCNConv(WIDTH, 4, aggr="max")),
     "GCN subclass": Case(lambda: Inherits(WIDTH, 4)),
     "SG": Case(lambda: gnn.SGConv(WIDTH, 4, K=3)),
+    "GCN wider": Case(lambda: gnn.GCNConv(WIDTH, 30)),
+    "SG backwards": Case(lambda: gnn.SGConv(WIDTH, 4, K=2, flow="target_to_source")),
+    "SG wider": Case(lambda: gnn.SGConv(WIDTH, 30, K=2)),
     "SG weighted": Case(lambda: gnn.SGConv(WIDTH, 4, K=2), weighted=True),
     "SSG": Case(lambda: gnn.SSGConv(WIDTH, 4, alpha=0.1, K=3)),
     "APPNP": Case(lambda: gnn.APPNP(K=3, alpha=0.1)),
+    "APPNP backwards": Case(lambda: gnn.APPNP(K=2, alpha=0.1, flow="target_to_source")),
     "APPNP dropout": Case(lambda: gnn.APPNP(K=3, alpha=0.1, dropout=0.4)),
     "TAG": Case(lambda: gnn.TAGConv(WIDTH, 4, K=2)),
+    "TAG backwards": Case(lambda: gnn.TAGConv(WIDTH, 4, flow="target_to_source")),
+    "TAG wider": Case(lambda: gnn.TAGConv(WIDTH, 30)),
     "TAG unnormalised": Case(lambda: gnn.TAGConv(WIDTH, 4, K=2, normalize=False)),
     "LG": Case(lambda: gnn.LGConv()),
     "GCN2": Case(lambda: gnn.GCN2Conv(WIDTH, alpha=0.2), call={"x_0": True}),
@@ -77,6 +83,7 @@ CASES = {
     "Cheb": Case(lambda: gnn.ChebConv(WIDTH, 4, K=3)),
     "LE": Case(lambda: gnn.LEConv(WIDTH, 4)),
     "LE weighted": Case(lambda: gnn.LEConv(WIDTH, 4), weighted=True),
+    "LE backwards": Case(lambda: gnn.LEConv(WIDTH, 4, flow="target_to_source")),
     "LE mean": Case(lambda: gnn.LEConv(WIDTH, 4, aggr="mean"), weighted=True),
     "GatedGraph": Case(lambda: gnn.GatedGraphConv(WIDTH, num_layers=2), weighted=True),
     "WLContinuous": Case(lambda: WLConvContinuous(), weighted=True),
@@ -120,18 +127,27 @@ CASES = {
         lambda: gnn.TransformerConv(WIDTH, 4, heads=3, edge_dim=3, dropout=0.4), call={"edge_attr": True}
     ),
     "AGNN": Case(lambda: gnn.AGNNConv()),
+    "AGNN backwards": Case(lambda: gnn.AGNNConv(flow="target_to_source")),
     "AGNN fixed": Case(lambda: gnn.AGNNConv(requires_grad=False, add_self_loops=False)),
     "SuperGAT MX": Case(lambda: gnn.SuperGATConv(WIDTH, 4, heads=3, dropout=0.4)),
     "SuperGAT SD": Case(lambda: gnn.SuperGATConv(WIDTH, 4, heads=3, attention_type="SD", concat=False)),
+    "SuperGAT MX backwards": Case(lambda: gnn.SuperGATConv(WIDTH, 4, heads=3, flow="target_to_source")),
+    "SuperGAT SD backwards": Case(
+        lambda: gnn.SuperGATConv(WIDTH, 4, heads=3, attention_type="SD", flow="target_to_source")
+    ),
     "FA": Case(lambda: gnn.FAConv(WIDTH, dropout=0.4), call={"x_0": True}),
     "FA backwards": Case(lambda: gnn.FAConv(WIDTH, flow="target_to_source"), call={"x_0": True}),
     "FA mean": Case(lambda: gnn.FAConv(WIDTH, aggr="mean", eps=0.0), call={"x_0": True}),
     **{f"SAGE {a}": Case(lambda a=a: gnn.SAGEConv(WIDTH, 4, aggr=a)) for a in ("mean", "sum", "max", "min")},
+    "SAGE backwards": Case(lambda: gnn.SAGEConv(WIDTH, 4, flow="target_to_source")),
+    "SAGE wider": Case(lambda: gnn.SAGEConv(WIDTH, 30)),
     "SAGE project": Case(lambda: gnn.SAGEConv(WIDTH, 4, project=True, normalize=True)),
     **{
         f"Graph {a}": Case(lambda a=a: gnn.GraphConv(WIDTH, 4, aggr=a), weighted=True)
         for a in ("add", "mean", "max", "min")
     },
+    "Graph backwards": Case(lambda: gnn.GraphConv(WIDTH, 4, aggr="max", flow="target_to_source")),
+    "Graph wider": Case(lambda: gnn.GraphConv(WIDTH, 30)),
     "Graph unweighted": Case(lambda: gnn.GraphConv(WIDTH, 4)),
     **{
         f"Simple {a}": Case(lambda a=a: gnn.SimpleConv(aggr=a), weighted=True) for a in ("sum", "mean", "max")

@@ -39,11 +39,6 @@ FUSED = {"GAT": "GAT, fused", "GATv2": "GATv2, fused", "Transformer": "dot-produ
 
 
 @pytest.fixture
-def x() -> Tensor:
-    return torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(5))
-
-
-@pytest.fixture
 def edge_attr() -> Tensor:
     return torch.randn(90, 3, generator=torch.Generator().manual_seed(6))
 

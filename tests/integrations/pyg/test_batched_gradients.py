@@ -142,18 +142,6 @@ def test_linear_steps(way, bias, again, step, bounds):
         torch.testing.assert_close(ours, theirs)
 
 
-@ways
-def test_layers_whose_order_onehop_chooses(way, bounds):
-    bounds(product_block_rows=4)
-    torch.manual_seed(0)
-    edges = make_edges(20, 20, 90)
-    for make in (gnn.GCNConv, gnn.SAGEConv, gnn.GraphConv, gnn.SGConv, gnn.TAGConv):
-        for width in (2, 30):
-            model = make(6, width).double()
-            layer = model, lambda model, x: model(x, edges), {"x": torch.randn(20, 6).double()}
-            compare_gradients(layer, way)
-
-
 @pytest.mark.parametrize("layer", [gnn.GCNConv, gnn.SAGEConv, gnn.GATConv, gnn.TransformerConv])
 def test_graphs_without_edges_and_a_batch_of_none(layer):
     model = layer(6, 4).double()

@@ -12,6 +12,8 @@ from torch_geometric import EdgeIndex
 
 import onehop
 from onehop import thresholds
+from onehop.integrations import reports
+from onehop.integrations.pyg.leave import FITS_CACHE, TOO_SMALL
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.adjacencies import LAYOUTS, WARNINGS, entries, matrix
 from tests.integrations.pyg.contexts import CONTEXTS, DTYPES, JUDGES, Operands, gradients
@@ -24,6 +26,9 @@ pytestmark = [pytest.mark.filterwarnings(each) for each in WARNINGS]
 # Where PyG meets limits of torch, the patch may go further, or meet another: caches of EdgeIndex, products
 # without second derivatives, batches of sparse matrices, writes to what only PyG keeps.
 LIMITS = ("inference_mode", "second derivatives", "batch, older", "batch, newer", "activation in place")
+# Where PyG's code runs, all the time or some of it, because torch transforms it.
+TRANSFORMED = ("functional_call", "forward mode", "vmap")
+TRANSFORM = "a functorch transform (vmap, grad, jvp) is at work"
 
 
 def sorted_index(edge_index: Tensor) -> Tensor:
@@ -46,7 +51,9 @@ GRAPHS: dict[str, Callable[[Tensor], Tensor]] = {
     "one edge": lambda edge_index: edge_index[:, :1],
     "no edges": lambda edge_index: edge_index[:, :0],
 }
-BOUNDS = ("small graphs too", "none", "blocks", "compiled messages")
+BOUNDS = ("small graphs too", "as users have them", "none", "blocks", "compiled messages")
+# Why PyG's code runs on ordinary edges.
+REFUSALS = {"small graphs too": {FITS_CACHE}, "as users have them": {FITS_CACHE, TOO_SMALL}}
 
 
 def over(kind: str, case: Case, edge_index: Tensor, operands: Operands) -> Callable[..., Tensor]:
@@ -142,10 +149,15 @@ def compare(
     context: str,
     bounds: str,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A layer gives in a context what it gives without the patch, or raises the same."""
+) -> list[reports.Call]:
+    """A layer gives in a context what it gives without the patch, or raises the same.
+
+    Returns how its propagations went, or nothing where it raises.
+    """
     if bounds == "none":
         monkeypatch.setattr(thresholds, "now", thresholds.NONE)
+    elif bounds == "as users have them":
+        monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
     elif bounds != "small graphs too":
         small_blocks.force(monkeypatch, compiled=bounds == "compiled messages")
     dtype = DTYPES.get(context, torch.float64)
@@ -166,7 +178,7 @@ def compare(
     exact = result(gradients, torch.float64) if context in DTYPES else None
     if isinstance(exact, Error):  # PyG makes numbers of the default dtype somewhere
         exact = expected
-    with onehop.patch():
+    with onehop.patch(), reports.recorded() as calls:
         for _ in range(2):
             found = result(CONTEXTS[context])
             if isinstance(expected, Error) or isinstance(found, Error):
@@ -175,6 +187,7 @@ def compare(
                 assert_as_good(found, expected, exact, rounding)
             else:
                 assert_same(found, expected)
+    return [] if isinstance(found, Error) else calls
 
 
 @pytest.mark.parametrize(("name", "context", "kind", "graph", "bounds"), FORMS)
@@ -186,4 +199,11 @@ def test_the_patch_changes_nothing(name, context, kind, graph, bounds, edge_inde
     made = case.make()
     operands = operands_of(case, torch.float64)
     call = over(kind, case, GRAPHS[graph](edge_index), operands)
-    compare(made, call, operands, context, bounds, monkeypatch)
+    calls = compare(made, call, operands, context, bounds, monkeypatch)
+    if kind == "edge_index" and graph != "no edges":
+        reasons = {each.reason for each in calls}
+        if context in TRANSFORMED:
+            assert TRANSFORM in reasons or not calls
+            assert context == "functional_call" or len(reasons) <= 1
+        else:
+            assert reasons <= {None} | REFUSALS.get(bounds, set())

@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-import warnings
 from collections.abc import Callable
 
 import pytest
@@ -349,15 +348,6 @@ def test_torch_jit_trace(kind, x, edge_index):
         traced = torch.jit.trace(conv, (x, edge_index), check_trace=False)
     assert "onehop::" not in str(traced.inlined_graph)
     close(traced(x, edge_index), expected)
-
-
-def test_vmap(x, edge_index):
-    conv = gnn.SAGEConv(4, 4)
-    batch = torch.stack([x, 2 * x, 3 * x])
-    run = torch.vmap(lambda features: conv(features, edge_index))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own note on a missing batching rule of scatter
-        refused(lambda: run(batch), "a functorch transform (vmap, grad, jvp) is at work", **SINGLE)
 
 
 # The first use of forward mode loads a part of torch that scripts functions.

@@ -18,11 +18,6 @@ from tests.integrations.pyg.test_attention import BY_PYG, COMPILED, LAYERS, WIDT
 from tests.integrations.same import SINGLE, assert_same, refused
 
 
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(20, WIDTH, generator=torch.Generator().manual_seed(5))
-
-
 class NarrowScores(gnn.AGNNConv):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.propagate(edge_index, x=x, x_norm=normalize(x[:, :2], dim=-1))

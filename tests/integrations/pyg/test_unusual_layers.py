@@ -1,7 +1,6 @@
 """Layers as few people use them: turned round, with other parameters, with an update that asks for sizes."""
 
 import itertools
-from collections.abc import Callable
 from typing import Optional
 
 import pytest
@@ -13,30 +12,7 @@ from torch_geometric.typing import PairTensor
 import onehop
 from tests.integrations.pyg import small_blocks
 from tests.integrations.pyg.conftest import make_edges
-from tests.integrations.same import SINGLE, fast, same, step
-
-TURNED: dict[str, Callable[..., torch.nn.Module]] = {
-    "SuperGAT MX": lambda **kw: gnn.SuperGATConv(6, 4, heads=3, **kw),
-    "SuperGAT SD": lambda **kw: gnn.SuperGATConv(6, 4, heads=3, attention_type="SD", **kw),
-    "AGNN": lambda **kw: gnn.AGNNConv(**kw),
-    "LE": lambda **kw: gnn.LEConv(6, 4, **kw),
-    "SG": lambda **kw: gnn.SGConv(6, 4, K=2, **kw),
-    "APPNP": lambda **kw: gnn.APPNP(K=2, alpha=0.1, **kw),
-    "TAG": lambda **kw: gnn.TAGConv(6, 4, **kw),
-    "Graph max": lambda **kw: gnn.GraphConv(6, 4, aggr="max", **kw),
-}
-
-
-@pytest.fixture
-def x() -> Tensor:
-    return torch.randn(20, 6, generator=torch.Generator().manual_seed(5))
-
-
-@pytest.mark.parametrize("flow", ["source_to_target", "target_to_source"])
-@pytest.mark.parametrize("name", TURNED)
-def test_both_flows_give_pygs_numbers(name, flow, x, edge_index):
-    torch.manual_seed(0)
-    same(step(TURNED[name](flow=flow).eval(), x, edge_index), times=1, **SINGLE)
+from tests.integrations.same import SINGLE, fast, same
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 4), (1, 3, 1), (3, 4), (1, 3, 4)], ids=str)

@@ -21,13 +21,14 @@ from onehop.integrations import rows
 from onehop.kernels.products import ONEDNN
 from onehop.tuner import products
 from tests.integrations.same import Raised, outcome
-from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS
+from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS, SORTED
 
 # The names under which calls that our code served are counted, by the operations of CASES.
 COUNTED = {
     "x[i]": "x[index]",
     "x[:, i]": "x[index]",
     "x[matrix]": "x[index]",
+    "x[i] of numbers": "x[index]",
     "x[m]": "x[index]",
     "index_put_, added up": "index_put",
     "index_select": "index_select",
@@ -36,8 +37,11 @@ COUNTED = {
     "index_add": "index_add",
     "index_add_": "index_add",
     "index_add of columns": "index_add",
+    "index_add of sorted rows to zeros": "index_add",
+    "scatter_reduce amax to zeros": "scatter_reduce",
     "scatter_add": "scatter_add",
     "scatter_add_": "scatter_add",
+    "scatter_add of numbers": "scatter_add",
     "scatter_reduce sum": "scatter_reduce",
     "scatter_reduce mean": "scatter_reduce",
     "scatter_reduce amax": "scatter_reduce",
@@ -71,6 +75,7 @@ CASES: dict[str, Case] = {
     "x[:, i]": lambda x, v: x[:, ANY % 4],
     "x[..., i]": lambda x, v: x[..., ANY % 4],
     "x[matrix]": lambda x, v: x[ANY.view(6, 10)],
+    "x[i] of numbers": lambda x, v: x[:, 0].clone()[ANY] * v[:, 0],
     "x[i, j]": lambda x, v: x[ANY, ANY % 4],
     "x[i - n]": lambda x, v: x[ANY - ROWS],
     "x[m]": lambda x, v: x[ODD],
@@ -87,6 +92,9 @@ CASES: dict[str, Case] = {
     "index_add_": lambda x, v: x.mul(1).index_add_(0, ANY, v),
     "index_add of columns": lambda x, v: x.t().contiguous().index_add(1, ANY, v.t().contiguous()),
     "index_add, twice": lambda x, v: x.index_add(0, ANY, v, alpha=2),
+    "index_add of sorted rows to zeros": lambda x, v: torch.zeros_like(x).index_add(0, SORTED, v * x[SORTED]),
+    "scatter_add of numbers": lambda x, v: x[:, 0].clone().scatter_add(0, ANY, v[:, 0].clone()),
+    "scatter_reduce amax to zeros": lambda x, v: torch.zeros_like(x).scatter_reduce(0, MANY, v, "amax") + x,
     "scatter_add": lambda x, v: x.scatter_add(0, MANY, v),
     "scatter_add_": lambda x, v: x.mul(1).scatter_add_(0, MANY, v),
     "scatter_reduce sum": lambda x, v: x.scatter_reduce(0, MANY, v, "sum"),

@@ -65,11 +65,9 @@ def served() -> Iterator[Calls]:
         yield Calls(counts)
 
 
-def entries(index: Tensor, like: Tensor, dim: int = 0) -> Tensor:
-    """An index of rows along a dimension, expanded to an index of entries."""
-    shape = list(like.shape)
-    shape[dim] = -1
-    return index.view(-1, *[1] * (like.dim() - dim - 1)).expand(shape)
+def entries(index: Tensor, like: Tensor) -> Tensor:
+    """An index of rows, expanded to an index of entries."""
+    return index.view(-1, *[1] * (like.dim() - 1)).expand(-1, *like.shape[1:])
 
 
 def columns(index: Tensor, *shape: int) -> Tensor:

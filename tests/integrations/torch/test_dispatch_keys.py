@@ -131,7 +131,11 @@ def cube(dtype: torch.dtype = torch.float64) -> Tensor:
     return whole(ROWS, 5, 6).to(dtype)
 
 
-@pytest.mark.parametrize("key", ["i", ":, j", "matrix", "m", ":, n", "all dimensions"])
+ROWS_AT = ("i", "i, ...", ":, j", "..., j, :", "..., k", "matrix", "int32", "strided")
+ROWS_OF = ("m", ":, n", "..., l", "a strided mask", "all", "the first two", "the last two", "all dimensions")
+
+
+@pytest.mark.parametrize("key", [*ROWS_AT, *ROWS_OF])
 def test_our_code_runs(key: str) -> None:
     with served() as names:
         _ = cube(torch.float32)[KEYS[key]]

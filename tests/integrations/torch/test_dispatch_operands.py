@@ -12,7 +12,7 @@ import onehop
 from onehop import thresholds
 from onehop.integrations import rows
 from tests.integrations.torch.dispatched import CASES, COUNTED, both, each_case, operands, served, whole
-from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS
+from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS, SORTED
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -80,6 +80,7 @@ def test_layouts(name: str, layout: str, which: str) -> None:
 
 
 INDICES: dict[str, Callable[[], Tensor]] = {
+    "sorted": lambda: SORTED,
     "int32": lambda: ANY.int(),
     "strided": lambda: torch.stack([ANY, ANY + 100], 1)[:, 0],
     "expanded": lambda: ANY[:1].expand(ENTRIES),
@@ -175,6 +176,10 @@ def test_dimensions(name: str, dim: int) -> None:
         return out, torch.autograd.grad(out.square().sum(), (x, v), allow_unused=True)
 
     both(run, raises=dim not in range(-3, 3))
+    if dim in range(-3, 3):
+        with served() as names:
+            run()
+        assert name in names
 
 
 @pytest.mark.parametrize("of", ["nothing", "no columns", "no entries", "numbers", "vectors"])

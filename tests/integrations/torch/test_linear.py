@@ -16,7 +16,7 @@ from onehop.graph.lending import is_shared
 from onehop.integrations.torch import dense
 from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_WEIGHT, libraries
 from onehop.tuner import products
-from tests.integrations.same import assert_same, learned, noted, outcome, twice
+from tests.integrations.same import assert_same, learned, noted, twice
 from tests.pairs import pairwise
 
 LIBRARIES = sorted({name for kind in (FORWARD, TO_WEIGHT) for name in libraries(kind)})
@@ -316,14 +316,6 @@ def test_settings_that_torch_alone_fulfils(switch, state, value, patched, steps)
     assert not steps
     _with()()
     assert steps
-
-
-@pytest.mark.parametrize(
-    "shape", [((30, 6), (5, 7), (5,)), ((30, 6), (5, 6), (4,)), ((30, 6), (5, 6, 1), None)]
-)
-def test_errors_are_torchs(shape, patched):
-    given = [None if each is None else torch.ones(each) for each in shape]
-    assert outcome(lambda: F.linear(*given)) == outcome(lambda: torchs_linear(*given))
 
 
 def test_inference_tensors_are_an_error_of_torchs(patched):
