@@ -7,7 +7,6 @@ patch is made; PyG imports it. Everything else is torch_scatter's: tensors of on
 that differs between columns, and extrema of segments, whose entries it leaves undefined where all are NaN.
 """
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from types import FunctionType
@@ -21,6 +20,7 @@ from onehop.graph import Graph
 from onehop.integrations.rows import Row, everywhere, replacing
 from onehop.integrations.torch.indexing import COST, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
+from onehop.loading import imported
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
@@ -35,7 +35,7 @@ _OF_SEGMENTS = {"sum": "sum", "add": "sum", "mean": "mean"}
 
 def rows() -> list[Row]:
     """The rows of the patch table; none where torch_scatter has not been imported."""
-    package: Any = sys.modules.get(_PACKAGE)
+    package: Any = imported(_PACKAGE)
     return everywhere(
         replacing(package, name, body, told=f"{_PACKAGE}.{name}")
         for name, body in _FUNCTIONS.items()
