@@ -16,7 +16,6 @@ from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.aggregation import WEIGHTED, Aggregation
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
-    has_edgeless_rows,
     may_run_elsewhere,
     product,
 )
@@ -108,7 +107,7 @@ def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
         reuse.note_training(x)
     grad_x, grad_weight = x.new_empty(0), x.new_empty(0)
     if first:
-        if for_weight and not step.own_before and has_edgeless_rows(held(step.graph)):
+        if for_weight and not step.own_before:
             grad = gradient_where_edges_end(held(step.graph), grad)
         if for_weight:
             grad_weight = over_rows(grad, summed if step.before else step.aggregated(), elsewhere)

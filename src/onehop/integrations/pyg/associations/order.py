@@ -6,13 +6,12 @@ the two orders PyG has.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
+from torch_geometric.nn import GCNConv
 from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense.linear import Linear
 
@@ -34,12 +33,10 @@ from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
-from onehop.integrations.rows import is_own
+from onehop.integrations.rows import Function, is_own
 from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
-Function = Callable[..., Any]
-Run = Callable[..., Tensor | None]
 # The key of the number of rows before the leaves, among what is derived from a graph.
 _LEAVES = "rows before leaves"
 # PyG's linear step; None where another library has replaced it.
@@ -123,7 +120,7 @@ def _run(
     lin: Any,
     own_before: bool,
     may_keep: bool = True,
-    own: Any = None,
+    target: Any = None,
     root: Any = None,
 ) -> Tensor | None:
     """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
@@ -134,7 +131,7 @@ def _run(
         lin: The linear step.
         own_before: Whether the layer's own order is (A X) W.
         may_keep: Whether A X may be kept if X is constant.
-        own: T, the destinations' own features, or None.
+        target: T, the destinations' own features, or None.
         root: Their linear step, or None.
     """
     if not is_linear(task):
@@ -142,33 +139,36 @@ def _run(
     x, weight, bias = task.x, lin.weight, lin.bias if own_before else layer.bias
     before = aggregates_first(x, weight, own_before)
     constant = not before and may_keep and task.is_constant()
-    made, before = first_step(x, weight, before, own_before, constant, task.run)
+    first, before = first_step(x, weight, before, own_before, constant, task.run)
     changed = before is not own_before
     begin(task, layer, ("before" if before else "after") if changed else None)
-    alone, autocast = own is None or root is None, torch.is_autocast_enabled(x.device.type)
+    alone, autocast = target is None or root is None, torch.is_autocast_enabled(x.device.type)
     # Then both products are one step: the second is added to the first.
     joins = (
-        not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == task.graph.num_dst
+        not alone
+        and is_plain(root, target, False)
+        and target.dtype is x.dtype
+        and len(target) == task.graph.num_dst
     )
     if before and joins:
-        return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
+        return prefix_product(target, root.weight, first[: _rows_before_leaves(task.graph)], weight, bias)
     if changed and autocast:
-        out = _in_own_dtype(task, made, weight, bias, before)
+        out = _in_own_dtype(task, first, weight, bias, before)
     elif before:
-        out = product(made, weight, bias)
+        out = product(first, weight, bias)
     else:
-        task.x = made
+        task.x = first
         out = task.run() if bias is None else task.run() + bias
     if changed and before and bias is None and out.requires_grad and has_edgeless_rows(task.graph):
         # With a bias, its own gradient has a NaN in both orders.
         out.register_hook(functools.partial(gradient_where_edges_end, task.graph))
     if joins and not autocast:
-        return product(own, root.weight, out)
-    return out if alone else out + root(own)
+        return product(target, root.weight, out)
+    return out if alone else out + root(target)
 
 
 def _in_own_dtype(
-    task: Aggregation, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool
+    task: Aggregation, first: Tensor, weight: Tensor, bias: Tensor | None, before: bool
 ) -> Tensor:
     """The second step and the bias under autocast, in the dtype that the layer's own order gives.
 
@@ -178,9 +178,9 @@ def _in_own_dtype(
     if before:
         factor = task.scale if task.weight is None else task.weight
         widened = dtype if factor is None else torch.promote_types(dtype, factor.dtype)
-        out = product(made, weight, None).to(widened)
+        out = product(first, weight, None).to(widened)
     else:
-        task.x = made
+        task.x = first
         out, bias = task.run().to(dtype), None if bias is None else bias.to(dtype)
     return out if bias is None else out + bias
 
@@ -225,7 +225,7 @@ def gcn(
         or type(layer).message is not GCNConv.message
     ):
         return None
-    found: Symmetric | None = None
+    of_edges: Symmetric | None = None
     if (
         symmetric
         and listed
@@ -238,9 +238,9 @@ def gcn(
     ):
         # Most calls: from the edges to the graph at once, without a weight for each edge.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
-        found = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
-    if found is not None:
-        task = aggregation_over(found.graph, layer, x, None, found.scale)
+        of_edges = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
+    if of_edges is not None:
+        task = aggregation_over(of_edges.graph, layer, x, None, of_edges.scale)
     else:
         edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
         task = aggregation_of(layer, edges, {"x": x, "edge_weight": weight})
@@ -268,20 +268,20 @@ def normalised(
     layer: Any, x: Tensor, edge_index: Any, edge_weight: Any, loops: bool, improved: bool = False
 ) -> tuple[Any, Any]:
     """Edges and weights as GCN normalises them, from the memory that all layers share."""
-    found = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
+    edges = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
     # PyG passes the weight beside a SparseTensor on, unused.
-    return (found, edge_weight) if is_sparse_tensor(found) else (found[0], found[1])
+    return (edges, edge_weight) if is_sparse_tensor(edges) else (edges[0], edges[1])
 
 
 def rooted(
-    layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+    layer: Any, linear: str, root: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T; None if PyG's code has to run.
 
     Args:
         layer: The layer.
         linear: The name of the linear step of what it aggregates.
-        own: The name of the linear step of the destinations' own features T; empty for none.
+        root: The name of the linear step of the destinations' own features T; empty for none.
         x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
         edge_index: [2, E], or a sparse matrix.
         size: (num_src, num_dst) or None.
@@ -292,32 +292,9 @@ def rooted(
         return None
     operands = {"x": ends, "size": size, **weights}
     if is_too_small(edge_index, x):
-        return rooted_over_few(layer, linear, own, edge_index, operands)
+        return rooted_over_few(layer, linear, root, edge_index, operands)
     lin, listed = getattr(layer, linear), type(edge_index) is Tensor
     if not (listed or is_sparse_tensor(edge_index)) or not may_choose(lin, ends[0], True):
         return None
     task = aggregation_of(layer, edge_index, operands)
-    return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
-
-
-def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
-    """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
-    if layer.project or type(layer).message is not SAGEConv.message:
-        return None
-    out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
-    return F.normalize(out, p=2.0, dim=-1) if out is not None and layer.normalize else out
-
-
-def graph_conv(
-    run: Run,
-    theirs: Function,
-    layer: Any,
-    x: Any,
-    edge_index: Any,
-    edge_weight: Any = None,
-    size: Any = None,
-) -> Tensor | None:
-    """Computes GraphConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
-    if type(layer).message is not GraphConv.message:
-        return None
-    return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})
+    return _run(layer, task, lin, True, target=ends[1], root=getattr(layer, root) if root else None)
