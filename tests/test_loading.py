@@ -6,7 +6,7 @@ from onehop.loading import Way, imported
 
 
 def test_who_waits_for_a_way_is_called_once_when_it_is_provided() -> None:
-    way, calls = Way("provider", ("user",), "It is above."), []
+    way, calls = Way("provider", "user"), []
     way.when_provided(lambda: calls.append(way.provided))
     assert way.provided is None
     assert calls == []

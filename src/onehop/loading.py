@@ -16,14 +16,13 @@ class Way:
     Attributes:
         provider: The module that provides something.
         users: The modules that use it.
-        reason: Why these do not import the provider.
         provided: What the provider has provided; None before its import. The hot path reads this.
     """
 
-    __slots__ = ("_waiting", "provided", "provider", "reason", "users")
+    __slots__ = ("_waiting", "provided", "provider", "users")
 
-    def __init__(self, provider: str, users: tuple[str, ...], reason: str) -> None:
-        self.provider, self.users, self.reason = provider, users, reason
+    def __init__(self, provider: str, *users: str) -> None:
+        self.provider, self.users = provider, users
         self.provided: Any = None
         self._waiting: list[Callable[[], None]] = []
 
@@ -42,23 +41,16 @@ class Way:
             call()
 
 
-PATCH = Way(
-    "onehop.integrations.patch",
-    ("onehop.integrations.pyg.loaders.neighbours",),
-    "It is a higher room: pickles for spawned processes contain its function patch.",
-)
-"""The function ``onehop.patch``."""
+PATCH = Way("onehop.integrations.patch", "onehop.integrations.pyg.loaders.neighbours")
+"""The function ``onehop.patch``, of a higher room: pickles for spawned processes contain it."""
 
 DISTRIBUTED = Way(
     "onehop.distributed",
-    (
-        "onehop.integrations.pyg.edges.processes",
-        "onehop.integrations.pyg.framework",
-        "onehop.integrations.pyg.propagate",
-    ),
-    "Few programs divide a graph, and the others do not import what this takes.",
+    "onehop.integrations.pyg.edges.processes",
+    "onehop.integrations.pyg.framework",
+    "onehop.integrations.pyg.propagate",
 )
-"""The package ``onehop.distributed``, without which no graph is divided."""
+"""The package ``onehop.distributed``. Programs that divide no graph do not import it."""
 
 
 def imported(package: str) -> Any:

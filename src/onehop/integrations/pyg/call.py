@@ -43,23 +43,22 @@ class Call:
     reduce: str = ""
     backend: str = ""
 
-    def lowered(self, rule: Any, edges: Edges, reduce: str, backend: str) -> Any:
+    def lowered(self, rule: Any, edges: Edges, backend: str) -> Any:
         """The plan of a rule, which gets the operands as its specs admit them.
 
         Args:
             rule: The rule.
             edges: The edges.
-            reduce: How the layer reduces messages.
             backend: The backend's name.
 
         Raises:
             Leave: An operand does not fit, or the rule has no plan for the call.
         """
-        self.edges, self.reduce, self.backend = edges, reduce, backend
-        given = []  # not by a comprehension, which is one more call of Python
+        self.edges, self.backend = edges, backend
+        admitted = []  # not by a comprehension, which is one more call of Python
         for name, spec in rule.operands.items():
-            given.append(self.operands[name] if spec is None else spec(self, name))
-        return rule.lower(self, *given)
+            admitted.append(self.operands[name] if spec is None else spec(self, name))
+        return rule.lower(self, *admitted)
 
     def fused(
         self,
@@ -67,7 +66,7 @@ class Call:
         form: str,
         x: Tensor,
         dtype: torch.dtype,
-        given: Callable[[], tuple[Any, ...]],
+        operands: Callable[[], tuple[Any, ...]],
         extras: dict[str, Callable[[], Any]],
         keep: Callable[[Tensor], None] | None = None,
     ) -> "Plan":
@@ -78,7 +77,7 @@ class Call:
             form: The messages, as ``explain`` shows them.
             x: The sources' features, [num_src, H, C] or [num_src, C].
             dtype: Of the messages.
-            given: Makes the operator's operands after the graph.
+            operands: Makes the operator's operands after the graph.
             extras: Functions that make the operands of edges, by the operator's names for these.
             keep: Takes the attention weights, [E, H]; None: they are not computed.
         """
@@ -104,7 +103,7 @@ class Call:
                 options["edge_mask"] = edges.drawn(mask, layer.dropout)
             if keep is not None:
                 options["return_attention_weights"] = True
-            out = getattr(edges.operators, operator)(graph, *given(), **options)
+            out = getattr(edges.operators, operator)(graph, *operands(), **options)
             if keep is not None:
                 out, weights = out
                 # A copy: the backward pass reads the weights, and their reader may write to them.

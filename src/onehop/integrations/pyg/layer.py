@@ -230,8 +230,8 @@ class _LooseRecord(ClassRecord):
 
 def _softmax_of(kind: Any) -> Any:
     """The softmax that the module of a class's messages has: PyG's, where ours is in its place."""
-    found = getattr(kind.message, "__globals__", {}).get("softmax")
-    return replaced(found) or found
+    softmax = getattr(kind.message, "__globals__", {}).get("softmax")
+    return replaced(softmax) or softmax
 
 
 def _present(kind: Any) -> list[Any]:

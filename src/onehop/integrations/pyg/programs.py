@@ -157,7 +157,7 @@ def planned(call: Call, edges: ProgramEdges) -> Any:
     Raises:
         Leave: Torch has to trace PyG's code.
     """
-    plan = call.lowered(TABLE[_rule_name(type(call.layer))], edges, call.reduce, session.now.backend)
+    plan = call.lowered(TABLE[_rule_name(type(call.layer))], edges, session.now.backend)
     if not torch.compiler.is_compiling():
         form = plan.messages if isinstance(plan, Aggregation) else plan.form
         backend = backend_for(plan.x.device, plan.x.dtype, session.now.backend).name
@@ -168,7 +168,7 @@ def planned(call: Call, edges: ProgramEdges) -> Any:
 def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """``propagate``: onehop's operators, or PyG's code and a note why."""
+    """Runs ``propagate`` on onehop's operators, or PyG's code, and then notes why."""
     call = Call(itself(layer), None, edge_index, kwargs, args)
     if type(edge_index) is EdgesInProgram:
         return _attended(call)
@@ -294,19 +294,19 @@ def _with_loops(layer: Any, edge_index: Tensor, features: Any, loops: int) -> Te
     """[E or more, K]: the features of the edges, and of the self loops that are added."""
     if features is None or layer.lin_edge is None:
         return None
-    given: Tensor = features.view(-1, 1) if features.dim() == 1 else features
-    need(given.dim() == _PAIR and given.size(0) == edge_index.size(1))
+    rows: Tensor = features.view(-1, 1) if features.dim() == 1 else features
+    need(rows.dim() == _PAIR and rows.size(0) == edge_index.size(1))
     if layer.fill_value == "mean":
-        of_loops = _means(edge_index, given, loops)
+        of_loops = _means(edge_index, rows, loops)
     else:
-        of_loops = given.new_full((loops, given.size(1)), layer.fill_value)
-    return with_loops(edge_index, given, of_loops)
+        of_loops = rows.new_full((loops, rows.size(1)), layer.fill_value)
+    return with_loops(edge_index, rows, of_loops)
 
 
 def _means(edge_index: Tensor, features: Tensor, nodes: int) -> Tensor:
     """[N, K]: for every node the mean over its incoming edges that are no loops; 0 where there are none."""
-    keep = (edge_index[0] != edge_index[1]).to(features.dtype)
-    count = keep.new_zeros(nodes).index_add(0, edge_index[1], keep)
-    kept = torch.where(keep.unsqueeze(1) != 0, features, 0)
-    total = features.new_zeros(nodes, features.size(1)).index_add(0, edge_index[1], kept)
+    counts = (edge_index[0] != edge_index[1]).to(features.dtype)
+    count = counts.new_zeros(nodes).index_add(0, edge_index[1], counts)
+    rows = torch.where(counts.unsqueeze(1) != 0, features, 0)
+    total = features.new_zeros(nodes, features.size(1)).index_add(0, edge_index[1], rows)
     return total / count.clamp(min=1).unsqueeze(1)

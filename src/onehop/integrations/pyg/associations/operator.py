@@ -22,15 +22,14 @@ from onehop.integrations.pyg.associations.product import (
 from onehop.integrations.pyg.associations.steps import first_step
 from onehop.integrations.torch.products import over_rows, times
 from onehop.ops.aggregate import AGGREGATE
-from onehop.ops.library import LIBRARY
+from onehop.ops.library import LIBRARY, define
 
 _NAME = "linear_aggregate"
 _OPERANDS = "Tensor x, Tensor weight, Tensor? edge_weight, Tensor? scale, Tensor graph"
 _CHOICES = "bool mean, bool before, bool own_before, bool constant"
-LIBRARY.define(f"{_NAME}({_OPERANDS}, SymInt rows, {_CHOICES}) -> (Tensor, Tensor, Tensor)")
-LIBRARY.define(
-    f"{_NAME}_grad({_OPERANDS}, {_CHOICES}, Tensor summed, Tensor first, Tensor grad, bool[] wanted)"
-    " -> (Tensor, Tensor)"
+_SCHEMA = f"({_OPERANDS}, SymInt rows, {_CHOICES}) -> (Tensor, Tensor, Tensor)"
+_SCHEMA_OF_GRADIENT = (
+    f"({_OPERANDS}, {_CHOICES}, Tensor summed, Tensor first, Tensor grad, bool[] wanted) -> (Tensor, Tensor)"
 )
 _PLACE_OF_ROWS = 5
 
@@ -153,12 +152,8 @@ def _differentiate(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Te
     return tuple(gradients)
 
 
-for _name, _kernel, _fake in (
-    (_NAME, _forward, _fake_forward),
-    (f"{_NAME}_grad", _backward, _fake_backward),
-):
-    LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)
+define(_NAME, _forward, _fake_forward, _SCHEMA)
+define(f"{_NAME}_grad", _backward, _fake_backward, _SCHEMA_OF_GRADIENT)
 torch.library.register_autograd(f"onehop::{_NAME}", _differentiate, setup_context=_save, lib=LIBRARY)
 
 LINEAR_AGGREGATE: Any = torch.ops.onehop.linear_aggregate

@@ -213,10 +213,6 @@ def gcn(
         edge_weight: [E] or None.
     """
     lin, listed = layer._modules.get("lin"), type(edge_index) is Tensor
-    unweighted = edge_weight is None and layer.normalize and not layer.improved and not layer.cached
-    # The weights are then products of a number for each node. PyG spends longer on them than the patch on
-    # making and recognising a graph, however small.
-    symmetric = unweighted and isinstance(x, Tensor) and x.dtype in COUNTING
     if (
         not (listed or is_sparse_tensor(edge_index))
         or is_too_small(edge_index, x, layer.out_channels)
@@ -227,16 +223,20 @@ def gcn(
         return None
     of_edges: Symmetric | None = None
     if (
-        symmetric
+        edge_weight is None
         and listed
+        and layer.normalize
+        and not layer.improved
+        and not layer.cached
         and layer._cached_edge_index is None
         and gcn_conv.gcn_norm is gcn_norm
+        and x.dtype in COUNTING
         and x.is_cpu
         and edge_index.is_cpu
         and edge_index.layout is torch.strided
         and not session.now.settings.backend
     ):
-        # Most calls: from the edges to the graph at once, without a weight for each edge.
+        # Most calls: weights are products of a number for each node, so that none is made for each edge.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
         of_edges = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
     if of_edges is not None:
