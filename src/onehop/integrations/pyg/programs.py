@@ -23,14 +23,13 @@ from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.conditions import HOOKED, OVERRIDES, layer_reason, reduction_of, watched
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
 from onehop.integrations.pyg.known import ATTENTION, classes_returning_weights, edge_updates
-from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of
+from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of, softmax_of
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.table import TABLE
-from onehop.integrations.rows import replaced
+from onehop.integrations.rows import Function, is_own, replaced
 from onehop.ops.contexts import context_reason
 
-Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 # Torch takes a constant that is a string as it is; an empty one means none. It gives the decorator no types.
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
@@ -94,11 +93,14 @@ def forward_reason(call: Call) -> str | None:
 def _class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     try:
-        rule_of(kind)
+        rule = rule_of(kind)
     except Leave as why:
         # The message of a layer that runs is traced too, to run in blocks; here torch traces.
         blocks = block_class_reason(kind) is None
         return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
+    softmax = softmax_of(kind) if rule.attends else None
+    if softmax is not None and not is_own(softmax):
+        return f"another library replaced {kind.message.__module__}.softmax"
     theirs = replaced(kind.propagate)
     return "" if theirs is None else rendering_reason(kind, theirs) or ""
 
