@@ -20,7 +20,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.integrations import session
 from onehop.integrations.pyg.aggregation import Aggregation
-from onehop.integrations.pyg.associations.few import rooted_over_few
+from onehop.integrations.pyg.associations.few import FORWARD, rooted_over_few
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
     has_edgeless_rows,
@@ -33,14 +33,12 @@ from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
-from onehop.integrations.rows import Function, is_own
+from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 # The key of the number of rows before the leaves, among what is derived from a graph.
 _LEAVES = "rows before leaves"
-# PyG's linear step; None where another library has replaced it.
-_FORWARD = Linear.forward if is_own(Linear.forward) else None
 
 
 # Conditions
@@ -56,7 +54,7 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
     """
     return (
         type(lin) is Linear
-        and Linear.forward is _FORWARD
+        and Linear.forward is FORWARD
         and "forward" not in lin.__dict__
         # torch.compile guards the number of hooks, but not whether there are any.
         and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
