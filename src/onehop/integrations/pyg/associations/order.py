@@ -6,12 +6,13 @@ the two orders PyG has.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import GCNConv, GraphConv, SAGEConv
 from torch_geometric.nn.conv import gcn_conv
 from torch_geometric.nn.dense.linear import Linear
 
@@ -37,6 +38,7 @@ from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
+Run = Callable[..., Tensor | None]
 # The key of the number of rows before the leaves, among what is derived from a graph.
 _LEAVES = "rows before leaves"
 
@@ -134,7 +136,7 @@ def _run(
     """
     if not is_linear(task):
         return None
-    x, weight, bias = task.x, lin.weight, lin.bias if own_before else layer.bias
+    x, graph, weight, bias = task.x, task.graph, lin.weight, lin.bias if own_before else layer.bias
     before = aggregates_first(x, weight, own_before)
     constant = not before and may_keep and task.is_constant()
     first, before = first_step(x, weight, before, own_before, constant, task.run)
@@ -146,10 +148,10 @@ def _run(
         not alone
         and is_plain(root, target, False)
         and target.dtype is x.dtype
-        and len(target) == task.graph.num_dst
+        and len(target) == graph.num_dst
     )
     if before and joins:
-        return prefix_product(target, root.weight, first[: _rows_before_leaves(task.graph)], weight, bias)
+        return prefix_product(target, root.weight, first[: _rows_before_leaves(graph)], weight, bias)
     if changed and autocast:
         out = _in_own_dtype(task, first, weight, bias, before)
     elif before:
@@ -157,9 +159,9 @@ def _run(
     else:
         task.x = first
         out = task.run() if bias is None else task.run() + bias
-    if changed and before and bias is None and out.requires_grad and has_edgeless_rows(task.graph):
+    if changed and before and bias is None and out.requires_grad and has_edgeless_rows(graph):
         # With a bias, its own gradient has a NaN in both orders.
-        out.register_hook(functools.partial(gradient_where_edges_end, task.graph))
+        out.register_hook(functools.partial(gradient_where_edges_end, graph))
     if joins and not autocast:
         return product(target, root.weight, out)
     return out if alone else out + root(target)
@@ -296,3 +298,26 @@ def rooted(
         return None
     task = aggregation_of(layer, edge_index, operands)
     return _run(layer, task, lin, True, target=ends[1], root=getattr(layer, root) if root else None)
+
+
+def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
+    """Computes SAGEConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    if layer.project or type(layer).message is not SAGEConv.message:
+        return None
+    out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
+    return F.normalize(out, p=2.0, dim=-1) if out is not None and layer.normalize else out
+
+
+def graph_conv(
+    run: Run,
+    theirs: Function,
+    layer: Any,
+    x: Any,
+    edge_index: Any,
+    edge_weight: Any = None,
+    size: Any = None,
+) -> Tensor | None:
+    """Computes GraphConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    if type(layer).message is not GraphConv.message:
+        return None
+    return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})
