@@ -5,6 +5,7 @@ back.
 """
 
 import functools
+import sys
 
 import pytest
 import torch
@@ -158,6 +159,21 @@ def test_what_is_in_the_place_of_a_function_runs(name, how, outcomes):
             delattr(owner, attribute)
     assert found() == close(before)
     assert before != expected
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [gnn.GATConv, gnn.GATv2Conv, gnn.TransformerConv])
+def test_what_is_in_the_place_of_the_softmax_of_attention_runs_in_programs(kind, monkeypatch):
+    torch.manual_seed(0)
+    layer, x, edge_index = kind(8, 4), torch.randn(NODES, 8), torch.randint(NODES, (2, 90))
+    module = sys.modules[kind.__module__]
+    before = layer(x, edge_index)
+    monkeypatch.setattr(module, "softmax", plain(module.softmax))
+    expected = layer(x, edge_index)
+    assert not torch.allclose(before, expected)
+    with onehop.patch():
+        compiled = torch.compile(layer, backend="eager")
+        torch.testing.assert_close(compiled(x, edge_index), expected)
 
 
 def test_pygs_function_in_the_place_of_torchs_may_stand_over_another(monkeypatch, outcomes):

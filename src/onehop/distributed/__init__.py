@@ -1,5 +1,7 @@
 """Graphs partitioned over several processes, on torch.distributed; start the processes with torchrun."""
 
+import sys
+
 from onehop.distributed.aggregate import aggregate as aggregate
 from onehop.distributed.agreement import naming_lost_ranks as naming_lost_ranks
 from onehop.distributed.attention import attention as attention, gat as gat, gatv2 as gatv2
@@ -17,7 +19,7 @@ from onehop.distributed.sums import (
     sum_over_processes as sum_over_processes,
     total as total,
 )
-from onehop.loading import note_loaded
+from onehop.loading import DISTRIBUTED
 
 # Layers that are patched take no notice of divided graphs before there can be any.
-note_loaded("distributed")
+DISTRIBUTED.provide(sys.modules[__name__])

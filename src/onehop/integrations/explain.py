@@ -4,7 +4,6 @@ import copy
 import functools
 import html
 import importlib.metadata
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +15,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import reports
 from onehop.integrations.patch import holding, patched, silence
 from onehop.integrations.rows import counted
+from onehop.loading import imported
 from onehop.ops.contexts import as_in_program
 from onehop.tables import Table, titled
 
@@ -253,7 +253,7 @@ class _InProgram(torch.nn.Module):
 
 def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
     """Return the duplicate, in which modules that the model has compiled run as in a program."""
-    if "torch._dynamo" not in sys.modules:  # Its import takes a second, and nothing is compiled.
+    if imported("torch._dynamo") is None:  # Its import takes a second, and nothing is compiled.
         return duplicate
     from torch._dynamo import OptimizedModule
 

@@ -16,6 +16,7 @@ from onehop.integrations import in_force, memory, reports, session, tuning
 from onehop.integrations.in_force import Entry
 from onehop.integrations.selection import check_runner, select
 from onehop.integrations.session import Session
+from onehop.loading import PATCH
 from onehop.machines.base import Machine
 from onehop.machines.common.ledger import Ledger
 
@@ -235,9 +236,6 @@ def holding() -> Patch:
         return patch() if session.now.selection is None else Patch(session.now)
 
 
-session.patches[:] = [patch]
-
-
 def unpatch() -> None:
     """Restores everything that :func:`patch` replaced; torch allocates as before.
 
@@ -337,3 +335,6 @@ def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R
             return function(*args, **kwargs)
 
     return patched_inside
+
+
+PATCH.provide(patch)

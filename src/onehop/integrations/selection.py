@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,7 @@ from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import releases
 from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection
+from onehop.loading import imported
 from onehop.machines.base import Machine
 
 _frameworks: dict[str, Framework] = {}
@@ -49,7 +49,7 @@ def select(only: str | Iterable[str] | None) -> Selection:
 def _present() -> list[str]:
     present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
     # DGL is not imported for this: that takes seconds, and its layers are not in use.
-    if "dgl" in sys.modules:
+    if imported("dgl") is not None:
         present.append(DGL)
     if not present:
         raise ConfigurationError(
@@ -84,7 +84,7 @@ def _pyg() -> Framework:
 
 
 def _dgl() -> Framework:
-    if "dgl" not in sys.modules:
+    if imported("dgl") is None:
         if importlib.util.find_spec("dgl") is None:
             raise ConfigurationError(
                 "onehop.patch(): dgl is not installed. Install it with: pip install 'onehop[dgl]'"

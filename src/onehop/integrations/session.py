@@ -4,7 +4,7 @@ import os
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -202,9 +202,6 @@ def _renew_lock() -> None:
 
 # A thread that held it does not exist in a forked process.
 os.register_at_fork(after_in_child=_renew_lock)
-
-patches: list[Callable[..., Any]] = []
-"""``onehop.patch``, which is in a higher module; pickles for spawned processes contain it."""
 
 
 def enter(session: Session) -> None:

@@ -46,6 +46,21 @@ _SCHEMA_TYPES = {
 
 _HELD = "held"
 
+
+def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any], schema: str = "") -> None:
+    """Registers an operator that is stated by its kernel and not by a call.
+
+    Args:
+        name: Its name.
+        kernel: What runs, on any device.
+        fake: Returns results of the same shapes and dtypes without data.
+        schema: Its operands and results; empty means those of the kernel's annotations.
+    """
+    LIBRARY.define(name + (schema or torch.library.infer_schema(kernel, mutates_args=())))
+    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
+
+
 C = TypeVar("C", bound=tuple[Any, ...])
 
 

@@ -17,7 +17,7 @@ from onehop.graph.identity import remembered
 from onehop.ops.aggregate import AGGREGATE, REDUCTIONS, reduce_rows
 from onehop.ops.checks import FLOATS, not_dense
 from onehop.ops.extremum import TIES, extremum
-from onehop.ops.library import LIBRARY
+from onehop.ops.library import define
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default
@@ -199,10 +199,4 @@ def _find_index(index: Tensor, rows: int) -> Tensor:
     return handle_of(graph)
 
 
-LIBRARY.define("find_index(Tensor index, SymInt rows) -> Tensor")
-LIBRARY.impl("find_index", _find_index, "CompositeExplicitAutograd")
-torch.library.register_fake(
-    "onehop::find_index",
-    lambda index, rows: torch.empty(1, dtype=torch.int64, device="cpu"),
-    lib=LIBRARY,
-)
+define("find_index", _find_index, lambda index, rows: torch.empty(1, dtype=torch.int64, device="cpu"))

@@ -19,7 +19,7 @@ from torch_geometric.utils import softmax
 import onehop
 from onehop import thresholds
 from onehop.compiler import trusted
-from onehop.loading import is_loaded
+from onehop.loading import DISTRIBUTED
 from tests.integrations.pyg.test_kept_traces import CALLS
 from tests.integrations.pyg.traced_layers import (
     EDGES,
@@ -160,7 +160,7 @@ def test_layers_of_pyg_are_traced_once(name, edge_index, edges, traces):
 
     assert_as_without(layer, run)
     # Once graphs can be divided, a normalisation of PyG depends on the processes too, and no guard knows it.
-    normalises = name == "MLP" and is_loaded("distributed")
+    normalises = name == "MLP" and DISTRIBUTED.provided is not None
     assert counts == ([1, 2, 3] if normalises else [1, 1, 1])
     copied = pickle.loads(pickle.dumps(layer))
     assert vars(copied).keys() == vars(layer).keys()

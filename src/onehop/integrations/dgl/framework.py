@@ -1,7 +1,7 @@
 """DGL as a framework that can be patched."""
 
-import sys
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import dgl
@@ -37,9 +37,10 @@ class Dgl(Framework):
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table; no setting changes them."""
-        # The function edge_softmax hides the module of that name; only sys.modules has all three.
-        spmm, sddmm, softmax = (sys.modules[f"dgl.ops.{name}"] for name in ("spmm", "sddmm", "edge_softmax"))
-        index = sys.modules["dgl.heterograph_index"].HeteroGraphIndex
+        # The function edge_softmax hides the module of that name, which has to be named in full.
+        modules = (import_module(f"dgl.ops.{name}") for name in ("spmm", "sddmm", "edge_softmax"))
+        spmm, sddmm, softmax = modules
+        index = import_module("dgl.heterograph_index").HeteroGraphIndex
         gspmm, gsddmm, over_edges = (
             partial(operator, body)
             for body in (operators.gspmm, operators.gsddmm, operators.edge_softmax_internal)

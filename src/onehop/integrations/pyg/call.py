@@ -43,23 +43,22 @@ class Call:
     reduce: str = ""
     backend: str = ""
 
-    def lowered(self, rule: Any, edges: Edges, reduce: str, backend: str) -> Any:
+    def lowered(self, rule: Any, edges: Edges, backend: str) -> Any:
         """The plan of a rule, which gets the operands as its specs admit them.
 
         Args:
             rule: The rule.
             edges: The edges.
-            reduce: How the layer reduces messages.
             backend: The backend's name.
 
         Raises:
             Leave: An operand does not fit, or the rule has no plan for the call.
         """
-        self.edges, self.reduce, self.backend = edges, reduce, backend
-        operands = []  # not by a comprehension, which is one more call of Python
+        self.edges, self.backend = edges, backend
+        admitted = []  # not by a comprehension, which is one more call of Python
         for name, spec in rule.operands.items():
-            operands.append(self.operands[name] if spec is None else spec(self, name))
-        return rule.lower(self, *operands)
+            admitted.append(self.operands[name] if spec is None else spec(self, name))
+        return rule.lower(self, *admitted)
 
     def fused(
         self,

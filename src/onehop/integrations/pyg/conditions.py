@@ -28,17 +28,16 @@ _WATCHED = ("_explain", "_decomposed_layers", *OVERRIDDEN)
 _OF_AGGREGATION = ("forward", "reduce")
 
 
-def layer_reason(layer: Any, fuses: bool, traced: bool = False, explained: bool = False) -> str | None:
+def layer_reason(layer: Any, fuses: bool, traced: bool = False) -> str | None:
     """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
 
     Args:
         layer: The layer.
         fuses: Whether its class has a fused path of PyG's own.
-        traced: Whether a program is traced.
-        explained: Whether an explainer may be at work on it.
+        traced: Whether a program is traced. Elsewhere :func:`check_layer` looks for an explainer.
     """
     state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
-    if state.get("_explain") and not explained:
+    if traced and state.get("_explain"):
         return EXPLAINED
     if state.get("_decomposed_layers", 1) != 1:
         return "decomposed_layers is not 1"
@@ -69,7 +68,7 @@ def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
     # Without further calls: this is the hot path.
     if not explained and layer.__dict__.get("_explain"):
         raise Explained(EXPLAINED)
-    reason = layer_reason(layer, fuses, explained=True)
+    reason = layer_reason(layer, fuses)
     if reason is not None:
         raise Leave(reason)
 

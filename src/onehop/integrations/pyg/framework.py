@@ -40,7 +40,7 @@ from onehop.integrations.rows import (
     replacing,
 )
 from onehop.integrations.session import PYG, Framework, Settings
-from onehop.loading import is_loaded, when_loaded
+from onehop.loading import DISTRIBUTED
 
 
 class Pyg(Framework):
@@ -50,7 +50,7 @@ class Pyg(Framework):
 
     def __init__(self) -> None:
         super().__init__()
-        when_loaded("distributed", self._add_divided)
+        DISTRIBUTED.when_provided(self._add_divided)
 
     def layers(self) -> tuple[str, ...]:
         """The class names that ``patch(only=...)`` takes."""
@@ -95,7 +95,7 @@ class Pyg(Framework):
     def _add_divided(self) -> None:
         """Installs the rows for divided graphs once both the patch and ``onehop.distributed`` are there."""
         with session.lock:
-            if self._rows and is_loaded("distributed"):
+            if self._rows and DISTRIBUTED.provided is not None:
                 from onehop.integrations.pyg import divided
 
                 with building.set(self.part):

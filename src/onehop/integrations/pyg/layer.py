@@ -177,7 +177,7 @@ class ClassRecord:
             if misfit is None and (operands is None or operands == rule.operands.keys()):
                 self.rule = rule
         # What the messages of attention call besides: another library may replace it.
-        self._softmax = _softmax_of(kind) if self.rule is not None and self.rule.attends else None
+        self._softmax = softmax_of(kind) if self.rule is not None and self.rule.attends else None
         # What is in its place, which is ours or the same: to see that again takes no call.
         self._seen_softmax: Any = ref(kind)  # which is no softmax
         if self._softmax is not None and is_own(self._softmax):
@@ -198,7 +198,7 @@ class ClassRecord:
             and (
                 self._softmax is None
                 or kind.message.__globals__.get("softmax") is self._seen_softmax()
-                or _softmax_of(kind) is self._softmax
+                or softmax_of(kind) is self._softmax
             )
             and self._get_attention is getattr(kind, "get_attention", None)
         )
@@ -223,15 +223,15 @@ class _LooseRecord(ClassRecord):
             and (
                 self._softmax is None
                 or kind.message.__globals__.get("softmax") is self._seen_softmax()
-                or _softmax_of(kind) is self._softmax
+                or softmax_of(kind) is self._softmax
             )
         )
 
 
-def _softmax_of(kind: Any) -> Any:
+def softmax_of(kind: Any) -> Any:
     """The softmax that the module of a class's messages has: PyG's, where ours is in its place."""
-    found = getattr(kind.message, "__globals__", {}).get("softmax")
-    return replaced(found) or found
+    softmax = getattr(kind.message, "__globals__", {}).get("softmax")
+    return replaced(softmax) or softmax
 
 
 def _present(kind: Any) -> list[Any]:

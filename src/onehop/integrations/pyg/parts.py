@@ -92,8 +92,9 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
     Returns:
         None if the layer has no rule over several processes, and propagates its own messages.
     """
-    rule, (reduce, unknown) = call.record.rule, reduction_of(call.layer)
-    if rule is None or not rule.divides or unknown is not None:
+    rule = call.record.rule
+    call.reduce, reason = reduction_of(call.layer)
+    if rule is None or not rule.divides or reason is not None:
         return None
     # Attention takes features of any shape; other rules need tensors of two.
     x = operands.get(rule.first)
@@ -104,13 +105,13 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
     edges.check({**operands, **alpha.operands} if type(alpha) is Pending else operands)
     if not rule.attends:
         call = replace(call, operands=operands)
-    plan = call.lowered(rule, edges, reduce, "")
+    plan = call.lowered(rule, edges, "")
     if isinstance(plan, Aggregation):
         scales = {"src_scale": plan.scale, "dst_scale": plan.scale}
         out = aggregate(edges.graph(), plan.x, plan.weight, plan.reduce, **scales)
     else:
         out = plan.run()
-    return plan.form.removesuffix(", fused"), reduce, out
+    return plan.form.removesuffix(", fused"), call.reduce, out
 
 
 def propagate_messages(

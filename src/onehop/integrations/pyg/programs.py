@@ -18,18 +18,18 @@ from torch_geometric.nn.dense import Linear
 from onehop.backends import backend_for
 from onehop.compiler.modules import MODULE_HOOKS, itself
 from onehop.integrations import reports, session
+from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.conditions import HOOKED, OVERRIDES, layer_reason, reduction_of, watched
 from onehop.integrations.pyg.edges.program import EdgesInProgram, ProgramEdges, with_loops
 from onehop.integrations.pyg.known import ATTENTION, classes_returning_weights, edge_updates
-from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of
+from onehop.integrations.pyg.layer import block_class_reason, rendering_reason, rule_of, softmax_of
 from onehop.integrations.pyg.leave import LEFT_TO_PYG, OTHER_OPERANDS, OWN_PRODUCT, TRACED, Leave, need
 from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.table import TABLE
-from onehop.integrations.rows import replaced
+from onehop.integrations.rows import Function, is_own, replaced
 from onehop.ops.contexts import context_reason
 
-Function = Callable[..., Any]
 _F = TypeVar("_F", bound=Function)
 # Torch takes a constant that is a string as it is; an empty one means none. It gives the decorator no types.
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
@@ -52,22 +52,27 @@ _OWN_LINEAR = "the edge features go through a layer other than PyG's Linear with
 # Conditions
 
 
-def reason(layer: Any, edge_index: Any) -> str | None:
-    """Return why PyG's code is traced for a layer, whatever its operands; None if it need not be."""
-    now, kind = session.now, type(layer)
+def reason(call: Call) -> str | None:
+    """Return why PyG's code is traced for a call, whatever its operands; None if it need not be.
+
+    Then the call says how its layer reduces messages.
+    """
+    now, layer, edge_index = session.now, call.layer, call.edge_index
+    kind = type(layer)
     if not now.pyg:
         return "the patch is not in place"
     if now.machine:
         return _ONE_BY_ONE
     # The functions are named for torch to note: a program is made anew where one is replaced.
-    found: str | None = (
+    sentence: str | None = (
         context_reason(traced=True)
         or _class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
         or layer_reason(layer, False, traced=True)
-        or reduction_of(layer, traced=True)[1]
     )
-    if found:
-        return found
+    if not sentence:
+        call.reduce, sentence = reduction_of(layer, traced=True)
+    if sentence:
+        return sentence
     if type(edge_index) not in _PLAIN:
         return "edge_index is not a plain tensor, and it is in a compiled program"
     if edge_index.layout is not torch.strided:
@@ -76,23 +81,26 @@ def reason(layer: Any, edge_index: Any) -> str | None:
     return None if fits else LEFT_TO_PYG
 
 
-def forward_reason(layer: Any, edge_index: Any) -> str | None:
+def forward_reason(call: Call) -> str | None:
     """As :func:`reason`, for a ``forward`` that calls no ``propagate``, or calls it with other edges."""
-    found = reason(layer, edge_index)
-    if found is None and (_propagates_itself(type(layer)) or watched(layer, ("propagate",), ())):
+    sentence, layer = reason(call), call.layer
+    if sentence is None and (_propagates_itself(type(layer)) or watched(layer, ("propagate",), ())):
         return "its propagate is its own"
-    return found
+    return sentence
 
 
 @_constant
 def _class_sentence(kind: Any, *_: Any) -> str:
     """Return why a class has no fast path; empty if it has."""
     try:
-        rule_of(kind)
+        rule = rule_of(kind)
     except Leave as why:
         # The message of a layer that runs is traced too, to run in blocks; here torch traces.
         blocks = block_class_reason(kind) is None
         return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
+    softmax = softmax_of(kind) if rule.attends else None
+    if softmax is not None and not is_own(softmax):
+        return f"another library replaced {kind.message.__module__}.softmax"
     theirs = replaced(kind.propagate)
     return "" if theirs is None else rendering_reason(kind, theirs) or ""
 
@@ -143,49 +151,47 @@ def _log(kind: Any, sentence: str) -> str:
 # Plans
 
 
-def planned(layer: Any, edges: ProgramEdges, operands: dict[str, Any]) -> Any:
-    """The plan of a layer for which :func:`reason` has nothing to say, by the rule of its message.
+def planned(call: Call, edges: ProgramEdges) -> Any:
+    """The plan of a call for which :func:`reason` has nothing to say, by the rule of its layer's message.
+
+    It is noted for ``explain``, unless a program is traced.
 
     Raises:
         Leave: Torch has to trace PyG's code.
     """
-    call, (reduce, _) = Call(layer, None, None, operands), reduction_of(layer, traced=True)
-    return call.lowered(TABLE[_rule_name(type(layer))], edges, reduce, session.now.backend)
-
-
-def note(layer: Any, plan: Any, form: str) -> None:
-    """Notes for ``explain`` what operators run a layer in a program; while one is traced, nothing."""
+    plan = call.lowered(TABLE[_rule_name(type(call.layer))], edges, session.now.backend)
     if not torch.compiler.is_compiling():
+        form = plan.messages if isinstance(plan, Aggregation) else plan.form
         backend = backend_for(plan.x.device, plan.x.dtype, session.now.backend).name
-        reports.record(reports.Call(layer, None, form, plan.reduce, backend, "in a compiled program"))
+        reports.record(reports.Call(call.layer, None, form, plan.reduce, backend, "in a compiled program"))
+    return plan
 
 
 def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """``propagate``: onehop's operators, or PyG's code and a note why."""
-    module = itself(layer)
+    """Runs ``propagate`` on onehop's operators, or PyG's code, and then notes why."""
+    call = Call(itself(layer), None, edge_index, kwargs, args)
     if type(edge_index) is EdgesInProgram:
-        return _attended(module, edge_index, kwargs)
-    sentence = reason(module, edge_index) or _message_reason(module, args, kwargs)
+        return _attended(call)
+    sentence = reason(call) or _message_reason(call)
     if sentence is None:
         try:
-            plan = planned(module, ProgramEdges(module, edge_index, kwargs.get("size")), kwargs)
-            note(module, plan, plan.messages)
-            return plan.computed()
+            return planned(call, ProgramEdges(call.layer, edge_index, kwargs.get("size"))).computed()
         except Leave as why:
             sentence = why.sentence
     if sentence != _SAID:
-        refuse(module, sentence)
+        refuse(call.layer, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
-def _message_reason(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+def _message_reason(call: Call) -> str | None:
     """Return why the message of a layer is none that sums over its edges; None if it is one."""
-    rule = TABLE[_rule_name(type(layer))]
+    kind = type(call.layer)
+    rule = TABLE[_rule_name(kind)]
     if rule.attends:
-        return _SAID if _has_own_reasons(type(layer)) else _NOT_TRACED
-    return OTHER_OPERANDS if args or set(kwargs) - {"size"} != set(rule.operands) else None
+        return _SAID if _has_own_reasons(kind) else _NOT_TRACED
+    return OTHER_OPERANDS if call.args or set(call.operands) - {"size"} != set(rule.operands) else None
 
 
 # Attention: PyG's ``forward`` round one operator
@@ -206,17 +212,17 @@ def attention_forward(
     asked = _argument(args, kwargs, place, "return_attention_weights")
     edge_index = _argument(args, kwargs, 1, "edge_index")
     features = _argument(args, kwargs, 2, "edge_attr")
-    module = itself(layer)
-    sentence = forward_reason(module, edge_index) or _attention_reason(module, edge_index, features, asked)
+    call = Call(itself(layer), None, edge_index, {})
+    sentence = forward_reason(call) or _attention_reason(call, features, asked)
     if sentence is None:
-        found = EdgesInProgram(edge_index, _attention_kind(type(module)))
+        edges = EdgesInProgram(edge_index, _attention_kind(type(call.layer)))
         try:
             if len(args) > 1:
-                return theirs(layer, args[0], found, *args[2:], **kwargs)
-            return theirs(layer, *args, **{**kwargs, "edge_index": found})
+                return theirs(layer, args[0], edges, *args[2:], **kwargs)
+            return theirs(layer, *args, **{**kwargs, "edge_index": edges})
         except Leave as why:  # by the rule, which gets its operands from PyG's forward
             sentence = why.sentence
-    refuse(module, sentence)
+    refuse(call.layer, sentence)
     return theirs(layer, *args, **kwargs)
 
 
@@ -224,18 +230,18 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: s
     return args[place] if len(args) > place else kwargs.get(name)
 
 
-def _attention_reason(layer: Any, edge_index: Tensor, features: Any, asked: Any) -> str | None:
+def _attention_reason(call: Call, features: Any, asked: Any) -> str | None:
     """Return why PyG's ``forward`` is traced as it is; None if the rule decides."""
-    kind = _attention_kind(type(layer))
+    layer, kind = call.layer, _attention_kind(type(call.layer))
     if asked is not None:
         return _ASKED
     if not kind:
         return _NOT_TRACED
-    if torch.is_autocast_enabled(edge_index.device.type):
+    if torch.is_autocast_enabled(call.edge_index.device.type):
         return "autocast decides on the dtypes of its scores"
     if layer.flow != "source_to_target" or layer.node_dim != 0:
         return _UNUSUAL
-    if reduction_of(layer, traced=True)[0] != "sum":
+    if call.reduce != "sum":
         return "its aggregation is not a sum"
     hooks = ("_edge_update_forward_pre_hooks", "_edge_update_forward_hooks")
     scores = watched(layer, ("edge_update", "edge_updater"), hooks)
@@ -266,23 +272,23 @@ def edge_updater(
     return theirs(layer, edge_index, *args, **kwargs)
 
 
-def _attended(layer: Any, given: EdgesInProgram, operands: dict[str, Any]) -> Tensor:
-    """The aggregated messages of a layer whose ``forward`` was called with such edges.
+def _attended(call: Call) -> Tensor:
+    """The aggregated messages of a layer whose ``forward`` was called with an :class:`EdgesInProgram`.
 
     Raises:
         Leave: Its operands do not fit.
     """
+    layer, edge_index, operands = call.layer, call.edge_index, call.operands
     size, loops = operands.get("size"), 0
-    if given.kind != "dot" and layer.add_self_loops:
+    if edge_index.kind != "dot" and layer.add_self_loops:
         source, target = operands["x"]
         rows = (source.size(0), source.size(0) if target is None else target.size(0))
         loops = min(rows if size is None else size)
         pending = operands["alpha"]
-        features = _with_loops(layer, given.edge_index, pending.operands["edge_attr"], loops)
+        features = _with_loops(layer, edge_index.edge_index, pending.operands["edge_attr"], loops)
         pending.operands = {**pending.operands, "edge_attr": features}
-    plan = planned(layer, ProgramEdges(layer, given, size, loops), operands)
-    note(layer, plan, plan.form)
-    out: Tensor = plan.run()
+    call.reduce = "sum"  # Other layers get no such edges.
+    out: Tensor = planned(call, ProgramEdges(layer, edge_index, size, loops)).run()
     return out
 
 
@@ -290,19 +296,19 @@ def _with_loops(layer: Any, edge_index: Tensor, features: Any, loops: int) -> Te
     """[E or more, K]: the features of the edges, and of the self loops that are added."""
     if features is None or layer.lin_edge is None:
         return None
-    given: Tensor = features.view(-1, 1) if features.dim() == 1 else features
-    need(given.dim() == _PAIR and given.size(0) == edge_index.size(1))
+    rows: Tensor = features.view(-1, 1) if features.dim() == 1 else features
+    need(rows.dim() == _PAIR and rows.size(0) == edge_index.size(1))
     if layer.fill_value == "mean":
-        of_loops = _means(edge_index, given, loops)
+        of_loops = _means(edge_index, rows, loops)
     else:
-        of_loops = given.new_full((loops, given.size(1)), layer.fill_value)
-    return with_loops(edge_index, given, of_loops)
+        of_loops = rows.new_full((loops, rows.size(1)), layer.fill_value)
+    return with_loops(edge_index, rows, of_loops)
 
 
 def _means(edge_index: Tensor, features: Tensor, nodes: int) -> Tensor:
     """[N, K]: for every node the mean over its incoming edges that are no loops; 0 where there are none."""
-    keep = (edge_index[0] != edge_index[1]).to(features.dtype)
-    count = keep.new_zeros(nodes).index_add(0, edge_index[1], keep)
-    kept = torch.where(keep.unsqueeze(1) != 0, features, 0)
-    total = features.new_zeros(nodes, features.size(1)).index_add(0, edge_index[1], kept)
+    counts = (edge_index[0] != edge_index[1]).to(features.dtype)
+    count = counts.new_zeros(nodes).index_add(0, edge_index[1], counts)
+    rows = torch.where(counts.unsqueeze(1) != 0, features, 0)
+    total = features.new_zeros(nodes, features.size(1)).index_add(0, edge_index[1], rows)
     return total / count.clamp(min=1).unsqueeze(1)

@@ -1,6 +1,5 @@
 """The entry of the patch: ``propagate`` runs a plan of ours where there is one, and PyG's code elsewhere."""
 
-import sys
 from typing import Any
 
 import torch
@@ -16,9 +15,8 @@ from onehop.integrations.pyg.layer import ClassRecord, Propagate, Records
 from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.stages import is_small, over_few, planned_or_reason
 from onehop.integrations.rows import stand_in
+from onehop.loading import DISTRIBUTED
 from onehop.ops.contexts import as_program, context_reason
-
-_CONVERTED = "onehop.distributed.converted"
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
@@ -33,7 +31,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     ours, in_program = _propagate, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
     record_for, in_force, tiny, listener = records.get, session, are_tiny, reports.listener
-    promised, modules, converted = Pending, sys.modules, _CONVERTED
+    promised, divided = Pending, DISTRIBUTED
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
@@ -47,7 +45,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
             and tiny(edge_index)
             and not listener.live
             and type(kwargs.get("alpha")) is not promised
-            and converted not in modules
+            and divided.provided is None
         ):
             return theirs(self, edge_index, *args, **kwargs)
         return ours(theirs, records, record, self, edge_index, args, kwargs)
@@ -108,11 +106,11 @@ def _propagate(
 def _left(theirs: Propagate, call: Call) -> Any:
     """The result of PyG's own code."""
     operands = settled(call.operands) if "alpha" in call.operands else call.operands
-    converted = sys.modules.get(_CONVERTED)
-    if converted is None:
+    distributed = DISTRIBUTED.provided
+    if distributed is None:
         return theirs(call.layer, call.edge_index, *call.args, **operands)
     # PyG's modules reduce messages of edges here, and make no read-outs of all nodes.
-    with converted.among_edges():
+    with distributed.converted.among_edges():
         return theirs(call.layer, call.edge_index, *call.args, **operands)
 
 

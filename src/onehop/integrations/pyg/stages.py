@@ -143,7 +143,7 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
     rule, names = record.rule, record.names
     if rule is None:
         raise Leave(LEFT_TO_PYG)
-    reduce = _reduction(layer, record.fuses)
+    call.reduce = _reduction(layer, record.fuses)
     if call.args or (operands.keys() != names and operands.keys() - _SIZE != names):
         raise OtherOperands(OTHER_OPERANDS)
     edges: Edges
@@ -160,7 +160,7 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
             if type(weights) is Pending:
                 # PyG passes the values to edge_update too, which computes the weights.
                 weights.operands = with_values(weights.operands, edge_index, weights.operands)
-    return call.lowered(rule, edges, reduce, session.now.backend)
+    return call.lowered(rule, edges, session.now.backend)
 
 
 def _reduction(layer: Any, fuses: bool) -> str:

@@ -11,7 +11,6 @@ autograd, which records it.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from onehop.graph import Graph
 from onehop.integrations.torch.indexing import COST, EXACT, PLAIN, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.integrations.torch.served import Body, Served
+from onehop.loading import imported
 from onehop.native import WithoutMemoryError
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
@@ -37,7 +37,7 @@ _MATRIX = 2
 
 def library() -> str | None:
     """The folder of torch_scatter, which registers the operators; None where it has not been imported."""
-    package: Any = sys.modules.get(_PACKAGE)
+    package = imported(_PACKAGE)
     return None if package is None else str(Path(package.__file__).parent)
 
 

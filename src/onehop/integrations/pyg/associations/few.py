@@ -12,8 +12,8 @@ from onehop.integrations.pyg.stages import aggregated_over_few
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch.products import THEIRS
 
-# PyG's linear step; None where another library has replaced it.
-_FORWARD = Linear.forward if is_own(Linear.forward) else None
+FORWARD = Linear.forward if is_own(Linear.forward) else None
+"""PyG's linear step; None where another library has replaced it."""
 
 
 def rooted_over_few(
@@ -51,7 +51,7 @@ def _calls_more(lin: Any) -> bool:
         return True
     state = lin.__dict__
     return bool(
-        Linear.forward is not _FORWARD
+        Linear.forward is not FORWARD
         or "forward" in state
         or state["_forward_hooks"]
         or state["_forward_pre_hooks"]

@@ -10,13 +10,14 @@ from torch import Tensor
 from torch_geometric.nn import SGConv, TAGConv
 
 from onehop.integrations.pyg import reuse
-from onehop.integrations.pyg.associations.order import Function, is_linear, may_choose, normalised
+from onehop.integrations.pyg.associations.order import is_linear, may_choose, normalised
 from onehop.integrations.pyg.associations.product import product
 from onehop.integrations.pyg.associations.steps import aggregates_first, is_finite, is_kept
 from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.sizes import is_too_small, number_of_edges
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.stages import aggregation_of
+from onehop.integrations.rows import Function
 from onehop.ops.contexts import autocast_dtype
 
 

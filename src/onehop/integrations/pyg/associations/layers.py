@@ -1,16 +1,14 @@
 """The layers whose forward is replaced, and what replaces it."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from torch_geometric.nn import FastRGCNConv, GCNConv, GraphConv, RGCNConv, SAGEConv, SGConv, TAGConv
 
 from onehop.integrations.pyg.associations import hops, order, program, relational
-from onehop.integrations.rows import Row, replacing
+from onehop.integrations.rows import Function, Row, replacing
 
 
-def rows(gcn_norm: Callable[..., Any] | None) -> list[Row]:
+def rows(gcn_norm: Function | None) -> list[Row]:
     """The patch table's rows of the layers' forwards.
 
     Args:

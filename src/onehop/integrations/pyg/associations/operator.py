@@ -16,22 +16,20 @@ from onehop.integrations.pyg import reuse
 from onehop.integrations.pyg.aggregation import WEIGHTED, Aggregation
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
-    has_edgeless_rows,
     may_run_elsewhere,
     product,
 )
 from onehop.integrations.pyg.associations.steps import first_step
 from onehop.integrations.torch.products import over_rows, times
 from onehop.ops.aggregate import AGGREGATE
-from onehop.ops.library import LIBRARY
+from onehop.ops.library import LIBRARY, define
 
 _NAME = "linear_aggregate"
 _OPERANDS = "Tensor x, Tensor weight, Tensor? edge_weight, Tensor? scale, Tensor graph"
 _CHOICES = "bool mean, bool before, bool own_before, bool constant"
-LIBRARY.define(f"{_NAME}({_OPERANDS}, SymInt rows, {_CHOICES}) -> (Tensor, Tensor, Tensor)")
-LIBRARY.define(
-    f"{_NAME}_grad({_OPERANDS}, {_CHOICES}, Tensor summed, Tensor first, Tensor grad, bool[] wanted)"
-    " -> (Tensor, Tensor)"
+_SCHEMA = f"({_OPERANDS}, SymInt rows, {_CHOICES}) -> (Tensor, Tensor, Tensor)"
+_SCHEMA_OF_GRADIENT = (
+    f"({_OPERANDS}, {_CHOICES}, Tensor summed, Tensor first, Tensor grad, bool[] wanted) -> (Tensor, Tensor)"
 )
 _PLACE_OF_ROWS = 5
 
@@ -108,7 +106,7 @@ def _backward(*arguments: Any) -> tuple[Tensor, Tensor]:
         reuse.note_training(x)
     grad_x, grad_weight = x.new_empty(0), x.new_empty(0)
     if first:
-        if for_weight and not step.own_before and has_edgeless_rows(held(step.graph)):
+        if for_weight and not step.own_before:
             grad = gradient_where_edges_end(held(step.graph), grad)
         if for_weight:
             grad_weight = over_rows(grad, summed if step.before else step.aggregated(), elsewhere)
@@ -154,12 +152,8 @@ def _differentiate(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Te
     return tuple(gradients)
 
 
-for _name, _kernel, _fake in (
-    (_NAME, _forward, _fake_forward),
-    (f"{_NAME}_grad", _backward, _fake_backward),
-):
-    LIBRARY.impl(_name, _kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{_name}", _fake, lib=LIBRARY)
+define(_NAME, _forward, _fake_forward, _SCHEMA)
+define(f"{_NAME}_grad", _backward, _fake_backward, _SCHEMA_OF_GRADIENT)
 torch.library.register_autograd(f"onehop::{_NAME}", _differentiate, setup_context=_save, lib=LIBRARY)
 
 LINEAR_AGGREGATE: Any = torch.ops.onehop.linear_aggregate

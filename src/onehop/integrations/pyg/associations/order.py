@@ -21,7 +21,7 @@ from onehop.graph import Graph
 from onehop.graph.identity import remembered
 from onehop.integrations import session
 from onehop.integrations.pyg.aggregation import Aggregation
-from onehop.integrations.pyg.associations.few import rooted_over_few
+from onehop.integrations.pyg.associations.few import FORWARD, rooted_over_few
 from onehop.integrations.pyg.associations.product import (
     gradient_where_edges_end,
     has_edgeless_rows,
@@ -34,16 +34,13 @@ from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
-from onehop.integrations.rows import is_own
+from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
-Function = Callable[..., Any]
 Run = Callable[..., Tensor | None]
 # The key of the number of rows before the leaves, among what is derived from a graph.
 _LEAVES = "rows before leaves"
-# PyG's linear step; None where another library has replaced it.
-_FORWARD = Linear.forward if is_own(Linear.forward) else None
 
 
 # Conditions
@@ -59,7 +56,7 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
     """
     return (
         type(lin) is Linear
-        and Linear.forward is _FORWARD
+        and Linear.forward is FORWARD
         and "forward" not in lin.__dict__
         # torch.compile guards the number of hooks, but not whether there are any.
         and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
@@ -123,7 +120,7 @@ def _run(
     lin: Any,
     own_before: bool,
     may_keep: bool = True,
-    own: Any = None,
+    target: Any = None,
     root: Any = None,
 ) -> Tensor | None:
     """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
@@ -134,41 +131,44 @@ def _run(
         lin: The linear step.
         own_before: Whether the layer's own order is (A X) W.
         may_keep: Whether A X may be kept if X is constant.
-        own: T, the destinations' own features, or None.
+        target: T, the destinations' own features, or None.
         root: Their linear step, or None.
     """
     if not is_linear(task):
         return None
-    x, weight, bias = task.x, lin.weight, lin.bias if own_before else layer.bias
+    x, graph, weight, bias = task.x, task.graph, lin.weight, lin.bias if own_before else layer.bias
     before = aggregates_first(x, weight, own_before)
     constant = not before and may_keep and task.is_constant()
-    made, before = first_step(x, weight, before, own_before, constant, task.run)
+    first, before = first_step(x, weight, before, own_before, constant, task.run)
     changed = before is not own_before
     begin(task, layer, ("before" if before else "after") if changed else None)
-    alone, autocast = own is None or root is None, torch.is_autocast_enabled(x.device.type)
+    alone, autocast = target is None or root is None, torch.is_autocast_enabled(x.device.type)
     # Then both products are one step: the second is added to the first.
     joins = (
-        not alone and is_plain(root, own, False) and own.dtype is x.dtype and len(own) == task.graph.num_dst
+        not alone
+        and is_plain(root, target, False)
+        and target.dtype is x.dtype
+        and len(target) == graph.num_dst
     )
     if before and joins:
-        return prefix_product(own, root.weight, made[: _rows_before_leaves(task.graph)], weight, bias)
+        return prefix_product(target, root.weight, first[: _rows_before_leaves(graph)], weight, bias)
     if changed and autocast:
-        out = _in_own_dtype(task, made, weight, bias, before)
+        out = _in_own_dtype(task, first, weight, bias, before)
     elif before:
-        out = product(made, weight, bias)
+        out = product(first, weight, bias)
     else:
-        task.x = made
+        task.x = first
         out = task.run() if bias is None else task.run() + bias
-    if changed and before and bias is None and out.requires_grad and has_edgeless_rows(task.graph):
+    if changed and before and bias is None and out.requires_grad and has_edgeless_rows(graph):
         # With a bias, its own gradient has a NaN in both orders.
-        out.register_hook(functools.partial(gradient_where_edges_end, task.graph))
+        out.register_hook(functools.partial(gradient_where_edges_end, graph))
     if joins and not autocast:
-        return product(own, root.weight, out)
-    return out if alone else out + root(own)
+        return product(target, root.weight, out)
+    return out if alone else out + root(target)
 
 
 def _in_own_dtype(
-    task: Aggregation, made: Tensor, weight: Tensor, bias: Tensor | None, before: bool
+    task: Aggregation, first: Tensor, weight: Tensor, bias: Tensor | None, before: bool
 ) -> Tensor:
     """The second step and the bias under autocast, in the dtype that the layer's own order gives.
 
@@ -178,9 +178,9 @@ def _in_own_dtype(
     if before:
         factor = task.scale if task.weight is None else task.weight
         widened = dtype if factor is None else torch.promote_types(dtype, factor.dtype)
-        out = product(made, weight, None).to(widened)
+        out = product(first, weight, None).to(widened)
     else:
-        task.x = made
+        task.x = first
         out, bias = task.run().to(dtype), None if bias is None else bias.to(dtype)
     return out if bias is None else out + bias
 
@@ -213,10 +213,6 @@ def gcn(
         edge_weight: [E] or None.
     """
     lin, listed = layer._modules.get("lin"), type(edge_index) is Tensor
-    unweighted = edge_weight is None and layer.normalize and not layer.improved and not layer.cached
-    # The weights are then products of a number for each node. PyG spends longer on them than the patch on
-    # making and recognising a graph, however small.
-    symmetric = unweighted and isinstance(x, Tensor) and x.dtype in COUNTING
     if (
         not (listed or is_sparse_tensor(edge_index))
         or is_too_small(edge_index, x, layer.out_channels)
@@ -225,22 +221,26 @@ def gcn(
         or type(layer).message is not GCNConv.message
     ):
         return None
-    found: Symmetric | None = None
+    of_edges: Symmetric | None = None
     if (
-        symmetric
+        edge_weight is None
         and listed
+        and layer.normalize
+        and not layer.improved
+        and not layer.cached
         and layer._cached_edge_index is None
         and gcn_conv.gcn_norm is gcn_norm
+        and x.dtype in COUNTING
         and x.is_cpu
         and edge_index.is_cpu
         and edge_index.layout is torch.strided
         and not session.now.settings.backend
     ):
-        # Most calls: from the edges to the graph at once, without a weight for each edge.
+        # Most calls: weights are products of a number for each node, so that none is made for each edge.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
-        found = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
-    if found is not None:
-        task = aggregation_over(found.graph, layer, x, None, found.scale)
+        of_edges = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
+    if of_edges is not None:
+        task = aggregation_over(of_edges.graph, layer, x, None, of_edges.scale)
     else:
         edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
         task = aggregation_of(layer, edges, {"x": x, "edge_weight": weight})
@@ -268,20 +268,20 @@ def normalised(
     layer: Any, x: Tensor, edge_index: Any, edge_weight: Any, loops: bool, improved: bool = False
 ) -> tuple[Any, Any]:
     """Edges and weights as GCN normalises them, from the memory that all layers share."""
-    found = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
+    edges = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
     # PyG passes the weight beside a SparseTensor on, unused.
-    return (found, edge_weight) if is_sparse_tensor(found) else (found[0], found[1])
+    return (edges, edge_weight) if is_sparse_tensor(edges) else (edges[0], edges[1])
 
 
 def rooted(
-    layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+    layer: Any, linear: str, root: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T; None if PyG's code has to run.
 
     Args:
         layer: The layer.
         linear: The name of the linear step of what it aggregates.
-        own: The name of the linear step of the destinations' own features T; empty for none.
+        root: The name of the linear step of the destinations' own features T; empty for none.
         x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
         edge_index: [2, E], or a sparse matrix.
         size: (num_src, num_dst) or None.
@@ -292,16 +292,16 @@ def rooted(
         return None
     operands = {"x": ends, "size": size, **weights}
     if is_too_small(edge_index, x):
-        return rooted_over_few(layer, linear, own, edge_index, operands)
+        return rooted_over_few(layer, linear, root, edge_index, operands)
     lin, listed = getattr(layer, linear), type(edge_index) is Tensor
     if not (listed or is_sparse_tensor(edge_index)) or not may_choose(lin, ends[0], True):
         return None
     task = aggregation_of(layer, edge_index, operands)
-    return _run(layer, task, lin, True, own=ends[1], root=getattr(layer, own) if own else None)
+    return _run(layer, task, lin, True, target=ends[1], root=getattr(layer, root) if root else None)
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
-    """Computes SAGEConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
+    """Computes SAGEConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
     out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
@@ -317,7 +317,7 @@ def graph_conv(
     edge_weight: Any = None,
     size: Any = None,
 ) -> Tensor | None:
-    """Computes GraphConv's ``forward`` by :func:`rooted`, or what leaves it in a program; None likewise."""
+    """Computes GraphConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
     if type(layer).message is not GraphConv.message:
         return None
     return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})

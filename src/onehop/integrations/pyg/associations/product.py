@@ -109,10 +109,10 @@ def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
         graph: The edges of A.
         grad: G, [num_dst, M].
     """
-    if grad.is_cpu and not wraps(grad) and math.isfinite(float(grad.detach().sum())):
-        return grad
     rows = _edgeless_rows(graph)
-    return grad if rows is None else grad.masked_fill(rows.to(grad.device).unsqueeze(1), 0)
+    if rows is None or (grad.is_cpu and not wraps(grad) and math.isfinite(float(grad.detach().sum()))):
+        return grad
+    return grad.masked_fill(rows.to(grad.device).unsqueeze(1), 0)
 
 
 def _edgeless_rows(graph: Graph) -> Tensor | None:
@@ -122,8 +122,8 @@ def _edgeless_rows(graph: Graph) -> Tensor | None:
     if _EDGELESS not in graph.derived:
         rows = graph.in_degrees == 0
         graph.derived[_EDGELESS] = rows if bool(rows.any()) else None
-    found: Tensor | None = graph.derived[_EDGELESS]
-    return found
+    rows_without_edges: Tensor | None = graph.derived[_EDGELESS]
+    return rows_without_edges
 
 
 class _PrefixProduct(torch.autograd.Function):

@@ -18,8 +18,9 @@ from onehop.integrations.pyg.aggregation import Aggregation
 from onehop.integrations.pyg.associations import order
 from onehop.integrations.pyg.associations.operator import LINEAR_AGGREGATE
 from onehop.integrations.pyg.associations.steps import LINEAR, aggregates_first
-from onehop.integrations.pyg.conditions import reduction_of
+from onehop.integrations.pyg.call import Call
 from onehop.integrations.pyg.edges.program import NormalisedEdges, ProgramEdges
+from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import is_torchs
 
 # Of features for which the operator runs: sums of 16 bits are rounded before a product, and after it.
@@ -31,8 +32,8 @@ _EMPTY = (
 
 
 def gcn(
-    gcn_norm: order.Function | None,
-    theirs: order.Function,
+    gcn_norm: Function | None,
+    theirs: Function,
     layer: Any,
     x: Any,
     edge_index: Any,
@@ -42,9 +43,10 @@ def gcn(
 
     Arguments are those of :func:`.order.gcn`.
     """
-    layer = itself(layer)
+    call = Call(itself(layer), None, edge_index, {"x": x, "edge_weight": edge_weight})
+    layer = call.layer
     if (
-        programs.forward_reason(layer, edge_index) is not None
+        programs.forward_reason(call) is not None
         or type(layer).message is not GCNConv.message
         or gcn_conv.gcn_norm is not gcn_norm
         or layer.node_dim != -2
@@ -52,17 +54,14 @@ def gcn(
         or (edge_weight is not None and edge_weight.dtype is not x.dtype)
     ):
         return None
-    edges, edge_weight = _edges(layer, x, edge_index, edge_weight)
+    edges, call.operands["edge_weight"] = _edges(layer, x, edge_index, edge_weight)
     if edges is None:
         return None
-    task = programs.planned(layer, edges, {"x": x, "edge_weight": edge_weight})
-    lin = itself(layer.lin)
-    programs.note(layer, task, task.messages)
-    if _combines(layer, lin, x, edge_weight, biased=False):
-        out = _linear_aggregate(task, lin.weight, own_before=False)
-    else:
-        task.x = lin(x)
-        out = task.computed()
+    task, lin = programs.planned(call, edges), itself(layer.lin)
+    if _combines(call, lin, x, biased=False):
+        return _run(layer, task, lin, False)
+    task.x = lin(x)
+    out: Tensor = task.computed()
     return out if layer.bias is None else out + layer.bias
 
 
@@ -72,11 +71,9 @@ def _edges(layer: Any, x: Tensor, edge_index: Tensor, weight: Any) -> tuple[Prog
     No edges if the layer has to keep normalised ones that a program cannot make.
     """
     nodes = x.size(-2)
-    if not layer.normalize:
-        return ProgramEdges(layer, edge_index, (nodes, nodes)), weight
-    if layer._cached_edge_index is not None:
-        edge_index, weight = layer._cached_edge_index
-        return ProgramEdges(layer, edge_index, (nodes, nodes)), weight
+    held = layer._cached_edge_index if layer.normalize else (edge_index, weight)
+    if held is not None:
+        return ProgramEdges(layer, held[0], (nodes, nodes)), held[1]
     edges = NormalisedEdges(layer, edge_index, nodes)
     if layer.cached:
         if weight is not None:
@@ -99,37 +96,32 @@ def _counts_when_it_runs() -> bool:
 
 
 def rooted(
-    layer: Any, linear: str, own: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
+    layer: Any, linear: str, root: str, x: Any, edge_index: Any, size: Any, weights: dict[str, Any]
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T in a program; None if torch has to trace PyG's code.
 
     Arguments are those of :func:`.order.rooted`.
     """
-    layer, ends = itself(layer), (x, x) if isinstance(x, Tensor) else x
+    ends = (x, x) if isinstance(x, Tensor) else x
+    call = Call(itself(layer), None, edge_index, {"x": ends, "size": size, **weights})
+    layer = call.layer
+    lin = itself(getattr(layer, linear))
     if (
-        programs.forward_reason(layer, edge_index) is not None
+        programs.forward_reason(call) is not None
         or not isinstance(ends, tuple)
         or not isinstance(ends[0], Tensor)
-        or not _combines(
-            layer, itself(getattr(layer, linear)), ends[0], weights.get("edge_weight"), biased=True
-        )
+        or not _combines(call, lin, ends[0], biased=True)
     ):
         return None
-    task = programs.planned(
-        layer, ProgramEdges(layer, edge_index, size), {"x": ends, "size": size, **weights}
-    )
-    programs.note(layer, task, task.messages)
-    lin, root, target = getattr(layer, linear), getattr(layer, own) if own else None, ends[1]
-    out = _linear_aggregate(task, lin.weight, own_before=True)
-    if lin.bias is not None:
-        out = out + lin.bias
-    return out if target is None or root is None else out + root(target)
+    task = programs.planned(call, ProgramEdges(layer, edge_index, size))
+    return _run(layer, task, lin, True, ends[1], getattr(layer, root) if root else None)
 
 
-def _combines(layer: Any, lin: Any, x: Tensor, weight: Tensor | None, biased: bool) -> bool:
+def _combines(call: Call, lin: Any, x: Tensor, biased: bool) -> bool:
     """Return whether one operator does both steps; weights that need a gradient are left to aggregations."""
+    weight = call.operands.get("edge_weight")
     return (
-        reduction_of(layer, traced=True)[0] in LINEAR
+        call.reduce in LINEAR
         and order.is_product(lin, x, biased)
         and _multiplies_as_torch()
         and x.dtype in _DTYPES
@@ -146,17 +138,18 @@ def _multiplies_as_torch() -> bool:
     return is_torchs()
 
 
-def _linear_aggregate(task: Aggregation, weight: Tensor, own_before: bool) -> Tensor:
-    """A X W^T for an aggregation A of X whose weights need no gradient: [num_dst, M].
+def _run(
+    layer: Any, task: Aggregation, lin: Any, own_before: bool, target: Tensor | None = None, root: Any = None
+) -> Tensor:
+    """A X W^T + b + T V^T for an aggregation A of X whose weights need no gradient.
 
-    Args:
-        task: The aggregation of features that are float32 or float64, in a program.
-        weight: [M, K], of the same dtype.
-        own_before: Whether the layer's own order is (A X) W^T instead of A (X W^T).
+    Arguments are those of the eager one in :mod:`.order`.
     """
-    x, graph = task.x, task.graph
+    x, weight, graph = task.x, lin.weight, task.graph
     before, constant = aggregates_first(x, weight, own_before), not x.requires_grad
     operands = (x, weight, task.weight, task.scale, graph.number, graph.num_dst)
     choices = (task.reduce == "mean", before, own_before, constant)
     out: Tensor = LINEAR_AGGREGATE(*operands, *choices)[0]
-    return out
+    bias = lin.bias if own_before else layer.bias
+    out = out if bias is None else out + bias
+    return out if target is None or root is None else out + root(target)

@@ -70,8 +70,8 @@ def forward(
         )
     if features is None:
         (group,) = groups
-        made = reduce_rows(group.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
-        out = reduce_rows(group.ends, made, reduce="sum")
+        of_pairs = reduce_rows(group.pairs, weight.reshape(-1, layer.out_channels), reduce=reduce)
+        out = reduce_rows(group.ends, of_pairs, reduce="sum")
     else:
         out = typed_sum(groups, features, weight, reduce, fastest=may_run_elsewhere(features))
         # FastRGCNConv multiplies first, where infinities would meet others.

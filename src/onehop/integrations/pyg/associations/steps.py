@@ -67,17 +67,17 @@ def first_step(
     """
     before = before or (constant and is_kept(x))
     noting = reuse.note_training if constant else None
-    made = aggregate() if before else product(x, weight, None, noting)
-    if before is own_before or is_finite(made):
-        return made, before
+    first = aggregate() if before else product(x, weight, None, noting)
+    if before is own_before or is_finite(first):
+        return first, before
     return (aggregate() if own_before else product(x, weight, None, noting)), own_before
 
 
-def is_finite(made: Tensor) -> bool:
+def is_finite(rows: Tensor) -> bool:
     """Return whether all entries are finite; sums that overflow count as infinite too.
 
     For an aggregate that is kept, the result is kept with it.
     """
-    if (made.is_cpu and not is_shared(made)) or original(made) is made:
-        return math.isfinite(float(made.detach().sum()))
-    return remembered(made, key="finite", make=lambda: math.isfinite(float(made.detach().sum())))
+    if (rows.is_cpu and not is_shared(rows)) or original(rows) is rows:
+        return math.isfinite(float(rows.detach().sum()))
+    return remembered(rows, key="finite", make=lambda: math.isfinite(float(rows.detach().sum())))

@@ -5,7 +5,6 @@ results are cached where eager layers find them.
 """
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,20 +26,7 @@ from onehop.integrations.pyg.edges.kept import (
     symmetric_of,
 )
 from onehop.integrations.pyg.edges.normalised import Unweighted, normalised
-from onehop.ops.library import LIBRARY
-
-
-def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    """Registers an operator of edges that has no gradient.
-
-    Args:
-        name: Its name.
-        kernel: The function that runs; its annotations are the operator's schema.
-        fake: Returns results of the same shapes and dtypes without data.
-    """
-    LIBRARY.define(name + torch.library.infer_schema(kernel, mutates_args=()))
-    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
+from onehop.ops.library import define
 
 
 @dataclass(slots=True)
@@ -146,9 +132,15 @@ def _fake_places(edge_index: Tensor, num_nodes: int) -> Tensor:
     return edge_index.new_empty(edge_index.size(1) + num_nodes, dtype=torch.int64)
 
 
-for _name, _kernel, _fake in (
-    ("find_graph", _find, _fake_handle),
-    ("find_normalised_graph", _normalise, _fake_normalised),
-    ("looped_edges", _places, _fake_places),
-):
-    define(_name, _kernel, _fake)
+define("find_graph", _find, _fake_handle)
+define("find_normalised_graph", _normalise, _fake_normalised)
+define("looped_edges", _places, _fake_places)
+
+FIND_GRAPH: Any = torch.ops.onehop.find_graph
+"""The operator that finds a graph."""
+
+FIND_NORMALISED_GRAPH: Any = torch.ops.onehop.find_normalised_graph
+"""The operator that finds a graph that GCN normalises, and the scale of its nodes."""
+
+LOOPED_EDGES: Any = torch.ops.onehop.looped_edges
+"""The operator that places the edges of a graph with self loops."""

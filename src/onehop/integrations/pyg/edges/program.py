@@ -20,9 +20,10 @@ from onehop.graph.handle import GraphInProgram
 from onehop.integrations import session
 from onehop.integrations.pyg.edges import SOURCE, TARGET, Edges, Factors
 from onehop.integrations.pyg.edges.normalised import Unweighted
-from onehop.integrations.pyg.edges.operators import define
+from onehop.integrations.pyg.edges.operators import FIND_GRAPH, FIND_NORMALISED_GRAPH, LOOPED_EDGES
 from onehop.integrations.pyg.edges.rewrites import normalisation, without_weight
 from onehop.ops.aggregate import reduce_rows
+from onehop.ops.library import define
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class ProgramEdges(Edges):
         """The graph, to be found when the program runs."""
         if self._graph is None:
             counts = self.counts()
-            handle = torch.ops.onehop.find_graph(self.index, *counts, self.forwards, self._loops)
+            handle = FIND_GRAPH(self.index, *counts, self.forwards, self._loops)
             self._graph = GraphInProgram(handle, *counts, self.count)
         return self._graph
 
@@ -128,9 +129,7 @@ class NormalisedEdges(ProgramEdges):
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
         """The graph with its loops, the weight with theirs, and the scale of the nodes."""
         nodes, loops = self.counts()[0], self._loops
-        handle, scale = torch.ops.onehop.find_normalised_graph(
-            self.index, nodes, loops != 0, self.forwards, _name_of(x.dtype)
-        )
+        handle, scale = FIND_NORMALISED_GRAPH(self.index, nodes, loops != 0, self.forwards, _name_of(x.dtype))
         graph: Any = GraphInProgram(handle, nodes, nodes, self.count + loops)
         if weight is None:
             return Factors(graph, None, scale)
@@ -169,7 +168,7 @@ def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
     Returns:
         [E + N, ...]: the rows of the edges that are no loops, of the loops, and rows to be ignored.
     """
-    places = torch.ops.onehop.looped_edges(edge_index, of_loops.size(0))
+    places = LOOPED_EDGES(edge_index, of_loops.size(0))
     return torch.cat([values, of_loops]).index_select(0, places)
 
 

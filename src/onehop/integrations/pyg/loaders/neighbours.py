@@ -27,6 +27,7 @@ from onehop.loaders.keys import batch_key, drawing_edges
 from onehop.loaders.outputs import edge_index_of, heterogeneous, homogeneous, wants_graphs
 from onehop.loaders.relation import Relation, checked_time, checked_weight
 from onehop.loaders.seeds import draw_for, times_of
+from onehop.loading import PATCH
 
 # The attribute that onehop adds to PyG's samplers.
 _ENGINE = "_onehop_engine"
@@ -287,7 +288,7 @@ class Inherited:
         """Pickles the call of ``patch`` for a process that is being spawned, and nothing otherwise."""
         if get_spawning_popen() is None or session.now.selection is None:
             return (Inherited, ())
-        return (_patched, (session.patches[0], session.now.settings.sampler))
+        return (_patched, (PATCH.provided, session.now.settings.sampler))
 
 
 def _patched(patch: Callable[..., Any], sampler: bool | None) -> Inherited:
