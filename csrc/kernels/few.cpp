@@ -192,21 +192,28 @@ bool extremum_grad(const Few<T>& few) {
          });
 }
 
-// What the softmax of an edge and head is made of.
+// What the softmax of an edge is made of, for each head.
 template <class T>
-ONEHOP_INLINE T score(const Few<T>& few, int64_t source, int64_t target, int64_t head) {
+ONEHOP_INLINE void score(const Few<T>& few, int64_t source, int64_t target, T* scores) {
   const FewArgs& args = few.args;
   const T factor = static_cast<T>(args.factor);
   if (args.kind == FewKind::gat) {
-    return leaky<T, 1>(few.of_source(source, args.heads)[head] + few.of_target(target, args.heads)[head], factor);
+    const T *a = few.of_source(source, args.heads), *b = few.of_target(target, args.heads);
+    return for_numbers<T>(args.heads, [&]<int kLanes>(int64_t head) {
+      store<T, kLanes>(scores + head, leaky<T, kLanes>(load<T, kLanes>(a + head) + load<T, kLanes>(b + head), factor));
+    });
   }
-  const T* a = few.of_source(source, few.width) + head * args.columns;
-  const T* b = few.of_target(target, few.width) + head * args.columns;
-  if (args.kind == FewKind::dot) return factor * dot(a, b, args.columns);
-  const T* att = static_cast<const T*>(args.att) + head * args.columns;
-  return sum_over<T>(args.columns, [&]<int kLanes>(int64_t i) {
-    return load<T, kLanes>(att + i) * leaky<T, kLanes>(load<T, kLanes>(a + i) + load<T, kLanes>(b + i), factor);
-  });
+  const T *a = few.of_source(source, few.width), *b = few.of_target(target, few.width);
+  const T* att = static_cast<const T*>(args.att);
+  for (int64_t head = 0; head < args.heads; ++head, a += args.columns, b += args.columns, att += args.columns) {
+    if (args.kind == FewKind::dot) {
+      scores[head] = factor * dot(a, b, args.columns);
+    } else {
+      scores[head] = sum_over<T>(args.columns, [&]<int kLanes>(int64_t i) {
+        return load<T, kLanes>(att + i) * leaky<T, kLanes>(load<T, kLanes>(a + i) + load<T, kLanes>(b + i), factor);
+      });
+    }
+  }
 }
 
 // Makes the weights of edges of their scores, which are in alpha, and of the largest score of each target: -infinity
@@ -242,26 +249,28 @@ bool normalise(const Few<T>& few, const T* most) {
          });
 }
 
-// Makes the weights of the scores score(edge, source, target, head).
-template <class T, class Score>
-bool weigh(const Few<T>& few, const Score& score) {
+// Makes the weights of the scores that write(edge, source, target, scores) writes for each head.
+template <class T, class Write>
+bool weigh(const Few<T>& few, const Write& write) {
   const FewArgs& args = few.args;
   T *alpha = static_cast<T*>(args.alpha), *most = static_cast<T*>(args.scratch);
   fill<T>(most, args.targets * args.heads, -static_cast<T>(__builtin_huge_val()));
   return few.each([&](int64_t edge, int64_t source, int64_t target) {
-    for (int64_t head = 0; head < args.heads; ++head) {
-      const T found = score(edge, source, target, head);
-      alpha[edge * args.heads + head] = found;
-      // NaN is passed over: it makes the sum NaN.
-      T& largest = most[target * args.heads + head];
-      if (found > largest) largest = found;
-    }
+    T *scores = alpha + edge * args.heads, *largest = most + target * args.heads;
+    write(edge, source, target, scores);
+    // Without a branch, which would go either way. NaN is passed over: it makes the sum NaN.
+    for_numbers<T>(args.heads, [&]<int kLanes>(int64_t head) {
+      const auto x = load<T, kLanes>(scores + head), before = load<T, kLanes>(largest + head);
+      store<T, kLanes>(largest + head, x > before ? x : before);
+    });
   }) && normalise(few, most);
 }
 
 template <class T>
 bool softmax(const Few<T>& few) {
-  return weigh(few, [&](int64_t edge, int64_t, int64_t, int64_t head) { return few.values(edge)[head]; });
+  return weigh(few, [&](int64_t edge, int64_t, int64_t, T* scores) {
+    __builtin_memcpy(scores, few.values(edge), sizeof(T) * static_cast<size_t>(few.args.heads));
+  });
 }
 
 template <class T>
@@ -288,10 +297,8 @@ bool attend(const Few<T>& few) {
   const FewArgs& args = few.args;
   T *out = static_cast<T*>(args.out), *alpha = static_cast<T*>(args.alpha);
   fill<T>(out, args.targets * few.width, 0);
-  const auto scores = [&](int64_t, int64_t source, int64_t target, int64_t head) {
-    return score(few, source, target, head);
-  };
-  return weigh(few, scores) && few.each([&](int64_t edge, int64_t source, int64_t target) {
+  const auto write = [&](int64_t, int64_t source, int64_t target, T* scores) { score(few, source, target, scores); };
+  return weigh(few, write) && few.each([&](int64_t edge, int64_t source, int64_t target) {
     for (int64_t head = 0; head < args.heads; ++head) {
       const int64_t place = head * args.columns;
       add(out + target * few.width + place, few.values(source) + place, alpha[edge * args.heads + head], args.columns);

@@ -48,12 +48,14 @@ class Thresholds:
         awaited_numbers: Entries of features on a device from which on the order of a layer's linear step and
             aggregation is chosen there. The host then waits to know whether what came first is finite, some
             tens of microseconds, in which a GPU reads about as many entries: a mini-batch is not worth it.
-        few_edges: Edges below which PyG's own code runs if the work is small too: making a graph and
-            recognising it takes longer than its sums. An edge of attention, a maximum or a minimum counts
-            four times. Edges are rewritten (self loops, norms) from memory from a quarter on. Fresh graphs of
-            60 edges ran at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound. Not for GCNConv,
-            whose normalisation costs PyG more.
-        few_work: Edges times width below which that work is small.
+        few_edges: Edges below which no graph is made if the work is small too: making a graph and recognising
+            it takes longer. Such edges are read as a list where native code serves it, and by PyG's own code
+            elsewhere, where an edge of attention, a maximum or a minimum counts four times. Self loops and
+            norms of fewer edges, loops included, are made anew at every call. Fresh graphs of 60 edges ran
+            at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound.
+        few_work: Edges times width below which that work is small, where PyG's own code runs.
+        listed_work: The same where a list of edges is served. Fresh edges of 2,000 to 4,000 and width 64 took
+            GCNConv, GATConv, GATv2Conv, GINConv and SAGEConv 1.1 to 1.7 times as long over a graph.
         cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs instead of
             blocks: its tensors fit in the cache too, and blocks run again in the backward pass. A SAGEConv
             with a median, of 10,000 edges and width 32, forward and backward, took twice as long in blocks.
@@ -116,6 +118,7 @@ class Thresholds:
     awaited_numbers: int = _bound(1 << 26)
     few_edges: int = _bound(1 << 12)
     few_work: int = _bound(1 << 17)
+    listed_work: int = _bound(1 << 18)
     cached_bytes: int = _bound(16 << 20)
     compiled_edges: int = _bound(0)
     block_bytes: int = _bound(2 << 20)

@@ -59,7 +59,8 @@ def test_values_and_gradients(name: str, shape: tuple[int, ...], dtype: torch.dt
     same(lambda: learned(FUNCTIONS[name](x, index), x), **tolerances)
     same(lambda: FUNCTIONS[name](x.detach(), index), **tolerances)
     sums, matrix = name in ("sum", "add"), x.dim() == 2
-    assert served(lambda: FUNCTIONS[name](x.detach(), index)) == (x.numel() > 0 and (matrix or not sums))
+    # Sums of few rows are PyG's.
+    assert served(lambda: FUNCTIONS[name](x.detach(), index)) == (x.numel() > 0 and not sums)
     recorded = name == "softmax" or (matrix and not sums and name != "mean")
     assert served(lambda: FUNCTIONS[name](x, index)) == (x.numel() > 0 and recorded)
 
@@ -95,7 +96,8 @@ def test_layouts(name: str, layout: str) -> None:
     else:
         index = some_index(2 * ROWS)[::2]
     same(lambda: FUNCTIONS[name](x, index))
-    assert served(lambda: FUNCTIONS[name](x, index)) == (layout == "index of every other")
+    is_served = layout == "index of every other" and name not in ("sum", "add")
+    assert served(lambda: FUNCTIONS[name](x, index)) == is_served
 
 
 LEFT: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -182,7 +184,7 @@ def test_an_index_that_is_written_to_before_the_backward_pass() -> None:
             run(name)
 
 
-@pytest.mark.parametrize("name", ["sum", "max", "softmax"])
+@pytest.mark.parametrize("name", ["mean", "max", "softmax"])
 def test_a_result_that_is_written_to(name: str) -> None:
     index = some_index()
 
@@ -193,7 +195,7 @@ def test_a_result_that_is_written_to(name: str) -> None:
 
     for shape in ((ROWS,), (ROWS, 3), (ROWS, 2, 3)):
         same(partial(run, shape, False))
-        if name == "sum":
+        if name == "mean":
             same(partial(run, shape, True))
             continue
         # Gradients read the result.

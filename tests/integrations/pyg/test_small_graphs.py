@@ -15,7 +15,7 @@ from onehop.integrations.pyg.leave import TOO_SMALL
 from onehop.integrations.rows import stand_in
 from onehop.machines import pim
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix
-from tests.integrations.same import BITS, SINGLE, fast, learned, refused, same_error
+from tests.integrations.same import BITS, HALF, SINGLE, fast, learned, refused, same_error
 
 NODES, EDGES, WIDTH = 20, 90, 8
 LAYERS = {
@@ -82,7 +82,7 @@ def test_more_edges_wide_features_and_lifted_bounds_take_the_fast_path(
     if change == "edges":
         edge_index = edge_index.repeat(1, 2 * thresholds.ORDINARY.few_edges // EDGES)
     elif change == "width":
-        monkeypatch.setattr(thresholds, "now", thresholds.Thresholds(few_work=EDGES))
+        monkeypatch.setattr(thresholds, "now", thresholds.Thresholds(few_work=EDGES, listed_work=EDGES))
     else:
         monkeypatch.setattr(thresholds, "now", thresholds.NONE)
     fast(lambda: layer(x, edge_index), rtol=1e-5, atol=1e-5)
@@ -139,18 +139,60 @@ def test_so_few_edges_need_no_graph_however_wide_their_features_are(edge_index):
 
 
 @pytest.mark.parametrize(("reduce", "pays"), [("sum", False), ("mean", False), ("max", True), ("min", True)])
-def test_an_extremum_pays_with_a_quarter_of_the_edges(reduce, pays, x, edge_index):
+def test_an_extremum_that_no_list_serves_pays_with_a_quarter_of_the_edges(reduce, pays, x, edge_index):
     edge_index = edge_index.repeat(1, -(-thresholds.ORDINARY.few_edges // (4 * EDGES)))
-    layer = gnn.GINConv(torch.nn.Linear(WIDTH, 4), aggr=reduce)
-    fast(lambda: layer(x, edge_index), **SINGLE)
+    layer, x = gnn.GINConv(torch.nn.Linear(WIDTH, 4), aggr=reduce).bfloat16(), x.bfloat16()
+    expected = layer(x, edge_index)
+    with onehop.patch():
+        torch.testing.assert_close(layer(x, edge_index), expected, **HALF)
+        assert onehop.cache_info().entries == pays  # a graph
+
+
+LISTED = {
+    "GCN": (NODES, lambda: gnn.GCNConv(WIDTH, WIDTH)),
+    "SG": (NODES, lambda: gnn.SGConv(WIDTH, WIDTH, K=2)),
+    "SAGE": (0, lambda: gnn.SAGEConv(WIDTH, 4)),
+    "GIN, max": (0, lambda: gnn.GINConv(torch.nn.Linear(WIDTH, 4), aggr="max")),
+    "Transformer": (0, lambda: gnn.TransformerConv(WIDTH, WIDTH)),
+}
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("kind", LISTED)
+def test_edges_and_loops_are_a_list_below_the_bound(kind, more, x):
+    loops, make = LISTED[kind]
+    source = torch.arange(thresholds.ORDINARY.few_edges - loops + more)
+    edge_index, layer = torch.stack([source % NODES, (source * 7 + source // NODES + 1) % NODES]), make()
+    edge_index[1] += edge_index[0] == edge_index[1]
+    edge_index[1] %= NODES
+    fast(lambda: layer(x, edge_index), rtol=1e-5, atol=1e-5)
+    onehop.clear_cache()
     with onehop.patch():
         layer(x, edge_index)
-        assert onehop.cache_info().entries == pays  # a graph
+        assert (onehop.cache_info().entries == 0) == (more < 0)
+
+
+# The cache forgets the graph of SGConv's looped edges, which live as long as the call.
+@pytest.mark.parametrize("more", [-1, 0, 1])
+@pytest.mark.parametrize("kind", sorted(LISTED.keys() - {"SG"}))
+def test_edges_times_width_are_a_list_below_the_bound(kind, more, x, monkeypatch):
+    loops, make = LISTED[kind]
+    edges = thresholds.ORDINARY.few_edges // 4
+    source = torch.arange(edges)
+    edge_index, layer = torch.stack([source % NODES, (source + 1) % NODES]), make()
+    monkeypatch.setattr(
+        thresholds, "now", thresholds.Thresholds(listed_work=(edges + loops) * WIDTH - more, few_work=0)
+    )
+    fast(lambda: layer(x, edge_index), rtol=1e-5, atol=1e-5)
+    onehop.clear_cache()
+    with onehop.patch():
+        layer(x, edge_index)
+        assert (onehop.cache_info().entries == 0) == (more < 0)
 
 
 @pytest.mark.parametrize("kind", ["GAT", "GATv2"])
 def test_added_loops_count_as_edges(kind, edge_index, took_fast_path, monkeypatch):
-    nodes = thresholds.ORDINARY.few_edges // 4
+    nodes = thresholds.ORDINARY.few_edges
     x, layer = torch.randn(nodes, WIDTH), LAYERS[kind]()
     expected = layer(x, edge_index)
 

@@ -1,4 +1,4 @@
-"""PyG's ``scatter`` and ``softmax`` of few rows, without a graph of their index."""
+"""PyG's means, extrema and softmax of few rows, without a graph of their index."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ _MATRIX = 2
 
 
 def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Tensor | None:
-    """Reduces rows by an index; None where PyG's code has to run.
+    """Takes the mean or an extremum of rows by an index; None where PyG's code has to run.
 
-    Sums and means whose gradients are recorded are left to PyG, and so are sums of one column or of several
-    dimensions, because PyG takes about as long for them.
+    Means whose gradients are recorded are left to PyG, which takes about as long for them, and so are such
+    extrema of other shapes.
     """
     is_matrix = src.dim() == _MATRIX
     # A result that is another view has a version of its own: autograd would not see that it was written to.
-    if (reduce == "sum" and not is_matrix) or (is_recorded(src) and not (is_matrix and reduce in EXTREMA)):
+    if is_recorded(src) and not (is_matrix and reduce in EXTREMA):
         return None
     if not _suit(src, index, dim, num_rows):
         return None

@@ -60,7 +60,9 @@ def scatter(
         return None
     # No reduction costs more than this many times a sum.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
-        return few_rows.reduced(src, index, dim, dim_size, _OF_SCATTER[reduce])
+        by = _OF_SCATTER[reduce]
+        # Sums of few rows take PyG as long, within a layer.
+        return None if by == "sum" else few_rows.reduced(src, index, dim, dim_size, by)
     # PyG's mean is a sum, divided.
     by = "sum" if reduce == "mean" else _OF_SCATTER[reduce]
     if not pays(src.numel(), cost_of(src, by)) or src.dim() < _MATRIX:

@@ -170,7 +170,7 @@ def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dic
 
 def _check_edges(edges: list[Any]) -> None:
     """Leaves edges of several types that cannot be recognised, or are so few that PyG's steps are as fast."""
-    need(edges and all(can_remember(edge_index, least=0) and edge_index.dim() == 2 for edge_index in edges))
+    need(edges and all(can_remember(edge_index, None) and edge_index.dim() == 2 for edge_index in edges))
     need(sum(edge_index.numel() for edge_index in edges) >= 2 * thresholds.now.few_edges, TOO_SMALL)
 
 

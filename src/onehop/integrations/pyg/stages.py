@@ -54,6 +54,13 @@ _OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_a
 # Few edges
 
 
+def is_listed(call: Call) -> bool:
+    """Return whether edges are so few that reading them as a list is faster than a plan over a graph."""
+    rule: Any = call.record.rule
+    first = call.operands.get(rule.first)
+    return is_too_small(call.edge_index, first, attends=rule.attends, listed=True)
+
+
 def is_small(call: Call) -> bool:
     """Return whether edges are so few that PyG's own code is as fast as a plan over a graph."""
     rule, edge_index, operands = call.record.rule, call.edge_index, call.operands

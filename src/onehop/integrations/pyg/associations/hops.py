@@ -54,7 +54,7 @@ def _powers(
     if (
         len(lins) == 1
         or not (type(edge_index) is Tensor or is_sparse_tensor(edge_index))
-        or is_too_small(edge_index, x)
+        or is_too_small(edge_index, x, listed=True, loops=bool(loops))
         or not all(lin is None or may_choose(lin, x, only) for lin in lins)
         or autocast_dtype(x) is not None
         or aggregates_first(x, lins[-1].weight, True)

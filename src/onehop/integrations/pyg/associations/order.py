@@ -215,7 +215,7 @@ def gcn(
     lin, listed = layer._modules.get("lin"), type(edge_index) is Tensor
     if (
         not (listed or is_sparse_tensor(edge_index))
-        or is_too_small(edge_index, x, layer.out_channels)
+        or is_too_small(edge_index, x, layer.out_channels, listed=True, loops=layer.add_self_loops)
         or not may_choose(lin, x, False, *((edge_index,) if listed else ()))
         or layer.node_dim != -2
         or type(layer).message is not GCNConv.message
@@ -291,7 +291,7 @@ def rooted(
     if type(ends) is not tuple or len(ends) != 2:
         return None
     operands = {"x": ends, "size": size, **weights}
-    if is_too_small(edge_index, x):
+    if is_too_small(edge_index, x, listed=True):
         return rooted_over_few(layer, linear, root, edge_index, operands)
     lin, listed = getattr(layer, linear), type(edge_index) is Tensor
     if not (listed or is_sparse_tensor(edge_index)) or not may_choose(lin, ends[0], True):

@@ -129,17 +129,17 @@ class Derived:
     graph: "weakref.ref[Graph] | None" = None
 
 
-def can_remember(edge_index: Any, least: int | None = None) -> bool:
+def can_remember(edge_index: Any, loops: int | None = 0) -> bool:
     """Return whether tensors that are made from this edge_index may be remembered.
 
     Args:
         edge_index: The edges, which would have to be recognised.
-        least: The fewest numbers in it; None means as many as pay, because few edges are rewritten as fast
-            as they are recognised (:func:`.sizes.is_too_small`).
+        loops: How many self loops are added to it. Few edges, loops included, are rewritten faster than they
+            are recognised (:func:`.sizes.is_too_small`). None: any number of edges is recognised.
     """
     return (
         type(edge_index) is Tensor
-        and edge_index.numel() >= (thresholds.now.few_edges // 2 if least is None else least)
+        and (loops is None or edge_index.numel() >= 2 * (thresholds.now.few_edges - loops))
         and context_reason() is None
         and edge_index.layout is torch.strided
         and not edge_index.is_meta

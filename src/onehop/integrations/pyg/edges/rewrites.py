@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch_geometric.nn.conv import gcn_conv
 
+from onehop import thresholds
 from onehop.integrations.pyg.edges import few
 from onehop.integrations.pyg.edges.kept import Derived, can_remember, rewritten
 from onehop.integrations.pyg.edges.matrix import adjacency_of
@@ -66,7 +67,7 @@ def gcn_norm(
     dtype: Any = None,
 ) -> Any:
     """PyG's ``gcn_norm``, cached; None if PyG's code has to run."""
-    if can_remember(edge_index):
+    if can_remember(edge_index, num_nodes if add_self_loops and type(num_nodes) is int else 0):
         if edge_weight is None:
             key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
             return without_weight(theirs, edge_index, key)
@@ -147,7 +148,8 @@ def _loops(
     if type(num_nodes) is not int if adds else not (num_nodes is None and fill_value is None):
         return None
     name, rest = ("add_self_loops", (fill_value, num_nodes)) if adds else ("remove_self_loops", ())
-    if can_remember(edge_index):
+    # Layers that remove loops add others next, hardly ever more than there are edges.
+    if can_remember(edge_index, num_nodes if adds else thresholds.now.few_edges // 2):
         attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
         (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
         return edges, attributes

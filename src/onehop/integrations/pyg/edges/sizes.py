@@ -32,9 +32,15 @@ def are_tiny(edge_index: Any) -> bool:
 
 
 def is_too_small(
-    edge_index: Any, operand: Any, columns: int | None = None, attends: bool = False, costly: bool = False
+    edge_index: Any,
+    operand: Any,
+    columns: int | None = None,
+    attends: bool = False,
+    costly: bool = False,
+    listed: bool = False,
+    loops: bool = False,
 ) -> bool:
-    """Return whether a graph is so small that making and recognising it takes longer than PyG's own code.
+    """Return whether a graph is so small that making and recognising it takes longer than doing without it.
 
     The sizes alone decide. A graph that is used again would pay, but every forward pass changes whether it
     was used before: the second pass would give other bits than the first, and activation checkpointing would
@@ -49,6 +55,8 @@ def is_too_small(
         attends: Whether attention weights the messages: the operand is [N, H, C]. Otherwise an operand of
             more than two dimensions is [..., N, F].
         costly: Whether PyG takes several times as long as for a sum, as for attention and extrema.
+        listed: Whether native code serves a list of so few edges. Otherwise PyG's own code runs.
+        loops: Whether a self loop is added at every row of the operand.
     """
     bounds = thresholds.now
     # The hot path of small graphs: a whole shape is read in the time of one size.
@@ -66,12 +74,16 @@ def is_too_small(
     # A machine or backend that was chosen runs every aggregation.
     if edges >= bounds.few_edges or session.now.settings.backend:
         return False
-    if attends or costly:
-        edges *= _COST
-        if edges >= bounds.few_edges:
-            return False
+    if listed and type(edge_index) is Tensor and edge_index.layout is torch.strided:
+        work = bounds.listed_work
+    else:
+        work = bounds.few_work
+        if attends or costly:
+            edges *= _COST
+            if edges >= bounds.few_edges:
+                return False
     if operand is None:
-        return columns is not None and edges * columns < bounds.few_work
+        return columns is not None and edges * columns < work
     pair = type(operand) is tuple or type(operand) is list
     x = operand[0] if pair and operand else operand
     if not isinstance(x, Tensor):
@@ -79,10 +91,14 @@ def is_too_small(
     shape = x.shape
     if len(shape) < _MATRIX:
         return False
-    width = shape[-1]
+    rows, width = shape[0 if attends else -2], shape[-1]
     if len(shape) > _MATRIX:
-        width = x.numel() // (shape[0 if attends else -2] or 1)
-    return edges * (width if columns is None else min(width, columns)) < bounds.few_work
+        width = x.numel() // (rows or 1)
+    if loops:
+        edges += rows
+        if edges >= bounds.few_edges:
+            return False
+    return edges * (width if columns is None else min(width, columns)) < work
 
 
 def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
