@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from onehop import native
 from onehop.kernels.cpu import dropout as kernels
 from onehop.native import DTYPE_CODES
-from onehop.ops.library import LIBRARY
+from onehop.ops.namespace import LIBRARY
 from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
 
 # Two calls draw two masks, and a backward pass must not draw another: compilers neither merge nor repeat

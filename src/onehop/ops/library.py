@@ -1,4 +1,4 @@
-"""The torch.library namespace ``onehop``, and all that is derived from an operator's call.
+"""Operators of torch.library, and all that is derived from an operator's call.
 
 An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients. Its
 schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake
@@ -25,14 +25,13 @@ from onehop.native import WithoutMemoryError
 from onehop.ops.batching import Dims, in_older_vmap, one_by_one, over_older_batch
 from onehop.ops.contexts import are_in_memory, in_memory, is_plain, materialized
 from onehop.ops.held_edges import of_edges
+from onehop.ops.namespace import LIBRARY
 
 # Bound to names of this module: every call reads them.
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _is_compiling = torch.compiler.is_compiling
 _grad_is_enabled = torch.is_grad_enabled
-
-LIBRARY = torch.library.Library("onehop", "DEF")
 
 _SCHEMA_TYPES = {
     Tensor: "Tensor",
@@ -45,20 +44,6 @@ _SCHEMA_TYPES = {
 }
 
 _HELD = "held"
-
-
-def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any], schema: str = "") -> None:
-    """Registers an operator that is stated by its kernel and not by a call.
-
-    Args:
-        name: Its name.
-        kernel: What runs, on any device.
-        fake: Returns results of the same shapes and dtypes without data.
-        schema: Its operands and results; empty means those of the kernel's annotations.
-    """
-    LIBRARY.define(name + (schema or torch.library.infer_schema(kernel, mutates_args=())))
-    LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"onehop::{name}", fake, lib=LIBRARY)
 
 
 C = TypeVar("C", bound=tuple[Any, ...])

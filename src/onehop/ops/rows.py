@@ -17,7 +17,7 @@ from onehop.graph.identity import remembered
 from onehop.ops.aggregate import AGGREGATE, REDUCTIONS, reduce_rows
 from onehop.ops.checks import FLOATS, not_dense
 from onehop.ops.extremum import TIES, extremum
-from onehop.ops.library import define
+from onehop.ops.namespace import define
 
 # A reshape that autograd does not treat as a view.
 _unsafe_view = torch.ops.aten._unsafe_view.default

@@ -22,7 +22,7 @@ from onehop.integrations.pyg.associations.product import (
 from onehop.integrations.pyg.associations.steps import first_step
 from onehop.integrations.torch.products import over_rows, times
 from onehop.ops.aggregate import AGGREGATE
-from onehop.ops.library import LIBRARY, define
+from onehop.ops.namespace import LIBRARY, define
 
 _NAME = "linear_aggregate"
 _OPERANDS = "Tensor x, Tensor weight, Tensor? edge_weight, Tensor? scale, Tensor graph"

@@ -26,7 +26,7 @@ from onehop.integrations.pyg.edges.kept import (
     symmetric_of,
 )
 from onehop.integrations.pyg.edges.normalised import Unweighted, normalised
-from onehop.ops.library import define
+from onehop.ops.namespace import define
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from onehop.integrations.pyg.edges.normalised import Unweighted
 from onehop.integrations.pyg.edges.operators import FIND_GRAPH, FIND_NORMALISED_GRAPH, LOOPED_EDGES
 from onehop.integrations.pyg.edges.rewrites import normalisation, without_weight
 from onehop.ops.aggregate import reduce_rows
-from onehop.ops.library import define
+from onehop.ops.namespace import define
 
 
 @dataclass(frozen=True, slots=True)
