@@ -184,6 +184,18 @@ struct SegmentReduce : Served<SegmentReduce, Tensor(const Tensor&, Text, const M
   }
 };
 
+// It has no derivative, so torch calls it by the stack.
+struct SegmentReduceGrad
+    : Served<SegmentReduceGrad, Tensor(const Tensor&, const Tensor&, const Tensor&, Text, const MaybeTensor&,
+                                       const MaybeTensor&, int64_t, const MaybeScalar&)> {
+  static constexpr const char *kName = "aten::_segment_reduce_backward", *kOverload = "";
+  static void* run(const Tensor& grad, const Tensor&, const Tensor& data, Text reduce, const MaybeTensor& lengths,
+                   const MaybeTensor& offsets, int64_t axis, const MaybeScalar& initial) {
+    if (!is_large(numel(data), numel(data), 1) || is_there(initial)) return nullptr;
+    return answer(grad, data, reduce, lengths, offsets, axis);
+  }
+};
+
 // torch multiplies 16-bit numbers one by one where the processor has no instructions for them: products of 1 million
 // multiplications took 12 times as long as by way of float32.
 constexpr int64_t kCostOfHalves = 64;
@@ -266,7 +278,7 @@ struct IsIn : Served<IsIn, Tensor(const Tensor&, const Tensor&, bool, bool)> {
 using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tensor, const Tensor&>,
                      IndexAdd<Tensor&, Tensor&>, ScatterAdd<Tensor, const Tensor&>, ScatterAdd<Tensor&, Tensor&>,
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
-                     BagsGrad, SegmentReduce, Unique, UniqueDim, Sort, IsIn>;
+                     BagsGrad, SegmentReduce, SegmentReduceGrad, Unique, UniqueDim, Sort, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
 
 }  // namespace

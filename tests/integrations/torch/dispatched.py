@@ -52,6 +52,8 @@ COUNTED = {
     "mm": "mm",
     "embedding": "index_select",
 }
+# torch 2.6 was built with older texts, which are not read from a stack.
+READS_TEXTS = torch.__version__ >= (2, 7)
 # What torch's formulas call in a backward pass.
 COUNTED_BACKWARD = {
     "x[i]": "index_put",
@@ -60,6 +62,7 @@ COUNTED_BACKWARD = {
     "index_add": "index_select",
     "scatter_add": "gather",
     "embedding": "embedding_dense_backward",
+    **({"segment_reduce": "segment_reduce_backward"} if READS_TEXTS else {}),
     "linear": "mm",
     "mm": "mm",
 }
@@ -107,6 +110,8 @@ CASES: dict[str, Case] = {
     ),
     "scatter_reduce amax, of others": lambda x, v: x.scatter_reduce(0, MANY, v, "amax", include_self=False),
     "segment_reduce": lambda x, v: torch.segment_reduce(v, "sum", lengths=LENGTHS, unsafe=True) + x,
+    "segment_reduce mean": lambda x, v: torch.segment_reduce(v, "mean", lengths=LENGTHS, unsafe=True) * x,
+    "segment_reduce max": lambda x, v: torch.segment_reduce(v, "max", lengths=LENGTHS, unsafe=True) * x,
     "linear": lambda x, v: F.linear(v, x, x[:, 0].clone()),
     "mm": lambda x, v: torch.mm(v, x.t()),
     "v @ x.t()": lambda x, v: v @ x.t(),

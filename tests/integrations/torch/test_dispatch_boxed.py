@@ -14,6 +14,7 @@ from tests.integrations.torch.dispatched import (
     CASES,
     COUNTED,
     MANY,
+    READS_TEXTS,
     both,
     operands,
     patched,
@@ -23,8 +24,6 @@ from tests.integrations.torch.dispatched import (
 from tests.integrations.torch.indices import ANY, ENTRIES, LENGTHS, ODD, ROWS
 
 _aten: Any = torch.ops.aten
-# torch 2.6 was built with older texts, which are not read from a stack.
-READS_TEXTS = torch.__version__ >= (2, 7)
 BY_TEXT = ("scatter_reduce", "segment_reduce")
 NUMBERS = torch.randint(0, 50, (300,), generator=torch.Generator().manual_seed(3))
 

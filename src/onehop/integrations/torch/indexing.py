@@ -25,7 +25,7 @@ from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import is_numbers
-from onehop.ops.rows import scattered
+from onehop.ops.rows import gathered, scattered
 from onehop.reference.independent import runs_specification
 
 PLAIN = (Tensor, Parameter)
@@ -280,6 +280,19 @@ def segment_reduce(
     return out if reduce == "sum" else torch.where(entries == 0, _OF_NOTHING[reduce], out)
 
 
+@_left_to_torch
+def segment_reduce_grad(
+    grad: Tensor, data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
+) -> Tensor | None:
+    """The gradient to the data of sums and means of segments; that of extrema is torch's."""
+    graph = _segments(data, reduce, lengths, offsets, axis) if reduce in ("sum", "mean") else None
+    if graph is None or grad.shape != (graph.num_dst, *data.shape[1:]) or grad.dtype is not data.dtype:
+        return None
+    if reduce == "mean":
+        grad = grad / graph.in_degrees.clamp(min=1).to(grad.dtype).view(-1, *[1] * (data.dim() - 1))
+    return gathered(graph, grad.contiguous())
+
+
 def _segments(
     data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
 ) -> Graph | None:
@@ -338,6 +351,7 @@ SERVED = {
     "embedding_dense_backward": Served(embedding_grad, "embedding_dense_backward"),
     "_embedding_bag_dense_backward": Served(bags_grad, "_embedding_bag_dense_backward"),
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
+    "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce_backward"),
 }
 """By the operator's name."""
 
