@@ -284,6 +284,9 @@ SERVED_TOO = {
     "trace",
     "forward mode",
     "a vector",
+    "negative",
+    "negative weight",
+    "dispatch mode",
 }
 
 
