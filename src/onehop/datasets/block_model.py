@@ -186,9 +186,9 @@ def _between(
         tasks = -(-count // extension.DRAWS_PER_TASK)
         drawn = np.empty(tasks * extension.DRAWS_PER_TASK, dtype=np.uint64)
         call.first_stream, call.draws, call.pairs = next_stream, len(drawn), drawn.ctypes.data
-        kept = extension.block_between(call)
+        pairs = extension.block_between(call)
         next_stream += tasks
-        return _unpacked(drawn[: min(kept, count)])
+        return _unpacked(drawn[: min(pairs, count)])
 
     low, high = distinct_pairs(
         draw,

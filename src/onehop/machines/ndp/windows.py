@@ -146,16 +146,16 @@ def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Sched
     if times.listing is not None:
         layer.scan_ns, layer.lists_ns = address(times.listing.scan), address(times.listing.lists)
         layer.merge_ns, layer.tiles_ns = address(times.listing.merge), address(times.listing.tiles)
-    found = extension.NdpWindowTimes()
-    found.rank_busy, found.channel_busy = rank_busy.ctypes.data, channel_busy.ctypes.data
-    found.window = of_windows.ctypes.data
-    found.event_what, found.event_time = event_what.ctypes.data, event_time.ctypes.data
-    found.most_events = most
-    extension.ndp_windows(layer, found)
+    timeline = extension.NdpWindowTimes()
+    timeline.rank_busy, timeline.channel_busy = rank_busy.ctypes.data, channel_busy.ctypes.data
+    timeline.window = of_windows.ctypes.data
+    timeline.event_what, timeline.event_time = event_what.ctypes.data, event_time.ctypes.data
+    timeline.most_events = most
+    extension.ndp_windows(layer, timeline)
     recorded = [
         Event(EVENTS[what], int(window), int(where), float(start), float(end))
         for (what, window, where), (start, end) in zip(
-            event_what[: found.events], event_time[: found.events], strict=True
+            event_what[: timeline.events], event_time[: timeline.events], strict=True
         )
     ]
-    return Schedule(found.total_ns, rank_busy, channel_busy, of_windows[:, 0], of_windows[:, 1:], recorded)
+    return Schedule(timeline.total_ns, rank_busy, channel_busy, of_windows[:, 0], of_windows[:, 1:], recorded)
