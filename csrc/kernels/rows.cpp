@@ -6,8 +6,17 @@ namespace onehop {
 inline namespace ONEHOP_ISA {
 namespace {
 
+// A row of kBytes to twice as many bytes, as its first and its last ones, which overlap.
+template <int kBytes>
+ONEHOP_INLINE void copy_ends(char* to, const char* from, int64_t bytes) {
+  const auto first = load_raw<uint8_t, kBytes>(from), last = load_raw<uint8_t, kBytes>(from + bytes - kBytes);
+  store_raw<uint8_t, kBytes>(to, first);
+  store_raw<uint8_t, kBytes>(to + bytes - kBytes, last);
+}
+
 ONEHOP_INLINE void copy_row(char* to, const char* from, int64_t bytes) {
   if (bytes < kVectorBytes) {
+    if (bytes >= 32) return copy_ends<32>(to, from, bytes);
     std::memcpy(to, from, static_cast<size_t>(bytes));
     return;
   }
@@ -33,14 +42,14 @@ ONEHOP_INLINE bool is_row(const RowsArgs& args, int64_t entry) {
   return static_cast<uint64_t>(entry) < static_cast<uint64_t>(args.matrix_rows);
 }
 
-// Rows of a single element are copied without a call for each.
-template <class Number, class Index>
-bool copy_numbers(const RowsArgs& args, const Index* index, const char* from, char* rows, int64_t begin, int64_t end) {
-  auto* to = reinterpret_cast<Number*>(rows);
+// Rows of kBytes to twice as many bytes; they are so short that many are read at a time without prefetching.
+template <int kBytes, class Index>
+ONEHOP_INLINE bool copy_short_rows(const RowsArgs& args, int64_t bytes, const Index* index, const char* from, char* to,
+                                   int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) {
     const int64_t entry = index[i];
     if (!is_row(args, entry)) return false;
-    to[i] = load_raw<Number, 1>(from + entry * args.stride);
+    copy_ends<kBytes>(to + i * bytes, from + entry * args.stride, bytes);
   }
   return true;
 }
@@ -50,20 +59,22 @@ bool copy_rows(const RowsArgs& args, int64_t block, int64_t begin, int64_t end) 
   const auto* index = static_cast<const Index*>(args.index);
   const auto* from = static_cast<const char*>(args.matrix) + block * args.matrix_rows * args.stride;
   auto* to = static_cast<char*>(args.rows) + block * args.count * args.row_bytes;
-  if (args.row_bytes == 4) return copy_numbers<uint32_t>(args, index, from, to, begin, end);
-  if (args.row_bytes == 8) return copy_numbers<uint64_t>(args, index, from, to, begin, end);
+  const int64_t bytes = args.row_bytes;
+  if (bytes == 4) return copy_short_rows<4>(args, 4, index, from, to, begin, end);
+  if (bytes == 8) return copy_short_rows<8>(args, 8, index, from, to, begin, end);
+  if (bytes > 8 && bytes <= 16) return copy_short_rows<8>(args, bytes, index, from, to, begin, end);
+  if (bytes > 16 && bytes <= 32) return copy_short_rows<16>(args, bytes, index, from, to, begin, end);
   const bool past =
-      args.nontemporal && args.row_bytes % kVectorBytes == 0 && reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
+      args.nontemporal && bytes % kVectorBytes == 0 && reinterpret_cast<uintptr_t>(to) % kVectorBytes == 0;
   bool in_range = true;
   for (int64_t i = begin; i < end; ++i) {
     const char* coming = from + static_cast<int64_t>(index[smaller(i + args.prefetch, end - 1)]) * args.stride;
-    for (int64_t line = 0; line < args.row_bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, kKeepRows);
+    for (int64_t line = 0; line < bytes; line += kLineBytes) __builtin_prefetch(coming + line, 0, kKeepRows);
     const int64_t entry = index[i];
     in_range = is_row(args, entry);
     if (!in_range) break;
     const char* row = from + entry * args.stride;
-    past ? copy_row_past_caches(to + i * args.row_bytes, row, args.row_bytes)
-         : copy_row(to + i * args.row_bytes, row, args.row_bytes);
+    past ? copy_row_past_caches(to + i * bytes, row, bytes) : copy_row(to + i * bytes, row, bytes);
   }
   if (past) settle_stores();
   return in_range;

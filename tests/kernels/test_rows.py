@@ -7,7 +7,9 @@ from onehop.errors import IndexRangeError
 from onehop.kernels.cpu.rows import add_rows, take_rows
 from tests.pairs import pairwise
 
-SHAPES = [(50,), (50, 1), (50, 3), (50, 16), (50, 17), (50, 2, 63), (50, 129), (50, 0), (1, 5)]
+# Rows of fewer than 64 bytes have loops of their own.
+SHORT = [(50, columns) for columns in (1, 2, 3, 4, 5, 7, 8, 9, 15)]
+SHAPES = [(50,), *SHORT, (50, 16), (50, 17), (50, 2, 63), (50, 129), (50, 0), (1, 5)]
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16, torch.int64, torch.int32, torch.bool]
 INDICES = [torch.int32, torch.int64]
 

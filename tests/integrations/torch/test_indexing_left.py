@@ -1,5 +1,6 @@
 """torch's own gathers and scatters under the patch: what stays torch's, its errors, and contexts."""
 
+import math
 import warnings
 from collections.abc import Callable
 
@@ -23,6 +24,7 @@ from tests.integrations.torch.indices import (
     SORTED,
     _forgets as _forgets,
     columns,
+    entries,
     numbers,
     served as served,
 )
@@ -239,6 +241,35 @@ def test_small_sizes_are_torchs(monkeypatch, served):
         assert not served
         wide[many]
         assert "gathered" in served
+
+
+NARROW = {
+    "sum": (lambda v: torch.zeros(ROWS, *v.shape[1:]).index_add(0, ANY, v), 8),
+    "sum of entries": (lambda v: torch.zeros(ROWS, *v.shape[1:]).scatter_add(0, entries(ANY, v), v), 8),
+    "sum, reduced": (
+        lambda v: torch.zeros(ROWS, *v.shape[1:]).scatter_reduce(
+            0, entries(ANY, v), v, "sum", include_self=False
+        ),
+        8,
+    ),
+    "mean": (lambda v: torch.zeros(ROWS, *v.shape[1:]).scatter_reduce(0, entries(ANY, v), v, "mean"), 2),
+    "extremum": (lambda v: torch.zeros(ROWS, *v.shape[1:]).scatter_reduce(0, entries(ANY, v), v, "amax"), 2),
+    "subscript": (lambda v: torch.zeros(ROWS, *v.shape[1:]).index_put((ANY,), v, accumulate=True), 2),
+    "select": (lambda v: v.index_select(0, SORTED), 2),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("shape", [(), (1,), (2, 2), (8,)], ids=str)
+@pytest.mark.parametrize("name", NARROW)
+def test_rows_of_few_numbers_are_torchs_where_threads_are_few(name, shape, threads, served):
+    function, least = NARROW[name]
+    values = numbers(ENTRIES, *shape).float()
+    torch.set_num_threads(threads)
+    expected = function(values)
+    with onehop.patch(), thresholds.lifted(), thresholds.changed(index_columns=8):
+        torch.testing.assert_close(function(values), expected)
+    assert bool(served) is (math.prod(shape) * threads >= least)
 
 
 def test_a_write_to_the_index_is_noticed():

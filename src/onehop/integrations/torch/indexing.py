@@ -20,7 +20,7 @@ from onehop.graph import Graph, build
 from onehop.integrations.torch.segments import graph_of_bounds, graph_of_lengths
 from onehop.integrations.torch.served import Body, Served
 from onehop.kernels.cpu.rows import add_rows
-from onehop.native import WithoutMemoryError, empty
+from onehop.native import WithoutMemoryError, empty, threads
 from onehop.ops import masked
 from onehop.ops.by_index import Along, reduced_to, rows_at
 from onehop.ops.checks import FLOATS
@@ -101,7 +101,8 @@ def subscript(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
 @_left_to_torch
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
     """``x.index_select(dim, index)``."""
-    return _taken(x, dim, index) if index.dim() == 1 else None
+    along = _along(x, dim, index) if index.dim() == 1 else None
+    return None if along is None or not _are_wide(along, COST) else rows_at(x, index, along)
 
 
 @_left_to_torch
@@ -127,7 +128,7 @@ def subscript_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor 
     along = _along(x, dim, index) if index.dim() else None
     if along is None or values.shape != along.chosen(index):
         return None
-    return _plus(x, index, values, along, in_place=True)
+    return _plus(x, index, values, along, in_place=True, cost=COST)
 
 
 def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
@@ -191,6 +192,8 @@ def scatter_reduce(
         return None
     if reduce == "sum" and include_self:
         return _plus(x, rows, src, along, in_place)
+    if not _are_wide(along, 1 if reduce == "sum" else COST):
+        return None
     graph = along.graph(rows)
     entries = _entries(graph, along)
     if reduce == "mean" and include_self:
@@ -319,9 +322,11 @@ def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor
     return (index, None) if rows is None else (rows, _along(x, dim, rows))
 
 
-def _plus(x: Tensor, index: Tensor, values: Tensor, along: Along, in_place: bool) -> Tensor | None:
+def _plus(
+    x: Tensor, index: Tensor, values: Tensor, along: Along, in_place: bool, cost: int = 1
+) -> Tensor | None:
     """Adds sums to ``x``. 16-bit results are rounded once, at the end."""
-    if values.dtype is not x.dtype or _overlap(x, values):
+    if values.dtype is not x.dtype or _overlap(x, values) or not _are_wide(along, cost):
         return None
     total = reduced_to(along.graph(index), values, along, "sum", widen=True)
     return x.add_(total) if in_place else total.add_(x).to(x.dtype)
@@ -367,6 +372,17 @@ def _along(x: Tensor, dim: int, index: Tensor) -> Along | None:
     most = max(x.size(dim), index.numel()) * along.blocks
     suits = x.dtype in FLOATS and most <= build.MOST_NODES and (index.dim() == 1 or index.is_contiguous())
     return along if suits else None
+
+
+def _are_wide(along: Along, cost: int) -> bool:
+    """Return whether rows have enough numbers for our threads to be faster than one loop over all numbers.
+
+    Args:
+        along: The rows.
+        cost: torch's time for one number, as a multiple of its time for one number of a sum.
+    """
+    columns = math.prod(along.shape[along.dim + 1 :])
+    return columns * threads() * cost >= thresholds.now.index_columns
 
 
 def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
