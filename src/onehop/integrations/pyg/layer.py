@@ -22,6 +22,7 @@ from onehop.integrations.pyg.conditions import PLAIN_STEPS, STEPS, check_layer
 from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
 from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
+from onehop.integrations.pyg.small_graphs import Steps, steps_of
 from onehop.integrations.rows import is_own, replaced
 from onehop.ops.contexts import context_reason
 
@@ -142,6 +143,7 @@ class ClassRecord:
         explained: The same while an explainer is at work on a layer.
         selection: The layers that the patch takes, as it was when the class was looked at.
         serves_few: Whether few edges are served without a graph.
+        steps: The functions that PyG calls on a small graph, and their arguments; None where PyG calls them.
         left: The log of a session in which PyG's code ran for a small graph of such a layer, and which says
             why; None without one.
     """
@@ -161,6 +163,7 @@ class ClassRecord:
         "rule",
         "selection",
         "serves_few",
+        "steps",
     )
 
     def __init__(self, kind: Any, theirs: Propagate) -> None:
@@ -187,6 +190,9 @@ class ClassRecord:
         self.serves_few = self.rule is not None and self.rule.few
         self.names: Set[Any] = (operands or frozenset()) if self.rule is None else self.rule.operands.keys()
         self.block_reason = block_class_reason(kind) or misfit
+        self.steps: Steps | None = None
+        if operands is not None and self.block_reason is None:
+            self.steps = steps_of(kind, MessagePassing, operands)
         self.own = OwnMessage(kind, self.names, self.plain)
         self.explained = ExplainedMessage(kind, self.names, self.plain)
 

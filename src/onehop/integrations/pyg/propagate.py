@@ -13,6 +13,7 @@ from onehop.integrations.pyg.edges.sizes import are_tiny
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import ClassRecord, Propagate, Records
 from onehop.integrations.pyg.pending import Pending, settled
+from onehop.integrations.pyg.small_graphs import as_pyg
 from onehop.integrations.pyg.stages import is_listed, is_small, over_few, planned_or_reason
 from onehop.integrations.rows import stand_in
 from onehop.loading import DISTRIBUTED
@@ -31,7 +32,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
     ours, in_program = _propagate, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
     record_for, in_force, tiny, listener = records.get, session, are_tiny, reports.listener
-    promised, divided = Pending, DISTRIBUTED
+    promised, divided, small = Pending, DISTRIBUTED, as_pyg
 
     def propagate(self, edge_index, *args, **kwargs):  # type: ignore[no-untyped-def]
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
@@ -47,7 +48,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
             and type(kwargs.get("alpha")) is not promised
             and divided.provided is None
         ):
-            return theirs(self, edge_index, *args, **kwargs)
+            return small(theirs, record, self, edge_index, args, kwargs)
         return ours(theirs, records, record, self, edge_index, args, kwargs)
 
     wrapped = stand_in(theirs, propagate)
@@ -109,6 +110,8 @@ def _left(theirs: Propagate, call: Call) -> Any:
     operands = settled(call.operands) if "alpha" in call.operands else call.operands
     distributed = DISTRIBUTED.provided
     if distributed is None:
+        if call.is_small:
+            return as_pyg(theirs, call.record, call.layer, call.edge_index, call.args, operands)
         return theirs(call.layer, call.edge_index, *call.args, **operands)
     # PyG's modules reduce messages of edges here, and make no read-outs of all nodes.
     with distributed.converted.among_edges():
