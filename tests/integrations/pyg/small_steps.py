@@ -12,6 +12,7 @@ from torch_geometric.typing import OptTensor
 import onehop
 from onehop import thresholds
 from onehop.integrations.pyg import small_graphs
+from onehop.loading import DISTRIBUTED
 from tests.integrations.same import assert_identical, outcome
 
 NODES, EDGES, WIDTH = 7, 19, 4
@@ -22,6 +23,8 @@ Rows = Optional[int]  # noqa: UP045
 @pytest.fixture(autouse=True)
 def ordinary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    # Where onehop.distributed has been imported, PyG's propagate runs inside a context of its own.
+    monkeypatch.setattr(DISTRIBUTED, "provided", None)
 
 
 @pytest.fixture(autouse=True)
