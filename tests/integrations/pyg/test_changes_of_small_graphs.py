@@ -1,5 +1,6 @@
 """Layers' own messages on graphs too small for a plan: hooks, replaced functions, and contexts."""
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -220,4 +221,19 @@ def test_layers_that_the_patch_leaves_out(ran: list[str]) -> None:
     with onehop.patch(only=["GCNConv"]):
         for _ in range(3):
             layer(x, some_edges())
+    assert not ran
+
+
+class LooksAtItsCaller(gnn.MessagePassing):
+    """A message that depends on the function that calls it."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.propagate(edge_index, x=x)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return x_j * (2 if "onehop" in sys._getframe(1).f_code.co_filename else 3)
+
+
+def test_a_message_that_looks_at_its_caller(ran: list[str]) -> None:
+    compare(lambda: LooksAtItsCaller()(numbers(NODES, WIDTH), some_edges()))
     assert not ran

@@ -23,6 +23,9 @@ _OF_EDGES = ("edge_index", "index", "edge_index_i", "edge_index_j", "size_i", "s
 # Of these, PyG passes what only a matrix has, or a list that a layer may write to.
 _OF_OTHERS = ("adj_t", "size")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_FUNCTIONS = ("message", "aggregate", "update")
+# What a function calls that looks at its caller, which is PyG's propagate.
+_CALLERS = {"_getframe", "currentframe", "stack", "extract_stack", "format_stack", "print_stack"}
 _MATRIX = 2
 
 NOT_RUN: Any = object()
@@ -133,6 +136,8 @@ def steps_of(kind: Any, host: Any, operands: Set[Any]) -> Steps | None:
     update = _parameters(kind.update, 2) if kind.update is not host.update else None
     parameters = (*message, *(aggregate or ()), *(update or ()))
     if any(each.kind not in _NAMED or each.name in _OF_OTHERS for each in parameters):
+        return None
+    if any(not _CALLERS.isdisjoint(getattr(kind, name).__code__.co_names) for name in _FUNCTIONS):
         return None
     return Steps(operands, message, aggregate, update)
 
