@@ -137,7 +137,8 @@ def steps_of(kind: Any, host: Any, operands: Set[Any]) -> Steps | None:
     parameters = (*message, *(aggregate or ()), *(update or ()))
     if any(each.kind not in _NAMED or each.name in _OF_OTHERS for each in parameters):
         return None
-    if any(not _CALLERS.isdisjoint(getattr(kind, name).__code__.co_names) for name in _FUNCTIONS):
+    codes = [getattr(getattr(kind, name), "__code__", None) for name in _FUNCTIONS]
+    if any(code is None or not _CALLERS.isdisjoint(code.co_names) for code in codes):
         return None
     return Steps(operands, message, aggregate, update)
 
