@@ -192,7 +192,7 @@ class ClassRecord:
         self.block_reason = block_class_reason(kind) or misfit
         self.steps: Steps | None = None
         if operands is not None and self.block_reason is None:
-            self.steps = steps_of(kind, MessagePassing, operands)
+            self.steps = steps_of(kind, operands)
         self.own = OwnMessage(kind, self.names, self.plain)
         self.explained = ExplainedMessage(kind, self.names, self.plain)
 

@@ -1,9 +1,9 @@
-"""A layer's own message on a graph that is too small for a plan: PyG's steps, without its tests between them.
+"""A layer's own message on a graph that is too small for a plan, without PyG's checks between the steps.
 
-On a graph of 40 nodes, PyG's look at eight dictionaries of hooks, its seven questions whether a program is
-traced, and its two modules around a sum take as long as the arithmetic. Here a layer is looked at once. Then
-torch's operators run in PyG's order, so that values, errors, gradients and what autograd records are PyG's.
-Where no gradient is recorded, one native call reduces the messages.
+On a graph of 40 nodes, the checks in PyG's ``propagate`` take as long as the arithmetic: it looks for hooks,
+checks whether a program is traced, and calls two modules for each sum. Here the layer is checked once. Then
+torch's operators run in PyG's order, so values, errors, gradients and recorded functions are PyG's. If no
+gradient is recorded, one native call reduces the messages.
 """
 
 import inspect
@@ -11,9 +11,11 @@ from collections.abc import Set
 from typing import Any
 
 from torch import Tensor
+from torch_geometric.nn import MessagePassing
 
 from onehop.integrations.pyg.conditions import layer_reason, reduction_of
 from onehop.integrations.pyg.edges.few import DTYPES, NOT_SERVED, are_few
+from onehop.integrations.pyg.rules.own_message import parameters_of
 from onehop.ops import few
 from onehop.ops.contexts import context_reason
 from onehop.ops.few import FewRows
@@ -24,8 +26,8 @@ _OF_EDGES = ("edge_index", "index", "edge_index_i", "edge_index_j", "size_i", "s
 _OF_OTHERS = ("adj_t", "size")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _FUNCTIONS = ("message", "aggregate", "update")
-# What a function calls that looks at its caller, which is PyG's propagate.
-_CALLERS = {"_getframe", "currentframe", "stack", "extract_stack", "format_stack", "print_stack"}
+# Names in the code of a function that looks at its caller, which is PyG's propagate.
+_CALLERS = {"_getframe", "currentframe", "inspect", "traceback", "extract_stack", "format_stack"}
 _MATRIX = 2
 
 NOT_RUN: Any = object()
@@ -49,9 +51,9 @@ class Steps:
     def __init__(
         self,
         operands: Set[str],
-        message: list[inspect.Parameter],
-        aggregate: list[inspect.Parameter] | None,
-        update: list[inspect.Parameter] | None,
+        message: tuple[inspect.Parameter, ...],
+        aggregate: tuple[inspect.Parameter, ...] | None,
+        update: tuple[inspect.Parameter, ...] | None,
     ) -> None:
         self.operands = frozenset(operands)
         self.lifted: dict[str, tuple[str, int]] = {}
@@ -123,17 +125,16 @@ class Steps:
         return collected
 
 
-def steps_of(kind: Any, host: Any, operands: Set[Any]) -> Steps | None:
+def steps_of(kind: Any, operands: Set[Any]) -> Steps | None:
     """The steps of a class; None where PyG collects what is not collected here.
 
     Args:
         kind: The class, for whose functions PyG rendered its ``propagate``.
-        host: PyG's class of all layers.
         operands: The names of the operands that ``propagate`` gets, but for ``size``.
     """
-    message = _parameters(kind.message, 1)
-    aggregate = _parameters(kind.aggregate, 2) if kind.aggregate is not host.aggregate else None
-    update = _parameters(kind.update, 2) if kind.update is not host.update else None
+    message = parameters_of(kind.message, 1)
+    aggregate = parameters_of(kind.aggregate, 2) if kind.aggregate is not MessagePassing.aggregate else None
+    update = parameters_of(kind.update, 2) if kind.update is not MessagePassing.update else None
     parameters = (*message, *(aggregate or ()), *(update or ()))
     if any(each.kind not in _NAMED or each.name in _OF_OTHERS for each in parameters):
         return None
@@ -205,9 +206,5 @@ def _note(size: list[Any], end: int, rows: Any, dim: int) -> bool:
     return bool(size[end] == count)
 
 
-def _parameters(function: Any, after: int) -> list[inspect.Parameter]:
-    return list(inspect.signature(function).parameters.values())[after:]
-
-
-def _names(parameters: list[inspect.Parameter]) -> list[str]:
+def _names(parameters: tuple[inspect.Parameter, ...]) -> list[str]:
     return [parameter.name for parameter in parameters]

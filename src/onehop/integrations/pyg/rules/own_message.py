@@ -69,22 +69,22 @@ class OwnMessage:
 
     def __init__(self, kind: Any, names: Set[str], plain: bool) -> None:
         self._names, self._plain = names, plain
-        self.message = _parameters(kind.message, 1)
+        self.message = parameters_of(kind.message, 1)
         self.reduces = kind.aggregate is not MessagePassing.aggregate
         self._of_aggregate: tuple[inspect.Parameter, ...] = ()
         if self.reduces:
-            self._of_aggregate = _parameters(kind.aggregate, 2)
+            self._of_aggregate = parameters_of(kind.aggregate, 2)
             taken = {p.name for p in self.message}
             self.message += tuple(p for p in self._of_aggregate if p.name not in taken)
         overrides = kind.update is not MessagePassing.update
-        self.update = _parameters(kind.update, 2) if overrides else None
+        self.update = parameters_of(kind.update, 2) if overrides else None
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
     def run(self, layer: Any, **arguments: Any) -> Any:
         """Runs the message of a layer of the class, and its own aggregate behind it."""
         if not self.reduces:
             return layer.message(**arguments)
-        names = {p.name for p in _parameters(type(layer).message, 1)}
+        names = {p.name for p in parameters_of(type(layer).message, 1)}
         inputs = layer.message(**{name: value for name, value in arguments.items() if name in names})
         names = {p.name for p in self._of_aggregate}
         return layer.aggregate(inputs, **{name: value for name, value in arguments.items() if name in names})
@@ -125,7 +125,8 @@ class ExplainedMessage(OwnMessage):
         return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
 
 
-def _parameters(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
+def parameters_of(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
+    """The parameters of a function, without the first ``after``."""
     return tuple(inspect.signature(function).parameters.values())[after:]
 
 
