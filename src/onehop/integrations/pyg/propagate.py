@@ -14,7 +14,7 @@ from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import ClassRecord, Propagate, Records
 from onehop.integrations.pyg.pending import Pending, settled
 from onehop.integrations.pyg.small_graphs import as_pyg
-from onehop.integrations.pyg.stages import is_listed, is_small, over_few, planned_or_reason
+from onehop.integrations.pyg.stages import is_listed, is_small, over_few, planned_or_reason, serves_few
 from onehop.integrations.rows import stand_in
 from onehop.loading import DISTRIBUTED
 from onehop.ops.contexts import as_program, context_reason
@@ -70,12 +70,13 @@ def _propagate(
         record = records.made(kind)
     call = Call(layer, record, edge_index, operands, args)
     # The size first: beside sums over few edges, any other test takes noticeable time.
-    if record is not None and (is_listed if record.serves_few else is_small)(call):
-        out = over_few(call) if record.serves_few else None
+    served = record is not None and serves_few(record, layer)
+    if record is not None and (is_listed if served else is_small)(call):
+        out = over_few(call) if served else None
         if out is not None:
             return out
         # PyG's own code is as fast up to fewer edges than a list.
-        call.is_small = not record.serves_few or is_small(call)
+        call.is_small = not served or is_small(call)
         if call.is_small and record.left is now.logged and not reports.recording():
             return _left(theirs, call)
     # Wrappers may outlive the patch, for example on single instances.

@@ -70,12 +70,15 @@ def is_small(call: Call) -> bool:
     return is_too_small(edge_index, operands.get(rule.first), attends=rule.attends, costly=costly)
 
 
+def serves_few(record: Any, layer: Any) -> bool:
+    """Return whether native code serves a layer over few edges, as its aggregation is now."""
+    return bool(record.serves_few) and type(layer._modules.get("aggr_module")) in REDUCTIONS
+
+
 def over_few(call: Call) -> Any:
     """The result over few edges, of which no graph is made; None if PyG's code has to run."""
     layer = call.layer
-    # The test that refuses most layers comes first, without an exception.
-    served = type(layer._modules.get("aggr_module")) in REDUCTIONS and are_few(call.edge_index)
-    if not served or not session.now.pyg or context_reason() is not None:
+    if not are_few(call.edge_index) or not session.now.pyg or context_reason() is not None:
         return None
     if not call.record.holds(type(layer)):
         return None

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from onehop.compiler.modules import has_global_hooks
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.stages import aggregated_over_few
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch.products import THEIRS
@@ -32,6 +33,9 @@ def rooted_over_few(
     """
     modules, target = layer._modules, operands["x"][1]
     lin, lin_root, adds_root = modules.get(linear), modules.get(root), bool(root) and target is not None
+    # What refuses most layers comes first.
+    if type(modules.get("aggr_module")) not in REDUCTIONS:
+        return None
     if _calls_more(lin) or (adds_root and _calls_more(lin_root)) or F.linear is not THEIRS:
         return None
     reduced = aggregated_over_few(layer, edge_index, operands)
