@@ -107,10 +107,13 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
     """
     # Rows of a block: some of its columns stay in the second cache while it is read column by column.
     block = (thresholds.now.product_block_rows + 1) // 2 * 2
-    summed: Tensor = linear(_transposed(grad[:block]), x[:block].t(), None, "none", [], "")
-    for begin in range(block, grad.size(0), block):
-        end = begin + block
-        summed += linear(_transposed(grad[begin:end]), x[begin:end].t(), None, "none", [], "")
+    whole = grad.size(0) // block * block
+    # torch multiplies what is left: oneDNN generates code for every number of rows that it has not met, which
+    # takes as long as 3,000 rows of 64 columns, and keeps it. Mini-batches have another number in each step.
+    summed = torch.mm(grad[whole:].t(), x[whole:])
+    for begin in range(0, whole, block):
+        rows = slice(begin, begin + block)
+        summed += linear(_transposed(grad[rows]), x[rows].t(), None, "none", [], "")
     return summed
 
 
