@@ -242,7 +242,7 @@ def _message(
     if isinstance(way, str):
         raise ArgumentError(f"fn: {way}.")
     if isinstance(way, Compiled):
-        rows = CompiledRows(graph, way.message, names, way.given(tensors), _factors, way.saved)
+        rows = CompiledRows(graph, way.message, names, way.tensors_of(tensors), _factors, way.saved)
         return _reduced(rows, reductions)
     if not reading.stays:
         raise ArgumentError("fn: its message reads what may change before the backward pass.")
@@ -352,7 +352,7 @@ def _in_blocks(
     linear = only if only in ("sum", "mean") else None
     blocks = blocks_of(graph, edges_of_a_block(way.row_bytes), linear is not None)
     run = BlockRun(code, each, graph, blocks, linear, autocast)
-    return run(way.given(tensors), way.tensors, way.saved)
+    return run(way.tensors_of(tensors), way.tensors, way.saved)
 
 
 def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tensors: list[Tensor]) -> Tensor:

@@ -47,7 +47,7 @@ class Compiled:
         """A copy with other tensors."""
         return replace(self, uses=tensors)
 
-    def given(self, operands: list[Tensor]) -> list[Tensor]:
+    def tensors_of(self, operands: list[Tensor]) -> list[Tensor]:
         """All tensors that its terms number; those that get no gradient need none."""
         numbered = [*operands, *self.uses[: self.numbered]]
         return _detached(numbered, self.apart) if self.apart else numbered
@@ -86,7 +86,7 @@ class InBlocks:
         """A copy with other tensors."""
         return replace(self, uses=tensors)
 
-    def given(self, operands: list[Tensor]) -> list[Tensor]:
+    def tensors_of(self, operands: list[Tensor]) -> list[Tensor]:
         """The operands; those that get no gradient need none."""
         return _detached(operands, self.apart) if self.apart else operands
 

@@ -134,12 +134,12 @@ class ClassRecord:
     """Facts about a class of layers.
 
     Attributes:
-        rule: That of its messages; None without one.
+        rule: The rule of its messages; None without one.
         block_reason: Why its layers cannot run their own messages; None if the class is not in the way.
         fuses: Whether the class has a fused path of PyG's own.
         plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
         names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the rule.
-        own: Its own message and update, for layers that run these.
+        own_message: Its own message and update, for layers that run these.
         explained: The same while an explainer is at work on a layer.
         selection: The layers that the patch takes, as it was when the class was looked at.
         serves_few: Whether few edges are served without a graph.
@@ -158,7 +158,7 @@ class ClassRecord:
         "fuses",
         "left",
         "names",
-        "own",
+        "own_message",
         "plain",
         "rule",
         "selection",
@@ -193,7 +193,7 @@ class ClassRecord:
         self.steps: Steps | None = None
         if operands is not None and self.block_reason is None:
             self.steps = steps_of(kind, operands)
-        self.own = OwnMessage(kind, self.names, self.plain)
+        self.own_message = OwnMessage(kind, self.names, self.plain)
         self.explained = ExplainedMessage(kind, self.names, self.plain)
 
     def holds(self, kind: Any) -> bool:
@@ -261,7 +261,7 @@ class Records(dict[type, ClassRecord]):
         self.theirs = theirs
         self.others: WeakKeyDictionary[type, ClassRecord] = WeakKeyDictionary()
 
-    def made(self, kind: type) -> ClassRecord:
+    def of_class(self, kind: type) -> ClassRecord:
         """The record of a class that has none in the dictionary, or one that is out of date."""
         record = self.others.get(kind)
         if record is not None and record.holds(kind):
@@ -283,7 +283,7 @@ def record_of(layer: Any) -> ClassRecord | None:
     if not session.now.pyg or "propagate" in layer.__dict__:
         return None
     record = records.get(kind)
-    return record if record is not None and record.holds(kind) else records.made(kind)
+    return record if record is not None and record.holds(kind) else records.of_class(kind)
 
 
 def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = False) -> ClassRecord:

@@ -45,7 +45,6 @@ _ONE_BY_ONE = "it is in a compiled program, and a simulated machine runs layers 
 _NOT_TRACED = "it is in a compiled program, and onehop's operators there do not compute its messages"
 _ASKED = "it is in a compiled program, and its attention weights are returned"
 _UNUSUAL = "it is in a compiled program, and flow or node_dim is not as usual"
-_SAID = "its forward has said why"
 _OWN_LINEAR = "the edge features go through a layer other than PyG's Linear without bias"
 
 
@@ -180,17 +179,20 @@ def propagate(
             return planned(call, ProgramEdges(call.layer, edge_index, kwargs.get("size"))).computed()
         except Leave as why:
             sentence = why.sentence
-    if sentence != _SAID:
+    if sentence:
         refuse(call.layer, sentence)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
 def _message_reason(call: Call) -> str | None:
-    """Return why the message of a layer is none that sums over its edges; None if it is one."""
+    """Return why the message of a layer is none that sums over its edges; None if it is one.
+
+    It is empty where the layer's ``forward`` has noted why.
+    """
     kind = type(call.layer)
     rule = TABLE[_rule_name(kind)]
     if rule.attends:
-        return _SAID if _has_own_reasons(kind) else _NOT_TRACED
+        return "" if _has_own_reasons(kind) else _NOT_TRACED
     return OTHER_OPERANDS if call.args or set(call.operands) - {"size"} != set(rule.operands) else None
 
 

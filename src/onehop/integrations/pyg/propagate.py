@@ -67,7 +67,7 @@ def _propagate(
 ) -> Any:
     kind, now = type(layer), session.now
     if record is None and now.pyg:
-        record = records.made(kind)
+        record = records.of_class(kind)
     call = Call(layer, record, edge_index, operands, args)
     # The size first: beside sums over few edges, any other test takes noticeable time.
     served = record is not None and serves_few(record, layer)
@@ -83,7 +83,7 @@ def _propagate(
     if not now.pyg:
         return theirs(layer, edge_index, *args, **settled(operands))
     if record is None or not record.holds(kind):
-        call.record = record = records.made(kind)
+        call.record = record = records.of_class(kind)
     if args and record.plain and len(args) == 1 and "size" not in operands:
         call.operands, call.args = {"size": args[0], **operands}, ()
     if type(edge_index) is not Tensor and parts_for(edge_index) is not None:

@@ -196,7 +196,9 @@ def with_own_message(call: Call, signals: Signals | None = None, message: OwnMes
     record, layer, edge_index = call.record, call.layer, call.edge_index
     leave_if(record.block_reason)
     check_layer(layer, record.fuses, explained=message is record.explained)
-    leave_if((None if record.own.reduces else aggregator_reason(layer.aggr_module)) or module_reason(layer))
+    leave_if(
+        (None if record.own_message.reduces else aggregator_reason(layer.aggr_module)) or module_reason(layer)
+    )
     need(not call.is_small, TOO_SMALL)
     need(not call.args, _NAMELESS)
     edges: ListedEdges | MatrixEdges
@@ -205,7 +207,7 @@ def with_own_message(call: Call, signals: Signals | None = None, message: OwnMes
         edges = MatrixEdges(layer, edge_index, None)
     else:
         edges = ListedEdges(layer, edge_index, call.operands.get("size"), record.fuses)
-    return own_message.planned(message or record.own, layer, edges, call.operands, signals)
+    return own_message.planned(message or record.own_message, layer, edges, call.operands, signals)
 
 
 def _of_signals(call: Call) -> Plan:
@@ -215,7 +217,7 @@ def _of_signals(call: Call) -> Plan:
         Leave: As :func:`planned`.
     """
     need(not call.args, _NAMELESS)
-    record, layer, message = call.record, call.layer, call.record.own
+    record, layer, message = call.record, call.layer, call.record.own_message
     need(type(layer.aggr_module) in REDUCTIONS and message.update is None and not message.reduces, SIGNALS)
     signals = folded(layer, message.message, call.edge_index, call.operands)
     of_one = Call(layer, record, signals.edge_index, signals.operands)
@@ -236,7 +238,7 @@ def _explained(call: Call) -> Plan:
     record, layer, edge_index = call.record, call.layer, call.edge_index
     is_pygs = type(layer).explain_message is MessagePassing.explain_message
     need(is_pygs and "explain_message" not in vars(layer), "its explain_message is its own")
-    need(not record.own.reduces, EXPLAINED)
+    need(not record.own_message.reduces, EXPLAINED)
     need(not call.is_small, TOO_SMALL)
     need(type(edge_index) is Tensor and edge_index.layout is torch.strided, EXPLAINED)
     need(isinstance(layer._edge_mask, Tensor) and type(layer.aggr_module) in REDUCTIONS, EXPLAINED)

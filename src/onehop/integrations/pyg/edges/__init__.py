@@ -41,7 +41,7 @@ class Edges:
     rows of each operand; what was noted last decides the number of nodes, as in PyG.
 
     Attributes:
-        given: The ``edge_index`` or the matrix that ``propagate`` was called with.
+        edge_index: What ``propagate`` was called with: an ``edge_index`` or a matrix.
         index: Their node numbers, a tensor.
         count: E, the number of edges.
         sizes: The number of rows at each end; None where it is unknown.
@@ -55,7 +55,7 @@ class Edges:
         is_few: Whether they are so few that no graph is made of them.
     """
 
-    __slots__ = ("count", "forwards", "given", "index", "is_cpu", "sending", "sizes")
+    __slots__ = ("count", "edge_index", "forwards", "index", "is_cpu", "sending", "sizes")
     fused = False
     unmade: type | None = None
     """The class of weights that are stored as a number for each node, and computed where a rule needs it."""
@@ -66,7 +66,7 @@ class Edges:
     operators: ModuleType = ops
     """The operators that run over the graph."""
 
-    given: Any
+    edge_index: Any
     index: Tensor
     count: int
     sizes: list[int | None]

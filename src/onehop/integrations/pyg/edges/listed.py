@@ -59,7 +59,7 @@ class ListedEdges(Edges):
         shape = data.shape
         if data.dtype not in _INTEGERS or len(shape) != _PAIR or shape[0] != _PAIR:
             raise Leave(LEFT_TO_PYG)
-        self.given, self.index, self.count, self.is_cpu = edge_index, data, shape[1], data.is_cpu
+        self.edge_index, self.index, self.count, self.is_cpu = edge_index, data, shape[1], data.is_cpu
         self.forwards = layer.flow == "source_to_target"
         self.sending = SOURCE if self.forwards else TARGET
         self._graph: Graph | None = None
@@ -87,7 +87,7 @@ class ListedEdges(Edges):
     @property
     def ptr_is_none(self) -> bool:
         """Return whether PyG passes None for ``ptr`` to a message over these edges."""
-        return self.index is self.given
+        return self.index is self.edge_index
 
     def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return the numbers, the sources and the destinations of the first ``count`` edges."""

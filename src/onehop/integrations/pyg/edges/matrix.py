@@ -70,7 +70,7 @@ class MatrixEdges(Edges):
             # Only PyG's plain propagate finds the ends of the edges of such a matrix.
             csc = type(matrix) is Tensor and matrix.layout is torch.sparse_csc
             need(not csc, "edge_index is a CSC matrix, and messages on its edges are PyG's to compute")
-        self.given, self.count = matrix, number_of_edges(matrix)
+        self.edge_index, self.count = matrix, number_of_edges(matrix)
         self.forwards, self.sending, self.is_cpu = True, SOURCE, True
         self.sizes = [matrix.size(1), matrix.size(0)]
         self._graph: Graph | None = None

@@ -79,7 +79,7 @@ class PartEdges(Edges):
 
     def __init__(self, edge_index: LocalEdges, size: Any) -> None:
         graph = self._graph = edge_index.graph
-        self.given, self.count, self.is_cpu = edge_index, graph.num_edges, graph.device.type == "cpu"
+        self.edge_index, self.count, self.is_cpu = edge_index, graph.num_edges, graph.device.type == "cpu"
         self.forwards, self.sending = True, SOURCE
         owned = (graph.num_sources, graph.num_nodes)
         if size is not None and any(n not in (None, rows) for n, rows in zip(size, owned, strict=True)):

@@ -59,7 +59,7 @@ class ProgramEdges(Edges):
 
     Args:
         layer: The layer.
-        given: What ``propagate`` got: the ``edge_index``, [2, E], or an :class:`EdgesInProgram`.
+        edge_index: What ``propagate`` got: the ``edge_index``, [2, E], or an :class:`EdgesInProgram`.
         size: The number of rows at each end, None where it is unknown; or None.
         loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
             edges as they are.
@@ -68,9 +68,9 @@ class ProgramEdges(Edges):
     __slots__ = ("_graph", "_loops")
     is_traced = True
 
-    def __init__(self, layer: Any, given: Any, size: Any = None, loops: int = 0) -> None:
-        self.given = given
-        self.index = given.edge_index if type(given) is EdgesInProgram else given
+    def __init__(self, layer: Any, edge_index: Any, size: Any = None, loops: int = 0) -> None:
+        self.edge_index = edge_index
+        self.index = edge_index.edge_index if type(edge_index) is EdgesInProgram else edge_index
         self.sizes = [None, None] if size is None else list(size)
         self.forwards = layer.flow == "source_to_target"
         self.sending, self.is_cpu = SOURCE if self.forwards else TARGET, self.index.is_cpu

@@ -38,7 +38,11 @@ def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: 
     if type(alpha) is Pending:
         fused, names = _FUSED[alpha.kind]
         try:
-            if call.reduce != "sum" or alpha.edge_index is not edges.given or alpha.operands.keys() != names:
+            if (
+                call.reduce != "sum"
+                or alpha.edge_index is not edges.edge_index
+                or alpha.operands.keys() != names
+            ):
                 raise Leave(LEFT_TO_PYG)
             if edges.count == 0 and not edges.is_part:
                 raise Leave(LEFT_TO_PYG)

@@ -153,7 +153,7 @@ def planned(
     over_matrix = isinstance(edges, MatrixEdges)
     message.check_operands(layer, kwargs, over_matrix)
     if over_matrix:
-        kwargs = with_values(message.parameters(), edges.given, kwargs)
+        kwargs = with_values(message.parameters(), edges.edge_index, kwargs)
     # PyG has pointers for all matrices but COO; in its own messages they go to a softmax and nowhere else.
     ptr_is_none = edges.ptr_is_none or (over_matrix and type(layer).message in messages_with_softmax())
     one = layer if signals is None else signals.one
@@ -231,7 +231,7 @@ def _compiled(
     update: dict[str, Any],
 ) -> CompiledPlan:
     message, module = way.message, layer.aggr_module
-    reductions, tensors = _reductions(message, module), way.given(operands)
+    reductions, tensors = _reductions(message, module), way.tensors_of(operands)
     reduced = name_of(module) if message.returned is None else " and ".join(reductions)
 
     def run() -> Any:
@@ -367,7 +367,7 @@ def _in_blocks(
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)
     learned = [p for p in module.parameters() if p.requires_grad]
     parameters = list({id(p): p for p in (*way.tensors, *learned)}.values())
-    inputs, frozen = way.given(operands), None
+    inputs, frozen = way.tensors_of(operands), None
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (*inputs, *parameters)):
         reading = message.traces.reading(layer)
         if not reading.stays:
